@@ -1,0 +1,3 @@
+//! Filled in below.
+
+fn main() {}
