@@ -1,0 +1,29 @@
+//! Annotations that users put on our objects and those that we keep there.
+
+use std::collections::BTreeMap;
+
+/// `"true"` stops every action on the object at once; only its conditions still change.
+pub const PAUSED: &str = "krateo.io/paused";
+
+/// `"true"` lets the chart see `global.gracefullyPaused` once, then stops every action.
+pub const GRACEFULLY_PAUSED: &str = "krateo.io/gracefully-paused";
+
+/// RFC 3339 time at which a graceful pause took effect.
+pub const GRACEFULLY_PAUSED_TIME: &str = "krateo.io/gracefully-paused-time";
+
+/// `"true"` asks for verbose client logs for this object.
+pub const CONNECTOR_VERBOSE: &str = "krateo.io/connector-verbose";
+
+/// What the controllers may do to the outside world for this object: see [`crate::policy::ManagementPolicy`].
+pub const MANAGEMENT_POLICY: &str = "krateo.io/management-policy";
+
+/// What happens to the outside world when this object is deleted: see [`crate::policy::DeletionPolicy`].
+pub const DELETION_POLICY: &str = "krateo.io/deletion-policy";
+
+/// Release name on a composition (its label of the same name wins) or on the definition that governs it.
+pub const RELEASE_NAME: &str = "krateo.io/release-name";
+
+/// True when the annotation is present and says exactly `true`.
+pub fn is_true(annotations: &BTreeMap<String, String>, name: &str) -> bool {
+    annotations.get(name).is_some_and(|value| value == "true")
+}

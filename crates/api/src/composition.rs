@@ -1,0 +1,147 @@
+//! A composition: one object of a type that was generated from a chart.
+//!
+//! Its type exists only at run time, so it arrives as a [`DynamicObject`]; [`Composition`] is that object
+//! read once, with the fields every step needs.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::core::{ApiResource, DynamicObject};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{annotations, finalizers, labels};
+
+/// One object of a generated type.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Composition {
+    /// Its type, as the API server serves it.
+    pub resource: ApiResource,
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.namespace`.
+    pub namespace: String,
+    /// `metadata.uid`.
+    pub uid: String,
+    /// `metadata.generation`.
+    pub generation: Option<i64>,
+    /// True once somebody asked for its deletion.
+    pub deleting: bool,
+    /// `metadata.finalizers`.
+    pub finalizers: Vec<String>,
+    /// `metadata.labels`.
+    pub labels: BTreeMap<String, String>,
+    /// `metadata.annotations`.
+    pub annotations: BTreeMap<String, String>,
+    /// `spec`: the values of the chart.
+    pub spec: Value,
+    /// `status`.
+    pub status: CompositionStatus,
+}
+
+/// A composition's object lacks what the API server always sets, or its status is not ours.
+#[derive(Debug, thiserror::Error)]
+pub enum Malformed {
+    /// A field of the metadata is missing.
+    #[error("the object has no metadata.{0}")]
+    Missing(&'static str),
+    /// The status has fields of other types than ours.
+    #[error("the status cannot be read")]
+    Status(#[source] serde_json::Error),
+}
+
+impl Composition {
+    /// Reads an object of type `resource`.
+    ///
+    /// # Errors
+    /// When it did not come from an API server (no name, namespace or UID), or carries a foreign status.
+    pub fn read(object: &DynamicObject, resource: &ApiResource) -> Result<Self, Malformed> {
+        let meta = &object.metadata;
+        let status = match object.data.get("status") {
+            None | Some(Value::Null) => CompositionStatus::default(),
+            Some(status) => serde_json::from_value(status.clone()).map_err(Malformed::Status)?,
+        };
+        Ok(Self {
+            resource: resource.clone(),
+            name: meta.name.clone().ok_or(Malformed::Missing("name"))?,
+            namespace: meta.namespace.clone().ok_or(Malformed::Missing("namespace"))?,
+            uid: meta.uid.clone().ok_or(Malformed::Missing("uid"))?,
+            generation: meta.generation,
+            deleting: meta.deletion_timestamp.is_some(),
+            finalizers: meta.finalizers.clone().unwrap_or_default(),
+            labels: meta.labels.clone().unwrap_or_default(),
+            annotations: meta.annotations.clone().unwrap_or_default(),
+            spec: object.data.get("spec").cloned().unwrap_or(Value::Object(serde_json::Map::new())),
+            status,
+        })
+    }
+
+    /// True when the annotation asks to stop at once.
+    pub fn is_paused(&self) -> bool {
+        annotations::is_true(&self.annotations, annotations::PAUSED)
+    }
+
+    /// True when the annotation asks to stop after the chart has been told.
+    pub fn is_gracefully_paused(&self) -> bool {
+        annotations::is_true(&self.annotations, annotations::GRACEFULLY_PAUSED)
+    }
+
+    /// True when our finalizer holds the object.
+    pub fn is_held(&self) -> bool {
+        self.finalizers.iter().any(|finalizer| finalizer == finalizers::COMPOSITION)
+    }
+
+    /// The definition that its labels name, as (namespace, name).
+    pub fn definition(&self) -> Option<(&str, &str)> {
+        let namespace = self.labels.get(labels::DEFINITION_NAMESPACE)?;
+        let name = self.labels.get(labels::DEFINITION_NAME)?;
+        Some((namespace, name))
+    }
+}
+
+/// `status` of a composition.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CompositionStatus {
+    /// Ready, Synced and Released.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// Where the chart of the release came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub helm_chart_url: Option<String>,
+    /// Version of the chart of the release.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub helm_chart_version: Option<String>,
+    /// Hash of the manifest that was applied last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// The hash before that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_digest: Option<String>,
+    /// The objects of the release, sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub managed: Vec<Managed>,
+    /// Name of the release, once chosen: it never changes afterwards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub release_name: Option<String>,
+    /// Revision of the release that was deployed last: where the search for its records starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub release_revision: Option<i64>,
+}
+
+/// One object of a release.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Managed {
+    /// Group and version.
+    pub api_version: String,
+    /// Plural resource name.
+    pub resource: String,
+    /// Name.
+    pub name: String,
+    /// Namespace; empty for objects outside of namespaces.
+    #[serde(default)]
+    pub namespace: String,
+    /// Its path at the API server.
+    pub path: String,
+}

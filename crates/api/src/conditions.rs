@@ -1,0 +1,134 @@
+//! The conditions `Ready`, `Synced` and `Released`, their reasons, and how they change.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+/// Condition type: the object does what it is for.
+pub const READY: &str = "Ready";
+
+/// Condition type: the last pass over the object succeeded.
+pub const SYNCED: &str = "Synced";
+
+/// Condition type of a composition: its release is deployed.
+pub const RELEASED: &str = "Released";
+
+/// Reasons of [`READY`], [`SYNCED`] and [`RELEASED`].
+pub mod reason {
+    /// Ready: everything is up.
+    pub const AVAILABLE: &str = "Available";
+    /// Not ready, and no action of ours will change that by itself.
+    pub const UNAVAILABLE: &str = "Unavailable";
+    /// Not ready yet: being created.
+    pub const CREATING: &str = "Creating";
+    /// Not ready any more: being deleted.
+    pub const DELETING: &str = "Deleting";
+    /// Not ready yet: the release is deployed, its workloads are not up.
+    pub const PROGRESSING: &str = "Progressing";
+    /// Not ready: the release is deployed, one of its workloads has failed.
+    pub const UNHEALTHY: &str = "Unhealthy";
+    /// Released.
+    pub const DEPLOYED: &str = "Deployed";
+    /// Not released.
+    pub const NOT_DEPLOYED: &str = "NotDeployed";
+    /// Synced: the last pass did all it had to.
+    pub const RECONCILE_SUCCESS: &str = "ReconcileSuccess";
+    /// Not synced: the last pass failed.
+    pub const RECONCILE_ERROR: &str = "ReconcileError";
+    /// Not synced: the object is paused.
+    pub const RECONCILE_PAUSED: &str = "ReconcilePaused";
+}
+
+/// What a pass has to say about one condition; the clock and the generation are added by [`set`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// Condition type.
+    pub type_: &'static str,
+    /// Whether it holds.
+    pub holds: bool,
+    /// One word for programs.
+    pub reason: &'static str,
+    /// A sentence for people.
+    pub message: String,
+}
+
+impl Verdict {
+    /// The condition holds.
+    pub fn yes(type_: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { type_, holds: true, reason, message: message.into() }
+    }
+
+    /// The condition does not hold.
+    pub fn no(type_: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { type_, holds: false, reason, message: message.into() }
+    }
+}
+
+/// Longest message the API server accepts in a condition, in bytes.
+const MAX_MESSAGE_LENGTH: usize = 32768;
+
+/// Writes a verdict into `conditions`, speaking of `generation` at time `now`.
+///
+/// The transition time moves only when the status does, so that an unchanged pass yields equal bytes and
+/// no write.
+pub fn set(conditions: &mut Vec<Condition>, verdict: &Verdict, generation: Option<i64>, now: &Time) {
+    let status = if verdict.holds { "True" } else { "False" };
+    let since = conditions
+        .iter()
+        .find(|c| c.type_ == verdict.type_ && c.status == status)
+        .map_or_else(|| now.clone(), |c| c.last_transition_time.clone());
+    let condition = Condition {
+        type_: verdict.type_.to_owned(),
+        status: status.to_owned(),
+        reason: verdict.reason.to_owned(),
+        message: shortened(&verdict.message),
+        last_transition_time: since,
+        observed_generation: generation,
+    };
+    match conditions.iter_mut().find(|c| c.type_ == verdict.type_) {
+        Some(existing) => *existing = condition,
+        None => conditions.push(condition),
+    }
+}
+
+/// True when a condition of this type is there and says `True`.
+pub fn holds(conditions: &[Condition], type_: &str) -> bool {
+    conditions.iter().any(|c| c.type_ == type_ && c.status == "True")
+}
+
+fn shortened(message: &str) -> String {
+    if message.len() <= MAX_MESSAGE_LENGTH {
+        return message.to_owned();
+    }
+    let end = message.floor_char_boundary(MAX_MESSAGE_LENGTH - '…'.len_utf8());
+    format!("{}…", &message[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> Time {
+        Time(k8s_openapi::jiff::Timestamp::from_second(second).unwrap())
+    }
+
+    #[test]
+    fn the_transition_time_moves_only_with_the_status() {
+        let mut conditions = Vec::new();
+        set(&mut conditions, &Verdict::no(READY, reason::CREATING, "a"), Some(1), &at(10));
+        set(&mut conditions, &Verdict::no(READY, reason::UNAVAILABLE, "b"), Some(2), &at(20));
+        assert_eq!(conditions[0].last_transition_time, at(10));
+        assert_eq!((conditions[0].reason.as_str(), conditions[0].observed_generation), ("Unavailable", Some(2)));
+        set(&mut conditions, &Verdict::yes(READY, reason::AVAILABLE, "c"), Some(2), &at(30));
+        assert_eq!(conditions[0].last_transition_time, at(30));
+        assert_eq!(conditions.len(), 1);
+        assert!(holds(&conditions, READY));
+    }
+
+    #[test]
+    fn a_message_too_long_for_the_api_server_is_cut_at_a_character() {
+        let mut conditions = Vec::new();
+        let message = "ü".repeat(MAX_MESSAGE_LENGTH);
+        set(&mut conditions, &Verdict::no(SYNCED, reason::RECONCILE_ERROR, message), None, &at(1));
+        assert!(conditions[0].message.len() <= MAX_MESSAGE_LENGTH);
+        assert!(conditions[0].message.ends_with("ü…"));
+    }
+}

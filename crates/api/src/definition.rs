@@ -1,0 +1,149 @@
+//! `CompositionDefinition`: a chart that is to become a type.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A chart whose values become the fields of a new kind, and whose releases a controller of its own runs.
+#[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[kube(
+    group = "core.krateo.io",
+    version = "v1alpha1",
+    kind = "CompositionDefinition",
+    plural = "compositiondefinitions",
+    namespaced,
+    status = "CompositionDefinitionStatus",
+    category = "krateo",
+    category = "defs",
+    category = "core",
+    derive = "PartialEq",
+    printcolumn = r#"{"name":"READY","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#,
+    printcolumn = r#"{"name":"SYNCED","type":"string","jsonPath":".status.conditions[?(@.type=='Synced')].status"}"#,
+    printcolumn = r#"{"name":"AGE","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name":"API VERSION","type":"string","jsonPath":".status.apiVersion","priority":10}"#,
+    printcolumn = r#"{"name":"KIND","type":"string","jsonPath":".status.kind","priority":10}"#,
+    printcolumn = r#"{"name":"PACKAGE URL","type":"string","jsonPath":".status.packageUrl","priority":10}"#
+)]
+#[serde(rename_all = "camelCase")]
+pub struct CompositionDefinitionSpec {
+    /// Where the chart comes from.
+    pub chart: ChartSource,
+}
+
+/// Where a chart comes from.
+#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("!has(oldSelf.version) || has(self.version)").message("version, once set, may change but not be removed"))]
+#[x_kube(validation = Rule::new("!has(oldSelf.repo) || has(self.repo)").message("repo, once set, may change but not be removed"))]
+pub struct ChartSource {
+    /// oci://host/path, https://host/chart.tgz, or the root of a chart repository.
+    pub url: String,
+    /// Version of the chart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 20))]
+    pub version: Option<String>,
+    /// Name of the chart in a chart repository, or the last part of an oci:// path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 256))]
+    pub repo: Option<String>,
+    /// Accept any certificate of the registry.
+    #[serde(default, rename = "insecureSkipVerifyTLS", skip_serializing_if = "Option::is_none")]
+    pub insecure_skip_verify_tls: Option<bool>,
+    /// Talk to the registry without TLS.
+    #[serde(default, rename = "plainHTTP", skip_serializing_if = "Option::is_none")]
+    pub plain_http: Option<bool>,
+    /// User name and password for the registry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<Credentials>,
+}
+
+/// User name and password for a registry.
+#[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Credentials {
+    /// User name.
+    pub username: String,
+    /// The Secret that holds the password.
+    pub password_ref: SecretKeyRef,
+}
+
+/// One key of a Secret.
+#[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecretKeyRef {
+    /// Name of the Secret.
+    pub name: String,
+    /// Namespace of the Secret.
+    pub namespace: String,
+    /// Key in its data.
+    pub key: String,
+}
+
+/// What became of a chart.
+#[derive(JsonSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CompositionDefinitionStatus {
+    /// Ready: the type is served and its controller runs. Synced: the last pass succeeded.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// Group and version of the generated type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub api_version: Option<String>,
+    /// Kind of the generated type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Plural resource name of the generated type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource: Option<String>,
+    /// All versions of the generated type.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub managed: Option<ManagedType>,
+    /// The chart, as it was fetched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub package_url: Option<String>,
+    /// Hash of the objects of the controller as they were applied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+}
+
+/// The generated type and its versions.
+#[derive(JsonSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ManagedType {
+    /// API group.
+    pub group: String,
+    /// Kind.
+    pub kind: String,
+    /// One entry for each version in the custom resource definition.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub version_info: Vec<VersionInfo>,
+}
+
+/// One version of the generated type.
+#[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VersionInfo {
+    /// Name of the version, for example `v1-1-6`.
+    pub version: String,
+    /// True when the API server serves it.
+    pub served: bool,
+    /// True when objects are stored in it.
+    pub stored: bool,
+    /// The chart it was generated from, when this definition knows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chart: Option<ChartCoordinates>,
+}
+
+/// A chart without the credentials that fetch it.
+#[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ChartCoordinates {
+    /// As in the spec.
+    pub url: String,
+    /// The version that was fetched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// As in the spec.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repo: Option<String>,
+}

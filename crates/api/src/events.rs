@@ -1,0 +1,33 @@
+//! Reasons and actions of the events that we publish (`events.k8s.io/v1`).
+
+/// A composition's release was installed.
+pub const COMPOSITION_CREATED: &str = "CompositionCreated";
+/// A composition's release was upgraded.
+pub const COMPOSITION_UPDATED: &str = "CompositionUpdated";
+/// A composition's release was removed.
+pub const COMPOSITION_DELETED: &str = "CompositionDeleted";
+/// What the object stands for was created.
+pub const CREATED: &str = "CreatedExternalResource";
+/// What the object stands for was changed.
+pub const UPDATED: &str = "UpdatedExternalResource";
+/// What the object stands for was removed.
+pub const DELETED: &str = "DeletedExternalResource";
+/// What the object stands for could not be looked at.
+pub const CANNOT_OBSERVE: &str = "CannotObserveExternalResource";
+/// What the object stands for could not be created.
+pub const CANNOT_CREATE: &str = "CannotCreateExternalResource";
+/// What the object stands for could not be changed.
+pub const CANNOT_UPDATE: &str = "CannotUpdateExternalResource";
+/// What the object stands for could not be removed.
+pub const CANNOT_DELETE: &str = "CannotDeleteExternalResource";
+/// The object is paused.
+pub const RECONCILIATION_PAUSED: &str = "ReconciliationPaused";
+
+/// Action of an event: looking.
+pub const OBSERVE: &str = "ObserveExternalResource";
+/// Action of an event: creating.
+pub const CREATE: &str = "CreateExternalResource";
+/// Action of an event: changing.
+pub const UPDATE: &str = "UpdateExternalResource";
+/// Action of an event: removing.
+pub const DELETE: &str = "DeleteExternalResource";

@@ -1,0 +1,138 @@
+//! What chart-inspector answers: the objects that a composition's chart would touch.
+
+use serde::{Deserialize, Serialize};
+
+/// Query of `GET /resources`. The names on the wire are the contract's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Query {
+    /// Name of the composition.
+    pub composition_name: String,
+    /// Namespace of the composition.
+    pub composition_namespace: String,
+    /// API version of the composition, for example `v1-1-6`.
+    pub composition_version: String,
+    /// Plural resource name of the composition.
+    pub composition_resource: String,
+    /// Name of the definition that supplies the chart.
+    pub composition_definition_name: String,
+    /// Namespace of the definition that supplies the chart.
+    pub composition_definition_namespace: String,
+    /// API group of the composition.
+    #[serde(default = "composition_group")]
+    pub composition_group: String,
+    /// API group of the definition.
+    #[serde(default = "definition_group")]
+    pub composition_definition_group: String,
+    /// API version of the definition.
+    #[serde(default = "definition_version")]
+    pub composition_definition_version: String,
+    /// Plural resource name of the definition.
+    #[serde(default = "definition_resource")]
+    pub composition_definition_resource: String,
+}
+
+/// One object that the chart would touch.
+///
+/// The first five fields are what every caller of the reference knows; the others are ours and may be
+/// absent in answers of other programs.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Resource {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// API version.
+    pub version: String,
+    /// Plural resource name.
+    pub resource: String,
+    /// Namespace; empty for objects outside of namespaces.
+    pub namespace: String,
+    /// Name; empty when the chart reads all objects of the kind.
+    pub name: String,
+    /// What the chart's release has to do with the object.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub verbs: Vec<Verb>,
+    /// The template file that names the object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Place in the order of installation, counted from 0.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<u32>,
+}
+
+/// What is done to an object, in the words of Kubernetes' authorisation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verb {
+    /// Read one.
+    Get,
+    /// Read all.
+    List,
+    /// Follow changes.
+    Watch,
+    /// Make one.
+    Create,
+    /// Change one, field by field; server-side apply is this and [`Verb::Create`].
+    Patch,
+    /// Replace one.
+    Update,
+    /// Remove one.
+    Delete,
+}
+
+impl Verb {
+    /// The verb as authorisation spells it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+            Self::Create => "create",
+            Self::Patch => "patch",
+            Self::Update => "update",
+            Self::Delete => "delete",
+        }
+    }
+}
+
+fn composition_group() -> String {
+    crate::COMPOSITION_GROUP.to_owned()
+}
+
+fn definition_group() -> String {
+    crate::DEFINITION_GROUP.to_owned()
+}
+
+fn definition_version() -> String {
+    "v1alpha1".to_owned()
+}
+
+fn definition_resource() -> String {
+    "compositiondefinitions".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_optional_parts_of_a_query_have_the_contracts_defaults() {
+        let query: Query = serde_json::from_value(serde_json::json!({
+            "compositionName": "a", "compositionNamespace": "b", "compositionVersion": "v1-0-0",
+            "compositionResource": "as", "compositionDefinitionName": "d", "compositionDefinitionNamespace": "e",
+        }))
+        .unwrap();
+        assert_eq!(query.composition_group, "composition.krateo.io");
+        assert_eq!(query.composition_definition_group, "core.krateo.io");
+        assert_eq!(query.composition_definition_version, "v1alpha1");
+        assert_eq!(query.composition_definition_resource, "compositiondefinitions");
+    }
+
+    #[test]
+    fn an_answer_of_the_reference_is_understood() {
+        let resource: Resource = serde_json::from_value(serde_json::json!({
+            "group": "apps", "version": "v1", "resource": "deployments", "name": "web", "namespace": "n",
+        }))
+        .unwrap();
+        assert!(resource.verbs.is_empty() && resource.path.is_none());
+    }
+}
