@@ -1,0 +1,3 @@
+module local-cluster/parts/pause
+
+go 1.26.0

@@ -1,0 +1,137 @@
+//! What comes from the distribution: programs a node needs that are not built here.
+
+use std::{
+    env,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::progress;
+
+/// A Debian package and a file that is there when it is installed.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Package {
+    /// Name for `apt-get install`.
+    pub name: &'static str,
+    program: &'static str,
+    purpose: &'static str,
+}
+
+/// Where Debian puts the CNI plugins.
+pub(crate) const CNI_PLUGINS: &str = "/usr/lib/cni";
+
+static ALL: [Package; 6] = [
+    Package {
+        name: "runc",
+        program: "runc",
+        purpose: "starts containers",
+    },
+    Package {
+        name: "containernetworking-plugins",
+        program: "/usr/lib/cni/bridge",
+        purpose: "connects pods",
+    },
+    Package {
+        name: "buildah",
+        program: "buildah",
+        purpose: "builds and pushes images",
+    },
+    Package {
+        name: "iproute2",
+        program: "ip",
+        purpose: "makes links and addresses",
+    },
+    Package {
+        name: "nftables",
+        program: "nft",
+        purpose: "kube-proxy writes its rules with it",
+    },
+    Package {
+        name: "conntrack",
+        program: "conntrack",
+        purpose: "kube-proxy ends stale connections with it",
+    },
+];
+
+/// The packages a cluster with nodes needs and this machine lacks.
+pub fn missing() -> Vec<&'static Package> {
+    ALL.iter()
+        .filter(|package| find_program(package.program).is_none())
+        .collect()
+}
+
+/// Fails with the line to type when a package is missing.
+///
+/// # Errors
+/// When one is.
+pub fn require() -> Result<()> {
+    let missing = missing();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let reasons: Vec<String> = missing
+        .iter()
+        .map(|package| format!("{} ({})", package.name, package.purpose))
+        .collect();
+    bail!(
+        "a cluster needs packages this machine lacks: {}; install them with: {}",
+        reasons.join(", "),
+        install_line(&missing)
+    )
+}
+
+/// Installs what is missing; needs root.
+///
+/// # Errors
+/// When apt-get fails.
+pub fn install() -> Result<()> {
+    let missing = missing();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    progress::line(install_line(&missing));
+    let status = Command::new("apt-get")
+        .args(["install", "--yes", "--no-install-recommends"])
+        .args(missing.iter().map(|package| package.name))
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .status()
+        .context("could not start apt-get; the packages above are named as Debian does")?;
+    ensure!(status.success(), "apt-get install failed");
+    require()
+}
+
+fn install_line(packages: &[&Package]) -> String {
+    let names: Vec<&str> = packages.iter().map(|package| package.name).collect();
+    format!("apt-get install --yes {}", names.join(" "))
+}
+
+/// The program on the `PATH`, or in the folders of root's `PATH` that a user's may lack.
+fn find_program(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path)
+        .chain(["/usr/sbin".into(), "/sbin".into()])
+        .map(|folder| folder.join(program))
+        .find(|file| is_program(file))
+}
+
+fn is_program(file: &Path) -> bool {
+    file.metadata()
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_to_type_names_every_missing_package() {
+        let packages: Vec<&Package> = ALL.iter().collect();
+        assert_eq!(
+            install_line(&packages[..2]),
+            "apt-get install --yes runc containernetworking-plugins"
+        );
+    }
+}

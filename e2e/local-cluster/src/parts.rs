@@ -1,0 +1,498 @@
+//! What a local cluster is made of: pinned Go modules become programs in a cache folder.
+//!
+//! Each constant below is one program. Its version is whatever the `go.mod` beside this crate pins, so an
+//! upgrade is an edit of that file and nothing else; a program is built again only when its pins or its
+//! build flags change.
+
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Instant,
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use sha2::{Digest, Sha256};
+
+use crate::{home, progress};
+
+/// One program: which package of which pinned module it is built from.
+#[derive(Debug)]
+pub struct Part {
+    /// Name of the program in the cache and on the `PATH` of a cluster.
+    pub name: &'static str,
+    /// The Go package that holds its `main`.
+    package: &'static str,
+    /// The module whose version is the version of this part; empty for a program of our own.
+    module: &'static str,
+    /// The files that pin it.
+    pins: &'static Pins,
+    /// Linker variables that tell the program its own version.
+    stamps: &'static [(&'static str, Stamp)],
+    /// Go build tags: features we never use and that cost build time.
+    tags: &'static str,
+}
+
+/// A Go module of this crate, under `parts/`: it has no code of its own (the pause program apart), only pins.
+#[derive(Debug)]
+struct Pins {
+    go_mod: &'static str,
+    go_sum: &'static str,
+    main: Option<&'static str>,
+}
+
+/// What a linker variable is set to.
+#[derive(Debug)]
+enum Stamp {
+    /// The version of the part, as `v1.36.3`.
+    Version,
+    /// A fixed text.
+    Text(&'static str),
+    /// The minor version of some pinned module, as `36`.
+    MinorOf(&'static str),
+}
+
+macro_rules! pins {
+    ($folder:literal) => {
+        Pins {
+            go_mod: include_str!(concat!("../parts/", $folder, "/go.mod")),
+            go_sum: include_str!(concat!("../parts/", $folder, "/go.sum")),
+            main: None,
+        }
+    };
+}
+
+static HELM_4_PINS: Pins = pins!("helm4");
+static HELM_3_PINS: Pins = pins!("helm3");
+static KUBERNETES_PINS: Pins = pins!("kubernetes");
+static CONTAINERD_PINS: Pins = pins!("containerd");
+static REGISTRY_PINS: Pins = pins!("registry");
+static COREDNS_PINS: Pins = pins!("coredns");
+static PAUSE_PINS: Pins = Pins {
+    go_mod: include_str!("../parts/pause/go.mod"),
+    go_sum: "",
+    main: Some(include_str!("../parts/pause/main.go")),
+};
+
+/// Helm 4, the judge of what we render and install.
+pub static HELM: Part = Part {
+    name: "helm",
+    package: "helm.sh/helm/v4/cmd/helm",
+    module: "helm.sh/helm/v4",
+    pins: &HELM_4_PINS,
+    stamps: &[("helm.sh/helm/v4/internal/version.version", Stamp::Version)],
+    tags: "",
+};
+
+/// Helm 3, which must be able to read and take over our releases too.
+///
+/// Unlike Helm 4 it does not find its Kubernetes version in its build information: unstamped it believes
+/// in Kubernetes 1.20 and refuses charts.
+pub static HELM_3: Part = Part {
+    name: "helm3",
+    package: "helm.sh/helm/v3/cmd/helm",
+    module: "helm.sh/helm/v3",
+    pins: &HELM_3_PINS,
+    stamps: &[
+        ("helm.sh/helm/v3/internal/version.version", Stamp::Version),
+        ("helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor", Stamp::Text("1")),
+        (
+            "helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor",
+            Stamp::MinorOf("k8s.io/client-go"),
+        ),
+        ("helm.sh/helm/v3/pkg/lint/rules.k8sVersionMajor", Stamp::Text("1")),
+        (
+            "helm.sh/helm/v3/pkg/lint/rules.k8sVersionMinor",
+            Stamp::MinorOf("k8s.io/client-go"),
+        ),
+    ],
+    tags: "",
+};
+
+/// A program of Kubernetes itself; they share pins, so they are always of one release.
+const fn kubernetes(name: &'static str, package: &'static str) -> Part {
+    Part {
+        name,
+        package,
+        module: "k8s.io/kubernetes",
+        pins: &KUBERNETES_PINS,
+        stamps: &[
+            ("k8s.io/component-base/version.gitVersion", Stamp::Version),
+            ("k8s.io/component-base/version.gitMajor", Stamp::Text("1")),
+            (
+                "k8s.io/component-base/version.gitMinor",
+                Stamp::MinorOf("k8s.io/kubernetes"),
+            ),
+        ],
+        tags: "",
+    }
+}
+
+/// The client.
+pub static KUBECTL: Part = kubernetes("kubectl", "k8s.io/kubernetes/cmd/kubectl");
+/// The API server.
+pub static KUBE_APISERVER: Part = kubernetes("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver");
+/// The default controllers.
+pub static KUBE_CONTROLLER_MANAGER: Part = kubernetes(
+    "kube-controller-manager",
+    "k8s.io/kubernetes/cmd/kube-controller-manager",
+);
+/// The scheduler.
+pub static KUBE_SCHEDULER: Part = kubernetes("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler");
+/// The node agent.
+pub static KUBELET: Part = kubernetes("kubelet", "k8s.io/kubernetes/cmd/kubelet");
+/// Service addresses.
+pub static KUBE_PROXY: Part = kubernetes("kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy");
+
+/// The store; in the version Kubernetes' own `go.mod` asks for.
+pub static ETCD: Part = Part {
+    name: "etcd",
+    package: "go.etcd.io/etcd/server/v3",
+    module: "go.etcd.io/etcd/server/v3",
+    pins: &KUBERNETES_PINS,
+    stamps: &[],
+    tags: "",
+};
+
+/// A program of containerd. Its pins are its own: its CRI types clash with those of Kubernetes.
+const fn containerd(name: &'static str, package: &'static str) -> Part {
+    Part {
+        name,
+        package,
+        module: "github.com/containerd/containerd/v2",
+        pins: &CONTAINERD_PINS,
+        stamps: &[(
+            "github.com/containerd/containerd/v2/version.Version",
+            Stamp::Version,
+        )],
+        tags: "no_aufs,no_btrfs,no_devmapper,no_zfs",
+    }
+}
+
+/// The container runtime.
+pub static CONTAINERD: Part = containerd("containerd", "github.com/containerd/containerd/v2/cmd/containerd");
+/// Its parent of containers, found on the `PATH` by this name.
+pub static CONTAINERD_SHIM: Part = containerd(
+    "containerd-shim-runc-v2",
+    "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+);
+/// Its client.
+pub static CTR: Part = containerd("ctr", "github.com/containerd/containerd/v2/cmd/ctr");
+
+/// The OCI registry.
+pub static REGISTRY: Part = Part {
+    name: "registry",
+    package: "github.com/distribution/distribution/v3/cmd/registry",
+    module: "github.com/distribution/distribution/v3",
+    pins: &REGISTRY_PINS,
+    stamps: &[(
+        "github.com/distribution/distribution/v3/version.version",
+        Stamp::Version,
+    )],
+    tags: "",
+};
+
+/// The cluster's DNS.
+pub static COREDNS: Part = Part {
+    name: "coredns",
+    package: "github.com/coredns/coredns",
+    module: "github.com/coredns/coredns",
+    pins: &COREDNS_PINS,
+    stamps: &[],
+    tags: "",
+};
+
+/// The first process of every pod, and of every node's process namespace.
+pub static PAUSE: Part = Part {
+    name: "pause",
+    package: ".",
+    module: "",
+    pins: &PAUSE_PINS,
+    stamps: &[],
+    tags: "",
+};
+
+/// Every part, in the order a cold cache is filled: what others wait for first comes first.
+pub static ALL: [&Part; 15] = [
+    &HELM,
+    &HELM_3,
+    &KUBECTL,
+    &ETCD,
+    &KUBE_APISERVER,
+    &KUBE_CONTROLLER_MANAGER,
+    &KUBE_SCHEDULER,
+    &KUBELET,
+    &KUBE_PROXY,
+    &CONTAINERD,
+    &CONTAINERD_SHIM,
+    &CTR,
+    &REGISTRY,
+    &PAUSE,
+    &COREDNS,
+];
+
+impl Part {
+    /// The part of that name.
+    pub fn named(name: &str) -> Option<&'static Part> {
+        ALL.into_iter().find(|part| part.name == name)
+    }
+
+    /// Its pinned version, as `v1.36.3`.
+    pub fn version(&self) -> &'static str {
+        if self.module.is_empty() {
+            return "v1";
+        }
+        pinned_version(self.pins.go_mod, self.module).unwrap_or("v0")
+    }
+
+    fn linker_flags(&self) -> String {
+        let mut flags = "-s -w".to_owned();
+        for (variable, stamp) in self.stamps {
+            let value = match stamp {
+                Stamp::Version => self.version(),
+                Stamp::Text(text) => text,
+                Stamp::MinorOf(module) => pinned_version(self.pins.go_mod, module)
+                    .and_then(|version| version.split('.').nth(1))
+                    .unwrap_or("0"),
+            };
+            flags.push_str(" -X ");
+            flags.push_str(variable);
+            flags.push('=');
+            flags.push_str(value);
+        }
+        flags
+    }
+
+    /// Names the result by everything it depends on: `kubelet-v1.36.3-0c9f3a…`.
+    fn key(&self) -> String {
+        let mut digest = Sha256::new();
+        for ingredient in [
+            self.pins.go_mod,
+            self.pins.go_sum,
+            self.pins.main.unwrap_or_default(),
+            self.package,
+            &self.linker_flags(),
+            self.tags,
+        ] {
+            digest.update(ingredient);
+            digest.update([0]);
+        }
+        let mut key = format!("{}-{}-", self.name, self.version());
+        for byte in &digest.finalize()[..6] {
+            key.push_str(&format!("{byte:02x}"));
+        }
+        key
+    }
+}
+
+/// The version a `go.mod` requires of a module.
+fn pinned_version<'a>(go_mod: &'a str, module: &str) -> Option<&'a str> {
+    go_mod.lines().find_map(|line| {
+        let mut words = line.split_whitespace().skip_while(|word| *word == "require");
+        (words.next() == Some(module))
+            .then(|| words.next())
+            .flatten()
+            .filter(|version| version.starts_with('v'))
+    })
+}
+
+/// The folder that holds built parts.
+#[derive(Debug, Clone)]
+pub struct Cache {
+    folder: PathBuf,
+}
+
+impl Cache {
+    /// The cache of this user: `LOCAL_CLUSTER_CACHE`, else `kco/parts` in the XDG cache folder.
+    ///
+    /// # Errors
+    /// When neither the variable nor a home folder is set.
+    pub fn of_user() -> Result<Self> {
+        let folder = match std::env::var_os("LOCAL_CLUSTER_CACHE") {
+            Some(folder) => PathBuf::from(folder),
+            None => home::folder("XDG_CACHE_HOME", ".cache")?.join("kco/parts"),
+        };
+        Ok(Self { folder })
+    }
+
+    /// A cache in that folder.
+    pub fn at(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: folder.into(),
+        }
+    }
+
+    /// Path of the program, built first when it is missing.
+    ///
+    /// Two processes that want the same part do not build it twice: the second waits for the first. A build
+    /// that is cut short leaves nothing that would be taken for a program.
+    ///
+    /// # Errors
+    /// When Go is missing or its build fails; the message ends with what Go said.
+    pub fn path(&self, part: &Part) -> Result<PathBuf> {
+        let program = self.folder.join(part.key()).join(part.name);
+        if program.is_file() {
+            return Ok(program);
+        }
+        fs::create_dir_all(&self.folder)
+            .with_context(|| format!("could not create the cache folder {}", self.folder.display()))?;
+        let lock_file = self.folder.join(format!("{}.lock", part.name));
+        let lock =
+            File::create(&lock_file).with_context(|| format!("could not create {}", lock_file.display()))?;
+        lock.lock()
+            .with_context(|| format!("could not lock {}", lock_file.display()))?;
+        if !program.is_file() {
+            self.build(part)
+                .with_context(|| format!("could not build {} {}", part.name, part.version()))?;
+        }
+        Ok(program)
+    }
+
+    /// Every part, built first where missing, with its path.
+    ///
+    /// # Errors
+    /// As [`Cache::path`].
+    pub fn all(&self) -> Result<Vec<(&'static Part, PathBuf)>> {
+        ALL.into_iter().map(|part| Ok((part, self.path(part)?))).collect()
+    }
+
+    /// Builds in a folder of its own and renames it into place; the caller holds the part's lock.
+    fn build(&self, part: &Part) -> Result<()> {
+        let started = Instant::now();
+        progress::line(format_args!("building {} {}", part.name, part.version()));
+        let partial = self.folder.join(format!("{}.partial", part.name));
+        remove_if_present(&partial)?;
+        fs::create_dir_all(&partial)?;
+        if let Err(error) = go_build(part, &partial) {
+            remove_if_present(&partial)?;
+            return Err(error);
+        }
+        for name in ["go.mod", "go.sum", "main.go"] {
+            remove_file_if_present(&partial.join(name))?;
+        }
+        let place = self.folder.join(part.key());
+        remove_if_present(&place)?;
+        fs::rename(&partial, &place)
+            .with_context(|| format!("could not move the program to {}", place.display()))?;
+        progress::line(format_args!(
+            "built {} {} in {} s",
+            part.name,
+            part.version(),
+            started.elapsed().as_secs()
+        ));
+        Ok(())
+    }
+}
+
+fn go_build(part: &Part, folder: &Path) -> Result<()> {
+    File::create(folder.join("go.mod"))?.write_all(part.pins.go_mod.as_bytes())?;
+    File::create(folder.join("go.sum"))?.write_all(part.pins.go_sum.as_bytes())?;
+    if let Some(main) = part.pins.main {
+        File::create(folder.join("main.go"))?.write_all(main.as_bytes())?;
+    }
+    let output = Command::new("nice")
+        .args(["-n", "10", "go", "build", "-trimpath", "-buildvcs=false"])
+        .args(["-tags", part.tags, "-ldflags", &part.linker_flags()])
+        .args(["-o", part.name, part.package])
+        .current_dir(folder)
+        .env("CGO_ENABLED", "0")
+        .env("GOWORK", "off")
+        .env_remove("GOFLAGS")
+        .stdin(Stdio::null())
+        .output();
+    let output = match output {
+        Ok(output) => output,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            bail!("`nice` (Debian package coreutils) is not on the PATH")
+        }
+        Err(error) => return Err(error).context("could not start `go build`"),
+    };
+    // What `nice` answers when it cannot find the program.
+    ensure!(
+        output.status.code() != Some(127),
+        "Go is not on the PATH; install Go {} or newer (https://go.dev/dl)",
+        required_go(part.pins.go_mod),
+    );
+    ensure!(
+        output.status.success(),
+        "go build: {}",
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(())
+}
+
+fn required_go(go_mod: &str) -> &str {
+    go_mod
+        .lines()
+        .find_map(|line| line.strip_prefix("go "))
+        .unwrap_or("1.26")
+}
+
+fn remove_if_present(folder: &Path) -> Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("could not remove {}", folder.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn remove_file_if_present(file: &Path) -> Result<()> {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("could not remove {}", file.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_has_a_pinned_version() {
+        for part in ALL {
+            assert_ne!(part.version(), "v0", "{}", part.name);
+        }
+    }
+
+    #[test]
+    fn stamps_follow_the_pins() {
+        let flags = KUBELET.linker_flags();
+        let version = KUBELET.version();
+        let minor = version.split('.').nth(1).unwrap();
+        assert!(
+            flags.contains(&format!("version.gitVersion={version}")),
+            "{flags}"
+        );
+        assert!(flags.contains(&format!("version.gitMinor={minor}")), "{flags}");
+    }
+
+    #[test]
+    fn a_replacement_is_not_taken_for_a_pin() {
+        let go_mod = "replace (\n\tk8s.io/api => k8s.io/api v0.36.3\n)\nrequire k8s.io/api v0.36.1\n";
+        assert_eq!(pinned_version(go_mod, "k8s.io/api"), Some("v0.36.1"));
+    }
+
+    #[test]
+    fn etcd_is_the_one_kubernetes_asks_for() {
+        assert_eq!(
+            pinned_version(KUBERNETES_PINS.go_mod, "go.etcd.io/etcd/server/v3"),
+            pinned_version(KUBERNETES_PINS.go_mod, "go.etcd.io/etcd/client/v3"),
+        );
+    }
+
+    #[test]
+    fn a_cold_cache_builds_a_part_once_and_leaves_only_the_program() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path());
+        let program = cache.path(&PAUSE).unwrap();
+        let built = fs::metadata(&program).unwrap().modified().unwrap();
+        assert_eq!(cache.path(&PAUSE).unwrap(), program);
+        assert_eq!(fs::metadata(&program).unwrap().modified().unwrap(), built);
+        let beside: Vec<_> = fs::read_dir(program.parent().unwrap()).unwrap().collect();
+        assert_eq!(beside.len(), 1, "{beside:?}");
+    }
+}
