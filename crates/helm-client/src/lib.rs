@@ -1,1 +1,3 @@
-//! Filled in below.
+//! Charts in from registries; releases out to clusters and their records to Secrets.
+
+pub mod source;

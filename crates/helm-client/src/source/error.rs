@@ -1,0 +1,250 @@
+//! Why a chart could not be fetched, and what to do about it.
+
+use std::time::Duration;
+
+/// A chart that could not be fetched. No text of it holds a credential or the query of a URL.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The HTTP client could not be set up.
+    #[error("could not set up the connection to {host}")]
+    Connect {
+        /// The host to ask.
+        host: String,
+        /// What the client said.
+        source: reqwest::Error,
+    },
+    /// The host answered, but not with the chart.
+    #[error("{host} answered {status} for {path}: {advice}")]
+    Answered {
+        /// Who answered.
+        host: String,
+        /// What it was asked for.
+        path: String,
+        /// The HTTP status.
+        status: u16,
+        /// What to do about it.
+        advice: &'static str,
+    },
+    /// No answer, or one that broke off.
+    #[error("could not get {path} from {host}")]
+    Unreachable {
+        /// The host to ask.
+        host: String,
+        /// What it was asked for.
+        path: String,
+        /// What broke.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The host's certificate is not one that this machine trusts.
+    #[error(
+        "{host} shows a certificate that is not trusted here: let it show one of a trusted authority, or set insecureSkipVerifyTLS"
+    )]
+    Untrusted {
+        /// The host that was asked.
+        host: String,
+        /// What is wrong with the certificate.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The host speaks HTTP where TLS was expected.
+    #[error(
+        "{host} does not speak TLS: set plainHTTP for a registry, or write http:// for a repository or an archive"
+    )]
+    NotTls {
+        /// The host that was asked.
+        host: String,
+    },
+    /// More bytes than a fetch may have.
+    #[error("{path} from {host} is larger than {limit} bytes: charts up to that size are fetched")]
+    TooLarge {
+        /// The host that was asked.
+        host: String,
+        /// What it was asked for.
+        path: String,
+        /// The bound.
+        limit: u64,
+    },
+    /// The bound in time was reached.
+    #[error("{chart} was not fetched within {} s: check that its host is reachable and fast enough", limit.as_secs())]
+    TimedOut {
+        /// The chart.
+        chart: String,
+        /// The bound.
+        limit: Duration,
+    },
+    /// The bytes are not those that were announced.
+    #[error(
+        "{path} from {host} has digest {actual}, {expected} was announced: do not use it, publish it again"
+    )]
+    Digest {
+        /// Who sent it.
+        host: String,
+        /// What it was asked for.
+        path: String,
+        /// What was announced.
+        expected: String,
+        /// What came.
+        actual: String,
+    },
+    /// An artifact, but not of a chart.
+    #[error("{path} at {host} is not a chart: {reason}")]
+    NotAChart {
+        /// Where it is.
+        host: String,
+        /// What it was asked for.
+        path: String,
+        /// What was found instead.
+        reason: String,
+    },
+    /// The index of a repository cannot be read.
+    #[error("could not read {path} of the chart repository at {host}")]
+    Index {
+        /// Where it is.
+        host: String,
+        /// What it was asked for.
+        path: String,
+        /// What is wrong with it.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The repository has no chart of this name.
+    #[error("the chart repository at {host} has no chart {chart}: check repo")]
+    NoSuchChart {
+        /// Where the repository is.
+        host: String,
+        /// The chart that was asked for.
+        chart: String,
+    },
+    /// The repository has the chart, but not in this version.
+    #[error(
+        "the chart repository at {host} has no {version} of chart {chart}; its newest are {}",
+        newest.join(", ")
+    )]
+    NoSuchVersion {
+        /// Where the repository is.
+        host: String,
+        /// The chart that was asked for.
+        chart: String,
+        /// The version that was asked for, or `stable version`.
+        version: String,
+        /// A few versions that it has, newest first.
+        newest: Vec<String>,
+    },
+}
+
+impl Error {
+    /// True when the same fetch can succeed later although nobody changed anything.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Answered { status, .. } => matches!(status, 408 | 425 | 429 | 500 | 502 | 503 | 504),
+            Self::Unreachable { .. } | Self::TimedOut { .. } => true,
+            Self::Connect { .. }
+            | Self::Untrusted { .. }
+            | Self::NotTls { .. }
+            | Self::TooLarge { .. }
+            | Self::Digest { .. }
+            | Self::NotAChart { .. }
+            | Self::Index { .. }
+            | Self::NoSuchChart { .. }
+            | Self::NoSuchVersion { .. } => false,
+        }
+    }
+}
+
+/// Who was asked for what, by whom: the part that every error of one request shares.
+#[derive(Debug, Clone)]
+pub(super) struct Request {
+    pub(super) host: String,
+    pub(super) path: String,
+    /// What to say about a 404.
+    pub(super) missing: &'static str,
+    /// Whether credentials were given for it.
+    pub(super) authenticated: bool,
+}
+
+impl Request {
+    pub(super) fn answered(&self, status: u16) -> Error {
+        let advice = match (status, self.authenticated) {
+            (401, true) => {
+                "the user name or password is wrong; check credentials.username and credentials.passwordRef"
+            }
+            (401, false) => "it asks who we are; set credentials",
+            (403, true) => {
+                "these credentials may not read it; give the user access, or set others in credentials"
+            }
+            (403, false) => "it is not public; set credentials",
+            (404 | 410, _) => self.missing,
+            (429, _) => "it asks for fewer requests; the fetch is tried again later",
+            (500.., _) => "it has a problem of its own; the fetch is tried again later",
+            _ => "this is no answer to a download; check the url",
+        };
+        Error::Answered {
+            host: self.host.clone(),
+            path: self.path.clone(),
+            status,
+            advice,
+        }
+    }
+
+    pub(super) fn failed(&self, failure: reqwest::Error) -> Error {
+        // The URL may hold a signature, and host and path are named by this layer.
+        let failure = failure.without_url();
+        match tls_failure(&failure) {
+            Some(rustls::Error::InvalidCertificate(_)) => Error::Untrusted {
+                host: self.host.clone(),
+                source: failure.into(),
+            },
+            Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)) => {
+                Error::NotTls {
+                    host: self.host.clone(),
+                }
+            }
+            _ => self.broken(failure.into()),
+        }
+    }
+
+    pub(super) fn broken(&self, source: Box<dyn std::error::Error + Send + Sync>) -> Error {
+        Error::Unreachable {
+            host: self.host.clone(),
+            path: self.path.clone(),
+            source,
+        }
+    }
+
+    pub(super) fn too_large(&self, limit: u64) -> Error {
+        Error::TooLarge {
+            host: self.host.clone(),
+            path: self.path.clone(),
+            limit,
+        }
+    }
+
+    pub(super) fn not_a_chart(&self, reason: String) -> Error {
+        Error::NotAChart {
+            host: self.host.clone(),
+            path: self.path.clone(),
+            reason,
+        }
+    }
+
+    pub(super) fn digest(&self, expected: String, actual: String) -> Error {
+        Error::Digest {
+            host: self.host.clone(),
+            path: self.path.clone(),
+            expected,
+            actual,
+        }
+    }
+}
+
+/// The TLS failure below an HTTP failure. An I/O error's `source` skips the error it wraps, hence the two ways down.
+fn tls_failure<'a>(failure: &'a (dyn std::error::Error + 'static)) -> Option<&'a rustls::Error> {
+    if let Some(found) = failure.downcast_ref() {
+        return Some(found);
+    }
+    match failure
+        .downcast_ref::<std::io::Error>()
+        .and_then(std::io::Error::get_ref)
+    {
+        Some(wrapped) => tls_failure(wrapped),
+        None => tls_failure(failure.source()?),
+    }
+}

@@ -1,0 +1,440 @@
+//! What a user writes about a chart's origin, turned into a place to ask.
+
+use std::fmt;
+
+use url::Url;
+
+/// Where a chart comes from, checked: the `spec.chart` of a definition or the arguments of a command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChartRef {
+    location: Location,
+    plain_http: bool,
+    insecure_skip_verify: bool,
+}
+
+/// The place that a reference leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Location {
+    /// An artifact in an OCI registry.
+    Oci(Image),
+    /// An archive behind a plain URL.
+    Archive(Url),
+    /// A chart in a repository with an `index.yaml`.
+    Repository(Repository),
+}
+
+/// An artifact in an OCI registry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Image {
+    /// Host, with the port where one was given.
+    pub(super) registry: String,
+    pub(super) repository: String,
+    pub(super) tag: String,
+    /// Whether the host is this machine, where registries speak HTTP without TLS.
+    pub(super) loopback: bool,
+}
+
+/// A chart in a repository with an `index.yaml`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Repository {
+    /// The folder that holds `index.yaml`; its path ends in a slash.
+    pub(super) root: Url,
+    pub(super) chart: String,
+    /// `None` asks for the newest stable version.
+    pub(super) version: Option<String>,
+}
+
+/// A chart reference that leads nowhere, and what to write instead.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidRef {
+    /// Not a URL of a kind we fetch.
+    #[error("chart url {url} is neither oci://host/path, https://host/chart.tgz nor https://host/repository")]
+    Url {
+        /// What was given.
+        url: String,
+    },
+    /// A password in a URL ends in logs and events.
+    #[error("chart url at {host} holds a user name or password: give them in credentials instead")]
+    CredentialsInUrl {
+        /// The host of the URL.
+        host: String,
+    },
+    /// A registry, but no artifact in it.
+    #[error("chart url {url} names a registry but no chart: append the path, or set repo")]
+    NoPath {
+        /// What was given.
+        url: String,
+    },
+    /// An artifact name that no registry can hold.
+    #[error(
+        "{repository} is no name in a registry: parts are lower-case letters and digits, joined by one of . _ -, and separated by /"
+    )]
+    Repository {
+        /// URL path and `repo`, joined.
+        repository: String,
+    },
+    /// Nothing says which tag to fetch.
+    #[error("no version of {url} given: charts in a registry need an exact one, which is the tag to fetch")]
+    NoVersion {
+        /// What was given.
+        url: String,
+    },
+    /// Something other than one exact version.
+    #[error("{version} is not a tag: charts in a registry need one exact version such as 1.2.3, not a range")]
+    Version {
+        /// What was given.
+        version: String,
+    },
+    /// The URL has a tag and the version is another one.
+    #[error("chart url {url} already names tag {tag}, the version says {version}: keep one of them")]
+    TwoVersions {
+        /// What was given as URL.
+        url: String,
+        /// The tag in it.
+        tag: String,
+        /// What was given as version.
+        version: String,
+    },
+    /// A digest in the URL.
+    #[error("chart url {url} names a digest: give the version of the chart instead")]
+    DigestInUrl {
+        /// What was given.
+        url: String,
+    },
+    /// A repository, but no chart in it.
+    #[error(
+        "chart url {url} is a chart repository, but no chart is named: set repo to the name of the chart, or give the url of its .tgz"
+    )]
+    NoChart {
+        /// What was given.
+        url: String,
+    },
+}
+
+impl ChartRef {
+    /// Reads the three texts that name a chart.
+    ///
+    /// - `oci://host/path`, with `repo` appended to the path; `version` is the tag.
+    /// - `http(s)://….tgz` or `.tar.gz`: that archive; `repo` and `version` are not looked at.
+    /// - any other `http(s)://…`: a repository with an `index.yaml`; `repo` is the name of the chart, `version` an
+    ///   exact version, or nothing or `latest` for the newest stable one.
+    ///
+    /// # Errors
+    /// [`InvalidRef`] says what to write instead.
+    pub fn parse(url: &str, repo: Option<&str>, version: Option<&str>) -> Result<Self, InvalidRef> {
+        let given = |text: Option<&str>| text.map(str::trim).filter(|t| !t.is_empty()).map(str::to_owned);
+        let (repo, version) = (given(repo), given(version));
+        let parsed = Url::parse(url.trim()).map_err(|_| InvalidRef::Url { url: shown(url) })?;
+        let host = parsed.host_str().filter(|host| !host.is_empty());
+        let host = host.ok_or_else(|| InvalidRef::Url { url: shown(url) })?;
+        if !parsed.username().is_empty() || parsed.password().is_some() {
+            return Err(InvalidRef::CredentialsInUrl {
+                host: host.to_owned(),
+            });
+        }
+        let location = match parsed.scheme() {
+            "oci" => Location::Oci(image(&parsed, host, repo.as_deref(), version)?),
+            "http" | "https" if is_archive(&parsed) => Location::Archive(parsed),
+            "http" | "https" => Location::Repository(repository(parsed, repo, version)?),
+            _ => return Err(InvalidRef::Url { url: shown(url) }),
+        };
+        Ok(Self {
+            location,
+            plain_http: false,
+            insecure_skip_verify: false,
+        })
+    }
+
+    /// Speaks HTTP without TLS to the registry. It has no effect on `https://` URLs, and a registry on this machine
+    /// is spoken to that way in any case.
+    pub fn with_plain_http(self, plain_http: bool) -> Self {
+        Self { plain_http, ..self }
+    }
+
+    /// Takes any certificate that the host shows.
+    pub fn with_insecure_skip_verify(self, insecure_skip_verify: bool) -> Self {
+        Self {
+            insecure_skip_verify,
+            ..self
+        }
+    }
+
+    pub(super) fn location(&self) -> &Location {
+        &self.location
+    }
+
+    pub(super) fn plain_http(&self) -> bool {
+        self.plain_http
+    }
+
+    pub(super) fn insecure_skip_verify(&self) -> bool {
+        self.insecure_skip_verify
+    }
+}
+
+impl fmt::Display for ChartRef {
+    /// The place without query, which may hold a signature.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.location {
+            Location::Oci(image) => write!(f, "{image}"),
+            Location::Archive(url) => f.write_str(&without_query(url)),
+            Location::Repository(repository) => {
+                write!(f, "{} in {}", repository.chart, without_query(&repository.root))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "oci://{}/{}:{}", self.registry, self.repository, self.tag)
+    }
+}
+
+/// A URL as it may be shown: a query often is a signature that gives access.
+pub(super) fn without_query(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.set_fragment(None);
+    url.into()
+}
+
+/// The given text as it may be shown: nothing that could be a password or a signature.
+fn shown(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return url.rsplit('@').next().unwrap_or_default().to_owned();
+    };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}://{host}{path}")
+}
+
+fn is_archive(url: &Url) -> bool {
+    let path = url.path();
+    // Object stores and download pages are case-sensitive; so is Helm here.
+    [".tgz", ".tar.gz"].iter().any(|ending| path.ends_with(ending))
+}
+
+fn image(url: &Url, host: &str, repo: Option<&str>, version: Option<String>) -> Result<Image, InvalidRef> {
+    let path = url.path().trim_matches('/');
+    if path.contains('@') {
+        return Err(InvalidRef::DigestInUrl {
+            url: without_query(url),
+        });
+    }
+    let (path, tag) = match path.rsplit_once(':') {
+        Some((path, tag)) => (path, Some(tag.to_owned())),
+        None => (path, None),
+    };
+    let parts = [path, repo.unwrap_or_default().trim_matches('/')];
+    let repository = parts
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join("/");
+    if repository.is_empty() {
+        return Err(InvalidRef::NoPath {
+            url: without_query(url),
+        });
+    }
+    if !repository.split('/').all(is_repository_part) {
+        return Err(InvalidRef::Repository { repository });
+    }
+    let version = match (tag, version) {
+        (Some(tag), Some(version)) if tag != version => {
+            return Err(InvalidRef::TwoVersions {
+                url: without_query(url),
+                tag,
+                version,
+            });
+        }
+        (tag, version) => version.or(tag),
+    };
+    let version = version
+        .filter(|version| version != "latest")
+        .ok_or_else(|| InvalidRef::NoVersion {
+            url: without_query(url),
+        })?;
+    // Tags cannot hold the plus sign of build metadata; Helm writes an underscore in its place.
+    let tag = version.replace('+', "_");
+    if !is_tag(&tag) {
+        return Err(InvalidRef::Version { version });
+    }
+    let registry = match url.port() {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
+    };
+    Ok(Image {
+        registry,
+        repository,
+        tag,
+        loopback: is_loopback(host),
+    })
+}
+
+fn repository(
+    mut root: Url,
+    repo: Option<String>,
+    version: Option<String>,
+) -> Result<Repository, InvalidRef> {
+    let chart = repo.ok_or_else(|| InvalidRef::NoChart {
+        url: without_query(&root),
+    })?;
+    // Users paste the address of the index as well as that of the folder that holds it.
+    let folder = root
+        .path()
+        .strip_suffix("/index.yaml")
+        .unwrap_or(root.path())
+        .trim_end_matches('/');
+    let folder = format!("{folder}/");
+    root.set_path(&folder);
+    root.set_fragment(None);
+    Ok(Repository {
+        root,
+        chart,
+        version: version.filter(|version| version != "latest"),
+    })
+}
+
+fn is_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost"
+        || address
+            .parse::<std::net::IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
+}
+
+/// One part of a repository name, as the distribution specification has it.
+fn is_repository_part(part: &str) -> bool {
+    let alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    part.starts_with(alphanumeric)
+        && part.ends_with(alphanumeric)
+        && part
+            .split(alphanumeric)
+            .all(|joint| matches!(joint, "" | "." | "_" | "__") || joint.bytes().all(|byte| byte == b'-'))
+}
+
+fn is_tag(tag: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+    tag.len() <= 128 && tag.chars().all(allowed) && !tag.starts_with(['.', '-'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(url: &str, repo: &str, version: &str) -> String {
+        match ChartRef::parse(url, Some(repo), Some(version)) {
+            Ok(chart) => chart.to_string(),
+            Err(why) => why.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_reference_leads_to_a_place() {
+        let cases = [
+            (
+                ["oci://ghcr.io/charts/nginx", "", "1.2.3"],
+                "oci://ghcr.io/charts/nginx:1.2.3",
+            ),
+            (
+                ["oci://ghcr.io/charts", "nginx", "1.2.3"],
+                "oci://ghcr.io/charts/nginx:1.2.3",
+            ),
+            (
+                ["oci://ghcr.io/charts/", "/nginx", "1.2.3"],
+                "oci://ghcr.io/charts/nginx:1.2.3",
+            ),
+            (
+                ["oci://host:5000", "nginx", "v1.2.3"],
+                "oci://host:5000/nginx:v1.2.3",
+            ),
+            (["oci://host/nginx:1.2.3", "", ""], "oci://host/nginx:1.2.3"),
+            (["oci://host/nginx:1.2.3", "", "1.2.3"], "oci://host/nginx:1.2.3"),
+            (
+                ["oci://host/nginx", "", "1.2.3+build.5"],
+                "oci://host/nginx:1.2.3_build.5",
+            ),
+            (
+                ["oci://[::1]:5000/nginx", "", "1.0.0"],
+                "oci://[::1]:5000/nginx:1.0.0",
+            ),
+            (
+                ["https://host/a/nginx-1.2.3.tgz?sig=s3cret", "", ""],
+                "https://host/a/nginx-1.2.3.tgz",
+            ),
+            (
+                ["http://host/nginx.tar.gz", "ignored", "ignored"],
+                "http://host/nginx.tar.gz",
+            ),
+            (
+                ["https://host/charts", "nginx", "1.2.3"],
+                "nginx in https://host/charts/",
+            ),
+            (
+                ["https://host/charts/index.yaml", "nginx", "latest"],
+                "nginx in https://host/charts/",
+            ),
+        ];
+        for ([url, repo, version], expected) in cases {
+            assert_eq!(place(url, repo, version), expected);
+        }
+    }
+
+    #[test]
+    fn a_reference_that_leads_nowhere_says_what_to_write() {
+        let cases = [
+            (["", "", ""], "chart url  is neither"),
+            (["nginx", "", ""], "chart url nginx is neither"),
+            (
+                ["ftp://host/nginx.tgz", "", ""],
+                "chart url ftp://host/nginx.tgz is neither",
+            ),
+            (["file:///charts/nginx", "", ""], "is neither"),
+            (["https://", "", ""], "is neither"),
+            (
+                ["oci://me:s3cret@host/nginx", "", "1.0.0"],
+                "give them in credentials instead",
+            ),
+            (
+                ["https://me:s3cret@host/nginx.tgz", "", ""],
+                "give them in credentials instead",
+            ),
+            (["oci://me:s3cret@ho st/nginx", "", "1.0.0"], "is neither"),
+            (["oci://host", "", "1.0.0"], "names a registry but no chart"),
+            (["oci://host/Nginx", "", "1.0.0"], "lower-case"),
+            (["oci://host/a//b", "", "1.0.0"], "lower-case"),
+            (["oci://host/a/../b", "%2e%2e", "1.0.0"], "lower-case"),
+            (["oci://host/nginx", "", ""], "need an exact one"),
+            (["oci://host/nginx", "", "latest"], "need an exact one"),
+            (["oci://host/nginx", "", ">=1.2"], ">=1.2 is not a tag"),
+            (["oci://host/nginx:1.0.0", "", "1.1.0"], "already names tag 1.0.0"),
+            (["oci://host/nginx@sha256:00", "", "1.1.0"], "names a digest"),
+            (
+                ["https://host/charts", "", "1.1.0"],
+                "set repo to the name of the chart",
+            ),
+        ];
+        for ([url, repo, version], expected) in cases {
+            let message = place(url, repo, version);
+            assert!(message.contains(expected), "{url}: {message}");
+            assert!(!message.contains("s3cret"), "{message}");
+        }
+    }
+
+    #[test]
+    fn only_this_machine_is_loopback() {
+        for (host, expected) in [
+            ("localhost", true),
+            ("127.0.0.1", true),
+            ("127.8.0.1", true),
+            ("[::1]", true),
+            ("198.18.0.1", false),
+            ("localhost.example.com", false),
+            ("127.0.0.1.example.com", false),
+        ] {
+            assert_eq!(is_loopback(host), expected, "{host}");
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Again, but only where that can help.
+
+use super::{Error, Limits};
+
+/// Makes a request until it succeeds, fails for good, or has been made `limits.tries` times.
+pub(super) async fn until_settled<T, Attempt>(
+    limits: Limits,
+    mut attempt: impl FnMut() -> Attempt,
+) -> Result<T, Error>
+where
+    Attempt: Future<Output = Result<T, Error>>,
+{
+    let longest = limits.pause * 8;
+    let mut pause = limits.pause;
+    for _ in 1..limits.tries {
+        match attempt().await {
+            Err(failure) if failure.is_transient() => {
+                tracing::debug!(error = %failure, "fetching a chart failed, trying again");
+            }
+            settled => return settled,
+        }
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(longest);
+    }
+    attempt().await
+}
