@@ -1,0 +1,214 @@
+//! What one render may know of the world: the time, random bytes, host names and cluster objects.
+//!
+//! Rendering is pure, so whatever Go's template functions would have asked the system for is handed in here, and
+//! what `lookup` asked for without an answer comes back out of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
+/// Everything the template functions may draw on, besides their arguments; one per render.
+///
+/// It is shared by all functions of a render, which is why its moving parts stand behind locks.
+pub struct Context {
+    /// What `now` answers, for the whole render.
+    pub now: Timestamp,
+    /// Go's `Local`: the zone in which `date` and `now` print. Images run in UTC.
+    pub time_zone: TimeZone,
+    /// True for lint: `required` and `fail` warn instead of ending the render.
+    pub lint: bool,
+    /// Answers `getHostByName`; without one it answers "", as Helm does unless `--enable-dns` is given.
+    pub resolver: Option<Box<dyn Resolver + Send + Sync>>,
+    /// What `lookup` may answer and what it could not.
+    pub lookups: Lookups,
+    random: Mutex<Box<dyn Random + Send>>,
+}
+
+impl Context {
+    /// A context in UTC, without names and cluster objects, that ends renders on `fail`.
+    pub fn new(now: Timestamp, random: impl Random + Send + 'static) -> Self {
+        Self {
+            now,
+            time_zone: TimeZone::UTC,
+            lint: false,
+            resolver: None,
+            lookups: Lookups::default(),
+            random: Mutex::new(Box::new(random)),
+        }
+    }
+
+    /// Local time is that of `time_zone`.
+    pub fn with_time_zone(self, time_zone: TimeZone) -> Self {
+        Self { time_zone, ..self }
+    }
+
+    /// `required` and `fail` do not end the render.
+    pub fn linting(self) -> Self {
+        Self { lint: true, ..self }
+    }
+
+    /// `getHostByName` asks `resolver`.
+    pub fn with_resolver(self, resolver: impl Resolver + Send + Sync + 'static) -> Self {
+        Self {
+            resolver: Some(Box::new(resolver)),
+            ..self
+        }
+    }
+
+    /// `lookup` answers from `known`.
+    pub fn with_lookups(self, known: impl IntoIterator<Item = (LookupKey, Answer)>) -> Self {
+        Self {
+            lookups: Lookups::new(known),
+            ..self
+        }
+    }
+
+    /// Fills `bytes` from the render's source of randomness.
+    pub fn fill_random(&self, bytes: &mut [u8]) {
+        lock(&self.random).fill(bytes);
+    }
+
+    /// An evenly distributed number below `bound`, which must not be zero.
+    pub fn random_below(&self, bound: u64) -> u64 {
+        // Numbers above the last whole multiple of `bound` would favour small answers; draw again.
+        let zone = u64::MAX - u64::MAX % bound;
+        loop {
+            let mut bytes = [0; 8];
+            self.fill_random(&mut bytes);
+            let drawn = u64::from_le_bytes(bytes);
+            if drawn < zone {
+                return drawn % bound;
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context")
+            .field("now", &self.now)
+            .field("lint", &self.lint)
+            .field("lookups", &self.lookups)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A source of random bytes: the system's in a process, a fixed one in a test.
+pub trait Random {
+    /// Fills all of `bytes`.
+    fn fill(&mut self, bytes: &mut [u8]);
+}
+
+impl<F: FnMut(&mut [u8])> Random for F {
+    fn fill(&mut self, bytes: &mut [u8]) {
+        self(bytes);
+    }
+}
+
+/// Finds the addresses of a host.
+pub trait Resolver {
+    /// The addresses of `host` as text; empty when it has none.
+    fn addresses(&self, host: &str) -> Vec<String>;
+}
+
+/// What `lookup` was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LookupKey {
+    /// `v1`, `apps/v1` …, as the template says it.
+    pub api_version: String,
+    /// `Secret` …
+    pub kind: String,
+    /// Empty: all namespaces, or a cluster-scoped kind.
+    pub namespace: String,
+    /// Empty: a list of all objects.
+    pub name: String,
+}
+
+/// What is known about a [`LookupKey`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// The object, or for an empty name the list object with its `items`.
+    Found(serde_json::Value),
+    /// The cluster has no such object; the template gets an empty map.
+    NotFound,
+    /// The question itself failed (a kind that is not served, access denied …): the render fails with this text.
+    Failed(String),
+}
+
+/// The answers that `lookup` has, and the questions for which it had none.
+#[derive(Debug, Default)]
+pub struct Lookups {
+    known: BTreeMap<LookupKey, Answer>,
+    missing: Mutex<BTreeSet<LookupKey>>,
+}
+
+impl Lookups {
+    /// Lookups that know the given answers.
+    pub fn new(known: impl IntoIterator<Item = (LookupKey, Answer)>) -> Self {
+        Self {
+            known: known.into_iter().collect(),
+            missing: Mutex::default(),
+        }
+    }
+
+    /// The answer to `key`. An unknown key is remembered as missing and meanwhile answered as "not there".
+    pub fn ask(&self, key: LookupKey) -> Answer {
+        if let Some(answer) = self.known.get(&key) {
+            return answer.clone();
+        }
+        lock(&self.missing).insert(key);
+        Answer::NotFound
+    }
+
+    /// The keys that were asked for and unknown, in order: fetch them and render again.
+    pub fn missing(&self) -> BTreeSet<LookupKey> {
+        lock(&self.missing).clone()
+    }
+}
+
+/// A render that panicked leaves nothing half written here, so a poisoned lock is as good as any.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> LookupKey {
+        LookupKey {
+            api_version: "v1".to_owned(),
+            kind: "Secret".to_owned(),
+            namespace: "prod".to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    #[test]
+    fn an_unknown_lookup_is_answered_not_there_and_comes_back_as_missing() {
+        let lookups = Lookups::new([(key("known"), Answer::Found(serde_json::json!({"a": 1})))]);
+        assert_eq!(
+            lookups.ask(key("known")),
+            Answer::Found(serde_json::json!({"a": 1}))
+        );
+        assert_eq!(lookups.ask(key("unknown")), Answer::NotFound);
+        assert_eq!(
+            lookups.missing().into_iter().collect::<Vec<_>>(),
+            [key("unknown")]
+        );
+    }
+
+    #[test]
+    fn random_numbers_stay_below_their_bound() {
+        let mut next = 0_u8;
+        let context = Context::new(Timestamp::UNIX_EPOCH, move |bytes: &mut [u8]| {
+            for byte in bytes {
+                next = next.wrapping_mul(57).wrapping_add(91);
+                *byte = next;
+            }
+        });
+        assert!((0..1000).all(|_| context.random_below(7) < 7));
+    }
+}
