@@ -1,1 +1,13 @@
-//! Filled in below.
+//! What is observed of a composition becomes a plan: which release action comes next, which permissions
+//! it needs, which values and labels the chart is rendered with.
+//!
+//! Pure: no client, no clock, no await. The controller carries the plan out, `kco plan` prints it.
+
+pub mod permissions;
+pub mod plan;
+pub mod release_name;
+pub mod rendering;
+
+pub use permissions::{Account, Permissions};
+pub use plan::{Blocked, Observed, Plan, plan};
+pub use release_name::ReleaseName;

@@ -1,0 +1,358 @@
+//! The objects a release touches become the exact permissions its controller needs, and their Roles.
+//!
+//! Writing always carries resource names: objects are created by server-side apply, which the API server
+//! authorises with the name. Nothing here ever holds a `*`. The rules are replaced as a whole, so they
+//! shrink when the chart does.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::inspection::{Resource, Verb};
+use k8s_openapi::api::authorization::v1::ResourceAttributes;
+use k8s_openapi::api::rbac::v1::{
+    ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
+};
+use kube::core::ObjectMeta;
+
+use crate::ReleaseName;
+
+/// The ServiceAccount that gets the permissions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// Exact permissions of one release, by namespace; the empty namespace is the cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Permissions {
+    rules: BTreeMap<String, BTreeMap<Target, Needs>>,
+}
+
+/// A kind of object, as authorisation names it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Target {
+    group: String,
+    resource: String,
+}
+
+/// What is needed of one kind: verbs for each name, and verbs that cannot carry one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Needs {
+    by_name: BTreeMap<String, BTreeSet<Verb>>,
+    of_all: BTreeSet<Verb>,
+}
+
+/// What server-side apply and Helm's ownership check and removal need for one object.
+pub const MANAGE: [Verb; 4] = [Verb::Get, Verb::Create, Verb::Patch, Verb::Delete];
+
+/// Revisions whose records the permissions name beyond the current one: the next, and one more so that an
+/// upgrade made by hand with Helm is seen.
+const REVISIONS_AHEAD: i64 = 2;
+
+impl Permissions {
+    /// The permissions for the objects of an inspection.
+    ///
+    /// An answer without verbs, as the reference gives it, is taken as an object that the release manages.
+    pub fn of_resources(resources: &[Resource]) -> Self {
+        let mut permissions = Self::default();
+        for resource in resources {
+            let verbs: &[Verb] = if resource.verbs.is_empty() { &MANAGE } else { &resource.verbs };
+            permissions.add(resource, verbs);
+        }
+        permissions
+    }
+
+    /// The permissions for the release's own records around `revision` (0 when there is none yet).
+    ///
+    /// Records are read and written by name and never listed: a controller sees no Secret but its own.
+    pub fn of_records(namespace: &str, release: &ReleaseName, revision: i64, max_history: i64) -> Self {
+        let mut permissions = Self::default();
+        for revision in (revision - max_history).max(1)..=revision.max(0) + REVISIONS_AHEAD {
+            let record = Resource {
+                group: String::new(),
+                version: "v1".to_owned(),
+                resource: "secrets".to_owned(),
+                namespace: namespace.to_owned(),
+                name: format!("sh.helm.release.v1.{release}.v{revision}"),
+                verbs: Vec::new(),
+                path: None,
+                order: None,
+            };
+            permissions.add(&record, &MANAGE);
+        }
+        permissions
+    }
+
+    /// Both permissions.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        for (namespace, targets) in other.rules {
+            for (target, needs) in targets {
+                let mine = self.rules.entry(namespace.clone()).or_default().entry(target).or_default();
+                mine.of_all.extend(needs.of_all);
+                for (name, verbs) in needs.by_name {
+                    mine.by_name.entry(name).or_default().extend(verbs);
+                }
+            }
+        }
+        self
+    }
+
+    fn add(&mut self, resource: &Resource, verbs: &[Verb]) {
+        let target = Target { group: resource.group.clone(), resource: resource.resource.clone() };
+        let needs = self.rules.entry(resource.namespace.clone()).or_default().entry(target).or_default();
+        if resource.name.is_empty() {
+            needs.of_all.extend(verbs);
+        } else {
+            needs.by_name.entry(resource.name.clone()).or_default().extend(verbs);
+        }
+    }
+
+    /// The namespaces in which the permissions hold; the empty one is the cluster.
+    pub fn namespaces(&self) -> impl Iterator<Item = &str> {
+        self.rules.keys().map(String::as_str)
+    }
+
+    /// Every single right, as an access review asks for it.
+    pub fn reviews(&self) -> Vec<ResourceAttributes> {
+        let mut reviews = Vec::new();
+        for (namespace, targets) in &self.rules {
+            for (target, needs) in targets {
+                let named = needs.by_name.iter().flat_map(|(name, verbs)| verbs.iter().map(move |v| (Some(name), v)));
+                let of_all = needs.of_all.iter().map(|verb| (None, verb));
+                reviews.extend(named.chain(of_all).map(|(name, verb)| ResourceAttributes {
+                    group: Some(target.group.clone()),
+                    resource: Some(target.resource.clone()),
+                    namespace: some_unless_empty(namespace),
+                    name: name.cloned(),
+                    verb: Some(verb.as_str().to_owned()),
+                    ..ResourceAttributes::default()
+                }));
+            }
+        }
+        reviews
+    }
+
+    /// The Roles and bindings that grant the permissions to `account`, one for each namespace, and a
+    /// ClusterRole with its binding when something lies outside of namespaces.
+    pub fn grants(&self, name: &str, account: &Account, labels: &BTreeMap<String, String>) -> Vec<Grant> {
+        self.rules
+            .iter()
+            .map(|(namespace, targets)| {
+                let rules = targets.iter().flat_map(|(target, needs)| needs.rules(target)).collect();
+                Grant::new(name, namespace, rules, account, labels)
+            })
+            .collect()
+    }
+}
+
+/// The name of a release's Roles and bindings. RBAC names may hold colons, other names may not, so these
+/// can never be taken for somebody else's.
+pub fn role_name(plural: &str, namespace: &str, release: &ReleaseName) -> String {
+    format!("composition:{plural}:{namespace}:{release}")
+}
+
+impl Needs {
+    /// One rule for each set of verbs: names that need the same verbs stand together.
+    fn rules(&self, target: &Target) -> Vec<PolicyRule> {
+        let mut names_by_verbs: BTreeMap<Vec<Verb>, Vec<String>> = BTreeMap::new();
+        for (name, verbs) in &self.by_name {
+            names_by_verbs.entry(verbs.iter().copied().collect()).or_default().push(name.clone());
+        }
+        let named = names_by_verbs.into_iter().map(|(verbs, names)| rule(target, &verbs, Some(names)));
+        let of_all: Vec<Verb> = self.of_all.iter().copied().collect();
+        let of_all = (!of_all.is_empty()).then(|| rule(target, &of_all, None));
+        named.chain(of_all).collect()
+    }
+}
+
+fn rule(target: &Target, verbs: &[Verb], names: Option<Vec<String>>) -> PolicyRule {
+    PolicyRule {
+        api_groups: Some(vec![target.group.clone()]),
+        resources: Some(vec![target.resource.clone()]),
+        verbs: verbs.iter().map(|verb| verb.as_str().to_owned()).collect(),
+        resource_names: names,
+        non_resource_urls: None,
+    }
+}
+
+/// A role and the binding that gives it to the controller.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Grant {
+    /// Inside one namespace.
+    Namespaced(Role, RoleBinding),
+    /// For objects outside of namespaces.
+    Cluster(ClusterRole, ClusterRoleBinding),
+}
+
+impl Grant {
+    fn new(
+        name: &str,
+        namespace: &str,
+        rules: Vec<PolicyRule>,
+        account: &Account,
+        labels: &BTreeMap<String, String>,
+    ) -> Self {
+        let metadata = ObjectMeta {
+            name: Some(name.to_owned()),
+            namespace: some_unless_empty(namespace),
+            labels: Some(labels.clone()),
+            ..ObjectMeta::default()
+        };
+        let role_ref = |kind: &str| RoleRef {
+            api_group: "rbac.authorization.k8s.io".to_owned(),
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+        };
+        let subjects = Some(vec![Subject {
+            kind: "ServiceAccount".to_owned(),
+            name: account.name.clone(),
+            namespace: Some(account.namespace.clone()),
+            api_group: None,
+        }]);
+        let rules = Some(rules);
+        if namespace.is_empty() {
+            Self::Cluster(
+                ClusterRole { metadata: metadata.clone(), rules, aggregation_rule: None },
+                ClusterRoleBinding { metadata, role_ref: role_ref("ClusterRole"), subjects },
+            )
+        } else {
+            Self::Namespaced(
+                Role { metadata: metadata.clone(), rules },
+                RoleBinding { metadata, role_ref: role_ref("Role"), subjects },
+            )
+        }
+    }
+
+    /// The namespace of the role; empty for a ClusterRole.
+    pub fn namespace(&self) -> &str {
+        match self {
+            Self::Namespaced(role, _) => role.metadata.namespace.as_deref().unwrap_or_default(),
+            Self::Cluster(..) => "",
+        }
+    }
+
+    /// The rules.
+    pub fn rules(&self) -> &[PolicyRule] {
+        match self {
+            Self::Namespaced(role, _) => role.rules.as_deref(),
+            Self::Cluster(role, _) => role.rules.as_deref(),
+        }
+        .unwrap_or_default()
+    }
+}
+
+fn some_unless_empty(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resource(group: &str, resource: &str, namespace: &str, name: &str, verbs: &[Verb]) -> Resource {
+        Resource {
+            group: group.into(),
+            version: "v1".into(),
+            resource: resource.into(),
+            namespace: namespace.into(),
+            name: name.into(),
+            verbs: verbs.to_vec(),
+            path: None,
+            order: None,
+        }
+    }
+
+    fn lines(permissions: &Permissions) -> Vec<String> {
+        let account = Account { namespace: "system".into(), name: "cdc".into() };
+        permissions
+            .grants("composition:webs:n:web", &account, &BTreeMap::new())
+            .iter()
+            .flat_map(|grant| {
+                grant.rules().iter().map(|rule| {
+                    format!(
+                        "{}|{}/{}|{}|{}",
+                        grant.namespace(),
+                        rule.api_groups.as_ref().unwrap().join(","),
+                        rule.resources.as_ref().unwrap().join(","),
+                        rule.verbs.join(","),
+                        rule.resource_names.as_ref().map_or("-".to_owned(), |names| names.join(",")),
+                    )
+                })
+            })
+            .collect()
+    }
+
+    #[test]
+    fn writing_carries_names_and_reading_all_does_not() {
+        let permissions = Permissions::of_resources(&[
+            resource("apps", "deployments", "n", "web", &MANAGE),
+            resource("apps", "deployments", "n", "api", &MANAGE),
+            resource("", "configmaps", "n", "", &[Verb::List]),
+            resource("", "configmaps", "n", "seen", &[Verb::Get]),
+            resource("rbac.authorization.k8s.io", "clusterroles", "", "reader", &MANAGE),
+        ]);
+        assert_eq!(
+            lines(&permissions),
+            [
+                "|rbac.authorization.k8s.io/clusterroles|get,create,patch,delete|reader",
+                "n|/configmaps|get|seen",
+                "n|/configmaps|list|-",
+                "n|apps/deployments|get,create,patch,delete|api,web",
+            ]
+        );
+    }
+
+    #[test]
+    fn an_answer_without_verbs_is_an_object_of_the_release() {
+        let permissions = Permissions::of_resources(&[resource("", "services", "n", "web", &[])]);
+        assert_eq!(lines(&permissions), ["n|/services|get,create,patch,delete|web"]);
+    }
+
+    #[test]
+    fn records_are_named_around_the_current_revision() {
+        let release = ReleaseName::new("web").unwrap();
+        let names = |revision| {
+            let reviews = Permissions::of_records("n", &release, revision, 3).reviews();
+            let names: BTreeSet<_> = reviews.into_iter().filter_map(|review| review.name).collect();
+            names.into_iter().map(|name| name.rsplit_once('v').unwrap().1.to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(0), ["1", "2"]);
+        assert_eq!(names(1), ["1", "2", "3"]);
+        assert_eq!(names(5), ["2", "3", "4", "5", "6", "7"]);
+    }
+
+    #[test]
+    fn every_right_is_reviewed_and_none_is_a_wildcard() {
+        let permissions = Permissions::of_resources(&[
+            resource("", "secrets", "n", "own", &[]),
+            resource("", "nodes", "", "", &[Verb::List]),
+        ]);
+        let reviews = permissions.reviews();
+        assert_eq!(reviews.len(), 5);
+        assert!(reviews.iter().all(|r| r.verb.as_deref() != Some("*") && r.resource.as_deref() != Some("*")));
+        assert_eq!(reviews[0].namespace, None);
+    }
+
+    #[test]
+    fn two_permissions_join_without_repeating_a_right() {
+        let one = Permissions::of_resources(&[resource("", "services", "n", "web", &[Verb::Get])]);
+        let two = Permissions::of_resources(&[resource("", "services", "n", "web", &[Verb::Get, Verb::Patch])]);
+        assert_eq!(lines(&one.and(two)), ["n|/services|get,patch|web"]);
+    }
+
+    #[test]
+    fn a_binding_gives_its_role_to_the_controller_alone() {
+        let account = Account { namespace: "system".into(), name: "cdc".into() };
+        let permissions = Permissions::of_resources(&[resource("", "services", "n", "web", &[])]);
+        let grants = permissions.grants("composition:webs:n:web", &account, &BTreeMap::new());
+        let [Grant::Namespaced(role, binding)] = grants.as_slice() else { panic!("{grants:?}") };
+        assert_eq!(role.metadata.name, binding.metadata.name);
+        assert_eq!(binding.role_ref.name, "composition:webs:n:web");
+        let subjects = binding.subjects.as_deref().unwrap();
+        assert_eq!(subjects.len(), 1);
+        assert_eq!((subjects[0].name.as_str(), subjects[0].namespace.as_deref()), ("cdc", Some("system")));
+    }
+}

@@ -1,0 +1,98 @@
+//! What a composition adds to its chart: keys under `global` in the values, labels on the objects.
+
+use std::collections::BTreeMap;
+
+use api::{Composition, labels};
+use serde_json::{Map, Value, json};
+
+/// The values the chart is rendered with: the composition's spec and, under `global`, who it is.
+///
+/// The user's other `global` keys stay; where both name a key, ours wins. A `global` that is no object is
+/// replaced, as a chart could not read ours otherwise.
+pub fn values(composition: &Composition, krateo_namespace: &str) -> Map<String, Value> {
+    let mut values = match &composition.spec {
+        Value::Object(spec) => spec.clone(),
+        _ => Map::new(),
+    };
+    let global = values.entry("global").or_insert_with(|| Value::Object(Map::new()));
+    if !global.is_object() {
+        *global = Value::Object(Map::new());
+    }
+    if let Value::Object(global) = global {
+        global.extend(globals(composition, krateo_namespace));
+    }
+    values
+}
+
+fn globals(composition: &Composition, krateo_namespace: &str) -> Map<String, Value> {
+    let resource = &composition.resource;
+    [
+        ("compositionId", json!(composition.uid)),
+        ("compositionName", json!(composition.name)),
+        ("compositionNamespace", json!(composition.namespace)),
+        ("compositionInstalledVersion", json!(resource.version)),
+        ("compositionApiVersion", json!(resource.api_version)),
+        ("compositionGroup", json!(resource.group)),
+        ("compositionResource", json!(resource.plural)),
+        ("compositionKind", json!(resource.kind)),
+        ("krateoNamespace", json!(krateo_namespace)),
+        // A boolean: charts test it by truth and by its text, and both read it the same.
+        ("gracefullyPaused", json!(composition.is_gracefully_paused())),
+    ]
+    .into_iter()
+    .map(|(key, value)| (key.to_owned(), value))
+    .collect()
+}
+
+/// The labels every object of the release carries, hooks included; never a selector or a pod template.
+pub fn object_labels(composition: &Composition, krateo_namespace: &str) -> BTreeMap<String, String> {
+    let resource = &composition.resource;
+    [
+        (labels::COMPOSITION_ID, composition.uid.as_str()),
+        (labels::COMPOSITION_NAME, &composition.name),
+        (labels::COMPOSITION_NAMESPACE, &composition.namespace),
+        (labels::COMPOSITION_INSTALLED_VERSION, &resource.version),
+        (labels::COMPOSITION_GROUP, &resource.group),
+        (labels::COMPOSITION_RESOURCE, &resource.plural),
+        (labels::COMPOSITION_KIND, &resource.kind),
+        (labels::KRATEO_NAMESPACE, krateo_namespace),
+    ]
+    .into_iter()
+    .map(|(key, value)| (key.to_owned(), labels::value(value)))
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::tests::composition;
+
+    #[test]
+    fn a_users_global_keys_survive_and_ours_win() {
+        let mut composition = composition();
+        composition.spec = json!({"a": 1, "global": {"imageRegistry": "r", "compositionId": "forged"}});
+        let values = values(&composition, "krateo-system");
+        assert_eq!(values["a"], 1);
+        assert_eq!(values["global"]["imageRegistry"], "r");
+        assert_eq!(values["global"]["compositionId"], "8f4f3c1e-0000-0000-0000-000000000000");
+        assert_eq!(values["global"]["compositionApiVersion"], "composition.krateo.io/v1-0-0");
+        assert_eq!(values["global"]["gracefullyPaused"], false);
+        assert_eq!(values["global"].as_object().unwrap().len(), 11);
+    }
+
+    #[test]
+    fn a_composition_without_a_spec_still_says_who_it_is() {
+        let mut composition = composition();
+        composition.spec = Value::Null;
+        assert_eq!(values(&composition, "k")["global"]["compositionName"], "web");
+    }
+
+    #[test]
+    fn names_that_are_no_label_values_still_become_labels() {
+        let mut composition = composition();
+        composition.name = "x".repeat(100);
+        let labels = object_labels(&composition, "krateo-system");
+        assert_eq!(labels.len(), 8);
+        assert!(labels.values().all(|value| value.len() <= labels::MAX_VALUE_LENGTH));
+    }
+}
