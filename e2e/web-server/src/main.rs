@@ -1,3 +1,24 @@
-//! Filled in below.
+//! The workload of the sample chart: answers every request with the greeting it was given.
 
-fn main() {}
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::routing::get;
+use tokio::signal::unix::{SignalKind, signal};
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> std::io::Result<()> {
+    let greeting = std::env::var("GREETING").unwrap_or_else(|_| "Hello".to_owned());
+    let host = std::env::var("HOSTNAME").unwrap_or_default();
+    let answer = format!("{greeting} from {host}\n");
+    let app = Router::new().fallback(get(move || std::future::ready(answer.clone())));
+
+    // The first process of a container gets no signal it does not ask for, and would be waited for.
+    let mut terminate = signal(SignalKind::terminate())?;
+    let listener = tokio::net::TcpListener::bind(SocketAddr::from(([0, 0, 0, 0], 8080))).await?;
+    axum::serve(listener, app)
+        .with_graceful_shutdown(async move {
+            terminate.recv().await;
+        })
+        .await
+}

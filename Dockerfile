@@ -1,0 +1,30 @@
+# One image for each program: docker build --build-arg PROGRAM=core-provider -t core-provider .
+#
+# Two ways in. `image` (the default) compiles the program. `ready` takes static binaries that were
+# compiled before: --target ready, with the folder of the binaries as BINARIES inside the build context.
+
+FROM docker.io/library/rust:1.95-bookworm AS build
+ARG PROGRAM
+WORKDIR /src
+COPY . .
+# A static glibc program needs no file of the image it runs in but CA certificates.
+RUN set -eu; \
+    triple="$(rustc -vV | sed -n 's/^host: //p')"; \
+    RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --release --target "$triple" --package "$PROGRAM"; \
+    mkdir -p /out; \
+    cp "target/$triple/release/$PROGRAM" /out/program; \
+    cp /etc/ssl/certs/ca-certificates.crt /out/ca-certificates.crt
+
+FROM scratch AS ready
+ARG PROGRAM
+ARG BINARIES=.
+COPY ${BINARIES}/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
+COPY ${BINARIES}/${PROGRAM} /program
+USER 65532:65532
+ENTRYPOINT ["/program"]
+
+FROM scratch AS image
+COPY --from=build /out/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
+COPY --from=build /out/program /program
+USER 65532:65532
+ENTRYPOINT ["/program"]

@@ -1,0 +1,257 @@
+//! Everything that runs one composition-dynamic-controller, as one list of objects.
+//!
+//! Applying, comparing and removing all walk this list; a new object is added in `templates.rs`, once.
+
+use std::collections::BTreeMap;
+
+use api::definition::SecretKeyRef;
+use helm::text_template::{self, TextTemplate};
+use kube::core::DynamicObject;
+use serde_json::{Value, json};
+
+use crate::templates::{Asset, Templates};
+
+/// The type that a controller serves, and where its definition lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// Namespace of the definition, and so of the controller.
+    pub namespace: String,
+    /// Group of the generated type.
+    pub group: String,
+    /// Served version, for example `v1-1-6`.
+    pub version: String,
+    /// Plural resource name.
+    pub resource: String,
+    /// The chart's `values.schema.json`.
+    pub schema: String,
+    /// The Secret with the registry's password, when there is one.
+    pub secret: Option<SecretKeyRef>,
+}
+
+impl Target {
+    /// The name that all objects of the bundle begin with.
+    pub fn base_name(&self) -> String {
+        format!("{}-{}", self.resource, self.version)
+    }
+
+    /// Name of the Deployment.
+    pub fn deployment_name(&self) -> String {
+        format!("{}-controller", self.base_name())
+    }
+}
+
+/// What is the same for all controllers of this installation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Platform {
+    /// The platform's own namespace: that of core-provider and chart-inspector.
+    pub krateo_namespace: String,
+    /// Image of composition-dynamic-controller, with its tag.
+    pub image: String,
+    /// `imagePullPolicy` of that image.
+    pub image_pull_policy: String,
+    /// Where controllers find chart-inspector.
+    pub chart_inspector_url: String,
+    /// ServiceAccount of chart-inspector.
+    pub inspector_service_account: String,
+    /// ServiceAccount of core-provider.
+    pub provider_service_account: String,
+    /// Further environment variables of every controller.
+    pub env: BTreeMap<String, String>,
+}
+
+/// A bundle could not be made from its templates.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The template is not valid, or failed on these variables.
+    #[error("could not render template {path} of the controller bundle")]
+    Render {
+        /// Path in the asset folder.
+        path: &'static str,
+        /// Why.
+        source: text_template::Error,
+    },
+    /// The template's text is no YAML.
+    #[error("template {path} of the controller bundle did not give YAML")]
+    Yaml {
+        /// Path in the asset folder.
+        path: &'static str,
+        /// Why.
+        source: helm::yaml::Error,
+    },
+    /// The template's YAML is no Kubernetes object.
+    #[error("template {path} of the controller bundle did not give an object with apiVersion, kind and metadata.name")]
+    NotAnObject {
+        /// Path in the asset folder.
+        path: &'static str,
+        /// Why.
+        source: serde_json::Error,
+    },
+}
+
+/// Port on which a controller serves health and metrics.
+const METRICS_PORT: u16 = 8080;
+
+/// Every object of the controller for `target`, in the order in which they are applied.
+pub fn bundle(target: &Target, platform: &Platform, templates: &Templates) -> Result<Vec<DynamicObject>, Error> {
+    let mut variables = variables(target, platform);
+    // The environment comes from the ConfigMap, so the pods must be told when that changes.
+    let environment = render(Asset::ConfigMap, &variables, templates)?;
+    variables["environmentDigest"] = json!(helm::digest::fnv1_64_hex(environment.as_bytes()));
+    Asset::ALL
+        .into_iter()
+        .filter(|&asset| is_wanted(asset, target))
+        .map(|asset| object(asset, &render(asset, &variables, templates)?))
+        .collect()
+}
+
+fn is_wanted(asset: Asset, target: &Target) -> bool {
+    match asset {
+        Asset::SecretRole | Asset::SecretRoleBinding => target.secret.is_some(),
+        _ => true,
+    }
+}
+
+/// The names that templates may use. Those of the contract first, then ours.
+fn variables(target: &Target, platform: &Platform) -> Value {
+    let base = target.base_name();
+    json!({
+        "apiGroup": target.group,
+        "apiVersion": target.version,
+        "resource": target.resource,
+        "name": base,
+        "namespace": target.namespace,
+        "serviceAccount": base,
+        "serviceAccountName": base,
+        "saNamespace": target.namespace,
+        "secretName": target.secret.as_ref().map(|secret| secret.name.as_str()),
+        "schema": target.schema,
+        "composition_controller_sa_name": base,
+        "composition_controller_sa_namespace": target.namespace,
+
+        "secretNamespace": target.secret.as_ref().map(|secret| secret.namespace.as_str()),
+        "image": platform.image,
+        "imagePullPolicy": platform.image_pull_policy,
+        "chartInspectorUrl": platform.chart_inspector_url,
+        "inspectorServiceAccount": platform.inspector_service_account,
+        "inspectorNamespace": platform.krateo_namespace,
+        "providerServiceAccount": platform.provider_service_account,
+        "providerNamespace": platform.krateo_namespace,
+        "krateoNamespace": platform.krateo_namespace,
+        "metricsPort": METRICS_PORT,
+        "env": platform.env,
+    })
+}
+
+fn render(asset: Asset, variables: &Value, templates: &Templates) -> Result<String, Error> {
+    let path = asset.path();
+    TextTemplate::parse(path, templates.text(asset))
+        .and_then(|template| template.render(variables))
+        .map_err(|source| Error::Render { path, source })
+}
+
+fn object(asset: Asset, text: &str) -> Result<DynamicObject, Error> {
+    let path = asset.path();
+    let value = helm::yaml::parse(text.as_bytes()).map_err(|source| Error::Yaml { path, source })?;
+    serde_json::from_value(value).map_err(|source| Error::NotAnObject { path, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target() -> Target {
+        Target {
+            namespace: "fireworks-system".into(),
+            group: "composition.krateo.io".into(),
+            version: "v1-1-6".into(),
+            resource: "fireworksapps".into(),
+            schema: r#"{"type":"object"}"#.into(),
+            secret: None,
+        }
+    }
+
+    fn platform() -> Platform {
+        Platform {
+            krateo_namespace: "krateo-system".into(),
+            image: "registry/cdc:1".into(),
+            image_pull_policy: "IfNotPresent".into(),
+            chart_inspector_url: "http://chart-inspector.krateo-system.svc.cluster.local:8081/".into(),
+            inspector_service_account: "chart-inspector".into(),
+            provider_service_account: "core-provider".into(),
+            env: BTreeMap::from([("COMPOSITION_CONTROLLER_WORKERS".into(), "10".into())]),
+        }
+    }
+
+    fn objects(target: &Target, platform: &Platform) -> Vec<DynamicObject> {
+        bundle(target, platform, &Templates::compiled_in()).unwrap()
+    }
+
+    fn named(object: &DynamicObject) -> String {
+        let kind = &object.types.as_ref().unwrap().kind;
+        format!("{kind}/{}", object.metadata.name.as_deref().unwrap())
+    }
+
+    #[test]
+    fn the_bundle_has_the_names_of_the_contract_and_ends_with_the_deployment() {
+        let names: Vec<_> = objects(&target(), &platform()).iter().map(named).collect();
+        assert_eq!(
+            names,
+            [
+                "ServiceAccount/fireworksapps-v1-1-6",
+                "ClusterRole/fireworksapps-v1-1-6",
+                "ClusterRoleBinding/fireworksapps-v1-1-6",
+                "Role/fireworksapps-v1-1-6",
+                "RoleBinding/fireworksapps-v1-1-6",
+                "ClusterRole/fireworksapps-v1-1-6-inspector",
+                "ClusterRoleBinding/fireworksapps-v1-1-6-inspector",
+                "ClusterRole/fireworksapps-v1-1-6-provider",
+                "ClusterRoleBinding/fireworksapps-v1-1-6-provider",
+                "ConfigMap/fireworksapps-v1-1-6-configmap",
+                "ConfigMap/fireworksapps-v1-1-6-jsonschema-configmap",
+                "Service/fireworksapps-v1-1-6-controller-service",
+                "Deployment/fireworksapps-v1-1-6-controller",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_password_brings_a_role_for_that_secret_alone() {
+        let mut target = target();
+        target.secret = Some(SecretKeyRef { name: "pw".into(), namespace: "vault".into(), key: "k".into() });
+        let objects = objects(&target, &platform());
+        let role = objects.iter().find(|o| named(o) == "Role/fireworksapps-v1-1-6-secret").unwrap();
+        assert_eq!(role.metadata.namespace.as_deref(), Some("vault"));
+        assert_eq!(role.data["rules"], json!([
+            {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["pw"], "verbs": ["get"]}
+        ]));
+    }
+
+    #[test]
+    fn no_rule_of_the_bundle_holds_a_wildcard() {
+        for object in objects(&target(), &platform()) {
+            let rules = serde_json::to_string(&object.data["rules"]).unwrap();
+            assert!(!rules.contains('*'), "{}: {rules}", named(&object));
+        }
+    }
+
+    #[test]
+    fn a_changed_environment_changes_the_pods_and_nothing_else_does() {
+        let digest = |platform: &Platform| {
+            let deployment = objects(&target(), platform).pop().unwrap();
+            deployment.data["spec"]["template"]["metadata"]["annotations"]["krateo.io/environment-digest"].clone()
+        };
+        let mut changed = platform();
+        changed.env.insert("HELM_MAX_HISTORY".into(), "5".into());
+        assert_ne!(digest(&platform()), digest(&changed));
+        assert_eq!(digest(&platform()), digest(&platform()));
+    }
+
+    #[test]
+    fn the_schema_reaches_its_config_map_unchanged() {
+        let mut target = target();
+        target.schema = "{\n  \"description\": \"a \\\"quoted\\\" word: ü\"\n}\n".into();
+        let objects = objects(&target, &platform());
+        let config = objects.iter().find(|o| named(o).ends_with("jsonschema-configmap")).unwrap();
+        assert_eq!(config.data["data"]["values.schema.json"], json!(target.schema));
+    }
+}

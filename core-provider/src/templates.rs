@@ -1,0 +1,165 @@
+//! The templates of a controller bundle: compiled in, each replaceable by a file of the asset folder.
+//!
+//! The compiled-in ones are the files that `charts/core-provider/assets` ships, so there is one text of each.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// One file of the bundle, in the order in which its object is applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Asset {
+    /// ServiceAccount of the controller.
+    ServiceAccount,
+    /// Permissions on its own type, everywhere.
+    ClusterRole,
+    /// … given to it.
+    ClusterRoleBinding,
+    /// Permissions in the definition's namespace.
+    Role,
+    /// … given to it.
+    RoleBinding,
+    /// Permissions of chart-inspector on the controller's type.
+    InspectorClusterRole,
+    /// … given to it.
+    InspectorClusterRoleBinding,
+    /// Permissions of core-provider itself on the controller's type.
+    ProviderClusterRole,
+    /// … given to it.
+    ProviderClusterRoleBinding,
+    /// Permission to read the registry's password.
+    SecretRole,
+    /// … given to it.
+    SecretRoleBinding,
+    /// Environment of the controller.
+    ConfigMap,
+    /// The chart's schema.
+    JsonSchemaConfigMap,
+    /// Metrics.
+    Service,
+    /// The controller.
+    Deployment,
+}
+
+impl Asset {
+    /// All files, in the order in which their objects are applied; they are removed in the reverse order.
+    pub const ALL: [Self; 15] = [
+        Self::ServiceAccount,
+        Self::ClusterRole,
+        Self::ClusterRoleBinding,
+        Self::Role,
+        Self::RoleBinding,
+        Self::InspectorClusterRole,
+        Self::InspectorClusterRoleBinding,
+        Self::ProviderClusterRole,
+        Self::ProviderClusterRoleBinding,
+        Self::SecretRole,
+        Self::SecretRoleBinding,
+        Self::ConfigMap,
+        Self::JsonSchemaConfigMap,
+        Self::Service,
+        Self::Deployment,
+    ];
+
+    /// Its path in the asset folder.
+    pub fn path(self) -> &'static str {
+        self.file().0
+    }
+
+    fn compiled_in(self) -> &'static str {
+        self.file().1
+    }
+
+    fn file(self) -> (&'static str, &'static str) {
+        macro_rules! asset {
+            ($path:literal) => {
+                ($path, include_str!(concat!("../../charts/core-provider/assets/", $path)))
+            };
+        }
+        match self {
+            Self::ServiceAccount => asset!("cdc-rbac/serviceaccount.yaml"),
+            Self::ClusterRole => asset!("cdc-rbac/clusterrole.yaml"),
+            Self::ClusterRoleBinding => asset!("cdc-rbac/clusterrolebinding.yaml"),
+            Self::Role => asset!("cdc-rbac/compositiondefinition-role.yaml"),
+            Self::RoleBinding => asset!("cdc-rbac/compositiondefinition-rolebinding.yaml"),
+            Self::InspectorClusterRole => asset!("cdc-rbac/inspector-clusterrole.yaml"),
+            Self::InspectorClusterRoleBinding => asset!("cdc-rbac/inspector-clusterrolebinding.yaml"),
+            Self::ProviderClusterRole => asset!("cdc-rbac/provider-clusterrole.yaml"),
+            Self::ProviderClusterRoleBinding => asset!("cdc-rbac/provider-clusterrolebinding.yaml"),
+            Self::SecretRole => asset!("cdc-rbac/secret-role.yaml"),
+            Self::SecretRoleBinding => asset!("cdc-rbac/secret-rolebinding.yaml"),
+            Self::ConfigMap => asset!("cdc-configmap/configmap.yaml"),
+            Self::JsonSchemaConfigMap => asset!("json-schema-configmap/configmap.yaml"),
+            Self::Service => asset!("cdc-service/service.yaml"),
+            Self::Deployment => asset!("cdc-deployment/deployment.yaml"),
+        }
+    }
+}
+
+/// The text of every template.
+#[derive(Debug, Clone)]
+pub struct Templates {
+    texts: BTreeMap<Asset, String>,
+}
+
+/// A file of the asset folder is there and cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("could not read template {}", path.display())]
+pub struct Error {
+    path: PathBuf,
+    source: std::io::Error,
+}
+
+impl Templates {
+    /// The compiled-in templates.
+    pub fn compiled_in() -> Self {
+        Self { texts: Asset::ALL.iter().map(|&asset| (asset, asset.compiled_in().to_owned())).collect() }
+    }
+
+    /// The compiled-in templates, with those of `folder` in place of their namesakes.
+    ///
+    /// # Errors
+    /// When a file is there and cannot be read: running on without an operator's own template would
+    /// silently deploy something else.
+    pub fn from_folder(folder: &Path) -> Result<Self, Error> {
+        let mut templates = Self::compiled_in();
+        for asset in Asset::ALL {
+            let path = folder.join(asset.path());
+            match std::fs::read_to_string(&path) {
+                Ok(text) => {
+                    templates.texts.insert(asset, text);
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(source) => return Err(Error { path, source }),
+            }
+        }
+        Ok(templates)
+    }
+
+    /// The text of one template.
+    pub fn text(&self, asset: Asset) -> &str {
+        &self.texts[&asset]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_of_the_folder_replaces_its_namesake_only() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("cdc-service")).unwrap();
+        std::fs::write(folder.path().join("cdc-service/service.yaml"), "mine").unwrap();
+        let templates = Templates::from_folder(folder.path()).unwrap();
+        assert_eq!(templates.text(Asset::Service), "mine");
+        assert_eq!(templates.text(Asset::Deployment), Asset::Deployment.compiled_in());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(folder.path().join("cdc-service/service.yaml")).unwrap();
+        let error = Templates::from_folder(folder.path()).unwrap_err();
+        assert!(error.to_string().contains("cdc-service/service.yaml"), "{error}");
+    }
+}
