@@ -1,0 +1,69 @@
+# Every command of this project. `make` lists them.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Everything is built as static binaries, tests and images from the same artefacts: a static glibc program
+# runs in an empty image. The flags stand here and not in .cargo/config.toml, so that a plain `cargo build`
+# works on every platform.
+TRIPLE := $(shell rustc -vV | sed -n 's/^host: //p')
+TRIPLE_VAR := $(shell echo $(TRIPLE) | tr 'a-z-' 'A-Z_')
+export CARGO_BUILD_TARGET := $(TRIPLE)
+export CARGO_TARGET_$(TRIPLE_VAR)_RUSTFLAGS := -C target-feature=+crt-static
+
+# The demo: on a local cluster of its own, or on the cluster of the current kubeconfig (CLUSTER=current
+# REGISTRY=host/path).
+CLUSTER ?= local
+REGISTRY ?=
+
+PROGRAMS := core-provider composition-dynamic-controller chart-inspector web-server
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-16s %s\n", $$1, $$2}'
+
+.PHONY: setup
+setup: ## Install the Debian packages and build the parts of the local cluster (needs Go, and root for packages)
+	cargo run --quiet --package local-cluster -- packages --install
+	cargo run --quiet --package local-cluster -- parts
+
+.PHONY: check
+check: ## The inner loop: format, lints, unit tests
+	cargo fmt --all --check
+	cargo clippy --quiet --workspace --all-targets -- --deny warnings
+	$(MAKE) --no-print-directory unit
+
+.PHONY: unit
+unit: ## Unit tests: no cluster, no root
+	cargo test --quiet --workspace --exclude e2e --exclude local-cluster
+	cargo test --quiet --package e2e --test keep_the_layer_table
+
+.PHONY: test
+test: unit rig e2e ## Everything CI runs: unit tests, the local cluster's own tests, end-to-end tests
+
+.PHONY: rig
+rig: setup ## Tests of the local cluster itself (needs root)
+	cargo test --package local-cluster -- --test-threads=1 --nocapture
+
+.PHONY: e2e
+e2e: setup programs ## End-to-end tests on a real Kubernetes (needs root)
+	cargo test --package e2e --test scenarios -- --nocapture
+
+.PHONY: programs
+programs: ## The static binaries that the images are made of
+	cargo build $(foreach program,$(PROGRAMS),--package $(program))
+
+.PHONY: demo
+demo: ## From nothing to a running composition: cluster, images, helm install, definition, composition
+	@if [ "$(CLUSTER)" = local ]; then $(MAKE) --no-print-directory setup; else cargo run --quiet --package local-cluster -- parts helm kubectl; fi
+	@$(MAKE) --no-print-directory programs
+	cargo run --quiet --package e2e --bin demo -- up --cluster $(CLUSTER) $(if $(REGISTRY),--registry $(REGISTRY))
+
+.PHONY: demo-down
+demo-down: ## Remove all that `make demo` made
+	cargo run --quiet --package e2e --bin demo -- down --cluster $(CLUSTER)
+
+.PHONY: crds
+crds: ## Write the custom resource definitions of charts/core-provider from the code
+	cargo run --quiet --package api --example crds > charts/core-provider/crds/compositiondefinitions.yaml
