@@ -1,0 +1,152 @@
+//! The cluster's own authority: certificates and kubeconfigs for its programs and users.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose, date_time_ymd,
+};
+use serde_json::{Value, json};
+
+/// Signs for one cluster; its files are in one folder, each certificate `name.crt` with its key `name.key`.
+pub(crate) struct Authority {
+    folder: PathBuf,
+    issuer: CertifiedIssuer<'static, KeyPair>,
+}
+
+/// Who a client certificate speaks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Identity<'a> {
+    pub(crate) user: &'a str,
+    pub(crate) group: Option<&'a str>,
+}
+
+impl Authority {
+    /// A new authority, with the key pair that signs the tokens of ServiceAccounts beside it.
+    pub(crate) fn create(folder: PathBuf) -> Result<Self> {
+        fs::create_dir_all(&folder).with_context(|| format!("could not create {}", folder.display()))?;
+        let mut params = params("local-cluster", None, Vec::new())?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![
+            KeyUsagePurpose::KeyCertSign,
+            KeyUsagePurpose::CrlSign,
+            KeyUsagePurpose::DigitalSignature,
+        ];
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate()?)
+            .context("could not make the cluster's certificate authority")?;
+        let authority = Self { folder, issuer };
+        authority.write("ca.crt", &authority.issuer.pem())?;
+        authority.write("ca.key", &authority.issuer.key().serialize_pem())?;
+        let tokens = KeyPair::generate()?;
+        authority.write("tokens.key", &tokens.serialize_pem())?;
+        authority.write("tokens.pub", &tokens.public_key_pem())?;
+        Ok(authority)
+    }
+
+    /// A certificate to be called by, under these DNS names and addresses.
+    pub(crate) fn serve(&self, name: &str, subjects: Vec<String>) -> Result<()> {
+        let mut params = params(name, None, subjects)?;
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        self.issue(name, params).map(drop)
+    }
+
+    /// A certificate to call with.
+    pub(crate) fn identify(&self, name: &str, who: Identity<'_>) -> Result<Credentials> {
+        let mut params = params(who.user, who.group, Vec::new())?;
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        self.issue(name, params)
+    }
+
+    /// A kubeconfig that calls as `who`, below the folder of the authority.
+    pub(crate) fn kubeconfig(&self, name: &str, who: Identity<'_>, api_server: &str) -> Result<PathBuf> {
+        let credentials = self.identify(name, who)?;
+        let file = self.folder.join(format!("{name}.kubeconfig"));
+        write_private(
+            &file,
+            &kubeconfig(api_server, &self.issuer.pem(), credentials.user()),
+        )?;
+        Ok(file)
+    }
+
+    fn issue(&self, name: &str, mut params: CertificateParams) -> Result<Credentials> {
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        let key = KeyPair::generate()?;
+        let certificate = params
+            .signed_by(&key, &self.issuer)
+            .with_context(|| format!("could not sign the certificate of {name}"))?
+            .pem();
+        let key = key.serialize_pem();
+        self.write(&format!("{name}.crt"), &certificate)?;
+        self.write(&format!("{name}.key"), &key)?;
+        Ok(Credentials { certificate, key })
+    }
+
+    fn write(&self, name: &str, text: &str) -> Result<()> {
+        write_private(&self.folder.join(name), text)
+    }
+}
+
+/// A client certificate and its key.
+pub(crate) struct Credentials {
+    certificate: String,
+    key: String,
+}
+
+impl Credentials {
+    fn user(&self) -> Value {
+        json!({
+            "client-certificate-data": BASE64_STANDARD.encode(&self.certificate),
+            "client-key-data": BASE64_STANDARD.encode(&self.key),
+        })
+    }
+}
+
+fn params(user: &str, group: Option<&str>, subjects: Vec<String>) -> Result<CertificateParams> {
+    let mut params = CertificateParams::new(subjects)?;
+    if let Some(group) = group {
+        params.distinguished_name.push(DnType::OrganizationName, group);
+    }
+    params.distinguished_name.remove(DnType::CommonName);
+    params.distinguished_name.push(DnType::CommonName, user);
+    // A cluster lives for minutes; wide bounds keep it independent of a clock that is off.
+    params.not_before = date_time_ymd(2020, 1, 1);
+    params.not_after = date_time_ymd(2100, 1, 1);
+    Ok(params)
+}
+
+/// A kubeconfig that needs no other file, as JSON, which is YAML too.
+pub(crate) fn kubeconfig(api_server: &str, authority: &str, user: Value) -> String {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{
+            "name": "local",
+            "cluster": {
+                "server": api_server,
+                "certificate-authority-data": BASE64_STANDARD.encode(authority),
+            },
+        }],
+        "users": [{"name": "local", "user": user}],
+        "contexts": [{"name": "local", "context": {"cluster": "local", "user": "local"}}],
+        "current-context": "local",
+    })
+    .to_string()
+}
+
+/// Writes a file that only its owner can read.
+pub(crate) fn write_private(file: &Path, text: &str) -> Result<()> {
+    use std::{io::Write, os::unix::fs::OpenOptionsExt};
+    fs::File::options()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(file)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .with_context(|| format!("could not write {}", file.display()))
+}

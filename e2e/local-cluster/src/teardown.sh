@@ -1,0 +1,69 @@
+# Ends a cluster and removes every trace of it, once its owner is gone.
+# $1: the folder of the cluster.
+#
+# Standard input is a pipe that only the owner holds: it ends with the owner, however the owner ends.
+# The word `keep` on it means that the cluster shall outlive its owner.
+read -r word
+[ "$word" = keep ] && exit 0
+
+# The rename decides who does it when two try, and frees the name at once.
+case $1 in
+*.gone) folder=$1 ;;
+*)
+    folder=$(dirname "$1")/.$(basename "$1").$$.gone
+    mv -T "$1" "$folder" 2>/dev/null || exit 0
+    ;;
+esac
+
+# A process is itself only while its start time is; a zombie has ended.
+runs() {
+    # shellcheck disable=SC2046
+    set -- "$2" $(sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 1,20)
+    [ "$1" = "$3" ] && [ "$2" != Z ]
+}
+
+remove_control_groups() {
+    for group in /sys/fs/cgroup/"$1" /sys/fs/cgroup/*/"$1"; do
+        [ -d "$group" ] && find "$group" -depth -type d -exec rmdir {} + 2>/dev/null
+    done
+    for group in /sys/fs/cgroup/"$1" /sys/fs/cgroup/*/"$1"; do
+        [ -d "$group" ] && return 1
+    done
+    return 0
+}
+
+any_runs() {
+    while read -r pid start; do
+        runs "$pid" "$start" && return 0
+    done <"$folder/processes"
+    return 1
+}
+
+# The kernel removes the link some time after the namespace; asked, it does so at once. Only while a
+# process of ours lives is the link of that name surely ours.
+if [ -s "$folder/link" ] && any_runs; then
+    ip link delete "$(cat "$folder/link")" 2>/dev/null
+fi
+
+# Among these are the first processes of the nodes' process namespaces: with such a process the kernel
+# ends everything in its namespace, and with that go its mounts and its network.
+# Nobody may start a program while the list is read, so once more until nothing on it runs.
+attempts=0
+while any_runs && [ $attempts -lt 100 ]; do
+    while read -r pid start; do
+        runs "$pid" "$start" && kill -KILL "$pid" 2>/dev/null
+    done <"$folder/processes"
+    attempts=$((attempts + 1))
+    sleep 0.05
+done
+
+if [ -s "$folder/control-group" ]; then
+    attempts=0
+    until remove_control_groups "$(cat "$folder/control-group")" || [ $attempts -ge 100 ]; do
+        attempts=$((attempts + 1))
+        sleep 0.05
+    done
+fi
+
+# The mounts were in the nodes' mount namespaces: here are only files, and nothing can be reached through them.
+rm -rf --one-file-system "$folder"
