@@ -1,0 +1,541 @@
+//! Template functions: from Rust functions to what a template can call.
+//!
+//! A function is plain Rust. Its parameter types say which Go types it takes, and the evaluator refuses everything else with Go's words, so
+//! the function itself starts from checked arguments:
+//!
+//! ```
+//! use gotemplate::{function::{Call, Error, Functions, Rest}, string::Str, value::{List, Map, Value}};
+//!
+//! fn trim_suffix(suffix: Str, text: Str) -> Str {
+//!     text.strip_suffix(suffix.as_bytes()).unwrap_or(&text).into()
+//! }
+//!
+//! /// A nil map is an empty map to read from.
+//! fn has_key(map: Map, key: Str) -> bool {
+//!     map.contains_key(key)
+//! }
+//!
+//! /// Go's `func(d interface{}, given ...interface{}) interface{}`.
+//! fn default(fallback: Value, given: Rest<Value>) -> Value {
+//!     given.first().filter(|value| value.truth()).cloned().unwrap_or(fallback)
+//! }
+//!
+//! /// An error becomes `error calling fail: ...`; so does what panics in Go.
+//! fn fail(message: Str) -> Result<Value, Error> {
+//!     Err(Error::new(message.lossy()))
+//! }
+//!
+//! /// A function that needs the running execution takes it first.
+//! fn include(call: &mut Call, name: Str, data: Value) -> Result<Str, Error> {
+//!     call.execute(&name, data)
+//! }
+//!
+//! let mut functions = Functions::default();
+//! functions.add("trimSuffix", trim_suffix);
+//! functions.add("hasKey", has_key);
+//! functions.add("default", default);
+//! functions.add("fail", fail);
+//! functions.add("include", include);
+//! functions.add("hello", || "Hello!");
+//! ```
+//!
+//! | parameter | Go type | |
+//! |---|---|---|
+//! | [`Value`] | `interface {}` | anything; nil is [`Value::Nil`] |
+//! | [`Str`] | `string` | |
+//! | `String` | `string` | lossy where the bytes are not UTF-8 |
+//! | `bool`, `f64`, `i32` | `bool`, `float64`, `int32` | |
+//! | `i64` | `int` | *not* `int64` |
+//! | [`Int64`] | `int64` | |
+//! | [`Bytes`] | `[]byte` | |
+//! | [`List`] | `[]interface {}` | nil arrives as a nil list |
+//! | `Vec<Str>` | `[]string` | |
+//! | [`Map`] | `map[string]interface {}` | `.Values` as well; nil arrives as a nil map |
+//! | [`Function`] | `func` | |
+//! | `Option<T>` | as `T`, which can be nil | `None` for nil |
+//! | [`Rest<T>`](Rest) | `...T` | last only |
+//! | [`Receiver`] | | first of a method: what it was called on |
+//!
+//! Results convert back the same way: `Value` and `Option<Value>` are `interface {}` (which matters for the wording of errors and for
+//! field access on nil), others have the type of the table; `&str` and `char`-free text types are strings, `Vec<Str>` is `[]string`,
+//! `Vec<i64>` is `[]int`. Any of them may come in a `Result<_, Error>`.
+
+use std::{any::Any, borrow::Cow, collections::HashMap, fmt, marker::PhantomData, ops::Deref, sync::Arc};
+
+use crate::{
+    string::Str,
+    types::{self, Type},
+    value::{List, Map, TooDeep, Value},
+};
+
+/// Why a function failed; the template error reads `error calling <name>: <this>`.
+#[derive(Debug)]
+pub struct Error(Box<dyn std::error::Error + Send + Sync>);
+
+impl Error {
+    /// An error of that text.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self(message.into().into())
+    }
+
+    /// Wraps an error, which callers of the execution can get back with [`downcast_ref`](Self::downcast_ref).
+    pub fn from_error(error: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self(Box::new(error))
+    }
+
+    /// The wrapped error of that type.
+    pub fn downcast_ref<E: std::error::Error + 'static>(&self) -> Option<&E> {
+        self.0.downcast_ref()
+    }
+
+    /// The wrapped error.
+    pub fn as_error(&self) -> &(dyn std::error::Error + Send + Sync + 'static) {
+        &*self.0
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source()
+    }
+}
+
+impl From<String> for Error {
+    fn from(message: String) -> Self {
+        Self::new(message)
+    }
+}
+
+impl From<&str> for Error {
+    fn from(message: &str) -> Self {
+        Self::new(message)
+    }
+}
+
+impl From<TooDeep> for Error {
+    fn from(error: TooDeep) -> Self {
+        Self::from_error(error)
+    }
+}
+
+/// What a running execution offers to functions.
+pub(crate) trait Runtime {
+    fn host(&self) -> &dyn Any;
+    fn execute(&mut self, name: &Str, data: Value) -> Result<Str, Error>;
+    fn execute_text(&mut self, text: &Str, data: Value) -> Result<Str, Error>;
+}
+
+/// The execution that a function is called from.
+pub struct Call<'a> {
+    pub(crate) runtime: &'a mut dyn Runtime,
+}
+
+impl Call<'_> {
+    /// The host's own context, as given to the execution: clock, random source, files. It is shared with every function and has cells
+    /// where it changes.
+    ///
+    /// # Errors
+    /// The execution was started without a host of that type.
+    pub fn host<T: 'static>(&self) -> Result<&T, Error> {
+        self.runtime
+            .host()
+            .downcast_ref()
+            .ok_or_else(|| Error::new("not available here"))
+    }
+
+    /// Executes a template of the set and returns its output (Helm's `include`, Go's `ExecuteTemplate`).
+    pub fn execute(&mut self, name: &Str, data: Value) -> Result<Str, Error> {
+        self.runtime.execute(name, data)
+    }
+
+    /// Parses a text and executes it (Helm's `tpl`). It sees all templates of the set; what it defines itself is seen only by itself
+    /// and by what it executes.
+    pub fn execute_text(&mut self, text: &Str, data: Value) -> Result<Str, Error> {
+        self.runtime.execute_text(text, data)
+    }
+}
+
+/// A function, with the Go types of its signature.
+#[derive(Clone)]
+pub struct Function(Arc<Inner>);
+
+type Body = dyn Fn(&mut Call<'_>, &mut Arguments<'_>) -> Result<Value, Error> + Send + Sync;
+
+struct Inner {
+    parameters: Box<[&'static Type]>,
+    variadic: bool,
+    returns_interface: bool,
+    body: Box<Body>,
+}
+
+impl Function {
+    /// The function of a Rust function; see the [module](self) for what it may take and return.
+    pub fn new<M>(function: impl IntoFunction<M>) -> Self {
+        function.into_function()
+    }
+
+    /// The types of the parameters; the last one is that of the elements if the function is variadic.
+    pub fn parameters(&self) -> &[&'static Type] {
+        &self.0.parameters
+    }
+
+    /// Whether the last parameter takes any number of values.
+    pub fn is_variadic(&self) -> bool {
+        self.0.variadic
+    }
+
+    /// Whether the result is an `interface {}` to Go.
+    pub fn returns_interface(&self) -> bool {
+        self.0.returns_interface
+    }
+
+    /// Calls it. Number and types of the arguments have been checked against [`parameters`](Self::parameters).
+    pub(crate) fn call(&self, call: &mut Call<'_>, arguments: &mut [Value]) -> Result<Value, Error> {
+        (self.0.body)(
+            call,
+            &mut Arguments {
+                values: arguments.iter_mut(),
+            },
+        )
+    }
+
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl fmt::Debug for Function {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "func{:?}", self.0.parameters)
+    }
+}
+
+/// Functions by name. Cheap to clone; a clone that gets more functions does not change the original.
+#[derive(Clone, Debug, Default)]
+pub struct Functions(Arc<HashMap<Str, Function>>);
+
+impl Functions {
+    /// Adds a function, or replaces the one of that name.
+    pub fn add<M>(&mut self, name: &str, function: impl IntoFunction<M>) {
+        self.add_function(name, function.into_function());
+    }
+
+    /// Adds a function that was made before, as for a second name of it.
+    pub fn add_function(&mut self, name: &str, function: Function) {
+        Arc::make_mut(&mut self.0).insert(name.into(), function);
+    }
+
+    /// Adds all of another set; those of the same name are replaced.
+    pub fn extend(&mut self, other: &Functions) {
+        Arc::make_mut(&mut self.0).extend(
+            other
+                .0
+                .iter()
+                .map(|(name, function)| (name.clone(), function.clone())),
+        );
+    }
+
+    /// The function of that name.
+    pub fn get(&self, name: impl AsRef<[u8]>) -> Option<&Function> {
+        self.0.get(name.as_ref())
+    }
+
+    /// All names, in no particular order.
+    pub fn names(&self) -> impl Iterator<Item = &Str> {
+        self.0.keys()
+    }
+}
+
+/// The arguments of one call, taken from first to last.
+#[derive(Debug)]
+pub struct Arguments<'a> {
+    values: std::slice::IterMut<'a, Value>,
+}
+
+impl Arguments<'_> {
+    /// The next argument.
+    pub fn take(&mut self) -> Option<Value> {
+        self.values.next().map(std::mem::take)
+    }
+}
+
+/// A Rust type that a template function may take.
+pub trait Parameter: Sized {
+    /// Whether it takes all the rest.
+    const VARIADIC: bool = false;
+
+    /// The Go type, of one element if variadic.
+    fn go_type() -> &'static Type;
+
+    /// Takes the argument, whose type the evaluator has checked.
+    fn take(arguments: &mut Arguments<'_>) -> Result<Self, Error>;
+}
+
+macro_rules! parameter {
+    ($rust:ty, $ty:ident, $pattern:pat => $value:expr) => {
+        impl Parameter for $rust {
+            fn go_type() -> &'static Type {
+                &types::$ty
+            }
+
+            fn take(arguments: &mut Arguments<'_>) -> Result<Self, Error> {
+                match arguments.take() {
+                    Some($pattern) => Ok($value),
+                    other => Err(unexpected(other, Self::go_type())),
+                }
+            }
+        }
+    };
+}
+
+/// The evaluator checks before it calls; this is for a host that calls by itself.
+fn unexpected(value: Option<Value>, ty: &Type) -> Error {
+    Error::new(match value {
+        Some(value) => format!("wrong type for value; expected {ty}; got {}", value.type_name()),
+        None => format!("missing argument of type {ty}"),
+    })
+}
+
+parameter!(Value, INTERFACE, value => value);
+parameter!(Str, STRING, Value::String(text) => text);
+parameter!(String, STRING, Value::String(text) => text.lossy().into_owned());
+parameter!(bool, BOOL, Value::Bool(b) => b);
+parameter!(i64, INT, Value::Int(n) => n);
+parameter!(i32, INT32, Value::Int32(n) => n);
+parameter!(Int64, INT64, Value::Int64(n) => Int64(n));
+parameter!(f64, FLOAT64, Value::Float64(f) => f);
+parameter!(Bytes, BYTES, Value::Bytes(bytes) => Bytes(bytes));
+parameter!(List, LIST, Value::List(list) => list);
+parameter!(Map, MAP, Value::Map(map) => map);
+parameter!(Function, FUNC, Value::Func(function) => function);
+parameter!(Vec<Str>, STRINGS, Value::List(list) => list.iter().filter_map(Value::as_str).cloned().collect());
+parameter!(Receiver, INTERFACE, value => Receiver(value));
+
+impl<T: Parameter> Parameter for Option<T> {
+    fn go_type() -> &'static Type {
+        T::go_type()
+    }
+
+    fn take(arguments: &mut Arguments<'_>) -> Result<Self, Error> {
+        match arguments.values.as_slice().first() {
+            Some(value) if value.is_nil() => {
+                arguments.take();
+                Ok(None)
+            }
+            _ => T::take(arguments).map(Some),
+        }
+    }
+}
+
+/// All remaining arguments: Go's `...T`.
+#[derive(Clone, Debug)]
+pub struct Rest<T>(pub Vec<T>);
+
+impl<T> Deref for Rest<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<T> IntoIterator for Rest<T> {
+    type Item = T;
+    type IntoIter = std::vec::IntoIter<T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl<T: Parameter> Parameter for Rest<T> {
+    const VARIADIC: bool = true;
+
+    fn go_type() -> &'static Type {
+        T::go_type()
+    }
+
+    fn take(arguments: &mut Arguments<'_>) -> Result<Self, Error> {
+        let mut rest = Vec::with_capacity(arguments.values.len());
+        while arguments.values.len() > 0 {
+            rest.push(T::take(arguments)?);
+        }
+        Ok(Self(rest))
+    }
+}
+
+/// Go's `int64`, as parameter and result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Int64(pub i64);
+
+/// Go's `[]byte`, as parameter and result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bytes(pub Str);
+
+/// What a method was called on. The evaluator has found the method through the value's type, so the value is of that type.
+#[derive(Clone, Debug)]
+pub struct Receiver(pub Value);
+
+impl Receiver {
+    /// The items, if it is a list; else none.
+    pub fn list(&self) -> &[Value] {
+        self.0.as_list().map_or(&[], |list| list)
+    }
+
+    /// The map; an empty one if it is something else.
+    pub fn map(&self) -> Map {
+        self.0.as_map().cloned().unwrap_or_default()
+    }
+
+    /// The host object.
+    pub fn object<T: crate::value::Object>(&self) -> Result<&T, Error> {
+        self.0
+            .as_object()
+            .ok_or_else(|| Error::new(format!("method called on {}", self.0.type_name())))
+    }
+}
+
+/// A Rust type that a template function may return.
+pub trait Returned {
+    /// Whether Go's static type of the result is `interface {}`.
+    const INTERFACE: bool = false;
+
+    /// The template value.
+    fn into_result(self) -> Result<Value, Error>;
+}
+
+macro_rules! returned {
+    ($($rust:ty: $self:ident => $value:expr;)*) => {$(
+        impl Returned for $rust {
+            fn into_result($self) -> Result<Value, Error> {
+                Ok($value)
+            }
+        }
+    )*};
+}
+
+returned! {
+    Str: self => Value::String(self);
+    String: self => Value::String(self.into());
+    &str: self => Value::String(self.into());
+    Cow<'_, str>: self => Value::String(self.into());
+    bool: self => Value::Bool(self);
+    i64: self => Value::Int(self);
+    i32: self => Value::Int32(self);
+    Int64: self => Value::Int64(self.0);
+    f64: self => Value::Float64(self);
+    Bytes: self => Value::Bytes(self.0);
+    List: self => Value::List(self);
+    Map: self => Value::Map(self);
+    Vec<Str>: self => Value::strings(self);
+    Vec<i64>: self => Value::List(List::with_type(&types::INTS, self.into_iter().map(Value::Int).collect()));
+    Function: self => Value::Func(self);
+}
+
+impl Returned for Value {
+    const INTERFACE: bool = true;
+
+    fn into_result(self) -> Result<Value, Error> {
+        Ok(self)
+    }
+}
+
+impl Returned for Option<Value> {
+    const INTERFACE: bool = true;
+
+    fn into_result(self) -> Result<Value, Error> {
+        Ok(self.unwrap_or_default())
+    }
+}
+
+/// A result whose Go type is not `interface {}` but that of the value itself: for host objects (`*semver.Version`) and named containers.
+#[derive(Clone, Debug)]
+pub struct Concrete(pub Value);
+
+impl Returned for Concrete {
+    fn into_result(self) -> Result<Value, Error> {
+        Ok(self.0)
+    }
+}
+
+impl<T: Returned, E: Into<Error>> Returned for Result<T, E> {
+    const INTERFACE: bool = T::INTERFACE;
+
+    fn into_result(self) -> Result<Value, Error> {
+        self.map_err(Into::into)?.into_result()
+    }
+}
+
+/// A Rust function that can be registered: up to six [`Parameter`]s, with or without a leading `&mut Call`, and a [`Returned`] result.
+pub trait IntoFunction<M> {
+    /// Wraps it.
+    fn into_function(self) -> Function;
+}
+
+/// Marks functions without access to the execution.
+#[derive(Debug)]
+pub struct Plain<T>(PhantomData<T>);
+
+/// Marks functions whose first parameter is `&mut Call`.
+#[derive(Debug)]
+pub struct WithCall<T>(PhantomData<T>);
+
+fn variadic(parameters: &[bool]) -> bool {
+    let variadic = parameters.last().copied().unwrap_or_default();
+    debug_assert!(
+        parameters.iter().filter(|variadic| **variadic).count() <= usize::from(variadic),
+        "only the last parameter may be variadic"
+    );
+    variadic
+}
+
+macro_rules! into_function {
+    ($($parameter:ident)*) => {
+        impl<F, R, $($parameter),*> IntoFunction<Plain<fn($($parameter),*) -> R>> for F
+        where
+            F: Fn($($parameter),*) -> R + Send + Sync + 'static,
+            R: Returned,
+            $($parameter: Parameter,)*
+        {
+            fn into_function(self) -> Function {
+                Function(Arc::new(Inner {
+                    parameters: Box::new([$($parameter::go_type()),*]),
+                    variadic: variadic(&[$($parameter::VARIADIC),*]),
+                    returns_interface: R::INTERFACE,
+                    // Rust evaluates call arguments from left to right.
+                    body: Box::new(move |_, _arguments| self($($parameter::take(_arguments)?),*).into_result()),
+                }))
+            }
+        }
+
+        impl<F, R, $($parameter),*> IntoFunction<WithCall<fn($($parameter),*) -> R>> for F
+        where
+            F: Fn(&mut Call<'_>, $($parameter),*) -> R + Send + Sync + 'static,
+            R: Returned,
+            $($parameter: Parameter,)*
+        {
+            fn into_function(self) -> Function {
+                Function(Arc::new(Inner {
+                    parameters: Box::new([$($parameter::go_type()),*]),
+                    variadic: variadic(&[$($parameter::VARIADIC),*]),
+                    returns_interface: R::INTERFACE,
+                    body: Box::new(move |call, _arguments| self(call, $($parameter::take(_arguments)?),*).into_result()),
+                }))
+            }
+        }
+    };
+}
+
+into_function!();
+into_function!(A);
+into_function!(A B);
+into_function!(A B C);
+into_function!(A B C D);
+into_function!(A B C D E);
+into_function!(A B C D E G);

@@ -1,0 +1,735 @@
+//! [`Value`]: what a template computes with; Go values of every type that templates can reach.
+//!
+//! A value lives on one thread (templates themselves are shared between threads). Maps have Go's reference semantics: whoever holds one sees
+//! what others put into it. Lists are immutable. Nothing here recurses without a bound: a map that contains itself prints as an error.
+
+use std::{
+    any::Any,
+    cell::{Cell, Ref, RefCell},
+    collections::BTreeMap,
+    rc::{Rc, Weak},
+};
+
+use crate::{
+    function::Function,
+    string::Str,
+    types::{self, Kind, Type},
+};
+
+/// How deep a value may be nested before printing, comparing or converting it is an error.
+///
+/// Go would overflow its stack on a map that contains itself.
+pub const MAX_DEPTH: usize = 500;
+
+/// A value is nested deeper than [`MAX_DEPTH`]: most likely a map contains itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("value is nested too deeply, does it contain itself?")]
+pub struct TooDeep;
+
+/// A Go value.
+///
+/// `Nil` stands for Go's untyped nil: a nil `interface {}`, or no value at all.
+#[derive(Clone, Debug, Default)]
+#[expect(missing_docs, reason = "each is Go's type of the same name")]
+pub enum Value {
+    #[default]
+    Nil,
+    Bool(bool),
+    Int(i64),
+    Int8(i8),
+    Int16(i16),
+    Int32(i32),
+    Int64(i64),
+    Uint(u64),
+    Uint8(u8),
+    Uint16(u16),
+    Uint32(u32),
+    Uint64(u64),
+    Float32(f32),
+    Float64(f64),
+    /// A `complex128`: real and imaginary part.
+    Complex(f64, f64),
+    String(Str),
+    /// A `[]byte`.
+    Bytes(Str),
+    List(List),
+    Map(Map),
+    /// A struct, a pointer to one, or a value of a defined basic type.
+    Object(Rc<dyn Object>),
+    Func(Function),
+}
+
+impl Value {
+    /// An empty `map[string]interface {}`.
+    pub fn map() -> Self {
+        Self::Map(Map::new())
+    }
+
+    /// A `[]interface {}`.
+    pub fn list(items: impl IntoIterator<Item = Value>) -> Self {
+        Self::List(items.into_iter().collect())
+    }
+
+    /// A `[]string`.
+    pub fn strings<S: Into<Str>>(items: impl IntoIterator<Item = S>) -> Self {
+        Self::List(List::strings(items))
+    }
+
+    /// Wraps a host object.
+    pub fn object(object: impl Object) -> Self {
+        Self::Object(Rc::new(object))
+    }
+
+    /// The Go type; none for nil.
+    pub fn ty(&self) -> Option<&'static Type> {
+        Some(match self {
+            Self::Nil => return None,
+            Self::Bool(_) => &types::BOOL,
+            Self::Int(_) => &types::INT,
+            Self::Int8(_) => &types::INT8,
+            Self::Int16(_) => &types::INT16,
+            Self::Int32(_) => &types::INT32,
+            Self::Int64(_) => &types::INT64,
+            Self::Uint(_) => &types::UINT,
+            Self::Uint8(_) => &types::UINT8,
+            Self::Uint16(_) => &types::UINT16,
+            Self::Uint32(_) => &types::UINT32,
+            Self::Uint64(_) => &types::UINT64,
+            Self::Float32(_) => &types::FLOAT32,
+            Self::Float64(_) => &types::FLOAT64,
+            Self::Complex(..) => &types::COMPLEX128,
+            Self::String(_) => &types::STRING,
+            Self::Bytes(_) => &types::BYTES,
+            Self::List(list) => list.ty(),
+            Self::Map(map) => map.ty(),
+            Self::Object(object) => object.ty(),
+            Self::Func(_) => &types::FUNC,
+        })
+    }
+
+    /// What `%T` prints: the type's name, `<nil>` for nil.
+    pub fn type_name(&self) -> &'static str {
+        self.ty().map_or("<nil>", Type::name)
+    }
+
+    /// The kind; `Invalid` for nil.
+    pub fn kind(&self) -> Kind {
+        self.ty().map_or(Kind::Invalid, Type::kind)
+    }
+
+    /// Whether this is the untyped nil. See [`is_nil`](Self::is_nil) for nil lists and maps.
+    pub fn is_untyped_nil(&self) -> bool {
+        matches!(self, Self::Nil)
+    }
+
+    /// Whether Go's `== nil` holds: nil, a nil list, a nil map.
+    pub fn is_nil(&self) -> bool {
+        match self {
+            Self::Nil => true,
+            Self::List(list) => list.is_nil(),
+            Self::Map(map) => map.is_nil(),
+            _ => false,
+        }
+    }
+
+    /// Truth as `if` sees it: not the zero value of its type. Structs are always true.
+    pub fn truth(&self) -> bool {
+        match self {
+            Self::Nil => false,
+            Self::Bool(b) => *b,
+            Self::Float32(f) => *f != 0.0,
+            Self::Float64(f) => *f != 0.0,
+            Self::Complex(re, im) => *re != 0.0 || *im != 0.0,
+            Self::String(s) | Self::Bytes(s) => !s.is_empty(),
+            Self::List(list) => !list.is_empty(),
+            Self::Map(map) => !map.is_empty(),
+            Self::Object(object) => object.underlying().is_none_or(|value| value.truth()),
+            Self::Func(_) => true,
+            _ => self.as_i64().is_some_and(|n| n != 0) || self.as_u64().is_some_and(|n| n != 0),
+        }
+    }
+
+    /// The string, of a value of type `string`.
+    pub fn as_str(&self) -> Option<&Str> {
+        match self {
+            Self::String(s) => Some(s),
+            _ => None,
+        }
+    }
+
+    /// The number, of any signed integer type (a `time.Duration` included).
+    pub fn as_i64(&self) -> Option<i64> {
+        match self {
+            Self::Int(n) | Self::Int64(n) => Some(*n),
+            Self::Int8(n) => Some((*n).into()),
+            Self::Int16(n) => Some((*n).into()),
+            Self::Int32(n) => Some((*n).into()),
+            Self::Object(object) => object.underlying()?.as_i64(),
+            _ => None,
+        }
+    }
+
+    /// The number, of any unsigned integer type.
+    pub fn as_u64(&self) -> Option<u64> {
+        match self {
+            Self::Uint(n) | Self::Uint64(n) => Some(*n),
+            Self::Uint8(n) => Some((*n).into()),
+            Self::Uint16(n) => Some((*n).into()),
+            Self::Uint32(n) => Some((*n).into()),
+            Self::Object(object) => object.underlying()?.as_u64(),
+            _ => None,
+        }
+    }
+
+    /// The number, of a floating point type.
+    pub fn as_f64(&self) -> Option<f64> {
+        match self {
+            Self::Float32(f) => Some((*f).into()),
+            Self::Float64(f) => Some(*f),
+            Self::Object(object) => object.underlying()?.as_f64(),
+            _ => None,
+        }
+    }
+
+    /// The list, of any slice type but `[]byte`.
+    pub fn as_list(&self) -> Option<&List> {
+        match self {
+            Self::List(list) => Some(list),
+            _ => None,
+        }
+    }
+
+    /// The map, of any map type.
+    pub fn as_map(&self) -> Option<&Map> {
+        match self {
+            Self::Map(map) => Some(map),
+            _ => None,
+        }
+    }
+
+    /// The host object of that type.
+    pub fn as_object<T: Object>(&self) -> Option<&T> {
+        match self {
+            Self::Object(object) => object.as_any().downcast_ref(),
+            _ => None,
+        }
+    }
+
+    /// Go's `reflect.DeepEqual`: same types, same contents; numbers of different types differ, an empty list differs from a nil one.
+    pub fn deep_equal(&self, other: &Self) -> Result<bool, TooDeep> {
+        deep_equal(self, other, 0)
+    }
+
+    /// A copy whose maps and lists are its own (`copystructure`, which `deepCopy` uses). Host objects are shared.
+    pub fn deep_copy(&self) -> Result<Self, TooDeep> {
+        deep_copy(self, 0)
+    }
+}
+
+fn deep_equal(a: &Value, b: &Value, depth: usize) -> Result<bool, TooDeep> {
+    if depth > MAX_DEPTH {
+        return Err(TooDeep);
+    }
+    Ok(match (a, b) {
+        (Value::Nil, Value::Nil) => true,
+        (Value::Bool(a), Value::Bool(b)) => a == b,
+        (Value::Float32(a), Value::Float32(b)) => a == b,
+        (Value::Float64(a), Value::Float64(b)) => a == b,
+        (Value::Complex(a, x), Value::Complex(b, y)) => a == b && x == y,
+        (Value::String(a), Value::String(b)) | (Value::Bytes(a), Value::Bytes(b)) => a == b,
+        (Value::List(a), Value::List(b)) => {
+            if !a.ty().is(b.ty()) || a.is_nil() != b.is_nil() || a.len() != b.len() {
+                return Ok(false);
+            }
+            if Rc::ptr_eq(&a.data, &b.data) {
+                return Ok(true);
+            }
+            for (a, b) in a.iter().zip(b.iter()) {
+                if !deep_equal(a, b, depth + 1)? {
+                    return Ok(false);
+                }
+            }
+            true
+        }
+        (Value::Map(a), Value::Map(b)) => {
+            if !a.ty().is(b.ty()) || a.is_nil() != b.is_nil() || a.len() != b.len() {
+                return Ok(false);
+            }
+            if a.is_same(b) {
+                return Ok(true);
+            }
+            for ((key_a, a), (key_b, b)) in a.borrow().iter().zip(b.borrow().iter()) {
+                if key_a != key_b || !deep_equal(a, b, depth + 1)? {
+                    return Ok(false);
+                }
+            }
+            true
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            if !a.ty().is(b.ty()) {
+                return Ok(false);
+            }
+            if Rc::ptr_eq(a, b) {
+                return Ok(true);
+            }
+            if let (Some(a), Some(b)) = (a.underlying(), b.underlying()) {
+                return deep_equal(&a, &b, depth + 1);
+            }
+            let (a, b) = (a.fields(), b.fields());
+            if a.is_empty() || a.len() != b.len() {
+                // Objects without fields are opaque: equal only to themselves.
+                return Ok(false);
+            }
+            for ((_, a), (_, b)) in a.iter().zip(&b) {
+                if !deep_equal(a, b, depth + 1)? {
+                    return Ok(false);
+                }
+            }
+            true
+        }
+        // Functions are equal only when both are nil.
+        (Value::Func(_), Value::Func(_)) => false,
+        _ => {
+            a.kind() == b.kind()
+                && a.as_i64() == b.as_i64()
+                && a.as_u64() == b.as_u64()
+                && a.ty().is_some()
+                && same_type(a, b)
+        }
+    })
+}
+
+fn same_type(a: &Value, b: &Value) -> bool {
+    matches!((a.ty(), b.ty()), (Some(a), Some(b)) if a.is(b))
+}
+
+fn deep_copy(value: &Value, depth: usize) -> Result<Value, TooDeep> {
+    if depth > MAX_DEPTH {
+        return Err(TooDeep);
+    }
+    Ok(match value {
+        Value::List(list) if !list.is_nil() => {
+            let items = list
+                .iter()
+                .map(|item| deep_copy(item, depth + 1))
+                .collect::<Result<Vec<_>, _>>()?;
+            Value::List(List::with_type(list.ty(), items))
+        }
+        Value::Map(map) if !map.is_nil() => {
+            let copy = Map::with_type(map.ty());
+            for (key, item) in map.borrow().iter() {
+                copy.insert(key.clone(), deep_copy(item, depth + 1)?);
+            }
+            Value::Map(copy)
+        }
+        other => other.clone(),
+    })
+}
+
+macro_rules! from {
+    ($($from:ty => $variant:ident),* $(,)?) => {$(
+        impl From<$from> for Value {
+            fn from(value: $from) -> Self {
+                Self::$variant(value.into())
+            }
+        }
+    )*};
+}
+
+// `i64` stands for Go's `int` here as in function signatures; the other types are named by their variants.
+from! { bool => Bool, i64 => Int, f64 => Float64, Str => String, &str => String, String => String, &String => String, List => List, Map => Map, Function => Func }
+
+impl From<Option<Value>> for Value {
+    fn from(value: Option<Value>) -> Self {
+        value.unwrap_or_default()
+    }
+}
+
+/// A Go slice: immutable items of a [`Type`], or nil. Cheap to clone. `[]byte` is [`Value::Bytes`] instead.
+#[derive(Clone, Debug)]
+pub struct List {
+    data: Rc<Items>,
+    ty: &'static Type,
+}
+
+#[derive(Debug)]
+struct Items {
+    items: Vec<Value>,
+    nil: bool,
+}
+
+impl List {
+    /// A list of the given slice type.
+    pub fn with_type(ty: &'static Type, items: Vec<Value>) -> Self {
+        Self {
+            data: Rc::new(Items { items, nil: false }),
+            ty,
+        }
+    }
+
+    /// The nil slice of the given type: empty, `null` in JSON.
+    pub fn nil(ty: &'static Type) -> Self {
+        Self {
+            data: Rc::new(Items {
+                items: Vec::new(),
+                nil: true,
+            }),
+            ty,
+        }
+    }
+
+    /// A `[]string`.
+    pub fn strings<S: Into<Str>>(items: impl IntoIterator<Item = S>) -> Self {
+        Self::with_type(
+            &types::STRINGS,
+            items.into_iter().map(|item| Value::String(item.into())).collect(),
+        )
+    }
+
+    /// The same items under another type, as Go's conversion.
+    pub fn as_type(&self, ty: &'static Type) -> Self {
+        Self {
+            data: self.data.clone(),
+            ty,
+        }
+    }
+
+    /// The type.
+    pub fn ty(&self) -> &'static Type {
+        self.ty
+    }
+
+    /// Whether this is Go's nil slice.
+    pub fn is_nil(&self) -> bool {
+        self.data.nil
+    }
+
+    /// The items, copied only if somebody else holds them too.
+    pub fn into_vec(self) -> Vec<Value> {
+        match Rc::try_unwrap(self.data) {
+            Ok(mut data) => std::mem::take(&mut data.items),
+            Err(shared) => shared.items.clone(),
+        }
+    }
+}
+
+impl std::ops::Deref for List {
+    type Target = [Value];
+
+    fn deref(&self) -> &[Value] {
+        &self.data.items
+    }
+}
+
+/// Collects a `[]interface {}`.
+impl FromIterator<Value> for List {
+    fn from_iter<I: IntoIterator<Item = Value>>(items: I) -> Self {
+        Self::with_type(&types::LIST, items.into_iter().collect())
+    }
+}
+
+impl From<Vec<Value>> for List {
+    fn from(items: Vec<Value>) -> Self {
+        Self::with_type(&types::LIST, items)
+    }
+}
+
+/// A Go map with string keys: shared and mutable, its entries in key order. Cloning shares it.
+#[derive(Clone, Debug)]
+pub struct Map {
+    data: Rc<Entries>,
+    ty: &'static Type,
+}
+
+#[derive(Debug)]
+struct Entries {
+    entries: RefCell<BTreeMap<Str, Value>>,
+    nil: bool,
+    /// Whether the running [`CycleGuard`] knows this map already.
+    remembered: Cell<bool>,
+}
+
+impl Default for Map {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Map {
+    /// An empty `map[string]interface {}`.
+    pub fn new() -> Self {
+        Self::with_type(&types::MAP)
+    }
+
+    /// An empty map of the given type.
+    pub fn with_type(ty: &'static Type) -> Self {
+        Self::from_entries(ty, BTreeMap::new())
+    }
+
+    /// A map of the given type.
+    pub fn from_entries(ty: &'static Type, entries: BTreeMap<Str, Value>) -> Self {
+        Self {
+            data: Rc::new(Entries {
+                entries: RefCell::new(entries),
+                nil: false,
+                remembered: Cell::new(false),
+            }),
+            ty,
+        }
+    }
+
+    /// The nil map of the given type: empty, `null` in JSON. Inserting is refused.
+    pub fn nil(ty: &'static Type) -> Self {
+        Self {
+            data: Rc::new(Entries {
+                entries: RefCell::default(),
+                nil: true,
+                remembered: Cell::new(false),
+            }),
+            ty,
+        }
+    }
+
+    /// The same map under another type, as Go's conversion: changes through one are seen through the other.
+    pub fn as_type(&self, ty: &'static Type) -> Self {
+        Self {
+            data: self.data.clone(),
+            ty,
+        }
+    }
+
+    /// The type.
+    pub fn ty(&self) -> &'static Type {
+        self.ty
+    }
+
+    /// Whether this is Go's nil map.
+    pub fn is_nil(&self) -> bool {
+        self.data.nil
+    }
+
+    /// Whether both are the same map, not just equal ones.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.data, &other.data)
+    }
+
+    /// Number of entries.
+    pub fn len(&self) -> usize {
+        self.data.entries.borrow().len()
+    }
+
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Option<Value> {
+        self.data.entries.borrow().get(key.as_ref()).cloned()
+    }
+
+    /// Whether there is such a key.
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> bool {
+        self.data.entries.borrow().contains_key(key.as_ref())
+    }
+
+    /// Sets a key and returns what was there. On a nil map nothing happens: callers that follow Go's panic check [`is_nil`](Self::is_nil) first.
+    pub fn insert(&self, key: impl Into<Str>, value: impl Into<Value>) -> Option<Value> {
+        if self.data.nil {
+            return None;
+        }
+        let value = value.into();
+        if matches!(
+            value,
+            Value::Map(_) | Value::List(_) | Value::Object(_) | Value::Func(_)
+        ) && !self.data.remembered.get()
+        {
+            CycleGuard::remember(&self.data);
+        }
+        self.data.entries.borrow_mut().insert(key.into(), value)
+    }
+
+    /// Removes a key and returns its value.
+    pub fn remove(&self, key: impl AsRef<[u8]>) -> Option<Value> {
+        self.data.entries.borrow_mut().remove(key.as_ref())
+    }
+
+    /// The entries, for reading. Nothing may be changed while they are borrowed: do not call back into templates meanwhile.
+    pub fn borrow(&self) -> Ref<'_, BTreeMap<Str, Value>> {
+        self.data.entries.borrow()
+    }
+
+    /// The entries as they are now, in key order.
+    pub fn entries(&self) -> Vec<(Str, Value)> {
+        self.borrow()
+            .iter()
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
+    }
+
+    /// The keys as they are now, in order.
+    pub fn keys(&self) -> Vec<Str> {
+        self.borrow().keys().cloned().collect()
+    }
+}
+
+/// Collects a `map[string]interface {}`.
+impl<K: Into<Str>, V: Into<Value>> FromIterator<(K, V)> for Map {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        Self::from_entries(
+            &types::MAP,
+            entries
+                .into_iter()
+                .map(|(key, value)| (key.into(), value.into()))
+                .collect(),
+        )
+    }
+}
+
+/// Frees maps that were made to contain themselves.
+///
+/// While a guard lives, the maps of its thread that receive containers are remembered, weakly. When it is dropped, those that are still
+/// alive are emptied. Create it before the data of a render and let it outlive that data: what is alive then is a cycle, which would stay
+/// for ever in a long-running process. Guards nest; the outermost does the work.
+#[derive(Debug)]
+pub struct CycleGuard {
+    outermost: bool,
+}
+
+thread_local! {
+    static REMEMBERED: RefCell<Option<Vec<Weak<Entries>>>> = const { RefCell::new(None) };
+}
+
+impl CycleGuard {
+    /// Starts to remember.
+    #[expect(clippy::new_without_default, reason = "a guard is bound on purpose")]
+    pub fn new() -> Self {
+        REMEMBERED.with_borrow_mut(|remembered| {
+            let outermost = remembered.is_none();
+            remembered.get_or_insert_default();
+            Self { outermost }
+        })
+    }
+
+    fn remember(map: &Rc<Entries>) {
+        REMEMBERED.with_borrow_mut(|remembered| {
+            if let Some(remembered) = remembered {
+                map.remembered.set(true);
+                remembered.push(Rc::downgrade(map));
+            }
+        });
+    }
+}
+
+impl Drop for CycleGuard {
+    fn drop(&mut self) {
+        if !self.outermost {
+            return;
+        }
+        let remembered = REMEMBERED.with_borrow_mut(Option::take).unwrap_or_default();
+        for map in remembered.iter().filter_map(Weak::upgrade) {
+            let entries = map.entries.take();
+            drop_deep(entries.into_values());
+        }
+    }
+}
+
+// Values can be nested as deeply as a loop in a template likes, so dropping them must not recurse.
+
+impl Drop for Items {
+    fn drop(&mut self) {
+        if self.items.iter().any(is_container) {
+            drop_deep(std::mem::take(&mut self.items));
+        }
+    }
+}
+
+impl Drop for Entries {
+    fn drop(&mut self) {
+        let entries = self.entries.get_mut();
+        if entries.values().any(is_container) {
+            drop_deep(std::mem::take(entries).into_values());
+        }
+    }
+}
+
+fn is_container(value: &Value) -> bool {
+    matches!(value, Value::List(_) | Value::Map(_))
+}
+
+fn drop_deep(values: impl IntoIterator<Item = Value>) {
+    let mut waiting: Vec<Value> = values.into_iter().filter(is_container).collect();
+    while let Some(value) = waiting.pop() {
+        match value {
+            Value::List(list) => {
+                if let Ok(mut data) = Rc::try_unwrap(list.data) {
+                    waiting.extend(std::mem::take(&mut data.items).into_iter().filter(is_container));
+                }
+            }
+            Value::Map(map) => {
+                if let Ok(mut data) = Rc::try_unwrap(map.data) {
+                    waiting.extend(
+                        std::mem::take(data.entries.get_mut())
+                            .into_values()
+                            .filter(is_container),
+                    );
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A Go struct, a pointer to one, or a value of a defined basic type (`time.Duration`).
+///
+/// Methods are part of its [`Type`].
+pub trait Object: 'static {
+    /// The type; its kind is `Struct`, `Pointer`, or that of [`underlying`](Self::underlying).
+    fn ty(&self) -> &'static Type;
+
+    /// The exported fields in order, as `%v` prints them: `{v1 1 29}`. Opaque objects have none.
+    fn fields(&self) -> Vec<(&'static str, Value)> {
+        Vec::new()
+    }
+
+    /// The field of that name.
+    fn field(&self, name: &str) -> Option<Value> {
+        self.fields()
+            .into_iter()
+            .find(|(field, _)| *field == name)
+            .map(|(_, value)| value)
+    }
+
+    /// The text of `String()` or `Error()`, where the type itself has one: fmt prints it for `%v` and `%s`.
+    fn text(&self) -> Option<String> {
+        None
+    }
+
+    /// What a bare `{{ x }}` prints. Differs from [`text`](Self::text) where only the pointer has a `String()` method, which Go finds
+    /// for a field of a struct behind a pointer but not for a function argument.
+    fn printed(&self) -> Option<String> {
+        self.text()
+    }
+
+    /// The value below a defined basic type.
+    fn underlying(&self) -> Option<Value> {
+        None
+    }
+
+    /// What `json.Marshal` makes of it, as a value to encode in its place; by default a map of the fields.
+    fn json(&self) -> Value {
+        match self.underlying() {
+            Some(value) => value,
+            None => Value::Map(self.fields().into_iter().collect()),
+        }
+    }
+
+    /// For the host to get its own type back.
+    fn as_any(&self) -> &dyn Any;
+}
+
+impl std::fmt::Debug for dyn Object {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}{:?}", self.ty(), self.fields())
+    }
+}
