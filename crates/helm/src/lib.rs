@@ -1,3 +1,18 @@
-//! Filled in below.
+//! Helm charts without Helm: chart and values in, manifests, hooks and release records out.
+//!
+//! Everything here is pure: charts come in as bytes, time, randomness and cluster facts as arguments. What is ported
+//! follows Helm 4.3.1 and names the file it follows.
 
+pub mod capabilities;
+pub mod chart;
 pub mod context;
+pub mod hook;
+mod interim;
+pub mod kind_order;
+pub mod manifest;
+mod open_enum;
+pub mod path_match;
+pub mod release;
+pub mod resource_policy;
+mod timestamp;
+pub mod values;

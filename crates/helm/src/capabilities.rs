@@ -1,0 +1,428 @@
+//! What the cluster can do: `.Capabilities` (Helm's `pkg/chart/common/capabilities.go`).
+
+use std::sync::LazyLock;
+
+use gotemplate::{
+    function::{Functions, Receiver},
+    string::Str,
+    types::{self, Type},
+    value::{List, Object, Value},
+};
+
+/// What a chart is told about the cluster and about Helm.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The version of Kubernetes.
+    pub kube_version: KubeVersion,
+    /// What is served: `group/version`, and with a cluster `group/version/Kind` as well.
+    pub api_versions: Vec<String>,
+    /// The Helm that this engine behaves like.
+    pub helm_version: HelmVersion,
+}
+
+impl Default for Capabilities {
+    /// What Helm assumes without a cluster: the Kubernetes it was built against, with its built-in API versions.
+    fn default() -> Self {
+        Self {
+            kube_version: KubeVersion::default(),
+            api_versions: DEFAULT_API_VERSIONS
+                .iter()
+                .map(|&version| version.to_owned())
+                .collect(),
+            helm_version: HelmVersion::default(),
+        }
+    }
+}
+
+/// The version of Kubernetes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KubeVersion {
+    /// In full, with a leading `v` and whatever a vendor adds.
+    pub version: String,
+    /// The numbers alone, for constraints; empty when the version came from a cluster, whose suffix counts.
+    pub normalized: String,
+    /// The first number; from a cluster, what it reports.
+    pub major: String,
+    /// The second number; from a cluster, what it reports, such as `27+`.
+    pub minor: String,
+}
+
+impl Default for KubeVersion {
+    fn default() -> Self {
+        Self {
+            version: "v1.37.0".to_owned(),
+            normalized: "v1.37.0".to_owned(),
+            major: "1".to_owned(),
+            minor: "37".to_owned(),
+        }
+    }
+}
+
+/// A text is no Kubernetes version.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidKubeVersion {
+    /// It does not start with a number.
+    #[error("could not parse {0:?} as version")]
+    Unreadable(String),
+    /// It has only one number.
+    #[error("illegal version string {0:?}")]
+    TooShort(String),
+    /// Its first number has a leading zero.
+    #[error("illegal zero-prefixed version component {component:?} in {version:?}")]
+    LeadingZero {
+        /// The number.
+        component: String,
+        /// The text.
+        version: String,
+    },
+    /// A number is too large.
+    #[error(
+        "illegal non-numeric version component {component:?} in {version:?}: \
+         strconv.ParseUint: parsing {component:?}: value out of range"
+    )]
+    OutOfRange {
+        /// The number.
+        component: String,
+        /// The text.
+        version: String,
+    },
+}
+
+impl KubeVersion {
+    /// Reads the value of `--kube-version`: at least two numbers, then anything.
+    ///
+    /// # Errors
+    /// When there are not two numbers.
+    pub fn parse(text: &str) -> Result<Self, InvalidKubeVersion> {
+        let trimmed = text.trim_start_matches([' ', '\t', '\n', '\r', '\u{c}']);
+        let components = leading_numbers(trimmed.strip_prefix('v').unwrap_or(trimmed));
+        let [first, second, ..] = &components[..] else {
+            let why = if components.is_empty() {
+                InvalidKubeVersion::Unreadable
+            } else {
+                InvalidKubeVersion::TooShort
+            };
+            return Err(why(text.to_owned()));
+        };
+        if first.starts_with('0') && *first != "0" {
+            return Err(InvalidKubeVersion::LeadingZero {
+                component: (*first).to_owned(),
+                version: text.to_owned(),
+            });
+        }
+        let number = |component: &str| {
+            component
+                .parse::<u64>()
+                .map_err(|_| InvalidKubeVersion::OutOfRange {
+                    component: component.to_owned(),
+                    version: text.to_owned(),
+                })
+        };
+        let numbers = components
+            .iter()
+            .map(|component| Ok(number(component)?.to_string()))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Self {
+            version: if text.starts_with('v') {
+                text.to_owned()
+            } else {
+                format!("v{text}")
+            },
+            normalized: format!("v{}", numbers.join(".")),
+            major: number(first)?.to_string(),
+            minor: number(second)?.to_string(),
+        })
+    }
+
+    /// The version as constraints see it.
+    pub fn constrained(&self) -> &str {
+        if self.normalized.is_empty() {
+            &self.version
+        } else {
+            &self.normalized
+        }
+    }
+}
+
+/// The numbers at the start of a text, separated by dots.
+fn leading_numbers(mut text: &str) -> Vec<&str> {
+    let mut numbers = Vec::new();
+    loop {
+        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        if end == 0 {
+            return numbers;
+        }
+        numbers.push(&text[..end]);
+        match text[end..].strip_prefix('.') {
+            Some(rest) => text = rest,
+            None => return numbers,
+        }
+    }
+}
+
+/// The version of Helm, as charts ask for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HelmVersion {
+    /// The version with a leading `v`.
+    pub version: String,
+    /// The commit it was built from.
+    pub git_commit: String,
+    /// `clean` or `dirty`.
+    pub git_tree_state: String,
+    /// The Go it was built with.
+    pub go_version: String,
+    /// The Kubernetes it was built against.
+    pub kube_client_version: String,
+}
+
+impl Default for HelmVersion {
+    /// The Helm this engine is compared with.
+    fn default() -> Self {
+        Self {
+            version: "v4.3.1".to_owned(),
+            git_commit: String::new(),
+            git_tree_state: String::new(),
+            go_version: "go1.26.8".to_owned(),
+            kube_client_version: "v1.37".to_owned(),
+        }
+    }
+}
+
+/// The type of `.Capabilities`.
+static CAPABILITIES: Type = Type::pointer("*common.Capabilities");
+/// The type of `.Capabilities.KubeVersion`.
+static KUBE_VERSION: Type = Type::structure("common.KubeVersion").with_methods(&KUBE_VERSION_METHODS);
+/// The type of `.Capabilities.APIVersions`.
+static VERSION_SET: Type = Type::slice("common.VersionSet", &types::STRING)
+    .defined_as(&types::STRINGS)
+    .with_methods(&VERSION_SET_METHODS);
+/// The type of `.Capabilities.HelmVersion`.
+static BUILD_INFO: Type = Type::structure("version.BuildInfo");
+
+static KUBE_VERSION_METHODS: LazyLock<Functions> = LazyLock::new(|| {
+    let mut methods = Functions::default();
+    methods.add("String", |this: Receiver| -> String {
+        kube_version(&this).constrained().to_owned()
+    });
+    methods.add("GitVersion", |this: Receiver| -> String {
+        kube_version(&this).version.clone()
+    });
+    methods
+});
+
+static VERSION_SET_METHODS: LazyLock<Functions> = LazyLock::new(|| {
+    let mut methods = Functions::default();
+    methods.add("Has", |this: Receiver, version: Str| -> bool {
+        this.list().iter().any(|known| known.as_str() == Some(&version))
+    });
+    methods
+});
+
+fn kube_version(receiver: &Receiver) -> KubeVersion {
+    receiver.0.as_object::<KubeVersion>().cloned().unwrap_or_default()
+}
+
+impl Capabilities {
+    /// `.Capabilities` for templates.
+    pub(crate) fn to_value(&self) -> Value {
+        Value::object(self.clone())
+    }
+}
+
+impl Object for Capabilities {
+    fn ty(&self) -> &'static Type {
+        &CAPABILITIES
+    }
+
+    fn fields(&self) -> Vec<(&'static str, Value)> {
+        let versions = self.api_versions.iter().map(Value::from).collect();
+        vec![
+            ("KubeVersion", Value::object(self.kube_version.clone())),
+            (
+                "APIVersions",
+                Value::List(List::with_type(&VERSION_SET, versions)),
+            ),
+            ("HelmVersion", Value::object(self.helm_version.clone())),
+        ]
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}
+
+impl Object for KubeVersion {
+    fn ty(&self) -> &'static Type {
+        &KUBE_VERSION
+    }
+
+    fn fields(&self) -> Vec<(&'static str, Value)> {
+        vec![
+            ("Version", Value::from(&self.version)),
+            // Not exported in Go, but printed.
+            ("normalizedVersion", Value::from(&self.normalized)),
+            ("Major", Value::from(&self.major)),
+            ("Minor", Value::from(&self.minor)),
+        ]
+    }
+
+    fn field(&self, name: &str) -> Option<Value> {
+        match name {
+            "Version" => Some(Value::from(&self.version)),
+            "Major" => Some(Value::from(&self.major)),
+            "Minor" => Some(Value::from(&self.minor)),
+            _ => None,
+        }
+    }
+
+    // In Go only the pointer has the method, so a bare `{{ .Capabilities.KubeVersion }}` finds it and a function does not.
+    fn printed(&self) -> Option<String> {
+        Some(self.constrained().to_owned())
+    }
+
+    fn json(&self) -> Value {
+        Value::Map(
+            [
+                ("Version", &self.version),
+                ("Major", &self.major),
+                ("Minor", &self.minor),
+            ]
+            .into_iter()
+            .collect(),
+        )
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}
+
+impl Object for HelmVersion {
+    fn ty(&self) -> &'static Type {
+        &BUILD_INFO
+    }
+
+    fn fields(&self) -> Vec<(&'static str, Value)> {
+        vec![
+            ("Version", Value::from(&self.version)),
+            ("GitCommit", Value::from(&self.git_commit)),
+            ("GitTreeState", Value::from(&self.git_tree_state)),
+            ("GoVersion", Value::from(&self.go_version)),
+            ("KubeClientVersion", Value::from(&self.kube_client_version)),
+        ]
+    }
+
+    fn json(&self) -> Value {
+        let optional = [
+            ("version", &self.version),
+            ("git_commit", &self.git_commit),
+            ("git_tree_state", &self.git_tree_state),
+            ("go_version", &self.go_version),
+        ];
+        let filled = optional.into_iter().filter(|(_, text)| !text.is_empty());
+        Value::Map(
+            filled
+                .chain([("kube_client_version", &self.kube_client_version)])
+                .collect(),
+        )
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}
+
+/// The API versions in the scheme of Helm 4.3.1's `client-go`, in the order in which Helm lists them.
+const DEFAULT_API_VERSIONS: [&str; 57] = [
+    "v1",
+    "admissionregistration.k8s.io/v1",
+    "admissionregistration.k8s.io/v1alpha1",
+    "admissionregistration.k8s.io/v1beta1",
+    "internal.apiserver.k8s.io/v1alpha1",
+    "apps/v1",
+    "apps/v1beta1",
+    "apps/v1beta2",
+    "authentication.k8s.io/v1",
+    "authentication.k8s.io/v1alpha1",
+    "authentication.k8s.io/v1beta1",
+    "authorization.k8s.io/v1",
+    "authorization.k8s.io/v1beta1",
+    "autoscaling/v1",
+    "autoscaling/v2",
+    "batch/v1",
+    "batch/v1beta1",
+    "certificates.k8s.io/v1",
+    "certificates.k8s.io/v1beta1",
+    "certificates.k8s.io/v1alpha1",
+    "coordination.k8s.io/v1alpha2",
+    "coordination.k8s.io/v1beta1",
+    "coordination.k8s.io/v1",
+    "discovery.k8s.io/v1",
+    "discovery.k8s.io/v1beta1",
+    "events.k8s.io/v1",
+    "events.k8s.io/v1beta1",
+    "extensions/v1beta1",
+    "flowcontrol.apiserver.k8s.io/v1",
+    "flowcontrol.apiserver.k8s.io/v1beta1",
+    "flowcontrol.apiserver.k8s.io/v1beta2",
+    "flowcontrol.apiserver.k8s.io/v1beta3",
+    "lifecycle.k8s.io/v1alpha1",
+    "networking.k8s.io/v1",
+    "networking.k8s.io/v1beta1",
+    "node.k8s.io/v1",
+    "node.k8s.io/v1alpha1",
+    "node.k8s.io/v1beta1",
+    "policy/v1",
+    "policy/v1beta1",
+    "rbac.authorization.k8s.io/v1",
+    "rbac.authorization.k8s.io/v1beta1",
+    "rbac.authorization.k8s.io/v1alpha1",
+    "resource.k8s.io/v1",
+    "resource.k8s.io/v1beta2",
+    "resource.k8s.io/v1beta1",
+    "resource.k8s.io/v1alpha3",
+    "scheduling.k8s.io/v1alpha3",
+    "scheduling.k8s.io/v1beta1",
+    "scheduling.k8s.io/v1",
+    "storage.k8s.io/v1beta1",
+    "storage.k8s.io/v1",
+    "storage.k8s.io/v1alpha1",
+    "storagemigration.k8s.io/v1",
+    "storagemigration.k8s.io/v1beta1",
+    "apiextensions.k8s.io/v1beta1",
+    "apiextensions.k8s.io/v1",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rows of Helm's `capabilities_test.go`, and the refusals of Kubernetes' version parser.
+    #[test]
+    fn kube_versions_are_read_with_and_without_vendor_suffixes() {
+        for (text, version, normalized, minor) in [
+            ("v1.16.0", "v1.16.0", "v1.16.0", "16"),
+            ("v1.33.4-gke.1245000", "v1.33.4-gke.1245000", "v1.33.4", "33"),
+            ("1.30.2-gke.1587003", "v1.30.2-gke.1587003", "v1.30.2", "30"),
+            ("v1.28+", "v1.28+", "v1.28", "28"),
+            ("1.29", "v1.29", "v1.29", "29"),
+            ("1.2.3.4", "v1.2.3.4", "v1.2.3.4", "2"),
+            ("1.02.3", "v1.02.3", "v1.2.3", "2"),
+        ] {
+            let found = KubeVersion::parse(text).unwrap();
+            assert_eq!(
+                (found.version.as_str(), found.constrained(), found.minor.as_str()),
+                (version, normalized, minor)
+            );
+            assert_eq!(found.major, "1");
+        }
+        let refused = |text: &str| KubeVersion::parse(text).unwrap_err().to_string();
+        assert_eq!(refused("latest"), "could not parse \"latest\" as version");
+        assert_eq!(refused("1"), "illegal version string \"1\"");
+        assert_eq!(
+            refused("01.2"),
+            "illegal zero-prefixed version component \"01\" in \"01.2\""
+        );
+        assert!(refused("1.99999999999999999999").contains("out of range"));
+    }
+}

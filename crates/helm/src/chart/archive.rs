@@ -1,0 +1,294 @@
+//! A packaged chart, `.tgz`, into its files (Helm's `pkg/chart/loader/archive`).
+
+use std::io::Read;
+
+use flate2::read::MultiGzDecoder;
+use tar::EntryType;
+
+use super::File;
+
+/// Bounds on what is unpacked, so that a hostile archive ends in an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The size of all files together, in bytes, decompressed; archives inside archives count as well.
+    pub total_size: u64,
+    /// The number of files, archives inside archives included.
+    pub files: usize,
+    /// How many charts may be packed inside one another.
+    pub nesting: usize,
+}
+
+impl Default for Limits {
+    /// Helm's 100 MiB; the other two, which Helm does not have, lie far above what real charts need.
+    fn default() -> Self {
+        Self {
+            total_size: 100 * 1024 * 1024,
+            files: 100_000,
+            nesting: 32,
+        }
+    }
+}
+
+/// What is left of the [`Limits`] while a chart is loaded.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    limits: Limits,
+    size: u64,
+    files: usize,
+}
+
+impl Budget {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            size: limits.total_size,
+            files: limits.files,
+        }
+    }
+
+    pub(crate) fn max_nesting(&self) -> usize {
+        self.limits.nesting
+    }
+
+    fn too_large(&self) -> Error {
+        Error::TooLarge {
+            limit: self.limits.total_size,
+        }
+    }
+
+    pub(crate) fn take(&mut self, size: u64) -> Result<(), Error> {
+        self.files = self.files.checked_sub(1).ok_or(Error::TooManyFiles {
+            limit: self.limits.files,
+        })?;
+        self.size = self.size.checked_sub(size).ok_or_else(|| self.too_large())?;
+        Ok(())
+    }
+}
+
+/// Why an archive was refused, in Helm's words where it has them.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The bytes are not gzip, not tar, or cut off.
+    #[error("could not read the chart archive")]
+    Read(#[source] std::io::Error),
+    /// A path is absolute.
+    #[error("chart illegally contains absolute paths")]
+    AbsolutePath,
+    /// A path names the root itself.
+    #[error("chart illegally contains content outside the base directory: {0:?}")]
+    OutsideBase(String),
+    /// A path climbs out of the chart.
+    #[error("chart illegally references parent directory")]
+    ParentDirectory,
+    /// A path starts with a drive letter.
+    #[error("chart contains illegally named files")]
+    IllegalName,
+    /// `Chart.yaml` is not inside a folder.
+    #[error("chart yaml not in base directory")]
+    NotInBaseDirectory,
+    /// The files are larger than allowed.
+    #[error("decompressed chart is larger than the maximum size {limit}")]
+    TooLarge {
+        /// The bound in bytes.
+        limit: u64,
+    },
+    /// There are more files than allowed.
+    #[error("chart contains more than {limit} files")]
+    TooManyFiles {
+        /// The bound.
+        limit: usize,
+    },
+    /// The archive holds no file.
+    #[error("no files in chart archive")]
+    Empty,
+}
+
+const GZIP_MAGIC: [u8; 3] = [0x1f, 0x8b, 0x08];
+
+/// True when the bytes start as a gzip stream does.
+pub fn is_gzip(bytes: &[u8]) -> bool {
+    bytes.starts_with(&GZIP_MAGIC)
+}
+
+/// Unpacks an archive: the files in its order, without the first part of their paths.
+pub(crate) fn files(archive: &[u8], budget: &mut Budget) -> Result<Vec<File>, Error> {
+    // Headers are bounded too: they are the larger part of an archive of empty files.
+    let unpacked = MultiGzDecoder::new(archive).take(budget.limits.total_size.saturating_mul(2));
+    let mut tar = tar::Archive::new(unpacked);
+    let mut files = Vec::new();
+    for entry in tar.entries().map_err(Error::Read)? {
+        let mut entry = entry.map_err(Error::Read)?;
+        let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+        let is_extension = matches!(
+            entry.header().entry_type(),
+            EntryType::XGlobalHeader | EntryType::XHeader
+        );
+        if entry.header().entry_type().is_dir() || path.ends_with('/') || is_extension {
+            continue;
+        }
+        let name = name_in_chart(&path)?;
+        let size = entry.size();
+        budget.take(size)?;
+        let mut data = Vec::new();
+        entry
+            .by_ref()
+            .take(size)
+            .read_to_end(&mut data)
+            .map_err(Error::Read)?;
+        files.push(File::new(name, data));
+    }
+    if files.is_empty() {
+        return Err(Error::Empty);
+    }
+    Ok(files)
+}
+
+/// Drops the first part of an entry's path and checks the rest.
+fn name_in_chart(path: &str) -> Result<String, Error> {
+    // Archives packed on Windows may hold backslashes; a path with one is split there and not at slashes.
+    let delimiter = if path.contains('\\') { '\\' } else { '/' };
+    let (first, rest) = path.split_once(delimiter).unwrap_or((path, ""));
+    let rest = rest.replace(delimiter, "/");
+    if rest.starts_with('/') {
+        return Err(Error::AbsolutePath);
+    }
+    let name = clean(&rest);
+    if name == "." {
+        return Err(Error::OutsideBase(path.to_owned()));
+    }
+    if name.starts_with("..") {
+        return Err(Error::ParentDirectory);
+    }
+    if matches!(name.as_bytes(), [drive, b':', b'/', ..] if drive.is_ascii_alphabetic()) {
+        return Err(Error::IllegalName);
+    }
+    if first == "Chart.yaml" {
+        return Err(Error::NotInBaseDirectory);
+    }
+    Ok(name)
+}
+
+/// Go's `path.Clean` for relative paths.
+fn clean(path: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." if parts.last().is_some_and(|last| *last != "..") => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    if parts.is_empty() {
+        ".".to_owned()
+    } else {
+        parts.join("/")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn pack(entries: &[(&str, &[u8])]) -> Vec<u8> {
+        let mut tar = tar::Builder::new(flate2::write::GzEncoder::new(
+            Vec::new(),
+            flate2::Compression::fast(),
+        ));
+        for (path, data) in entries {
+            let mut header = tar::Header::new_gnu();
+            // `set_path` refuses the very paths these tests are about.
+            header.as_old_mut().name[..path.len()].copy_from_slice(path.as_bytes());
+            header.set_size(data.len() as u64);
+            header.set_cksum();
+            tar.append(&header, *data).unwrap();
+        }
+        tar.into_inner().unwrap().finish().unwrap()
+    }
+
+    fn unpack(entries: &[(&str, &[u8])]) -> Result<Vec<String>, Error> {
+        let found = files(&pack(entries), &mut Budget::new(Limits::default()))?;
+        Ok(found.into_iter().map(|file| file.name).collect())
+    }
+
+    #[test]
+    fn the_first_part_of_a_path_is_dropped_whatever_it_is() {
+        let names = unpack(&[
+            ("c/Chart.yaml", b""),
+            ("other/./a//b", b""),
+            ("c\\x\\y/z", b""),
+            ("d/", b""),
+        ])
+        .unwrap();
+        assert_eq!(names, ["Chart.yaml", "a/b", "x/y/z"]);
+    }
+
+    #[test]
+    fn paths_that_leave_the_chart_are_refused() {
+        let refused = |path: &str| unpack(&[(path, b"x")]).unwrap_err().to_string();
+        assert_eq!(
+            refused("c//etc/passwd"),
+            "chart illegally contains absolute paths"
+        );
+        assert_eq!(
+            refused("c/../../x"),
+            "chart illegally references parent directory"
+        );
+        assert_eq!(refused("c/..x"), "chart illegally references parent directory");
+        assert_eq!(
+            refused("./."),
+            "chart illegally contains content outside the base directory: \"./.\""
+        );
+        assert_eq!(
+            refused("c"),
+            "chart illegally contains content outside the base directory: \"c\""
+        );
+        assert_eq!(refused("c/c:/x"), "chart contains illegally named files");
+        assert_eq!(refused("Chart.yaml/x"), "chart yaml not in base directory");
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_a_file() {
+        let found = files(
+            &pack(&[("c/a", b"\xef\xbb\xbfx")]),
+            &mut Budget::new(Limits::default()),
+        )
+        .unwrap();
+        assert_eq!(found[0].data, b"x");
+    }
+
+    #[test]
+    fn more_than_allowed_is_refused() {
+        let archive = pack(&[("c/a", &[0; 600]), ("c/b", &[0; 600])]);
+        let limits = |total_size, files| {
+            Budget::new(Limits {
+                total_size,
+                files,
+                nesting: 1,
+            })
+        };
+        assert!(matches!(
+            files(&archive, &mut limits(10_000, 1)),
+            Err(Error::TooManyFiles { limit: 1 })
+        ));
+        assert!(matches!(
+            files(&archive, &mut limits(1100, 9)),
+            Err(Error::TooLarge { limit: 1100 })
+        ));
+        assert_eq!(files(&archive, &mut limits(4096, 2)).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn what_is_no_archive_is_refused() {
+        let read = |bytes: &[u8]| files(bytes, &mut Budget::new(Limits::default()));
+        assert!(matches!(read(b"name: c"), Err(Error::Read(_))));
+        assert!(matches!(read(&pack(&[])), Err(Error::Empty)));
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(b"no tar at all, but long enough").unwrap();
+        assert!(read(&gzip.finish().unwrap()).is_err());
+        assert!(is_gzip(&pack(&[])));
+    }
+}

@@ -1,0 +1,159 @@
+//! A chart as its author wrote it: metadata, default values, templates, other files and subcharts.
+//!
+//! Charts come in as bytes and never change; what a release makes of one (aliases, disabled subcharts, merged values)
+//! is worked out anew for each rendering.
+
+use serde_json::{Map, Value};
+
+mod archive;
+mod decode;
+pub mod ignore;
+mod load;
+mod metadata;
+mod resolved;
+
+pub use self::{
+    archive::{Error as ArchiveError, Limits, is_gzip},
+    load::Error,
+    metadata::{Dependency, Invalid, Maintainer, Metadata},
+};
+pub(crate) use self::{decode::scalar_text, resolved::ResolvedChart};
+
+/// A file of a chart.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct File {
+    /// Its path from the root of its chart, with forward slashes.
+    pub name: String,
+    /// Its content, without a leading byte order mark.
+    pub data: Vec<u8>,
+}
+
+impl File {
+    /// A file; a leading byte order mark is dropped, as Helm does when it reads one.
+    pub fn new(name: impl Into<String>, mut data: Vec<u8>) -> Self {
+        const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
+        if data.starts_with(&BYTE_ORDER_MARK) {
+            data.drain(..BYTE_ORDER_MARK.len());
+        }
+        Self {
+            name: name.into(),
+            data,
+        }
+    }
+}
+
+/// A file below `crds/` of a chart or an enabled subchart; it is never templated.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Crd {
+    /// The full path, as in `# Source:`.
+    pub path: String,
+    /// Its content, one or more documents.
+    pub data: Vec<u8>,
+}
+
+/// A chart with its subcharts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Chart {
+    metadata: Metadata,
+    lock: Option<Value>,
+    values: Map<String, Value>,
+    schema: Option<Vec<u8>>,
+    templates: Vec<File>,
+    files: Vec<File>,
+    dependencies: Vec<Chart>,
+}
+
+impl Chart {
+    /// Loads a packaged chart.
+    ///
+    /// # Errors
+    /// When the archive is damaged, unsafe or larger than the limits, or when what is in it is no chart.
+    pub fn from_archive(archive: &[u8], limits: &Limits) -> Result<Self, Error> {
+        let mut budget = archive::Budget::new(*limits);
+        let files = archive::files(archive, &mut budget)?;
+        Self::load(files, &mut budget)
+    }
+
+    /// Loads a chart from the files of its folder, in the order in which a walk meets them.
+    ///
+    /// What `.helmignore` leaves out is the caller's to drop ([`ignore::Rules`]): it has to know before it reads.
+    ///
+    /// # Errors
+    /// When the files are larger than the limits or no chart.
+    pub fn from_files(files: Vec<File>, limits: &Limits) -> Result<Self, Error> {
+        let mut budget = archive::Budget::new(*limits);
+        for file in &files {
+            budget.take(file.data.len() as u64)?;
+        }
+        Self::load(files, &mut budget)
+    }
+
+    fn load(files: Vec<File>, budget: &mut archive::Budget) -> Result<Self, Error> {
+        let chart = load::chart(files, budget, 0)?;
+        if !load::is_supported(&chart.metadata.api_version) {
+            return Err(Error::UnsupportedApiVersion);
+        }
+        Ok(chart)
+    }
+
+    /// The chart's name.
+    pub fn name(&self) -> &str {
+        &self.metadata.name
+    }
+
+    /// `Chart.yaml`.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// `Chart.lock` as Helm stores it in release records.
+    pub fn lock(&self) -> Option<&Value> {
+        self.lock.as_ref()
+    }
+
+    /// `values.yaml`, every number a float.
+    pub fn values(&self) -> &Map<String, Value> {
+        &self.values
+    }
+
+    /// `values.schema.json`.
+    pub fn schema(&self) -> Option<&[u8]> {
+        self.schema.as_deref()
+    }
+
+    /// The files below `templates/`.
+    pub fn templates(&self) -> &[File] {
+        &self.templates
+    }
+
+    /// All files that have no other place, those below `crds/` included.
+    pub fn files(&self) -> &[File] {
+        &self.files
+    }
+
+    /// The charts in `charts/`, whether declared or not, in the order of their names there.
+    pub fn dependencies(&self) -> &[Chart] {
+        &self.dependencies
+    }
+
+    /// The declared dependencies for which `charts/` holds no chart of that name.
+    pub fn missing_dependencies(&self) -> Vec<&str> {
+        let declared = self.metadata.dependencies.iter().flatten();
+        let is_missing = |name: &&str| self.dependencies.iter().all(|chart| chart.name() != *name);
+        declared
+            .map(|dependency| dependency.name.as_str())
+            .filter(is_missing)
+            .collect()
+    }
+}
+
+/// True for files below `crds/` that Helm installs.
+pub(crate) fn is_crd(name: &str) -> bool {
+    let has_extension = |extension: &str| {
+        let start = name.len().checked_sub(extension.len());
+        start
+            .and_then(|start| name.get(start..))
+            .is_some_and(|end| end.eq_ignore_ascii_case(extension))
+    };
+    name.starts_with("crds/") && [".yaml", ".yml", ".json"].into_iter().any(has_extension)
+}

@@ -1,0 +1,283 @@
+//! A chart with its dependencies resolved against values: aliases given, disabled subcharts gone, values imported
+//! (Helm's `pkg/chart/v2/util/dependencies.go`).
+
+use gotemplate::value::{Map, Value as GoValue};
+use serde_json::Value;
+
+use super::{Chart, Crd, Dependency, File, Metadata, is_crd};
+use crate::{
+    interim::semver,
+    values::{
+        self, as_table,
+        coalesce::{self, Error},
+    },
+};
+
+/// A chart as one release sees it. Its default values live on one thread, with those of its subcharts.
+#[derive(Debug, Clone)]
+pub(crate) struct ResolvedChart<'c> {
+    /// The chart as loaded.
+    pub(crate) chart: &'c Chart,
+    /// Its metadata with its alias for a name and, once resolved, the enabled dependencies alone.
+    pub(crate) metadata: Metadata,
+    /// Its default values, once resolved merged with those of its declared subcharts.
+    pub(crate) values: Map,
+    /// Its enabled subcharts.
+    pub(crate) dependencies: Vec<ResolvedChart<'c>>,
+}
+
+impl<'c> ResolvedChart<'c> {
+    /// Resolves the dependencies of a chart for a user's values.
+    ///
+    /// Undeclared subcharts come first, in the order of their folders, then declared ones in the order of their
+    /// declarations. A chart that declares nothing keeps all its subcharts, and theirs stay unresolved.
+    ///
+    /// # Errors
+    /// When a subchart's values are not a table.
+    pub(crate) fn new(chart: &'c Chart, user: &Map, warnings: &mut Vec<String>) -> Result<Self, Error> {
+        let mut resolved = Self::unresolved(chart);
+        resolved.enable(user, "", warnings)?;
+        resolved.import_values(warnings)?;
+        Ok(resolved)
+    }
+
+    fn unresolved(chart: &'c Chart) -> Self {
+        Self {
+            chart,
+            metadata: chart.metadata.clone(),
+            values: values::to_map(&chart.values),
+            dependencies: chart.dependencies.iter().map(Self::unresolved).collect(),
+        }
+    }
+
+    /// The name it goes by: the alias if it has one.
+    pub(crate) fn name(&self) -> &str {
+        &self.metadata.name
+    }
+
+    /// The templates that take part: of a library chart only those whose names start with an underscore.
+    pub(crate) fn templates(&self) -> impl Iterator<Item = &'c File> + use<'c> {
+        let is_library = self.metadata.is_library();
+        let is_partial = |file: &&File| {
+            file.name
+                .rsplit('/')
+                .next()
+                .is_some_and(|base| base.starts_with('_'))
+        };
+        self.chart
+            .templates
+            .iter()
+            .filter(move |file| !is_library || is_partial(file))
+    }
+
+    /// The files below `crds/` of the chart and its subcharts, under their full paths.
+    pub(crate) fn crds(&self) -> Vec<Crd> {
+        let mut crds = Vec::new();
+        self.collect_crds(self.name(), &mut crds);
+        crds
+    }
+
+    fn collect_crds(&self, path: &str, crds: &mut Vec<Crd>) {
+        let own = self.chart.files.iter().filter(|file| is_crd(&file.name));
+        crds.extend(own.map(|file| Crd {
+            path: format!("{path}/{}", file.name),
+            data: file.data.clone(),
+        }));
+        for subchart in &self.dependencies {
+            subchart.collect_crds(&format!("{path}/charts/{}", subchart.name()), crds);
+        }
+    }
+
+    fn enable(&mut self, user: &Map, path: &str, warnings: &mut Vec<String>) -> Result<(), Error> {
+        let Some(mut declared) = self.metadata.dependencies.take() else {
+            return Ok(());
+        };
+        self.dependencies = self.matched(&declared);
+        for dependency in &mut declared {
+            if !dependency.alias.is_empty() {
+                dependency.name.clone_from(&dependency.alias);
+            }
+            dependency.enabled = true;
+        }
+        let coalesced = coalesce::coalesce(self, user, warnings)?;
+        apply_tags(&mut declared, &coalesced, warnings);
+        apply_conditions(&mut declared, &coalesced, path, warnings);
+
+        // A disabled name takes every subchart of that name with it, undeclared ones too.
+        let disabled: Vec<String> = declared
+            .iter()
+            .filter(|dependency| !dependency.enabled)
+            .map(|dependency| dependency.name.clone())
+            .collect();
+        self.dependencies
+            .retain(|subchart| !disabled.iter().any(|name| name == subchart.name()));
+        declared.retain(|dependency| !disabled.contains(&dependency.name));
+        for subchart in &mut self.dependencies {
+            let path = format!("{path}{}.", subchart.name());
+            subchart.enable(&coalesced, &path, warnings)?;
+        }
+        // Nothing left is Go's nil slice: no values are imported then.
+        self.metadata.dependencies = Some(declared).filter(|declared| !declared.is_empty());
+        Ok(())
+    }
+
+    /// The loaded subcharts that no declaration speaks of, then for each declaration the first that fits it.
+    fn matched(&self, declared: &[Dependency]) -> Vec<ResolvedChart<'c>> {
+        let fits = |subchart: &Self, dependency: &Dependency| {
+            subchart.name() == dependency.name
+                && semver::satisfies(&subchart.metadata.version, &dependency.version)
+        };
+        let loaded = &self.dependencies;
+        let undeclared = loaded
+            .iter()
+            .filter(|subchart| !declared.iter().any(|dependency| fits(subchart, dependency)));
+        let mut matched: Vec<_> = undeclared.cloned().collect();
+        for dependency in declared {
+            let Some(subchart) = loaded.iter().find(|subchart| fits(subchart, dependency)) else {
+                continue;
+            };
+            let mut subchart = subchart.clone();
+            if !dependency.alias.is_empty() {
+                subchart.metadata.name.clone_from(&dependency.alias);
+            }
+            matched.push(subchart);
+        }
+        matched
+    }
+
+    /// Merges the defaults of subcharts into those of the chart, from the innermost outwards.
+    fn import_values(&mut self, warnings: &mut Vec<String>) -> Result<(), Error> {
+        for subchart in &mut self.dependencies {
+            subchart.import_values(warnings)?;
+        }
+        let Some(mut declared) = self.metadata.dependencies.take() else {
+            return Ok(());
+        };
+        let defaults = coalesce::defaults(self, warnings)?;
+        let imported = Map::new();
+        for dependency in &mut declared {
+            import(dependency, &defaults, &imported, warnings)?;
+        }
+        // What was imported shares tables with the defaults, so they are copied before the two are merged.
+        let GoValue::Map(values) = GoValue::Map(defaults).deep_copy()? else {
+            return Ok(());
+        };
+        coalesce::merge_tables(&values, &imported, warnings)?;
+        self.values = values;
+        self.metadata.dependencies = Some(declared);
+        Ok(())
+    }
+}
+
+/// Enables and disables by the `tags` table of the root's values: one true tag is enough, else one false tag disables.
+fn apply_tags(declared: &mut [Dependency], values: &Map, warnings: &mut Vec<String>) {
+    let Some(tags) = table(values, "tags") else { return };
+    for dependency in declared {
+        let mut any_true = false;
+        let mut any_false = false;
+        for tag in &dependency.tags {
+            match tags.get(tag) {
+                None => {}
+                Some(GoValue::Bool(true)) => any_true = true,
+                Some(GoValue::Bool(false)) => any_false = true,
+                Some(_) => warnings.push(format!(
+                    "returned non-bool value: tag {tag} of chart {}",
+                    dependency.name
+                )),
+            }
+        }
+        dependency.enabled = any_true || !any_false;
+    }
+}
+
+/// Enables and disables by conditions, which win over tags: the first path that holds a boolean decides.
+///
+/// Paths are separated by commas and are not trimmed, as in Helm.
+fn apply_conditions(declared: &mut [Dependency], values: &Map, path: &str, warnings: &mut Vec<String>) {
+    for dependency in declared {
+        for condition in dependency
+            .condition
+            .trim()
+            .split(',')
+            .filter(|condition| !condition.is_empty())
+        {
+            match scalar(values, &format!("{path}{condition}")) {
+                None => {}
+                Some(GoValue::Bool(enabled)) => {
+                    dependency.enabled = enabled;
+                    break;
+                }
+                Some(_) => {
+                    warnings.push(format!(
+                        "returned non-bool value: path {condition} of chart {}",
+                        dependency.name
+                    ));
+                }
+            }
+        }
+    }
+}
+
+/// Imports what one dependency offers into the table of imported values, and spells its import list out.
+fn import(
+    dependency: &mut Dependency,
+    defaults: &Map,
+    imported: &Map,
+    warnings: &mut Vec<String>,
+) -> Result<(), Error> {
+    let mut spelled_out = Vec::new();
+    for wanted in std::mem::take(&mut dependency.import_values) {
+        let (child, parent) = match &wanted {
+            Value::Object(pair) => (plain(pair.get("child")), plain(pair.get("parent"))),
+            Value::String(name) => (format!("exports.{name}"), ".".to_owned()),
+            _ => continue,
+        };
+        match table(defaults, &format!("{}.{child}", dependency.name)) {
+            Some(found) => coalesce::merge_tables(imported, &placed_at(&parent, found), warnings)?,
+            None => warnings.push(format!(
+                "ImportValues missing table {child} from chart {}",
+                dependency.name
+            )),
+        }
+        spelled_out.push(serde_json::json!({ "child": child, "parent": parent }));
+    }
+    dependency.import_values = spelled_out;
+    Ok(())
+}
+
+/// A scalar as Go's `%v` prints it.
+fn plain(value: Option<&Value>) -> String {
+    match value {
+        None | Some(Value::Null) => "<nil>".to_owned(),
+        Some(value) => super::decode::scalar_text(value).unwrap_or_else(|| value.to_string()),
+    }
+}
+
+/// Wraps a table so that it stands at a path; `.` is the root.
+fn placed_at(path: &str, table: Map) -> Map {
+    if path == "." {
+        return table;
+    }
+    path.rsplit('.').fold(table, |inner, key| {
+        [(key, GoValue::Map(inner))].into_iter().collect()
+    })
+}
+
+/// The table at a path of keys separated by dots.
+pub(crate) fn table(values: &Map, path: &str) -> Option<Map> {
+    let mut table = values.clone();
+    for key in path.split('.') {
+        let next = table.get(key)?;
+        table = as_table(&next)?.clone();
+    }
+    Some(table)
+}
+
+/// What is at a path of keys separated by dots, unless it is a table.
+fn scalar(values: &Map, path: &str) -> Option<GoValue> {
+    let (table, key) = match path.rsplit_once('.') {
+        Some((folder, key)) => (table(values, folder)?, key),
+        None => (values.clone(), path),
+    };
+    table.get(key).filter(|value| as_table(value).is_none())
+}

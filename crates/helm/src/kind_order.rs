@@ -1,0 +1,141 @@
+//! The order in which kinds are installed and uninstalled (Helm's `kind_sorter.go`).
+
+use std::cmp::Ordering;
+
+/// Kinds in the order Helm creates them: what others refer to comes first.
+pub const INSTALL_ORDER: [&str; 38] = [
+    "PriorityClass",
+    "Namespace",
+    "NetworkPolicy",
+    "ResourceQuota",
+    "LimitRange",
+    "PodSecurityPolicy",
+    "PodDisruptionBudget",
+    "ServiceAccount",
+    "Secret",
+    "SecretList",
+    "ConfigMap",
+    "StorageClass",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "CustomResourceDefinition",
+    "ClusterRole",
+    "ClusterRoleList",
+    "ClusterRoleBinding",
+    "ClusterRoleBindingList",
+    "Role",
+    "RoleList",
+    "RoleBinding",
+    "RoleBindingList",
+    "Service",
+    "DaemonSet",
+    "Pod",
+    "ReplicationController",
+    "ReplicaSet",
+    "Deployment",
+    "HorizontalPodAutoscaler",
+    "StatefulSet",
+    "Job",
+    "CronJob",
+    "IngressClass",
+    "Ingress",
+    "APIService",
+    "MutatingWebhookConfiguration",
+    "ValidatingWebhookConfiguration",
+];
+
+/// Kinds in the order Helm deletes them.
+pub const UNINSTALL_ORDER: [&str; 38] = [
+    "ValidatingWebhookConfiguration",
+    "MutatingWebhookConfiguration",
+    "APIService",
+    "Ingress",
+    "IngressClass",
+    "Service",
+    "CronJob",
+    "Job",
+    "StatefulSet",
+    "HorizontalPodAutoscaler",
+    "Deployment",
+    "ReplicaSet",
+    "ReplicationController",
+    "Pod",
+    "DaemonSet",
+    "RoleBindingList",
+    "RoleBinding",
+    "RoleList",
+    "Role",
+    "ClusterRoleBindingList",
+    "ClusterRoleBinding",
+    "ClusterRoleList",
+    "ClusterRole",
+    "CustomResourceDefinition",
+    "PersistentVolumeClaim",
+    "PersistentVolume",
+    "StorageClass",
+    "ConfigMap",
+    "SecretList",
+    "Secret",
+    "ServiceAccount",
+    "PodDisruptionBudget",
+    "PodSecurityPolicy",
+    "LimitRange",
+    "ResourceQuota",
+    "NetworkPolicy",
+    "Namespace",
+    "PriorityClass",
+];
+
+/// One of Helm's two orders of kinds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KindOrder {
+    /// The order of creation.
+    Install,
+    /// The order of deletion.
+    Uninstall,
+}
+
+impl KindOrder {
+    fn position(self, kind: &str) -> Option<usize> {
+        let kinds = match self {
+            Self::Install => &INSTALL_ORDER,
+            Self::Uninstall => &UNINSTALL_ORDER,
+        };
+        kinds.iter().position(|known| *known == kind)
+    }
+
+    /// Compares two kinds: known ones by their place in the order, then unknown ones by name.
+    ///
+    /// Only a stable sort by this comparison reproduces Helm's order; the API version plays no part.
+    pub fn compare(self, a: &str, b: &str) -> Ordering {
+        match (self.position(a), self.position(b)) {
+            (Some(a), Some(b)) => a.cmp(&b),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => a.cmp(b),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_orders_hold_the_same_kinds() {
+        let mut install = INSTALL_ORDER;
+        let mut uninstall = UNINSTALL_ORDER;
+        install.sort_unstable();
+        uninstall.sort_unstable();
+        assert_eq!(install, uninstall);
+    }
+
+    #[test]
+    fn unknown_kinds_come_last_by_name_and_the_empty_kind_before_them() {
+        let mut kinds = ["Zebra", "Service", "Ant", "", "Namespace", "Ingress"];
+        kinds.sort_by(|a, b| KindOrder::Install.compare(a, b));
+        assert_eq!(kinds, ["Namespace", "Service", "Ingress", "", "Ant", "Zebra"]);
+        kinds.sort_by(|a, b| KindOrder::Uninstall.compare(a, b));
+        assert_eq!(kinds, ["Ingress", "Service", "Namespace", "", "Ant", "Zebra"]);
+    }
+}

@@ -1,0 +1,439 @@
+//! Rendered files into documents: split, told apart as manifests and hooks, put in order (Helm's
+//! `pkg/release/v1/util`).
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::{
+    chart::scalar_text,
+    hook::{self, Hook, HookDeletePolicy, HookEvent, HookOutputLogPolicy},
+    interim::yaml,
+    kind_order::KindOrder,
+};
+
+/// One document of a release that is no hook.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Manifest {
+    /// The full path of its template, as in `# Source:`.
+    pub path: String,
+    /// Its text, as rendered from its first character that is no space.
+    pub text: String,
+    /// What its first lines say.
+    pub head: Head,
+}
+
+/// What Helm reads of a document.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Head {
+    /// `apiVersion`.
+    pub api_version: String,
+    /// `kind`; empty for a document that holds comments only.
+    pub kind: String,
+    /// `metadata.name`.
+    pub name: String,
+    /// `metadata.namespace`; empty where the release's namespace is meant.
+    pub namespace: String,
+    /// `metadata.annotations`, numbers and booleans as text.
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// Why rendered files are no documents.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A document is not YAML.
+    #[error("YAML parse error on {path}")]
+    Yaml {
+        /// The template it came from.
+        path: String,
+        /// What is wrong with it.
+        source: yaml::Error,
+    },
+    /// A document is YAML and yet no Kubernetes object.
+    #[error(
+        "YAML parse error on {path}: error unmarshaling JSON: while decoding JSON: \
+         json: cannot unmarshal {found} into Go {place} of type {wanted}"
+    )]
+    Head {
+        /// The template it came from.
+        path: String,
+        /// What stands there.
+        found: &'static str,
+        /// Where it stands.
+        place: &'static str,
+        /// What belongs there.
+        wanted: &'static str,
+    },
+}
+
+/// The documents of rendered files.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sorted {
+    /// Documents to install, in install order.
+    pub manifests: Vec<Manifest>,
+    /// Hooks, in install order of their kinds.
+    pub hooks: Vec<Hook>,
+    /// The hooks with an unknown event, which Helm drops altogether.
+    pub dropped: Vec<Dropped>,
+}
+
+/// A document that is neither installed nor run, since it names an event that does not exist.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dropped {
+    /// The full path of its template.
+    pub path: String,
+    /// Its events as written.
+    pub events: String,
+}
+
+/// Splits rendered files, by path, into documents and sorts them.
+///
+/// Files whose names start with an underscore and blank files are left out. Documents keep the order of their files'
+/// paths and of their places in them, within what the kinds' order leaves open.
+///
+/// # Errors
+/// When a document is not a Kubernetes object.
+pub fn sort<'f>(
+    files: impl IntoIterator<Item = (&'f str, &'f str)>,
+    order: KindOrder,
+) -> Result<Sorted, Error> {
+    let files: BTreeMap<&str, &str> = files.into_iter().collect();
+    let mut sorted = Sorted::default();
+    for (path, text) in files {
+        let base = path.rsplit('/').next().unwrap_or(path);
+        if base.starts_with('_') {
+            continue;
+        }
+        for document in split(text) {
+            sorted.add(path, document)?;
+        }
+    }
+    sorted
+        .manifests
+        .sort_by(|a, b| order.compare(&a.head.kind, &b.head.kind));
+    sorted.hooks.sort_by(|a, b| order.compare(&a.kind, &b.kind));
+    Ok(sorted)
+}
+
+/// Splits a stream into documents at `---` in the first column; what follows the dashes on their line stays with the
+/// document below, which `---apiVersion: v1` relies on. Blank documents are dropped, comments alone are one.
+///
+/// Documents lose the white space in front and keep what is at their end.
+pub fn split(stream: &str) -> impl Iterator<Item = &str> {
+    Separated {
+        rest: Some(stream.trim_start()),
+        at_start: true,
+    }
+    .map(str::trim_start)
+    .filter(|document| !document.trim_end().is_empty())
+}
+
+/// The pieces between separators, `(?m)^---[ \t]*`.
+struct Separated<'s> {
+    rest: Option<&'s str>,
+    at_start: bool,
+}
+
+impl<'s> Iterator for Separated<'s> {
+    type Item = &'s str;
+
+    fn next(&mut self) -> Option<&'s str> {
+        let rest = self.rest?;
+        let separator = if self.at_start && rest.starts_with("---") {
+            Some(0)
+        } else {
+            rest.find("\n---").map(|newline| newline + 1)
+        };
+        let Some(start) = separator else {
+            self.rest = None;
+            return Some(rest);
+        };
+        self.at_start = false;
+        self.rest = Some(rest[start + 3..].trim_start_matches([' ', '\t']));
+        Some(&rest[..start])
+    }
+}
+
+/// Frames a document as Helm stores and prints it.
+pub fn frame(path: &str, text: &str) -> String {
+    format!("---\n# Source: {path}\n{text}\n")
+}
+
+impl Sorted {
+    fn add(&mut self, path: &str, text: &str) -> Result<(), Error> {
+        let head = Head::read(path, text)?;
+        let Some(events) = head.annotations.get(hook::HOOK) else {
+            self.manifests.push(Manifest {
+                path: path.to_owned(),
+                text: text.to_owned(),
+                head,
+            });
+            return Ok(());
+        };
+        match hook(path, text, &head, events) {
+            Some(hook) => self.hooks.push(hook),
+            None => self.dropped.push(Dropped {
+                path: path.to_owned(),
+                events: events.clone(),
+            }),
+        }
+        Ok(())
+    }
+}
+
+fn hook(path: &str, text: &str, head: &Head, events: &str) -> Option<Hook> {
+    let words = |annotation: &str| -> Vec<String> {
+        let value = head.annotations.get(annotation);
+        value
+            .into_iter()
+            .flat_map(|value| value.split(','))
+            .map(|word| word.trim().to_lowercase())
+            .collect()
+    };
+    let events: Option<Vec<HookEvent>> = events
+        .split(',')
+        .map(|word| HookEvent::parse(&word.trim().to_lowercase()))
+        .collect();
+    let weight = head.annotations.get(hook::HOOK_WEIGHT);
+    Some(Hook {
+        name: head.name.clone(),
+        kind: head.kind.clone(),
+        path: path.to_owned(),
+        manifest: text.to_owned(),
+        events: events?,
+        weight: weight.and_then(|weight| weight.parse().ok()).unwrap_or(0),
+        delete_policies: words(hook::HOOK_DELETE_POLICY)
+            .iter()
+            .map(|word| HookDeletePolicy::from(word.as_str()))
+            .collect(),
+        output_log_policies: words(hook::HOOK_OUTPUT_LOG_POLICY)
+            .iter()
+            .map(|word| HookOutputLogPolicy::from(word.as_str()))
+            .collect(),
+        ..Hook::default()
+    })
+}
+
+impl Head {
+    /// Reads the head of a document.
+    ///
+    /// # Errors
+    /// When the document is not YAML, or one of the fields Helm reads has the wrong type.
+    pub fn read(path: &str, text: &str) -> Result<Self, Error> {
+        let document = yaml::document(text.as_bytes()).map_err(|source| Error::Yaml {
+            path: path.to_owned(),
+            source,
+        })?;
+        Self::of(&document).map_err(|mismatch| mismatch.on(path))
+    }
+
+    fn of(document: &Value) -> Result<Self, Mismatch> {
+        let mut head = Self::default();
+        let Some(fields) = table(document, "value", "util.SimpleHead")? else {
+            return Ok(head);
+        };
+        for (key, value) in fields {
+            match key.to_lowercase().as_str() {
+                "apiversion" => head.api_version = text(value, "struct field SimpleHead.apiVersion")?,
+                "kind" => head.kind = text(value, "struct field SimpleHead.kind")?,
+                "metadata" => head.read_metadata(value)?,
+                _ => {}
+            }
+        }
+        Ok(head)
+    }
+
+    fn read_metadata(&mut self, metadata: &Value) -> Result<(), Mismatch> {
+        const WANTED: &str = "struct { Name string \"json:\\\"name\\\"\"; Annotations map[string]string \"json:\\\"annotations\\\"\" }";
+        let Some(fields) = table(metadata, "struct field SimpleHead.metadata", WANTED)? else {
+            return Ok(());
+        };
+        for (key, value) in fields {
+            match key.to_lowercase().as_str() {
+                "name" => self.name = text(value, "struct field .metadata.name")?,
+                "annotations" => self.read_annotations(value)?,
+                // Helm does not look at the namespace, so it may be anything here.
+                "namespace" => self.namespace = scalar_text(value).unwrap_or_default(),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn read_annotations(&mut self, annotations: &Value) -> Result<(), Mismatch> {
+        const PLACE: &str = "struct field .metadata.annotations";
+        for (key, value) in table(annotations, PLACE, "map[string]string")?
+            .into_iter()
+            .flatten()
+        {
+            self.annotations.insert(key.clone(), text(value, PLACE)?);
+        }
+        Ok(())
+    }
+}
+
+/// A field has another type than Helm wants.
+struct Mismatch {
+    found: &'static str,
+    place: &'static str,
+    wanted: &'static str,
+}
+
+impl Mismatch {
+    fn new(found: &Value, place: &'static str, wanted: &'static str) -> Self {
+        let found = match found {
+            Value::Null => "null",
+            Value::Bool(_) => "bool",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        };
+        Self { found, place, wanted }
+    }
+
+    fn on(self, path: &str) -> Error {
+        Error::Head {
+            path: path.to_owned(),
+            found: self.found,
+            place: self.place,
+            wanted: self.wanted,
+        }
+    }
+}
+
+fn table<'v>(
+    value: &'v Value,
+    place: &'static str,
+    wanted: &'static str,
+) -> Result<Option<&'v serde_json::Map<String, Value>>, Mismatch> {
+    match value {
+        Value::Null => Ok(None),
+        Value::Object(fields) => Ok(Some(fields)),
+        other => Err(Mismatch::new(other, place, wanted)),
+    }
+}
+
+fn text(value: &Value, place: &'static str) -> Result<String, Mismatch> {
+    match value {
+        Value::Null => Ok(String::new()),
+        other => scalar_text(other).ok_or_else(|| Mismatch::new(other, place, "string")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn documents(stream: &str) -> Vec<&str> {
+        split(stream).collect()
+    }
+
+    #[test]
+    fn streams_are_split_as_helm_4_splits_them() {
+        assert_eq!(documents("a: 1\n---\nb: 2\n"), ["a: 1\n", "b: 2\n"]);
+        assert_eq!(documents("\n\n--- \t\n a: 1  \n\n---\n\n---\n"), ["a: 1  \n\n"]);
+        assert_eq!(
+            documents("---apiVersion: v1\n---\t# c\nb: 2"),
+            ["apiVersion: v1\n", "# c\nb: 2"]
+        );
+        assert_eq!(documents("---\n---\n---a"), ["a"]);
+        assert_eq!(
+            documents("a: |\n  x\n  ---\n  y\n---\nb"),
+            ["a: |\n  x\n  ---\n  y\n", "b"]
+        );
+        assert_eq!(documents("# only a comment\n"), ["# only a comment\n"]);
+        assert_eq!(documents("a---\nb: --- c\n----\nd"), ["a---\nb: --- c\n", "-\nd"]);
+        assert_eq!(documents("a\n------\nb"), ["a\n", "---\nb"]);
+        assert_eq!(documents(" \n\t"), [""; 0]);
+    }
+
+    #[test]
+    fn documents_are_sorted_by_kind_within_the_order_of_their_files() {
+        let files = [
+            (
+                "c/templates/z.yaml",
+                "kind: Service\nmetadata: {name: z}\n---\nkind: Namespace\n",
+            ),
+            (
+                "c/templates/a.yaml",
+                "kind: Widget\n---\nkind: Service\nmetadata: {name: a}\n---\n# nothing\n",
+            ),
+            ("c/templates/_p.yaml", "kind: Service\n"),
+            ("c/templates/blank.yaml", " \n"),
+        ];
+        let sorted = sort(files, KindOrder::Install).unwrap();
+        let found: Vec<_> = sorted
+            .manifests
+            .iter()
+            .map(|m| format!("{} {}", m.head.kind, m.head.name))
+            .collect();
+        assert_eq!(found, ["Namespace ", "Service a", "Service z", " ", "Widget "]);
+    }
+
+    #[test]
+    fn hooks_are_told_apart_by_annotation_and_unknown_ones_dropped() {
+        let text = "kind: Job\nmetadata:\n  name: j\n  annotations:\n    helm.sh/hook: Pre-Install, test-success\n    \
+                    helm.sh/hook-weight: 5\n    helm.sh/hook-delete-policy: hook-failed , Odd\n";
+        let dropped = "kind: Job\nmetadata:\n  annotations: {helm.sh/hook: 'pre-install,never'}\n";
+        let sorted = sort([("c/a", text), ("c/b", dropped)], KindOrder::Install).unwrap();
+        let [hook] = &sorted.hooks[..] else {
+            panic!("{sorted:?}")
+        };
+        assert_eq!(hook.events, [HookEvent::PreInstall, HookEvent::Test]);
+        assert_eq!(
+            (hook.weight, hook.name.as_str(), hook.path.as_str()),
+            (5, "j", "c/a")
+        );
+        assert_eq!(
+            hook.delete_policies,
+            [
+                HookDeletePolicy::HookFailed,
+                HookDeletePolicy::Other("odd".to_owned())
+            ]
+        );
+        assert_eq!(hook.manifest, text);
+        assert!(sorted.manifests.is_empty());
+        assert_eq!(
+            sorted.dropped,
+            [Dropped {
+                path: "c/b".to_owned(),
+                events: "pre-install,never".to_owned()
+            }]
+        );
+    }
+
+    #[test]
+    fn documents_that_are_no_objects_are_refused() {
+        let refused = |text: &str| sort([("c/a", text)], KindOrder::Install).unwrap_err().to_string();
+        assert!(refused("a: [\n").starts_with("YAML parse error on c/a"));
+        assert_eq!(
+            refused("hello"),
+            "YAML parse error on c/a: error unmarshaling JSON: while decoding JSON: \
+             json: cannot unmarshal string into Go value of type util.SimpleHead"
+        );
+        assert!(
+            refused("kind: []")
+                .contains("cannot unmarshal array into Go struct field SimpleHead.kind of type string")
+        );
+        assert!(
+            refused("metadata: {annotations: {a: {}}}")
+                .contains("object into Go struct field .metadata.annotations")
+        );
+        assert!(
+            sort(
+                [("c/a", "metadata: {annotations: {a: ~}, namespace: []}")],
+                KindOrder::Install
+            )
+            .is_ok()
+        );
+    }
+
+    #[test]
+    fn a_frame_names_the_source() {
+        assert_eq!(
+            frame("c/templates/a.yaml", "a: 1\n"),
+            "---\n# Source: c/templates/a.yaml\na: 1\n\n"
+        );
+    }
+}

@@ -1,0 +1,507 @@
+//! Release records: what Helm stores about each revision, and its encoding in a Secret (Helm's `pkg/release/v1`
+//! and `pkg/storage/driver/util.go`).
+//!
+//! Records of other Helm versions are read leniently; what this version does not know is kept and written back.
+
+use std::{
+    collections::BTreeMap,
+    io::{Read, Write},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::{
+    chart::{Chart, File, Metadata},
+    hook::Hook,
+    open_enum::open_enum,
+    timestamp, values,
+};
+
+/// The type of the Secret that holds a record.
+pub const SECRET_TYPE: &str = "helm.sh/release.v1";
+/// The key of the record in the Secret's data.
+pub const DATA_KEY: &str = "release";
+/// The value of the label [`label::OWNER`].
+pub const OWNER: &str = "helm";
+
+/// The labels Helm itself sets on a record; users may not set them.
+pub mod label {
+    /// The release's name.
+    pub const NAME: &str = "name";
+    /// Always [`super::OWNER`].
+    pub const OWNER: &str = "owner";
+    /// The status, equal to the one in the record.
+    pub const STATUS: &str = "status";
+    /// The revision in decimal.
+    pub const VERSION: &str = "version";
+    /// When the record was created, in unix seconds.
+    pub const CREATED_AT: &str = "createdAt";
+    /// When the record was last changed, in unix seconds.
+    pub const MODIFIED_AT: &str = "modifiedAt";
+
+    /// All of them.
+    pub const SYSTEM: [&str; 6] = [NAME, OWNER, STATUS, VERSION, CREATED_AT, MODIFIED_AT];
+}
+
+/// The name of the Secret that holds a revision of a release.
+pub fn secret_name(release: &str, revision: i64) -> String {
+    format!("sh.helm.release.v1.{release}.v{revision}")
+}
+
+/// The labels that a record carries apart from the times: name, owner, status and version.
+///
+/// Helm finds the deployed revision by label, so they are written together with the record, always.
+pub fn labels(release: &Release) -> BTreeMap<String, String> {
+    let mut labels = release.labels.clone();
+    labels.retain(|key, _| !label::SYSTEM.contains(&key.as_str()));
+    labels.insert(label::NAME.to_owned(), release.name.clone());
+    labels.insert(label::OWNER.to_owned(), OWNER.to_owned());
+    labels.insert(label::STATUS.to_owned(), release.info.status.to_string());
+    labels.insert(label::VERSION.to_owned(), release.version.to_string());
+    labels
+}
+
+open_enum! {
+    /// Where a revision stands.
+    #[derive(Default)]
+    Status {
+        /// Nothing is known about it.
+        #[default]
+        Unknown = "unknown",
+        /// It is what the cluster holds.
+        Deployed = "deployed",
+        /// It was removed, its record kept.
+        Uninstalled = "uninstalled",
+        /// A later revision replaced it.
+        Superseded = "superseded",
+        /// Its install, upgrade or rollback failed.
+        Failed = "failed",
+        /// It is being removed.
+        Uninstalling = "uninstalling",
+        /// It is being installed.
+        PendingInstall = "pending-install",
+        /// It is being upgraded to.
+        PendingUpgrade = "pending-upgrade",
+        /// It is being rolled back to.
+        PendingRollback = "pending-rollback",
+    }
+}
+
+impl Status {
+    /// True while an install, upgrade or rollback is underway (or was cut off).
+    pub fn is_pending(&self) -> bool {
+        matches!(
+            self,
+            Self::PendingInstall | Self::PendingUpgrade | Self::PendingRollback
+        )
+    }
+}
+
+open_enum! {
+    /// How the objects of a revision were written.
+    ApplyMethod {
+        /// By server-side apply.
+        ServerSide = "ssa",
+        /// By create and three-way patch.
+        ClientSide = "csa",
+    }
+}
+
+/// One revision of a release.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Release {
+    /// The release's name.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// Its state.
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub info: Info,
+    /// The chart it was rendered from.
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub chart: RecordedChart,
+    /// The user's values, without the chart's defaults.
+    #[serde(
+        default,
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "Map::is_empty"
+    )]
+    pub config: Map<String, Value>,
+    /// The rendered documents, hooks aside.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub manifest: String,
+    /// The rendered hooks.
+    #[serde(
+        default,
+        deserialize_with = "null_as_default",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub hooks: Vec<Hook>,
+    /// The revision, from 1.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub version: i64,
+    /// The namespace of the release and of its record.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// How the objects were written; absent in records of Helm 3, which means client-side.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub apply_method: Option<ApplyMethod>,
+    /// The user's labels; they live on the Secret, not in the record.
+    #[serde(skip)]
+    pub labels: BTreeMap<String, String>,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
+}
+
+/// The state of a revision.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Info {
+    /// When the first revision of the release was deployed.
+    #[serde(
+        default,
+        with = "timestamp::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub first_deployed: Option<Timestamp>,
+    /// When this revision was deployed.
+    #[serde(
+        default,
+        with = "timestamp::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub last_deployed: Option<Timestamp>,
+    /// When its uninstall began.
+    #[serde(
+        default,
+        with = "timestamp::optional",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub deleted: Option<Timestamp>,
+    /// What happened last, for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// Where it stands.
+    #[serde(default)]
+    pub status: Status,
+    /// The revision that a rollback went back to.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub rollback_revision: i64,
+    /// The rendered `NOTES.txt`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub notes: String,
+    /// Fields this version does not know.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
+}
+
+/// The chart inside a record: the root chart only, without its subcharts.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RecordedChart {
+    /// `Chart.yaml`, with the dependencies that were enabled.
+    #[serde(default)]
+    pub metadata: Option<Metadata>,
+    /// `Chart.lock`.
+    #[serde(default)]
+    pub lock: Value,
+    /// The files below `templates/`.
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub templates: Vec<RecordedFile>,
+    /// The default values; with declared dependencies, merged with those of the subcharts.
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub values: Map<String, Value>,
+    /// `values.schema.json` in base64.
+    #[serde(default)]
+    pub schema: Option<String>,
+    /// All other files.
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub files: Vec<RecordedFile>,
+    /// Fields this version does not know, and the times of files.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
+}
+
+impl RecordedChart {
+    /// What Helm keeps of a chart, with the default values as dependency processing left them.
+    pub fn new(chart: &Chart, metadata: Metadata, values: Map<String, Value>) -> Self {
+        // Helm 4 writes these times and cannot read an empty one; charts in memory have none, so Go's zero time stands.
+        let mut rest = Map::new();
+        rest.insert("schemamodtime".to_owned(), Value::from("0001-01-01T00:00:00Z"));
+        Self {
+            metadata: Some(metadata),
+            lock: chart.lock().cloned().unwrap_or(Value::Null),
+            templates: chart.templates().iter().map(RecordedFile::from).collect(),
+            values,
+            schema: chart.schema().map(|schema| STANDARD.encode(schema)),
+            files: chart.files().iter().map(RecordedFile::from).collect(),
+            rest,
+        }
+    }
+}
+
+/// A file inside a record.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedFile {
+    /// Its path from the root of the chart.
+    #[serde(default)]
+    pub name: String,
+    /// Its content in base64.
+    #[serde(default)]
+    pub data: Option<String>,
+    /// Fields this version does not know, and its time.
+    #[serde(flatten)]
+    pub rest: Map<String, Value>,
+}
+
+impl From<&File> for RecordedFile {
+    fn from(file: &File) -> Self {
+        Self {
+            name: file.name.clone(),
+            data: Some(STANDARD.encode(&file.data)),
+            rest: Map::new(),
+        }
+    }
+}
+
+/// Why a record could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The data is not base64.
+    #[error("could not decode the base64 text of a release record")]
+    Base64(#[source] base64::DecodeError),
+    /// The data is not what gzip writes.
+    #[error("could not decompress a release record")]
+    Decompress(#[source] std::io::Error),
+    /// The decompressed record is larger than any real one.
+    #[error("a release record is larger than {limit} bytes decompressed")]
+    TooLarge {
+        /// The largest size that is read.
+        limit: u64,
+    },
+    /// The text is not a record.
+    #[error("could not read the JSON text of a release record")]
+    Parse(#[source] serde_json::Error),
+    /// The record does not serialise.
+    #[error("could not write a release record as JSON")]
+    Write(#[source] serde_json::Error),
+    /// The compressor failed.
+    #[error("could not compress a release record")]
+    Compress(#[source] std::io::Error),
+}
+
+const GZIP_MAGIC: [u8; 3] = [0x1f, 0x8b, 0x08];
+
+/// Far above what fits a Secret of 1 MiB in practice, far below what would hurt: a guard against gzip bombs.
+const MAX_DECODED: u64 = 256 * 1024 * 1024;
+
+/// Encodes a record as the bytes of the Secret's data: JSON, gzip, base64.
+///
+/// The API adds its own base64 around them.
+///
+/// # Errors
+/// When the record does not serialise; its parts all do.
+pub fn encode(release: &Release) -> Result<Vec<u8>, Error> {
+    let text = to_json(release).map_err(Error::Write)?;
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(&text).map_err(Error::Compress)?;
+    let compressed = encoder.finish().map_err(Error::Compress)?;
+    Ok(STANDARD.encode(compressed).into_bytes())
+}
+
+/// Decodes the bytes of the Secret's data; a record that is not compressed is read as well. All numbers of the values
+/// are floats, whatever they were when they were written.
+///
+/// # Errors
+/// When the bytes are not base64, not gzip, too large or not a record.
+pub fn decode(data: &[u8]) -> Result<Release, Error> {
+    let bytes = STANDARD.decode(data).map_err(Error::Base64)?;
+    let text = if bytes.len() > GZIP_MAGIC.len() && bytes.starts_with(&GZIP_MAGIC) {
+        decompress(&bytes)?
+    } else {
+        bytes
+    };
+    let mut release: Release = serde_json::from_slice(&text).map_err(Error::Parse)?;
+    release.config = values::floats(release.config);
+    release.chart.values = values::floats(release.chart.values);
+    Ok(release)
+}
+
+fn decompress(bytes: &[u8]) -> Result<Vec<u8>, Error> {
+    let mut text = Vec::new();
+    GzDecoder::new(bytes)
+        .take(MAX_DECODED + 1)
+        .read_to_end(&mut text)
+        .map_err(Error::Decompress)?;
+    if text.len() as u64 > MAX_DECODED {
+        return Err(Error::TooLarge { limit: MAX_DECODED });
+    }
+    Ok(text)
+}
+
+fn to_json(release: &Release) -> Result<Vec<u8>, serde_json::Error> {
+    let mut text = Vec::new();
+    release.serialize(&mut serde_json::Serializer::with_formatter(&mut text, GoNumbers))?;
+    Ok(text)
+}
+
+/// Writes floats as Go's `encoding/json` does: whole ones without `.0`, exponents with a sign.
+///
+/// Every number of a values file is a float, and `helm get values` prints what stands in the record.
+struct GoNumbers;
+
+impl serde_json::ser::Formatter for GoNumbers {
+    fn write_f64<W: ?Sized + Write>(&mut self, writer: &mut W, value: f64) -> std::io::Result<()> {
+        let magnitude = value.abs();
+        if magnitude == 0.0 || (1e-6..1e21).contains(&magnitude) {
+            return write!(writer, "{value}");
+        }
+        let text = format!("{value:e}");
+        match text.split_once('e') {
+            Some((digits, exponent)) if !exponent.starts_with('-') => write!(writer, "{digits}e+{exponent}"),
+            _ => writer.write_all(text.as_bytes()),
+        }
+    }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
+fn is_zero(number: &i64) -> bool {
+    *number == 0
+}
+
+/// Go writes nil maps, slices and pointers as `null` and reads them back as empty.
+fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hook::{HookEvent, HookPhase};
+
+    fn sample() -> Release {
+        Release {
+            name: "demo".to_owned(),
+            namespace: "apps".to_owned(),
+            version: 3,
+            manifest: "---\n# Source: c/templates/a.yaml\nkind: ConfigMap\n".to_owned(),
+            config: serde_json::from_str(r#"{"replicas": 2.0, "deep": {"off": null}}"#).unwrap(),
+            info: Info {
+                first_deployed: Some("2026-11-21T10:00:00.5Z".parse().unwrap()),
+                status: Status::PendingUpgrade,
+                description: "Preparing upgrade".to_owned(),
+                ..Info::default()
+            },
+            hooks: vec![Hook {
+                name: "h".to_owned(),
+                events: vec![HookEvent::PreInstall],
+                ..Hook::default()
+            }],
+            apply_method: Some(ApplyMethod::ServerSide),
+            ..Release::default()
+        }
+    }
+
+    #[test]
+    fn a_record_survives_its_encoding() {
+        let release = sample();
+        assert_eq!(decode(&encode(&release).unwrap()).unwrap(), release);
+    }
+
+    #[test]
+    fn a_record_is_the_json_helm_4_writes() {
+        let text = String::from_utf8(to_json(&sample()).unwrap()).unwrap();
+        assert_eq!(
+            text,
+            concat!(
+                r#"{"name":"demo","info":{"first_deployed":"2026-11-21T10:00:00.5Z","description":"Preparing upgrade","#,
+                r#""status":"pending-upgrade"},"chart":{"metadata":null,"lock":null,"templates":[],"values":{},"schema":null,"#,
+                r#""files":[]},"config":{"deep":{"off":null},"replicas":2},"#,
+                r#""manifest":"---\n# Source: c/templates/a.yaml\nkind: ConfigMap\n","#,
+                r#""hooks":[{"name":"h","events":["pre-install"],"last_run":{"phase":""}}],"version":3,"namespace":"apps","#,
+                r#""apply_method":"ssa"}"#,
+            )
+        );
+    }
+
+    #[test]
+    fn a_record_of_helm_3_with_empty_times_and_unknown_words_is_read_and_kept() {
+        let text = br#"{"name":"old","version":1,"info":{"first_deployed":"2020-01-02T03:04:05.678+02:00","deleted":"",
+            "status":"half-done","colour":"blue"},"hooks":[{"name":"h","events":["crd-install"],"delete_policies":null,
+            "last_run":{"started_at":"","completed_at":"0001-01-01T00:00:00Z","phase":"Succeeded"}}],
+            "chart":{"metadata":{"name":"c","version":"1","apiVersion":"v1"},"templates":null,"modtime":"2026-01-01T00:00:00Z"},"future":1}"#;
+        let release = decode(STANDARD.encode(text).as_bytes()).unwrap();
+        assert_eq!(release.info.deleted, None);
+        assert_eq!(
+            release.info.first_deployed.unwrap().to_string(),
+            "2020-01-02T01:04:05.678Z"
+        );
+        assert_eq!(release.info.status, Status::Other("half-done".to_owned()));
+        assert_eq!(release.hooks[0].last_run.phase, HookPhase::Succeeded);
+        assert_eq!(release.hooks[0].last_run.completed_at, None);
+        let again = decode(&encode(&release).unwrap()).unwrap();
+        assert_eq!(again, release);
+        assert_eq!(again.rest["future"], 1);
+        assert_eq!(again.info.rest["colour"], "blue");
+        assert_eq!(again.chart.rest["modtime"], "2026-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn numbers_are_written_as_go_writes_them() {
+        let text = |number: f64| {
+            let mut release = Release::default();
+            release.config.insert("n".to_owned(), number.into());
+            let text = String::from_utf8(to_json(&release).unwrap()).unwrap();
+            let (_, after) = text.split_once("\"n\":").unwrap();
+            after.split_once('}').unwrap().0.to_owned()
+        };
+        for (number, expected) in [
+            (80.0, "80"),
+            (-0.0, "-0"),
+            (1.5, "1.5"),
+            (1e20, "100000000000000000000"),
+            (1e21, "1e+21"),
+            (1.5e-7, "1.5e-7"),
+            (0.000_001, "0.000001"),
+            (-2.5e30, "-2.5e+30"),
+        ] {
+            assert_eq!(text(number), expected);
+        }
+    }
+
+    #[test]
+    fn damaged_records_are_refused() {
+        assert!(matches!(decode(b"%%%"), Err(Error::Base64(_))));
+        assert!(matches!(
+            decode(STANDARD.encode([0x1f, 0x8b, 8, 0, 1]).as_bytes()),
+            Err(Error::Decompress(_))
+        ));
+        assert!(matches!(
+            decode(STANDARD.encode("[]").as_bytes()),
+            Err(Error::Parse(_))
+        ));
+    }
+
+    #[test]
+    fn system_labels_win_over_labels_of_the_user() {
+        let mut release = sample();
+        release.labels.insert("team".to_owned(), "a".to_owned());
+        release.labels.insert("status".to_owned(), "deployed".to_owned());
+        release.labels.insert("createdAt".to_owned(), "1".to_owned());
+        let labels = labels(&release);
+        assert_eq!(labels["status"], "pending-upgrade");
+        assert_eq!(labels["team"], "a");
+        assert_eq!(labels["version"], "3");
+        assert!(!labels.contains_key("createdAt"));
+        assert_eq!(secret_name("demo", 3), "sh.helm.release.v1.demo.v3");
+    }
+}

@@ -1,0 +1,322 @@
+//! The user's values over a chart's defaults, down into its subcharts (Helm's `pkg/chart/common/util/coalesce.go`).
+//!
+//! The maps that come out are shared where Helm shares them: a table below `global` is the same object in parent and
+//! subchart, so a template that changes it changes both.
+
+use gotemplate::{
+    string::Str,
+    value::{Map, TooDeep, Value},
+};
+
+use super::as_table;
+use crate::chart::ResolvedChart;
+
+/// The key of the values that every subchart sees.
+const GLOBAL: &str = "global";
+
+/// Why values could not be coalesced.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The values have something else where a subchart's table belongs.
+    #[error("type mismatch on {subchart}: {found}")]
+    NotATable {
+        /// The subchart.
+        subchart: String,
+        /// What is there, as Go prints it.
+        found: String,
+    },
+    /// The values are nested without end.
+    #[error(transparent)]
+    TooDeep(#[from] TooDeep),
+}
+
+/// What becomes of nulls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Nulls {
+    /// They delete the key that they are the value of.
+    Delete,
+    /// They stay.
+    Keep,
+}
+
+/// Lays the user's values over the defaults of a chart and its subcharts; nulls delete.
+///
+/// The user's values are copied first. Warnings are appended in Helm's words.
+///
+/// # Errors
+/// When a subchart's values are not a table.
+pub(crate) fn coalesce(
+    chart: &ResolvedChart<'_>,
+    values: &Map,
+    warnings: &mut Vec<String>,
+) -> Result<Map, Error> {
+    Coalescing { warnings }.start(chart, values, Nulls::Delete)
+}
+
+/// The defaults of a chart and its subcharts with their nulls.
+///
+/// # Errors
+/// When a subchart's values are not a table.
+pub(crate) fn defaults(chart: &ResolvedChart<'_>, warnings: &mut Vec<String>) -> Result<Map, Error> {
+    Coalescing { warnings }.start(chart, &Map::new(), Nulls::Keep)
+}
+
+/// Fills a table with what it lacks; nulls stay. Tables are changed in place and shared, as in Helm.
+pub(crate) fn merge_tables(onto: &Map, from: &Map, warnings: &mut Vec<String>) -> Result<(), Error> {
+    Coalescing { warnings }.tables(onto, from, "", Nulls::Keep)
+}
+
+struct Coalescing<'w> {
+    warnings: &'w mut Vec<String>,
+}
+
+impl Coalescing<'_> {
+    fn start(&mut self, chart: &ResolvedChart<'_>, values: &Map, nulls: Nulls) -> Result<Map, Error> {
+        let values = deep_copy(values)?;
+        self.chart(chart, &values, "", nulls)?;
+        Ok(values)
+    }
+
+    fn warn(&mut self, text: String) {
+        self.warnings.push(text);
+    }
+
+    fn chart(
+        &mut self,
+        chart: &ResolvedChart<'_>,
+        values: &Map,
+        prefix: &str,
+        nulls: Nulls,
+    ) -> Result<(), Error> {
+        self.own_defaults(chart, values, prefix, nulls)?;
+        self.subcharts(chart, values, prefix, nulls)
+    }
+
+    fn own_defaults(
+        &mut self,
+        chart: &ResolvedChart<'_>,
+        values: &Map,
+        prefix: &str,
+        nulls: Nulls,
+    ) -> Result<(), Error> {
+        let prefix = join(prefix, chart.name());
+        let defaults = deep_copy(&chart.values)?;
+        for (key, default) in defaults.entries() {
+            match values.get(&key) {
+                Some(Value::Nil) if nulls == Nulls::Delete => {
+                    values.remove(&key);
+                }
+                Some(given) => self.over_default(chart, &key, &given, &default, &prefix, nulls)?,
+                None => {
+                    if nulls == Nulls::Delete {
+                        // A null default would hide a global or print as `<nil>`.
+                        if matches!(default, Value::Nil) {
+                            continue;
+                        }
+                        remove_nulls(&default);
+                    }
+                    values.insert(key, default);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn over_default(
+        &mut self,
+        chart: &ResolvedChart<'_>,
+        key: &Str,
+        given: &Value,
+        default: &Value,
+        prefix: &str,
+        nulls: Nulls,
+    ) -> Result<(), Error> {
+        let Some(given) = as_table(given) else {
+            return Ok(());
+        };
+        let Some(table) = as_table(default) else {
+            if !matches!(default, Value::Nil) {
+                self.warn(format!("warning: skipped value for {prefix}.{key}: Not a table."));
+            }
+            return Ok(());
+        };
+        // Below a subchart's name nulls must stay: they delete the subchart's own defaults in the next step.
+        let is_subchart = chart.dependencies.iter().any(|subchart| *key == subchart.name());
+        let nulls = if is_subchart { Nulls::Keep } else { nulls };
+        if nulls == Nulls::Delete {
+            remove_nulls(default);
+        }
+        self.tables(given, table, &join(prefix, &key.lossy()), nulls)
+    }
+
+    fn subcharts(
+        &mut self,
+        chart: &ResolvedChart<'_>,
+        values: &Map,
+        prefix: &str,
+        nulls: Nulls,
+    ) -> Result<(), Error> {
+        for subchart in &chart.dependencies {
+            let name = subchart.name();
+            let given = values.get(name).unwrap_or_else(|| {
+                let empty = Value::map();
+                values.insert(name, empty.clone());
+                empty
+            });
+            let Some(table) = as_table(&given) else {
+                return Err(Error::NotATable {
+                    subchart: name.to_owned(),
+                    found: found(&given),
+                });
+            };
+            let prefix = join(prefix, chart.name());
+            self.globals(table, values, &prefix)?;
+            self.chart(subchart, table, &prefix, nulls)?;
+        }
+        Ok(())
+    }
+
+    /// Lays a chart's globals over those of its subchart.
+    fn globals(&mut self, onto: &Map, from: &Map, prefix: &str) -> Result<(), Error> {
+        let Some(target) = table_or_empty(onto) else {
+            self.warn(format!(
+                "warning: skipping globals because destination {GLOBAL} is not a table."
+            ));
+            return Ok(());
+        };
+        let Some(source) = table_or_empty(from) else {
+            self.warn(format!(
+                "warning: skipping globals because source {GLOBAL} is not a table."
+            ));
+            return Ok(());
+        };
+        for (key, value) in source.entries() {
+            let present = target.get(&key);
+            match (as_table(&value), present) {
+                (Some(table), None) => {
+                    target.insert(key, Value::Map(shallow_copy(table)));
+                }
+                (Some(table), Some(present)) => match as_table(&present) {
+                    Some(present) => {
+                        let merged = shallow_copy(table);
+                        // Nulls always stay here: coalescing the subchart comes next and deletes them.
+                        self.tables(&merged, present, &join(prefix, &key.lossy()), Nulls::Keep)?;
+                        target.insert(key, Value::Map(merged));
+                    }
+                    None => self.warn(format!(
+                        "Conflict: cannot merge map onto non-map for {key:?}. Skipping."
+                    )),
+                },
+                (None, Some(present)) if as_table(&present).is_some() => {
+                    self.warn(format!("key {key} is table. Skipping"));
+                }
+                (None, _) => {
+                    target.insert(key, value);
+                }
+            }
+        }
+        onto.insert(GLOBAL, Value::Map(target));
+        Ok(())
+    }
+
+    /// Fills `onto`, which has precedence, with what it lacks of `from`.
+    fn tables(&mut self, onto: &Map, from: &Map, prefix: &str, nulls: Nulls) -> Result<(), Error> {
+        let had_value: Vec<Str> = from
+            .borrow()
+            .iter()
+            .filter(|(_, value)| !matches!(value, Value::Nil))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for (key, value) in onto.entries() {
+            if matches!(value, Value::Nil) {
+                from.insert(key, Value::Nil);
+            }
+        }
+        for (key, value) in from.entries() {
+            let Some(present) = onto.get(&key) else {
+                onto.insert(key, value);
+                continue;
+            };
+            let erases = nulls == Nulls::Delete && matches!(present, Value::Nil);
+            // A null that had no default to erase stays.
+            if erases && had_value.binary_search(&key).is_ok() {
+                onto.remove(&key);
+                continue;
+            }
+            let full = || join(prefix, &key.lossy());
+            match (as_table(&present), as_table(&value)) {
+                (Some(present), Some(value)) => self.tables(present, value, &full(), nulls)?,
+                (None, Some(_)) => {
+                    let text = format!(
+                        "warning: cannot overwrite table with non table for {} ({})",
+                        full(),
+                        shown(&value)
+                    );
+                    self.warn(text);
+                }
+                (Some(_), None) if !matches!(value, Value::Nil) => {
+                    let text = format!(
+                        "warning: destination for {} is a table. Ignoring non-table value ({})",
+                        full(),
+                        shown(&value)
+                    );
+                    self.warn(text);
+                }
+                (Some(_) | None, None) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn join(prefix: &str, name: &str) -> String {
+    if prefix.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{prefix}.{name}")
+    }
+}
+
+fn deep_copy(map: &Map) -> Result<Map, TooDeep> {
+    match Value::Map(map.clone()).deep_copy()? {
+        Value::Map(copy) => Ok(copy),
+        _ => Ok(Map::new()),
+    }
+}
+
+fn shallow_copy(map: &Map) -> Map {
+    map.entries().into_iter().collect()
+}
+
+/// The `global` table of some values, a new one where there is none; `None` where it is something else.
+fn table_or_empty(values: &Map) -> Option<Map> {
+    match values.get(GLOBAL) {
+        None => Some(Map::new()),
+        Some(global) => as_table(&global).cloned(),
+    }
+}
+
+fn remove_nulls(value: &Value) {
+    let Some(table) = as_table(value) else { return };
+    for (key, value) in table.entries() {
+        if matches!(value, Value::Nil) {
+            table.remove(&key);
+        } else {
+            remove_nulls(&value);
+        }
+    }
+}
+
+/// A value as Go's `%t` prints it.
+fn found(value: &Value) -> String {
+    match value {
+        Value::Bool(value) => value.to_string(),
+        Value::Nil => "%!t(<nil>)".to_owned(),
+        other => format!("%!t({}={})", other.type_name(), shown(other)),
+    }
+}
+
+/// A value for a warning; Go prints maps differently, and nobody depends on it.
+fn shown(value: &Value) -> String {
+    super::to_json(value).to_string()
+}

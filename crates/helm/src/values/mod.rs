@@ -1,0 +1,217 @@
+//! Values: reading them, merging those of a user, and conversions between their two forms.
+//!
+//! At rest values are JSON ([`serde_json::Map`]), which can be stored and sent; while a chart is rendered they are
+//! [`gotemplate`]'s maps, which templates share and change. Numbers keep their Go types in both: what was read from a
+//! file or from JSON is a float, what `--set` wrote is an integer.
+
+use gotemplate::value::{self, Value as GoValue};
+use serde_json::{Map, Value};
+
+use crate::interim::yaml;
+
+pub(crate) mod coalesce;
+pub mod strvals;
+
+pub use self::coalesce::Error as CoalesceError;
+
+/// Why a text does not hold values.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// A line starts a document and goes on with something else.
+    #[error("error reading yaml document: invalid Yaml document separator: {0}")]
+    Separator(String),
+    /// A document is not YAML.
+    #[error("cannot unmarshal yaml document")]
+    Yaml(#[source] yaml::Error),
+    /// A document is a list or a scalar.
+    #[error(
+        "cannot unmarshal yaml document: error unmarshaling JSON: while decoding JSON: \
+         json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+    )]
+    NotATable {
+        /// What it is.
+        found: &'static str,
+    },
+}
+
+/// Reads the text of a values file: all its documents, later ones over earlier ones, every number a float.
+///
+/// # Errors
+/// When a document is not YAML or not a table.
+pub fn read(text: &[u8]) -> Result<Map<String, Value>, ReadError> {
+    let mut values = Map::new();
+    for document in documents(text)? {
+        let document = yaml::document(&document).map_err(ReadError::Yaml)?;
+        let table = match document {
+            Value::Null => continue,
+            Value::Object(table) => table,
+            Value::Array(_) => return Err(ReadError::NotATable { found: "array" }),
+            Value::String(_) => return Err(ReadError::NotATable { found: "string" }),
+            Value::Number(_) => return Err(ReadError::NotATable { found: "number" }),
+            Value::Bool(_) => return Err(ReadError::NotATable { found: "bool" }),
+        };
+        merge(&mut values, floats(table));
+    }
+    Ok(values)
+}
+
+/// Splits at lines that start with `---`, like the reader of `k8s.io/apimachinery/pkg/util/yaml`.
+fn documents(text: &[u8]) -> Result<Vec<Vec<u8>>, ReadError> {
+    let mut documents = Vec::new();
+    let mut document = Vec::new();
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        let line = line
+            .strip_suffix(b"\n")
+            .map_or(line, |line| line.strip_suffix(b"\r").unwrap_or(line));
+        if let Some(rest) = line.strip_prefix(b"---") {
+            let rest = String::from_utf8_lossy(rest);
+            let rest = rest.trim();
+            if !rest.is_empty() && !rest.starts_with('#') {
+                return Err(ReadError::Separator(rest.to_owned()));
+            }
+            if !document.is_empty() {
+                documents.push(std::mem::take(&mut document));
+                continue;
+            }
+        }
+        document.extend_from_slice(line);
+        document.push(b'\n');
+    }
+    if !document.is_empty() {
+        documents.push(document);
+    }
+    Ok(documents)
+}
+
+/// Lays values over others: tables are merged key by key, everything else replaces what was there, nulls included.
+pub fn merge(under: &mut Map<String, Value>, over: Map<String, Value>) {
+    for (key, value) in over {
+        match (under.get_mut(&key), value) {
+            (Some(Value::Object(under)), Value::Object(over)) => merge(under, over),
+            (_, value) => {
+                under.insert(key, value);
+            }
+        }
+    }
+}
+
+/// Turns every number into a float, as Go's JSON decoder does.
+pub fn with_floats(value: Value) -> Value {
+    match value {
+        Value::Number(number) => Value::from(number.as_f64()),
+        Value::Array(items) => Value::Array(items.into_iter().map(with_floats).collect()),
+        Value::Object(table) => Value::Object(floats(table)),
+        Value::Null | Value::Bool(_) | Value::String(_) => value,
+    }
+}
+
+/// [`with_floats`] for a whole table, for values that come as JSON from elsewhere.
+pub fn floats(table: Map<String, Value>) -> Map<String, Value> {
+    table
+        .into_iter()
+        .map(|(key, value)| (key, with_floats(value)))
+        .collect()
+}
+
+/// Values at rest as templates see them.
+pub(crate) fn to_map(values: &Map<String, Value>) -> value::Map {
+    values
+        .iter()
+        .map(|(key, value)| (key.as_str(), to_value(value)))
+        .collect()
+}
+
+/// A value at rest as templates see it: integers are `int64`, other numbers `float64`.
+pub(crate) fn to_value(value: &Value) -> GoValue {
+    match value {
+        Value::Null => GoValue::Nil,
+        Value::Bool(value) => GoValue::Bool(*value),
+        Value::Number(number) => match number.as_i64() {
+            Some(integer) => GoValue::Int64(integer),
+            None => GoValue::Float64(number.as_f64().unwrap_or_default()),
+        },
+        Value::String(text) => GoValue::from(text),
+        Value::Array(items) => GoValue::list(items.iter().map(to_value)),
+        Value::Object(table) => GoValue::Map(to_map(table)),
+    }
+}
+
+/// Values of a rendering put to rest.
+pub(crate) fn to_json_map(map: &value::Map) -> Map<String, Value> {
+    map.borrow()
+        .iter()
+        .map(|(key, value)| (key.lossy().into_owned(), to_json(value)))
+        .collect()
+}
+
+/// A value of a rendering put to rest; what has no place in values becomes null.
+pub(crate) fn to_json(value: &GoValue) -> Value {
+    match value {
+        GoValue::Bool(value) => Value::Bool(*value),
+        GoValue::String(text) => Value::from(text.lossy()),
+        GoValue::List(list) => Value::Array(list.iter().map(to_json).collect()),
+        GoValue::Map(map) => Value::Object(to_json_map(map)),
+        GoValue::Float64(number) => Value::from(*number),
+        other => match (other.as_i64(), other.as_u64()) {
+            (Some(integer), _) => Value::from(integer),
+            (None, Some(integer)) => Value::from(integer),
+            (None, None) => Value::Null,
+        },
+    }
+}
+
+/// A table of plain values; defined types such as `.Values` itself are none, as for Go's type assertion.
+pub(crate) fn as_table(value: &GoValue) -> Option<&value::Map> {
+    value.as_map().filter(|map| map.ty().is(&gotemplate::types::MAP))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn table(value: Value) -> Map<String, Value> {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn merging_replaces_lists_and_keeps_nulls() {
+        let mut under = table(json!({"a": {"b": 1, "c": [1, 2]}, "d": {"e": 1}, "f": 1}));
+        merge(
+            &mut under,
+            table(json!({"a": {"c": [3], "x": null}, "d": null, "f": {"g": 1}})),
+        );
+        assert_eq!(
+            under,
+            table(json!({"a": {"b": 1, "c": [3], "x": null}, "d": null, "f": {"g": 1}}))
+        );
+    }
+
+    #[test]
+    fn a_values_file_may_hold_several_documents() {
+        let values = read(b"---\na: 1\nb: {c: 2}\n--- # more\nb: {d: 3}\n---\n").unwrap();
+        assert_eq!(values, table(json!({"a": 1.0, "b": {"c": 2.0, "d": 3.0}})));
+        assert_eq!(read(b"").unwrap(), Map::new());
+        assert_eq!(read(b"# nothing\n").unwrap(), Map::new());
+    }
+
+    #[test]
+    fn what_holds_no_table_is_refused() {
+        assert!(matches!(
+            read(b"[1]"),
+            Err(ReadError::NotATable { found: "array" })
+        ));
+        assert!(matches!(read(b"--- a: 1\n"), Err(ReadError::Separator(rest)) if rest == "a: 1"));
+        assert!(matches!(read(b"a: [\n"), Err(ReadError::Yaml(_))));
+    }
+
+    #[test]
+    fn numbers_keep_their_go_types_on_the_way_there_and_back() {
+        let values = json!({"file": 1.0, "set": 1, "big": 1e300, "list": [null, true, "x"]});
+        let map = to_map(&table(values.clone()));
+        assert!(matches!(map.get("file"), Some(GoValue::Float64(_))));
+        assert!(matches!(map.get("set"), Some(GoValue::Int64(1))));
+        assert_eq!(Value::Object(to_json_map(&map)), values);
+    }
+}
