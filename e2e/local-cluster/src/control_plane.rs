@@ -45,8 +45,8 @@ pub struct Options {
 #[derive(Debug)]
 pub struct ControlPlane {
     pub(crate) home: Home,
+    pub(crate) cache: Cache,
     state: State,
-    cache: Cache,
     processes: Mutex<Vec<Process>>,
     phases: Vec<(String, Duration)>,
 }
@@ -108,6 +108,10 @@ const API_SERVER_TO_KUBELET: Identity<'_> = Identity {
     user: "local-cluster-api-server",
     group: Some("system:masters"),
 };
+
+/// Metrics of the controllers are not read here. To serve them takes one more free port on loopback, and
+/// rights that RBAC does not have yet when the programs begin: they would give up.
+const NOT_SERVING: &str = "--secure-port=0";
 
 /// Longer than any start that still comes to an end, on a machine that is busy with builds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
@@ -240,7 +244,7 @@ impl ControlPlane {
             &parts::KUBE_CONTROLLER_MANAGER,
             "kube-controller-manager",
             site.place,
-            self.controller_manager(site),
+            self.controller_manager(),
             &[],
         )?;
         if site.has_nodes {
@@ -250,10 +254,8 @@ impl ControlPlane {
                 site.place,
                 vec![
                     self.flag("kubeconfig", "pki/scheduler.kubeconfig"),
-                    self.flag("authentication-kubeconfig", "pki/scheduler.kubeconfig"),
-                    self.flag("authorization-kubeconfig", "pki/scheduler.kubeconfig"),
-                    "--bind-address=127.0.0.1".into(),
                     "--leader-elect=false".into(),
+                    NOT_SERVING.into(),
                 ],
                 &[],
             )?;
@@ -310,8 +312,8 @@ impl ControlPlane {
         Ok(flags)
     }
 
-    fn controller_manager(&self, site: &Site) -> Vec<String> {
-        let mut flags = vec![
+    fn controller_manager(&self) -> Vec<String> {
+        vec![
             self.flag("kubeconfig", "pki/controller-manager.kubeconfig"),
             self.flag("root-ca-file", "pki/ca.crt"),
             self.flag("service-account-private-key-file", "pki/tokens.key"),
@@ -324,18 +326,8 @@ impl ControlPlane {
             // The defaults (20, 30) are for clusters that many share.
             "--kube-api-qps=200".into(),
             "--kube-api-burst=400".into(),
-        ];
-        if site.has_nodes {
-            flags.extend([
-                self.flag("authentication-kubeconfig", "pki/controller-manager.kubeconfig"),
-                self.flag("authorization-kubeconfig", "pki/controller-manager.kubeconfig"),
-                "--bind-address=127.0.0.1".into(),
-            ]);
-        } else {
-            // On loopback its port would be one more that must be free.
-            flags.push("--secure-port=0".into());
-        }
-        flags
+            NOT_SERVING.into(),
+        ]
     }
 
     fn flag(&self, name: &str, file: &str) -> String {
@@ -350,7 +342,7 @@ impl ControlPlane {
         place: Place,
         arguments: Vec<String>,
         environment: &[(&str, &str)],
-    ) -> Result<u32> {
+    ) -> Result<()> {
         let program = Program {
             name: name.into(),
             path: self.cache.path(part)?,
@@ -362,9 +354,8 @@ impl ControlPlane {
             place,
         };
         let process = Process::start(&self.home.folder, program)?;
-        let pid = process.pid();
-        self.processes().push(process);
-        Ok(pid)
+        self.keep(process);
+        Ok(())
     }
 
     pub(crate) fn keep(&self, process: Process) {
@@ -614,7 +605,7 @@ impl Drop for ControlPlane {
         if !self.home.is_owned() {
             return;
         }
-        if thread::panicking() {
+        if thread::panicking() || !self.home.record.ready {
             let place = self.state.kept_logs().join(self.name());
             match self.collect_logs(&place) {
                 Ok(()) => progress::line(format_args!("logs are kept in {}", place.display())),

@@ -8,9 +8,16 @@ pub mod state;
 pub mod wait;
 
 mod certificates;
+mod cluster;
 mod control_plane;
+mod dns;
 mod home;
+mod image;
+mod network;
+mod node;
 mod progress;
+mod registry;
 
+pub use cluster::Cluster;
 pub use control_plane::{ControlPlane, Options};
 pub use process::output;

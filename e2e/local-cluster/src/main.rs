@@ -2,12 +2,17 @@
 
 use std::{
     io::{self, Write},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, Subcommand};
-use local_cluster::{packages, parts};
+use local_cluster::{
+    Cluster, ControlPlane, Options, packages, parts,
+    state::{Size, State},
+};
 
 /// A real Kubernetes on this machine: up, down, and everything between.
 #[derive(Debug, Parser)]
@@ -19,6 +24,48 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Start a cluster and leave it running.
+    Up {
+        #[command(flatten)]
+        name: Name,
+        /// A control plane needs no root and has no pods.
+        #[arg(long, value_enum, default_value = "cluster")]
+        size: Size,
+        /// How many nodes a cluster has.
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=4))]
+        nodes: u8,
+    },
+    /// End clusters and remove every trace of them.
+    Down {
+        #[command(flatten)]
+        name: Name,
+        /// All of this user's, also those that tests are using.
+        #[arg(long, conflicts_with = "name")]
+        all: bool,
+    },
+    /// List the clusters of this user.
+    Status,
+    /// Bring an image to the nodes of a cluster.
+    Load {
+        #[command(flatten)]
+        name: Name,
+        /// An OCI archive, or the name of an image in buildah's storage.
+        image: String,
+    },
+    /// Run a command with KUBECONFIG set, the parts (kubectl, helm, …) on the PATH, and, for a cluster, in
+    /// the network namespace of its first node.
+    Exec {
+        #[command(flatten)]
+        name: Name,
+        #[arg(trailing_var_arg = true, required = true)]
+        command_line: Vec<String>,
+    },
+    /// Copy the logs of programs and pods and the state of all objects into a folder.
+    Logs {
+        #[command(flatten)]
+        name: Name,
+        folder: PathBuf,
+    },
     /// Build every part that is missing from the cache; print versions and paths.
     Parts,
     /// Print the path of a part (helm, helm3, kubectl, …), built first when it is missing.
@@ -29,6 +76,14 @@ enum Command {
         #[arg(long)]
         install: bool,
     },
+}
+
+/// Which cluster is meant.
+#[derive(Debug, clap::Args)]
+struct Name {
+    /// Name of the cluster.
+    #[arg(long, default_value = "kco", env = "LOCAL_CLUSTER_NAME")]
+    name: String,
 }
 
 fn main() -> ExitCode {
@@ -43,20 +98,142 @@ fn main() -> ExitCode {
 
 fn run(command: Command, out: &mut impl Write) -> Result<()> {
     match command {
-        Command::Parts => {
-            for (part, path) in parts::Cache::of_user()?.all()? {
-                writeln!(out, "{:<24} {:<10} {}", part.name, part.version(), path.display())?;
-            }
-        }
-        Command::Which { part } => {
-            let part = parts::Part::named(&part).with_context(|| {
-                let names: Vec<&str> = parts::ALL.iter().map(|part| part.name).collect();
-                format!("no part is called {part}; there are {}", names.join(", "))
-            })?;
-            writeln!(out, "{}", parts::Cache::of_user()?.path(part)?.display())?;
-        }
-        Command::Packages { install: true } => packages::install()?,
-        Command::Packages { install: false } => packages::require()?,
+        Command::Up { name, size, nodes } => up(name.name, size, nodes, out),
+        Command::Down { name, all } => down(&name.name, all, out),
+        Command::Status => status(out),
+        Command::Load { name, image } => load(&name.name, &image),
+        Command::Exec { name, command_line } => exec(&name.name, &command_line),
+        Command::Logs { name, folder } => ControlPlane::open(&name.name)?.collect_logs(&folder),
+        Command::Parts => build_parts(out),
+        Command::Which { part } => which(&part, out),
+        Command::Packages { install: true } => packages::install(),
+        Command::Packages { install: false } => packages::require(),
     }
+}
+
+fn up(name: String, size: Size, nodes: u8, out: &mut impl Write) -> Result<()> {
+    let options = Options {
+        name: Some(name),
+        nodes: nodes.into(),
+        ..Options::default()
+    };
+    match size {
+        Size::ControlPlane => {
+            let plane = ControlPlane::start(options)?;
+            describe(&plane, out)?;
+            plane.detach()
+        }
+        Size::Cluster => {
+            let cluster = Cluster::start(options)?;
+            describe(&cluster, out)?;
+            cluster.detach()
+        }
+    }
+}
+
+fn describe(plane: &ControlPlane, out: &mut impl Write) -> Result<()> {
+    for (phase, after) in plane.timings() {
+        writeln!(out, "{:>6.1} s  {phase}", after.as_secs_f64())?;
+    }
+    writeln!(out, "KUBECONFIG={}", plane.kubeconfig().display())?;
+    if let Some(registry) = &plane.record().registry {
+        writeln!(out, "REGISTRY={registry}")?;
+    }
+    let name = plane.name();
+    writeln!(
+        out,
+        "look around: local-cluster exec --name {name} -- kubectl get pods -A"
+    )?;
+    writeln!(out, "remove it:   local-cluster down --name {name}")?;
+    Ok(())
+}
+
+fn down(name: &str, all: bool, out: &mut impl Write) -> Result<()> {
+    let state = State::of_user()?;
+    state.sweep()?;
+    let names = if all {
+        state.records()?.into_iter().map(|record| record.name).collect()
+    } else {
+        vec![name.to_owned()]
+    };
+    for name in names {
+        if state.remove(&name)? {
+            writeln!(out, "{name} is gone")?;
+        } else {
+            writeln!(out, "there is no cluster called {name}")?;
+        }
+    }
+    Ok(())
+}
+
+fn status(out: &mut impl Write) -> Result<()> {
+    for record in State::of_user()?.records()? {
+        let size = match record.size {
+            Size::ControlPlane => "control plane".to_owned(),
+            Size::Cluster => format!("cluster, {} node(s)", record.nodes.len()),
+        };
+        let state = if record.ready { "ready" } else { "starting" };
+        let owner = match record.owner {
+            None => "until `down`".to_owned(),
+            Some(owner) if owner.is_alive() => format!("with process {}", owner.pid),
+            Some(_) => "left behind".to_owned(),
+        };
+        writeln!(
+            out,
+            "{:<24} {size:<18} {state:<9} {:<28} registry {:<16} {owner}",
+            record.name,
+            record.api_server,
+            record.registry.as_deref().unwrap_or("-"),
+        )?;
+    }
+    Ok(())
+}
+
+fn load(name: &str, image: &str) -> Result<()> {
+    let cluster = Cluster::open(name)?;
+    let archive = Path::new(image);
+    if archive.is_file() {
+        cluster.load_image(archive)
+    } else {
+        cluster.load_reference(image)
+    }
+}
+
+/// Becomes the command, so that its exit status and its signals are its own.
+fn exec(name: &str, command_line: &[String]) -> Result<()> {
+    let plane = ControlPlane::open(name)?;
+    let mut command = match plane.record().size {
+        Size::ControlPlane => {
+            let mut command = std::process::Command::new(&command_line[0]);
+            command.args(&command_line[1..]);
+            command
+        }
+        Size::Cluster => {
+            let cluster = Cluster::open(name)?;
+            let node = cluster.nodes().first().context("the cluster has no node")?;
+            ensure!(
+                node.init.is_alive(),
+                "cluster {name} does not run any more; `local-cluster down --name {name}` removes it"
+            );
+            cluster.exec_in_node(node, command_line)
+        }
+    };
+    plane.environment(&mut command)?;
+    bail!("could not run {}: {}", command_line[0], command.exec())
+}
+
+fn build_parts(out: &mut impl Write) -> Result<()> {
+    for (part, path) in parts::Cache::of_user()?.all()? {
+        writeln!(out, "{:<24} {:<10} {}", part.name, part.version(), path.display())?;
+    }
+    Ok(())
+}
+
+fn which(name: &str, out: &mut impl Write) -> Result<()> {
+    let part = parts::Part::named(name).with_context(|| {
+        let names: Vec<&str> = parts::ALL.iter().map(|part| part.name).collect();
+        format!("no part is called {name}; there are {}", names.join(", "))
+    })?;
+    writeln!(out, "{}", parts::Cache::of_user()?.path(part)?.display())?;
     Ok(())
 }

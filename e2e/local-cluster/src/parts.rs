@@ -15,7 +15,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use sha2::{Digest, Sha256};
 
-use crate::{home, progress};
+use crate::{home, image, progress};
 
 /// One program: which package of which pinned module it is built from.
 #[derive(Debug)]
@@ -335,13 +335,7 @@ impl Cache {
         if program.is_file() {
             return Ok(program);
         }
-        fs::create_dir_all(&self.folder)
-            .with_context(|| format!("could not create the cache folder {}", self.folder.display()))?;
-        let lock_file = self.folder.join(format!("{}.lock", part.name));
-        let lock =
-            File::create(&lock_file).with_context(|| format!("could not create {}", lock_file.display()))?;
-        lock.lock()
-            .with_context(|| format!("could not lock {}", lock_file.display()))?;
+        let _lock = self.lock(part)?;
         if !program.is_file() {
             self.build(part)
                 .with_context(|| format!("could not build {} {}", part.name, part.version()))?;
@@ -355,6 +349,39 @@ impl Cache {
     /// As [`Cache::path`].
     pub fn all(&self) -> Result<Vec<(&'static Part, PathBuf)>> {
         ALL.into_iter().map(|part| Ok((part, self.path(part)?))).collect()
+    }
+
+    /// Where the parts are.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// An OCI archive of an image that holds nothing but the program, made once.
+    pub(crate) fn image(&self, part: &Part, reference: &str) -> Result<PathBuf> {
+        let program = self.path(part)?;
+        let archive = program.with_extension("oci.tar");
+        if !archive.is_file() {
+            let lock = self.lock(part)?;
+            if !archive.is_file() {
+                let partial = program.with_extension("oci.partial");
+                image::write_archive(&program, reference, &partial)
+                    .and_then(|()| Ok(fs::rename(&partial, &archive)?))
+                    .with_context(|| format!("could not make the image {reference}"))?;
+            }
+            drop(lock);
+        }
+        Ok(archive)
+    }
+
+    /// Held while one process builds a part and others wait for it.
+    fn lock(&self, part: &Part) -> Result<File> {
+        fs::create_dir_all(&self.folder)
+            .with_context(|| format!("could not create the cache folder {}", self.folder.display()))?;
+        let file = self.folder.join(format!("{}.lock", part.name));
+        let lock = File::create(&file).with_context(|| format!("could not create {}", file.display()))?;
+        lock.lock()
+            .with_context(|| format!("could not lock {}", file.display()))?;
+        Ok(lock)
     }
 
     /// Builds in a folder of its own and renames it into place; the caller holds the part's lock.
