@@ -29,7 +29,7 @@ pub struct TooDeep;
 /// A Go value.
 ///
 /// `Nil` stands for Go's untyped nil: a nil `interface {}`, or no value at all.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 #[expect(missing_docs, reason = "each is Go's type of the same name")]
 pub enum Value {
     #[default]
@@ -346,13 +346,12 @@ impl From<Option<Value>> for Value {
 }
 
 /// A Go slice: immutable items of a [`Type`], or nil. Cheap to clone. `[]byte` is [`Value::Bytes`] instead.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct List {
     data: Rc<Items>,
     ty: &'static Type,
 }
 
-#[derive(Debug)]
 struct Items {
     items: Vec<Value>,
     nil: bool,
@@ -435,13 +434,12 @@ impl From<Vec<Value>> for List {
 }
 
 /// A Go map with string keys: shared and mutable, its entries in key order. Cloning shares it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Map {
     data: Rc<Entries>,
     ty: &'static Type,
 }
 
-#[derive(Debug)]
 struct Entries {
     entries: RefCell<BTreeMap<Str, Value>>,
     nil: bool,
