@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 
 use api::definition::SecretKeyRef;
 use helm::text_template::{self, TextTemplate};
-use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
 use crate::templates::{Asset, Templates};
@@ -83,8 +82,6 @@ pub enum Error {
     NotAnObject {
         /// Path in the asset folder.
         path: &'static str,
-        /// Why.
-        source: serde_json::Error,
     },
 }
 
@@ -92,7 +89,7 @@ pub enum Error {
 const METRICS_PORT: u16 = 8080;
 
 /// Every object of the controller for `target`, in the order in which they are applied.
-pub fn bundle(target: &Target, platform: &Platform, templates: &Templates) -> Result<Vec<DynamicObject>, Error> {
+pub fn bundle(target: &Target, platform: &Platform, templates: &Templates) -> Result<Vec<Value>, Error> {
     let mut variables = variables(target, platform);
     // The environment comes from the ConfigMap, so the pods must be told when that changes.
     let environment = render(Asset::ConfigMap, &variables, templates)?;
@@ -149,10 +146,15 @@ fn render(asset: Asset, variables: &Value, templates: &Templates) -> Result<Stri
         .map_err(|source| Error::Render { path, source })
 }
 
-fn object(asset: Asset, text: &str) -> Result<DynamicObject, Error> {
+fn object(asset: Asset, text: &str) -> Result<Value, Error> {
     let path = asset.path();
-    let value = helm::yaml::parse(text.as_bytes()).map_err(|source| Error::Yaml { path, source })?;
-    serde_json::from_value(value).map_err(|source| Error::NotAnObject { path, source })
+    let object = helm::yaml::parse(text.as_bytes()).map_err(|source| Error::Yaml { path, source })?;
+    let says = |at: &str| object.pointer(at).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+    if says("/apiVersion") && says("/kind") && says("/metadata/name") {
+        Ok(object)
+    } else {
+        Err(Error::NotAnObject { path })
+    }
 }
 
 #[cfg(test)]
@@ -182,13 +184,12 @@ mod tests {
         }
     }
 
-    fn objects(target: &Target, platform: &Platform) -> Vec<DynamicObject> {
+    fn objects(target: &Target, platform: &Platform) -> Vec<Value> {
         bundle(target, platform, &Templates::compiled_in()).unwrap()
     }
 
-    fn named(object: &DynamicObject) -> String {
-        let kind = &object.types.as_ref().unwrap().kind;
-        format!("{kind}/{}", object.metadata.name.as_deref().unwrap())
+    fn named(object: &Value) -> String {
+        format!("{}/{}", object["kind"].as_str().unwrap(), object["metadata"]["name"].as_str().unwrap())
     }
 
     #[test]
@@ -220,8 +221,8 @@ mod tests {
         target.secret = Some(SecretKeyRef { name: "pw".into(), namespace: "vault".into(), key: "k".into() });
         let objects = objects(&target, &platform());
         let role = objects.iter().find(|o| named(o) == "Role/fireworksapps-v1-1-6-secret").unwrap();
-        assert_eq!(role.metadata.namespace.as_deref(), Some("vault"));
-        assert_eq!(role.data["rules"], json!([
+        assert_eq!(role["metadata"]["namespace"], json!("vault"));
+        assert_eq!(role["rules"], json!([
             {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["pw"], "verbs": ["get"]}
         ]));
     }
@@ -229,7 +230,7 @@ mod tests {
     #[test]
     fn no_rule_of_the_bundle_holds_a_wildcard() {
         for object in objects(&target(), &platform()) {
-            let rules = serde_json::to_string(&object.data["rules"]).unwrap();
+            let rules = serde_json::to_string(&object["rules"]).unwrap();
             assert!(!rules.contains('*'), "{}: {rules}", named(&object));
         }
     }
@@ -238,7 +239,7 @@ mod tests {
     fn a_changed_environment_changes_the_pods_and_nothing_else_does() {
         let digest = |platform: &Platform| {
             let deployment = objects(&target(), platform).pop().unwrap();
-            deployment.data["spec"]["template"]["metadata"]["annotations"]["krateo.io/environment-digest"].clone()
+            deployment["spec"]["template"]["metadata"]["annotations"]["krateo.io/environment-digest"].clone()
         };
         let mut changed = platform();
         changed.env.insert("HELM_MAX_HISTORY".into(), "5".into());
@@ -252,6 +253,6 @@ mod tests {
         target.schema = "{\n  \"description\": \"a \\\"quoted\\\" word: ü\"\n}\n".into();
         let objects = objects(&target, &platform());
         let config = objects.iter().find(|o| named(o).ends_with("jsonschema-configmap")).unwrap();
-        assert_eq!(config.data["data"]["values.schema.json"], json!(target.schema));
+        assert_eq!(config["data"]["values.schema.json"], json!(target.schema));
     }
 }

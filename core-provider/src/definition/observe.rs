@@ -1,0 +1,309 @@
+//! What there is of a definition: its chart, the type in the API server, the objects of the bundle.
+
+use std::sync::Arc;
+
+use api::{COMPOSITION_GROUP, CompositionDefinition, annotations, labels};
+use cluster::{Apply, Cluster, ObjectId, ResourceId, Selector};
+use crdgen::{CustomResourceDefinition, Names, ServedVersion};
+use helm_client::charts::{self, ChartSpec, LoadedChart};
+use kube::ResourceExt as _;
+use kube::core::PartialObjectMeta;
+use serde_json::Value;
+
+use super::{Context, FIELD_MANAGER};
+use crate::bundle::{self, Target, bundle};
+
+/// What a pass saw.
+pub(crate) enum Observed {
+    /// The user asked to stop: nothing was looked at.
+    Paused,
+    /// The definition is to be carried out.
+    Wanted(Box<Wanted>),
+    /// The definition is being deleted. The chart is not needed for that, nor its registry.
+    Leaving(Leaving),
+}
+
+/// A definition that is to be carried out.
+pub(crate) struct Wanted {
+    pub(crate) chart: Arc<LoadedChart>,
+    pub(crate) names: Names,
+    pub(crate) version: ServedVersion,
+    /// The type as it is in the API server.
+    pub(crate) live: Option<CustomResourceDefinition>,
+    /// The type with this version in it; equal to `live` when nothing is to be done.
+    pub(crate) wanted: CustomResourceDefinition,
+    /// The definition that already serves this very type, when there is an older one.
+    pub(crate) taken_by: Option<String>,
+    pub(crate) bundle: Vec<Member>,
+    /// True when the controller's Deployment says it is available.
+    pub(crate) controller_available: bool,
+}
+
+/// One object of the bundle.
+pub(crate) struct Member {
+    pub(crate) id: ObjectId,
+    pub(crate) wanted: Value,
+    /// True when applying it would change nothing.
+    pub(crate) in_place: bool,
+}
+
+/// A definition that is being deleted.
+pub(crate) struct Leaving {
+    /// The type that it had made; `None` when it never came so far.
+    pub(crate) made: Option<Made>,
+}
+
+/// What a definition had made.
+pub(crate) struct Made {
+    /// Compositions of its version that are still there.
+    pub(crate) compositions: Vec<ObjectId>,
+    /// The type, when no other definition shares it.
+    pub(crate) own_type: Option<ObjectId>,
+    /// The bundle, unless another definition runs the same one.
+    pub(crate) bundle: Vec<ObjectId>,
+}
+
+/// A definition could not be observed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("could not fetch the chart")]
+    Chart(#[source] charts::Error),
+    #[error("the chart cannot become a type")]
+    Names(#[from] crdgen::names::Error),
+    #[error("the chart's version cannot become an API version")]
+    Version(#[from] crdgen::version::Error),
+    #[error(
+        "chart {chart} has no values.schema.json: add one to the chart, the type is generated from it"
+    )]
+    NoSchema { chart: String },
+    #[error("the chart's values.schema.json is not valid JSON")]
+    SchemaSyntax(#[source] serde_json::Error),
+    #[error("the chart's values.schema.json cannot become a type")]
+    Schema(#[source] crdgen::Error),
+    #[error("could not make the controller's objects")]
+    Bundle(#[from] bundle::Error),
+    #[error("could not look at the cluster")]
+    Cluster(#[from] cluster::Error),
+}
+
+impl Error {
+    pub(crate) fn is_transient(&self) -> bool {
+        match self {
+            Self::Chart(error) => error.is_transient(),
+            Self::Cluster(error) => error.is_transient(),
+            Self::Names(_)
+            | Self::Version(_)
+            | Self::NoSchema { .. }
+            | Self::SchemaSyntax(_)
+            | Self::Schema(_)
+            | Self::Bundle(_) => false,
+        }
+    }
+}
+
+/// Looks at everything a plan is made from; never writes.
+pub(crate) async fn observe(definition: &CompositionDefinition, ctx: &Context) -> Result<Observed, Error> {
+    if annotations::is_true(definition.annotations(), annotations::PAUSED) {
+        return Ok(Observed::Paused);
+    }
+    if definition.metadata.deletion_timestamp.is_some() {
+        return leaving(definition, ctx).await.map(Observed::Leaving);
+    }
+    wanted(definition, ctx).await.map(|wanted| Observed::Wanted(Box::new(wanted)))
+}
+
+async fn wanted(definition: &CompositionDefinition, ctx: &Context) -> Result<Wanted, Error> {
+    let chart = ctx.charts.get(&chart_spec(definition)).await.map_err(Error::Chart)?;
+    let metadata = chart.chart.metadata();
+    let names = Names::of_chart(&metadata.name)?;
+    let version = ServedVersion::of_chart(&metadata.version)?;
+    let schema = chart.chart.schema().ok_or_else(|| Error::NoSchema { chart: metadata.name.clone() })?;
+
+    let live: Option<CustomResourceDefinition> = ctx.cluster.get(&type_id(&names.plural)?).await?;
+    let wanted = type_with(live.as_ref(), &names, &version, schema, chart.chart.values())?;
+    let taken_by = taken_by(definition, &names, &version, &ctx.cluster).await?;
+    let target = target(definition, &names.plural, version.as_str(), schema);
+    let members = members(&target, ctx).await?;
+    let controller_available = is_available(&target, &ctx.cluster).await?;
+    Ok(Wanted { names, version, live, wanted, taken_by, bundle: members, controller_available, chart })
+}
+
+fn type_with(
+    live: Option<&CustomResourceDefinition>,
+    names: &Names,
+    version: &ServedVersion,
+    schema: &[u8],
+    values: &serde_json::Map<String, Value>,
+) -> Result<CustomResourceDefinition, Error> {
+    let schema = serde_json::from_slice(schema).map_err(Error::SchemaSyntax)?;
+    let structural = crdgen::structural(&schema, &Value::Object(values.clone())).map_err(Error::Schema)?;
+    match live {
+        None => Ok(crdgen::crd(names, version, &structural)),
+        Some(live) => crdgen::with_version(live, version, &structural).map_err(Error::Schema),
+    }
+}
+
+/// The oldest other definition that serves the same version of the same kind: it was here first.
+async fn taken_by(
+    definition: &CompositionDefinition,
+    names: &Names,
+    version: &ServedVersion,
+    cluster: &Cluster,
+) -> Result<Option<String>, Error> {
+    let api_version = format!("{COMPOSITION_GROUP}/{version}");
+    Ok(others(definition, cluster)
+        .await?
+        .into_iter()
+        .filter(|other| serves(other, &api_version, &names.kind))
+        .find(|other| other.metadata.creation_timestamp <= definition.metadata.creation_timestamp)
+        .map(|other| format!("{}/{}", other.namespace().unwrap_or_default(), other.name_any())))
+}
+
+fn serves(definition: &CompositionDefinition, api_version: &str, kind: &str) -> bool {
+    definition.status.as_ref().is_some_and(|status| {
+        status.api_version.as_deref() == Some(api_version) && status.kind.as_deref() == Some(kind)
+    })
+}
+
+async fn others(
+    definition: &CompositionDefinition,
+    cluster: &Cluster,
+) -> Result<Vec<CompositionDefinition>, cluster::Error> {
+    let all: Vec<CompositionDefinition> =
+        cluster.list(&ResourceId::of::<CompositionDefinition>(), Selector::default()).await?;
+    Ok(all.into_iter().filter(|other| other.metadata.uid != definition.metadata.uid).collect())
+}
+
+async fn members(target: &Target, ctx: &Context) -> Result<Vec<Member>, Error> {
+    let mut members = Vec::new();
+    for wanted in bundle(target, &ctx.platform, &ctx.templates)? {
+        let id = ctx.cluster.locate(&wanted, Some(&target.namespace)).await?;
+        let in_place = is_in_place(&id, &wanted, &ctx.cluster).await?;
+        members.push(Member { id, wanted, in_place });
+    }
+    Ok(members)
+}
+
+/// True when applying `wanted` would leave the object as it is: the server itself says so, in a dry run,
+/// which settles defaults and spellings.
+async fn is_in_place(id: &ObjectId, wanted: &Value, cluster: &Cluster) -> Result<bool, cluster::Error> {
+    let Some(live) = cluster.get::<Value>(id).await? else { return Ok(false) };
+    let would_be = cluster.apply(id, wanted, &Apply::by(FIELD_MANAGER).force().dry_run()).await?;
+    Ok(without_bookkeeping(live) == without_bookkeeping(would_be.object))
+}
+
+/// Server-side bookkeeping says when and by whom, not what.
+fn without_bookkeeping(mut object: Value) -> Value {
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        for key in ["managedFields", "resourceVersion", "generation"] {
+            metadata.remove(key);
+        }
+    }
+    if let Some(object) = object.as_object_mut() {
+        object.remove("status");
+    }
+    object
+}
+
+async fn is_available(target: &Target, cluster: &Cluster) -> Result<bool, Error> {
+    let id = ObjectId::of::<k8s_openapi::api::apps::v1::Deployment>(
+        Some(&target.namespace),
+        &target.deployment_name(),
+    )?;
+    let live = cluster.get::<Value>(&id).await?;
+    Ok(live.is_some_and(|deployment| cluster::health(&deployment).is_current()))
+}
+
+async fn leaving(definition: &CompositionDefinition, ctx: &Context) -> Result<Leaving, Error> {
+    let Some(status) = &definition.status else { return Ok(Leaving { made: None }) };
+    let (Some(api_version), Some(kind), Some(plural)) = (&status.api_version, &status.kind, &status.resource)
+    else {
+        return Ok(Leaving { made: None });
+    };
+    let version = api_version.rsplit_once('/').map_or(api_version.as_str(), |(_, version)| version);
+    let others = others(definition, &ctx.cluster).await?;
+    let is_shared = others.iter().any(|other| serves(other, api_version, kind));
+    let shares_kind = others
+        .iter()
+        .filter_map(|other| other.status.as_ref())
+        .any(|status| status.kind.as_deref() == Some(kind));
+    let mut made = Made { compositions: Vec::new(), own_type: None, bundle: Vec::new() };
+    if !is_shared {
+        made.compositions = compositions(plural, kind, version, &ctx.cluster).await?;
+        made.bundle = bundle_ids(&target(definition, plural, version, b""), ctx).await?;
+    }
+    if !shares_kind {
+        made.own_type = Some(type_id(plural)?);
+    }
+    Ok(Leaving { made: Some(made) })
+}
+
+/// Compositions that the controller of `version` governs.
+async fn compositions(
+    plural: &str,
+    kind: &str,
+    version: &str,
+    cluster: &Cluster,
+) -> Result<Vec<ObjectId>, Error> {
+    let resource = ResourceId {
+        group: COMPOSITION_GROUP.to_owned(),
+        version: version.to_owned(),
+        kind: kind.to_owned(),
+        plural: plural.to_owned(),
+        namespaced: true,
+    };
+    let governed = format!("{}={version}", labels::COMPOSITION_VERSION);
+    let selector = Selector { namespace: None, labels: Some(&governed) };
+    let found: Vec<PartialObjectMeta> = match cluster.list(&resource, selector).await {
+        // Without the type there are no objects of it.
+        Err(error) if error.is_not_found() => Vec::new(),
+        found => found?,
+    };
+    found
+        .into_iter()
+        .map(|object| {
+            ObjectId::new(resource.clone(), object.metadata.namespace.as_deref(), &object.name_any())
+        })
+        .collect::<Result<_, _>>()
+        .map_err(Error::from)
+}
+
+async fn bundle_ids(target: &Target, ctx: &Context) -> Result<Vec<ObjectId>, Error> {
+    let mut ids = Vec::new();
+    for object in bundle(target, &ctx.platform, &ctx.templates)? {
+        ids.push(ctx.cluster.locate(&object, Some(&target.namespace)).await?);
+    }
+    Ok(ids)
+}
+
+fn target(definition: &CompositionDefinition, plural: &str, version: &str, schema: &[u8]) -> Target {
+    Target {
+        namespace: definition.namespace().unwrap_or_default(),
+        group: COMPOSITION_GROUP.to_owned(),
+        version: version.to_owned(),
+        resource: plural.to_owned(),
+        schema: String::from_utf8_lossy(schema).into_owned(),
+        secret: definition.spec.chart.credentials.as_ref().map(|c| c.password_ref.clone()),
+    }
+}
+
+fn type_id(plural: &str) -> Result<ObjectId, cluster::Error> {
+    ObjectId::of::<CustomResourceDefinition>(None, &format!("{plural}.{COMPOSITION_GROUP}"))
+}
+
+fn chart_spec(definition: &CompositionDefinition) -> ChartSpec {
+    let chart = &definition.spec.chart;
+    ChartSpec {
+        url: chart.url.clone(),
+        repo: chart.repo.clone(),
+        version: chart.version.clone(),
+        plain_http: chart.plain_http.unwrap_or_default(),
+        insecure_skip_verify: chart.insecure_skip_verify_tls.unwrap_or_default(),
+        credentials: chart.credentials.as_ref().map(|credentials| charts::CredentialsSpec {
+            username: credentials.username.clone(),
+            namespace: credentials.password_ref.namespace.clone(),
+            secret: credentials.password_ref.name.clone(),
+            key: credentials.password_ref.key.clone(),
+        }),
+    }
+}

@@ -1,0 +1,250 @@
+//! The outcome of a pass becomes the definition's status, and events; then one patch.
+
+use api::conditions::{self, READY, SYNCED, Verdict, reason};
+use api::definition::{ChartCoordinates, ManagedType, VersionInfo};
+use api::{COMPOSITION_GROUP, CompositionDefinition, CompositionDefinitionStatus, events};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
+
+use super::apply::id_of;
+use super::observe::{Observed, Wanted};
+use super::{Context, Error, FIELD_MANAGER, Outcome, Standing};
+
+/// What a pass learned that the status says.
+pub(crate) struct Facts {
+    api_version: String,
+    kind: String,
+    resource: String,
+    package_url: String,
+    digest: String,
+    managed: ManagedType,
+}
+
+impl Facts {
+    /// What the status says of a definition that is carried out; other passes leave it as it was.
+    pub(crate) fn of(observed: &Observed) -> Option<Self> {
+        let Observed::Wanted(wanted) = observed else { return None };
+        let objects: Vec<_> = wanted.bundle.iter().map(|member| &member.wanted).collect();
+        Some(Self {
+            api_version: format!("{COMPOSITION_GROUP}/{}", wanted.version),
+            kind: wanted.names.kind.clone(),
+            resource: wanted.names.plural.clone(),
+            package_url: wanted.chart.found_at.clone(),
+            digest: helm::digest::fnv1_64_hex(json!(objects).to_string().as_bytes()),
+            managed: managed(wanted),
+        })
+    }
+}
+
+fn managed(wanted: &Wanted) -> ManagedType {
+    let version_info = wanted
+        .wanted
+        .spec
+        .versions
+        .iter()
+        .map(|version| VersionInfo {
+            version: version.name.clone(),
+            served: version.served,
+            stored: version.storage,
+            chart: (version.name == wanted.version.as_str()).then(|| ChartCoordinates {
+                url: wanted.chart.spec.url.clone(),
+                version: Some(wanted.chart.chart.metadata().version.clone()),
+                repo: wanted.chart.spec.repo.clone(),
+            }),
+        })
+        .collect();
+    ManagedType { group: COMPOSITION_GROUP.to_owned(), kind: wanted.names.kind.clone(), version_info }
+}
+
+/// Publishes what happened and writes the status, when it differs from what the definition says already.
+///
+/// A definition that just lost its finalizer is gone: nothing is written to it.
+pub(crate) async fn report(
+    definition: &CompositionDefinition,
+    outcome: &Result<Outcome, Error>,
+    ctx: &Context,
+) -> Result<(), cluster::Error> {
+    publish(definition, outcome, ctx).await;
+    if matches!(outcome, Ok(Outcome { standing: Standing::Removed, .. })) {
+        return Ok(());
+    }
+    let status = after(definition, outcome, &Time(Timestamp::now()));
+    if definition.status.as_ref() == Some(&status) {
+        return Ok(());
+    }
+    ctx.cluster.merge_status(&id_of(definition)?, &json!(status), FIELD_MANAGER).await?;
+    Ok(())
+}
+
+async fn publish(definition: &CompositionDefinition, outcome: &Result<Outcome, Error>, ctx: &Context) {
+    match outcome {
+        Ok(outcome) => {
+            for change in &outcome.changes {
+                tracing::info!(definition = %name_of(definition), "{change}");
+            }
+            if !outcome.changes.is_empty() {
+                let note = outcome.changes.join("; ");
+                ctx.recorder.normal(definition, events::UPDATED, events::UPDATE, &note).await;
+            }
+        }
+        Err(error) => {
+            let reason = match error {
+                Error::Observe(_) | Error::Plan(_) | Error::Report(_) => events::CANNOT_OBSERVE,
+                Error::Apply(_) => events::CANNOT_UPDATE,
+            };
+            ctx.recorder.warning(definition, reason, events::OBSERVE, &chain(error)).await;
+        }
+    }
+}
+
+fn name_of(definition: &CompositionDefinition) -> String {
+    let metadata = &definition.metadata;
+    format!(
+        "{}/{}",
+        metadata.namespace.as_deref().unwrap_or_default(),
+        metadata.name.as_deref().unwrap_or_default()
+    )
+}
+
+/// The status after a pass.
+fn after(
+    definition: &CompositionDefinition,
+    outcome: &Result<Outcome, Error>,
+    now: &Time,
+) -> CompositionDefinitionStatus {
+    let mut status = definition.status.clone().unwrap_or_default();
+    if let Ok(Outcome { facts: Some(facts), .. }) = outcome {
+        status.api_version = Some(facts.api_version.clone());
+        status.kind = Some(facts.kind.clone());
+        status.resource = Some(facts.resource.clone());
+        status.package_url = Some(facts.package_url.clone());
+        status.digest = Some(facts.digest.clone());
+        status.managed = Some(facts.managed.clone());
+    }
+    for verdict in verdicts(outcome) {
+        conditions::set(&mut status.conditions, &verdict, definition.metadata.generation, now);
+    }
+    status
+}
+
+fn verdicts(outcome: &Result<Outcome, Error>) -> Vec<Verdict> {
+    let synced = || Verdict::yes(SYNCED, reason::RECONCILE_SUCCESS, "");
+    match outcome {
+        Err(error) => {
+            let message = chain(error);
+            vec![
+                Verdict::no(READY, reason::UNAVAILABLE, message.clone()),
+                Verdict::no(SYNCED, reason::RECONCILE_ERROR, message),
+            ]
+        }
+        Ok(outcome) => match outcome.standing {
+            Standing::Ready => vec![Verdict::yes(READY, reason::AVAILABLE, ""), synced()],
+            Standing::Underway | Standing::Starting => {
+                vec![Verdict::no(READY, reason::CREATING, "the controller of the type is starting"), synced()]
+            }
+            Standing::Draining(left) => {
+                let message = format!("waiting until {left} compositions are gone");
+                vec![Verdict::no(READY, reason::DELETING, message), synced()]
+            }
+            Standing::Paused => {
+                vec![Verdict::no(SYNCED, reason::RECONCILE_PAUSED, "paused by annotation krateo.io/paused")]
+            }
+            Standing::Removed => Vec::new(),
+        },
+    }
+}
+
+/// An error and its causes as one sentence.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut sentence = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        sentence.push_str(": ");
+        sentence.push_str(&error.to_string());
+        cause = error.source();
+    }
+    sentence
+}
+
+#[cfg(test)]
+mod tests {
+    use api::CompositionDefinitionSpec;
+    use api::definition::ChartSource;
+
+    use super::*;
+
+    fn definition() -> CompositionDefinition {
+        let chart = ChartSource {
+            url: "oci://registry.example/web".into(),
+            version: Some("1.0.0".into()),
+            repo: None,
+            insecure_skip_verify_tls: None,
+            plain_http: None,
+            credentials: None,
+        };
+        CompositionDefinition::new("web", CompositionDefinitionSpec { chart })
+    }
+
+    fn standing(standing: Standing) -> Result<Outcome, Error> {
+        Ok(Outcome { standing, facts: None, changes: Vec::new() })
+    }
+
+    fn at(second: i64) -> Time {
+        Time(Timestamp::from_second(second).unwrap())
+    }
+
+    fn check(outcome: &Result<Outcome, Error>, expected: &[(&str, &str, &str)]) {
+        let status = after(&definition(), outcome, &at(1));
+        let said: Vec<_> = status
+            .conditions
+            .iter()
+            .map(|c| (c.type_.as_str(), c.status.as_str(), c.reason.as_str()))
+            .collect();
+        assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn the_conditions_follow_the_outcome() {
+        check(
+            &standing(Standing::Ready),
+            &[("Ready", "True", "Available"), ("Synced", "True", "ReconcileSuccess")],
+        );
+        check(
+            &standing(Standing::Starting),
+            &[("Ready", "False", "Creating"), ("Synced", "True", "ReconcileSuccess")],
+        );
+        check(
+            &standing(Standing::Draining(2)),
+            &[("Ready", "False", "Deleting"), ("Synced", "True", "ReconcileSuccess")],
+        );
+        check(&standing(Standing::Paused), &[("Synced", "False", "ReconcilePaused")]);
+        check(
+            &Err(Error::Plan(super::super::plan::Blocked::Taken {
+                kind: "Web".into(),
+                version: "v1-0-0".into(),
+                by: "a/b".into(),
+            })),
+            &[("Ready", "False", "Unavailable"), ("Synced", "False", "ReconcileError")],
+        );
+    }
+
+    #[test]
+    fn a_second_look_at_the_same_state_gives_the_same_status() {
+        let mut definition = definition();
+        definition.status = Some(after(&definition, &standing(Standing::Ready), &at(1)));
+        let again = after(&definition, &standing(Standing::Ready), &at(99));
+        assert_eq!(definition.status, Some(again));
+    }
+
+    #[test]
+    fn a_failed_pass_keeps_what_was_known_of_the_type() {
+        let mut definition = definition();
+        definition.status =
+            Some(CompositionDefinitionStatus { kind: Some("Web".into()), ..Default::default() });
+        let failed = Err(Error::Observe(super::super::observe::Error::NoSchema { chart: "web".into() }));
+        let status = after(&definition, &failed, &at(1));
+        assert_eq!(status.kind.as_deref(), Some("Web"));
+        assert!(status.conditions[0].message.contains("has no values.schema.json"));
+    }
+}
