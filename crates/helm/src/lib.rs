@@ -6,6 +6,7 @@
 pub mod capabilities;
 pub mod chart;
 pub mod context;
+pub mod digest;
 pub mod hook;
 mod interim;
 pub mod kind_order;

@@ -1,0 +1,25 @@
+//! A short hash that tells whether a text changed.
+
+/// FNV-1 of 64 bits, in hexadecimal: what the status of compositions and definitions shows as `digest`.
+///
+/// It follows `hash/fnv.New64` of Go, because dashboards compare it with what the reference wrote. It is no
+/// protection against anybody: content that is fetched is identified by SHA-256.
+pub fn fnv1_64_hex(bytes: &[u8]) -> String {
+    const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0000_0100_0000_01b3;
+    let hash = bytes.iter().fold(OFFSET, |hash, byte| hash.wrapping_mul(PRIME) ^ u64::from(*byte));
+    format!("{hash:x}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_is_gos() {
+        // Printed by hash/fnv.New64 of Go.
+        assert_eq!(fnv1_64_hex(b""), "cbf29ce484222325");
+        assert_eq!(fnv1_64_hex(b"a"), "af63bd4c8601b7be");
+        assert_eq!(fnv1_64_hex(b"---\nkind: ConfigMap\n"), "c455385a266ac19c");
+    }
+}
