@@ -1,1 +1,37 @@
-//! Filled in below.
+//! Talking to an API server: client, discovery, server-side apply, delete, readiness, finalizers, leases.
+//!
+//! [`Cluster`] is the handle everything hangs on: one connection and what the server is known to serve.
+//! Names (field managers, finalizers, labels) are the callers': this crate knows Kubernetes, not the product.
+//!
+//! Objects travel as [`serde_json::Value`], exactly as the server wrote them, because comparing and replaying
+//! them must not lose a field that some typed struct does not know. Kinds known at compile time can be read into
+//! their types with the same methods.
+//!
+//! Every request is bounded in time, every error says which object it was about and whether trying again can
+//! help ([`Error::is_transient`]), and nothing here logs or quotes the content of a Secret.
+
+mod apply;
+mod client;
+mod delete;
+mod discovery;
+mod error;
+mod finalizer;
+mod read;
+pub mod readiness;
+mod request;
+mod resource;
+#[cfg(any(test, feature = "test-support"))]
+pub mod scripted;
+mod wait;
+mod write;
+
+pub use apply::{Applied, Apply};
+pub use client::{ClientOptions, client};
+pub use delete::{Delete, Deleted, Propagation};
+pub use discovery::{Discovery, Served, ServedResource};
+pub use error::{Attempt, Error, Failure, FieldCause};
+pub use read::Selector;
+pub use readiness::{Health, health};
+pub use request::Cluster;
+pub use resource::{ObjectId, ResourceId, Scoped};
+pub use wait::{Goal, Progress};

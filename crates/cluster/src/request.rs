@@ -1,0 +1,245 @@
+//! One request to the API server and its answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Method, Request, StatusCode, header};
+use kube::Client;
+use kube::client::Body;
+use kube::core::Status;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::{Attempt, Discovery, Error, Failure, ObjectId, Served};
+
+/// Longer than the API server's own limit of 60 seconds, so that its answer is heard, whatever it is.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(65);
+
+/// Longest pause before a request that was turned away is repeated.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// An API server that is talked to, and what it is known to serve; cheap to clone.
+#[derive(Clone)]
+pub struct Cluster {
+    pub(crate) transport: Transport,
+    discovery: Arc<Discovery>,
+}
+
+impl Cluster {
+    /// Talks through `client`; asks what the server serves when that is first needed.
+    pub fn new(client: Client) -> Self {
+        let transport = Transport {
+            client,
+            timeout: REQUEST_TIMEOUT,
+        };
+        Self {
+            discovery: Arc::new(Discovery::new(transport.clone())),
+            transport,
+        }
+    }
+
+    /// Like [`Cluster::new`] with a known state of discovery, for tests that are not about it.
+    pub fn with_served(client: Client, served: Served) -> Self {
+        let cluster = Self::new(client);
+        cluster.discovery.remember(served);
+        cluster
+    }
+
+    /// The kube client, for watches and typed `Api`s.
+    pub fn client(&self) -> Client {
+        self.transport.client.clone()
+    }
+
+    /// What the server serves.
+    pub fn discovery(&self) -> &Discovery {
+        &self.discovery
+    }
+
+    /// The object that a manifest describes, its kind looked up by `apiVersion` and `kind`; `namespace`
+    /// counts when the manifest has none.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::UnknownKind`], [`Error::Unaddressable`], [`Error::Discover`].
+    pub async fn locate(&self, manifest: &Value, namespace: Option<&str>) -> Result<ObjectId, Error> {
+        let resource = self.discovery.resource_of(manifest).await?;
+        ObjectId::in_manifest(resource, manifest, namespace)
+    }
+
+    pub(crate) async fn about(
+        &self,
+        id: &ObjectId,
+        attempt: Attempt,
+        call: Call,
+    ) -> Result<(StatusCode, Value), Error> {
+        self.transport.send(call).await.map_err(|failure| {
+            let source = if id.resource().is_secret() {
+                failure.without_content()
+            } else {
+                failure
+            };
+            Error::Request {
+                attempt,
+                object: Box::new(id.clone()),
+                source,
+            }
+        })
+    }
+}
+
+/// The connection, and how long one request may take.
+#[derive(Clone)]
+pub(crate) struct Transport {
+    client: Client,
+    timeout: Duration,
+}
+
+impl Transport {
+    /// Sends one request and reads its JSON answer.
+    ///
+    /// A server that turns the request away because it is busy (429, done nothing yet) is asked again, twice,
+    /// when it says, but not later than in a second: a worker that sleeps serves nobody.
+    pub(crate) async fn send(&self, call: Call) -> Result<(StatusCode, Value), Failure> {
+        let mut patience = [Duration::from_millis(100), Duration::from_millis(400)].into_iter();
+        loop {
+            let answer = self.exchange(call.clone()).await;
+            let Err(Failure::Refused(status)) = &answer else {
+                return answer;
+            };
+            let (429, Some(pause)) = (status.code, patience.next()) else {
+                return answer;
+            };
+            let asked = status
+                .details
+                .as_ref()
+                .map_or(0, |details| details.retry_after_seconds);
+            tokio::time::sleep(pause.max(Duration::from_secs(asked.into())).min(LONGEST_PAUSE)).await;
+        }
+    }
+
+    async fn exchange(&self, call: Call) -> Result<(StatusCode, Value), Failure> {
+        let exchange = async {
+            let answer = self.client.send(call.into_request()?).await.map_err(unanswered)?;
+            let status = answer.status();
+            let body = answer.into_body().collect_bytes().await.map_err(unanswered)?;
+            if status.is_success() {
+                Ok((
+                    status,
+                    serde_json::from_slice(&body).map_err(Failure::Unreadable)?,
+                ))
+            } else {
+                Err(Failure::Refused(Box::new(refusal(status, &body))))
+            }
+        };
+        tokio::time::timeout(self.timeout, exchange)
+            .await
+            .unwrap_or(Err(Failure::TimedOut(self.timeout)))
+    }
+
+    /// Sends one request and reads its answer into a type.
+    pub(crate) async fn send_for<T: DeserializeOwned>(&self, call: Call) -> Result<T, Failure> {
+        let (_, answer) = self.send(call).await?;
+        serde_json::from_value(answer).map_err(Failure::Unreadable)
+    }
+}
+
+fn unanswered(error: kube::Error) -> Failure {
+    Failure::Unanswered(Box::new(error))
+}
+
+/// The server's status, or one made from an answer that holds none (a proxy's page, "404 page not found").
+fn refusal(code: StatusCode, body: &[u8]) -> Status {
+    let stated = serde_json::from_slice::<Status>(body)
+        .ok()
+        .filter(|status| !status.message.is_empty());
+    let mut status = stated.unwrap_or_else(|| {
+        let text = String::from_utf8_lossy(&body[..body.len().min(512)]);
+        let reason = code.canonical_reason().unwrap_or_default();
+        Status::failure(
+            if text.trim().is_empty() {
+                reason
+            } else {
+                text.trim()
+            },
+            reason,
+        )
+    });
+    status.code = code.as_u16();
+    status
+}
+
+/// A request before it is sent.
+#[derive(Clone)]
+pub(crate) struct Call {
+    method: Method,
+    url: String,
+    headers: Vec<(header::HeaderName, &'static str)>,
+    body: Vec<u8>,
+}
+
+impl Call {
+    pub(crate) fn new(method: Method, path: impl Into<String>) -> Self {
+        Self {
+            method,
+            url: path.into(),
+            headers: Vec::new(),
+            body: Vec::new(),
+        }
+    }
+
+    pub(crate) fn get(path: impl Into<String>) -> Self {
+        Self::new(Method::GET, path)
+    }
+
+    pub(crate) fn accept(mut self, media_type: &'static str) -> Self {
+        self.headers.push((header::ACCEPT, media_type));
+        self
+    }
+
+    pub(crate) fn query(mut self, key: &str, value: &str) -> Self {
+        let separator = if self.url.contains('?') { '&' } else { '?' };
+        self.url = format!("{}{separator}{key}={}", self.url, crate::resource::encoded(value));
+        self
+    }
+
+    pub(crate) fn json(self, body: &Value) -> Self {
+        self.body("application/json", body)
+    }
+
+    pub(crate) fn body(mut self, media_type: &'static str, body: &Value) -> Self {
+        self.headers.push((header::CONTENT_TYPE, media_type));
+        self.body = body.to_string().into_bytes();
+        self
+    }
+
+    fn into_request(self) -> Result<Request<Body>, Failure> {
+        let mut request = Request::builder().method(self.method).uri(self.url);
+        for (name, value) in self.headers {
+            request = request.header(name, value);
+        }
+        request
+            .body(Body::from(self.body))
+            .map_err(|error| unanswered(kube::Error::HttpError(error)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_without_a_status_is_quoted_in_part() {
+        let check = |code: u16, body: &str, message: &str| {
+            let status = refusal(StatusCode::from_u16(code).unwrap(), body.as_bytes());
+            assert_eq!((status.code, status.message.as_str()), (code, message));
+        };
+        check(404, "404 page not found\n", "404 page not found");
+        check(502, "", "Bad Gateway");
+        check(
+            403,
+            r#"{"kind":"Status","message":"no","reason":"Forbidden","code":403}"#,
+            "no",
+        );
+        check(500, "{}", "{}");
+    }
+}

@@ -1,0 +1,208 @@
+//! An API server that answers from a script, for tests of what observes and applies.
+//!
+//! ```
+//! # use cluster::{scripted::Script, ObjectId};
+//! # use k8s_openapi::api::core::v1::ConfigMap;
+//! # use serde_json::{json, Value};
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! let script = Script::new("a config map that is there")
+//!     .get("/api/v1/namespaces/shop/configmaps/web", json!({"metadata": {"name": "web"}}));
+//! let id = ObjectId::of::<ConfigMap>(Some("shop"), "web").unwrap();
+//! let found: Option<Value> = script.cluster().get(&id).await.unwrap();
+//! assert!(found.is_some());
+//! script.finish();
+//! # });
+//! ```
+//!
+//! A request that is not the expected next one fails the test with both; so does [`Script::finish`] when
+//! something expected was not asked.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use http::{Method, Request, Response};
+use kube::client::{Body, Client};
+use serde_json::{Value, json};
+
+use crate::{Cluster, ResourceId, Served};
+
+type Check = Box<dyn Fn(&Value) + Send>;
+
+/// What the server expects and answers, in order.
+///
+/// Clones share the script, so it can be finished by the test while a client made of it is still around.
+#[derive(Clone)]
+pub struct Script {
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    scenario: String,
+    steps: VecDeque<Step>,
+    answered: usize,
+    unexpected: Vec<String>,
+}
+
+struct Step {
+    method: Method,
+    url: String,
+    check: Option<Check>,
+    code: u16,
+    answer: Value,
+}
+
+impl Script {
+    /// An empty script for the scenario of this name.
+    pub fn new(scenario: &str) -> Self {
+        let state = State {
+            scenario: scenario.to_owned(),
+            steps: VecDeque::new(),
+            answered: 0,
+            unexpected: Vec::new(),
+        };
+        Self {
+            state: Arc::new(Mutex::new(state)),
+        }
+    }
+
+    /// Next, a GET of `url` (path, and query if one is given) is answered with `answer`.
+    pub fn get(self, url: &str, answer: Value) -> Self {
+        self.step(Method::GET, url, None, 200, answer)
+    }
+
+    /// Next, a request is answered with a status code and a body; `check` looks at the body that was sent.
+    pub fn on(
+        self,
+        method: Method,
+        url: &str,
+        check: impl Fn(&Value) + Send + 'static,
+        code: u16,
+        answer: Value,
+    ) -> Self {
+        self.step(method, url, Some(Box::new(check)), code, answer)
+    }
+
+    /// Next, a request is refused with this code, reason and message.
+    pub fn refuse(self, method: Method, url: &str, code: u16, reason: &str, message: &str) -> Self {
+        let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure",
+                            "code": code, "reason": reason, "message": message});
+        self.step(method, url, None, code, status)
+    }
+
+    /// Next, a GET finds nothing.
+    pub fn absent(self, url: &str) -> Self {
+        self.refuse(Method::GET, url, 404, "NotFound", "not found")
+    }
+
+    /// A client of this server, with its namespace `default`.
+    pub fn client(&self) -> Client {
+        let state = self.state.clone();
+        let server = tower::service_fn(move |request: Request<Body>| {
+            let state = state.clone();
+            async move {
+                let (head, body) = request.into_parts();
+                let sent = body.collect_bytes().await?;
+                let sent = serde_json::from_slice(&sent).unwrap_or(Value::Null);
+                let url = head
+                    .uri
+                    .path_and_query()
+                    .map(ToString::to_string)
+                    .unwrap_or_default();
+                let answer = lock(&state).answer(&head.method, &url, &sent);
+                Ok::<_, kube::Error>(answer.unwrap_or_else(|unexpected| failed(&state, &unexpected)))
+            }
+        });
+        Client::new(server, "default")
+    }
+
+    /// A cluster of this server; discovery is asked for as of a real one.
+    pub fn cluster(&self) -> Cluster {
+        Cluster::new(self.client())
+    }
+
+    /// A cluster of this server that is known to serve just these kinds.
+    pub fn cluster_serving(&self, resources: impl IntoIterator<Item = ResourceId>) -> Cluster {
+        Cluster::with_served(self.client(), Served::of(resources))
+    }
+
+    /// How many requests were answered so far.
+    pub fn answered(&self) -> usize {
+        lock(&self.state).answered
+    }
+
+    /// Ends the scenario.
+    ///
+    /// # Panics
+    ///
+    /// When a request came that was not expected, or an expected one did not come.
+    #[expect(clippy::panic, reason = "this is how a test support function fails the test")]
+    pub fn finish(&self) {
+        let state = lock(&self.state);
+        if let Some(unexpected) = state.unexpected.first() {
+            panic!("{unexpected}");
+        }
+        if let Some(missing) = state.steps.front() {
+            panic!(
+                "scenario {:?}: expected {} {}, but it did not come",
+                state.scenario, missing.method, missing.url
+            );
+        }
+    }
+
+    fn step(self, method: Method, url: &str, check: Option<Check>, code: u16, answer: Value) -> Self {
+        let url = url.to_owned();
+        lock(&self.state).steps.push_back(Step {
+            method,
+            url,
+            check,
+            code,
+            answer,
+        });
+        self
+    }
+}
+
+impl State {
+    fn answer(&mut self, method: &Method, url: &str, sent: &Value) -> Result<Response<Body>, String> {
+        let Some(step) = self.steps.front() else {
+            return Err(format!(
+                "scenario {:?}: nothing more was expected, but {method} {url} came",
+                self.scenario
+            ));
+        };
+        // A query that the scenario does not mention does not matter to it.
+        let asked = if step.url.contains('?') {
+            url
+        } else {
+            url.split('?').next().unwrap_or(url)
+        };
+        if *method != step.method || asked != step.url {
+            let expected = format!("{} {}", step.method, step.url);
+            return Err(format!(
+                "scenario {:?}: expected {expected}, but {method} {url} came",
+                self.scenario
+            ));
+        }
+        if let Some(check) = &step.check {
+            check(sent);
+        }
+        let answer = Response::builder()
+            .status(step.code)
+            .body(Body::from(step.answer.to_string().into_bytes()));
+        self.steps.pop_front();
+        self.answered += 1;
+        answer.map_err(|error| error.to_string())
+    }
+}
+
+/// Notes the failure for `finish`, in case the client runs in a task whose panic nobody sees, and fails here.
+#[expect(clippy::panic, reason = "this is how a test support function fails the test")]
+fn failed(state: &Mutex<State>, unexpected: &str) -> Response<Body> {
+    lock(state).unexpected.push(unexpected.to_owned());
+    panic!("{unexpected}");
+}
+
+/// A failed check poisons the lock; the state is still the one to report.
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,393 @@
+//! What was observed of a composition becomes the steps of one pass.
+//!
+//! A pass takes one decision at a time: permissions are made right before the release is touched, and the
+//! next pass, which follows at once, sees what became of them. Pause, management policy and deletion policy
+//! restrict the steps here and nowhere else.
+
+use std::fmt;
+
+use api::Composition;
+use api::policy::{DeletionPolicy, ManagementPolicy, UnknownPolicy};
+
+use crate::permissions::Grant;
+
+/// What a pass saw.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Observed {
+    /// The definition that governs the composition, as (namespace, name); the composition says so in labels.
+    /// `None` while deleting: removal needs no chart.
+    pub definition: Option<(String, String)>,
+    /// The Roles and bindings that the release needs.
+    pub needed: Vec<Grant>,
+    /// Those that are there under the release's role name.
+    pub granted: Vec<Grant>,
+    /// What is known of the release.
+    pub release: Release,
+}
+
+/// What is known of a composition's release.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Release {
+    /// Its records may not be read yet.
+    Unreadable,
+    /// There is none.
+    Absent,
+    /// One of that name is there and belongs to somebody else.
+    Foreign(String),
+    /// Another operation is at work on it.
+    Locked(String),
+    /// It is deployed and says what the composition wants.
+    InSync,
+    /// It is deployed, and this has changed.
+    OutOfSync(String),
+    /// Its last operation failed for this reason; trying again may help.
+    Failed(String),
+}
+
+/// One thing a pass does.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// Write on the object which definition governs it.
+    Label {
+        /// Namespace of the definition.
+        namespace: String,
+        /// Name of the definition.
+        name: String,
+    },
+    /// Put our finalizer on the object, so that it cannot go without its release.
+    Hold,
+    /// Make the permissions say exactly this, and wait until they do.
+    Grant(Vec<Grant>),
+    /// Remove the role and binding of that name from these namespaces; the empty one is the cluster.
+    Revoke(Vec<String>),
+    /// Install the release.
+    Install,
+    /// Upgrade the release, for this reason.
+    Upgrade(String),
+    /// Remove the release and its objects.
+    Uninstall,
+    /// Take our finalizer off the object.
+    LetGo,
+}
+
+/// The steps of one pass, and how things stand once they are done.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// In this order; the first that fails ends the pass.
+    pub steps: Vec<Step>,
+    /// How things stand.
+    pub standing: Standing,
+}
+
+/// How things stand once a plan is carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standing {
+    /// The release is what the composition wants.
+    UpToDate,
+    /// More is to be done: the next pass follows at once.
+    Underway,
+    /// Somebody else is at work; look again soon.
+    Waiting,
+    /// The user asked to stop.
+    Paused,
+    /// The management policy forbids what would be done.
+    ObservedOnly,
+    /// The object goes.
+    Removed,
+}
+
+/// A composition cannot be acted upon until somebody changes something.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Blocked {
+    /// A policy annotation that is none.
+    #[error(transparent)]
+    Policy(#[from] UnknownPolicy),
+    /// The release of that name is not ours.
+    #[error("{0}: choose another name with the label krateo.io/release-name, or remove that release")]
+    ForeignRelease(String),
+}
+
+/// Decides the steps of one pass.
+pub fn plan(composition: &Composition, observed: &Observed) -> Result<Plan, Blocked> {
+    let management = ManagementPolicy::of(&composition.annotations)?;
+    let deletion = DeletionPolicy::of(&composition.annotations)?;
+    if composition.is_paused() {
+        return Ok(Plan::nothing(Standing::Paused));
+    }
+    if composition.deleting {
+        return removal(composition, observed, management, deletion);
+    }
+    if !management.may_write() {
+        return Ok(Plan::nothing(Standing::ObservedOnly));
+    }
+    let mut steps = Vec::new();
+    steps.extend(labelling(composition, observed));
+    if !composition.is_held() {
+        steps.push(Step::Hold);
+    }
+    if let Some(permitting) = permitting(observed) {
+        steps.extend(permitting);
+        return Ok(Plan::underway(steps));
+    }
+    let act = match &observed.release {
+        // The permissions are there, the server's answer is older: look again.
+        Release::Unreadable => return Ok(Plan { steps, standing: Standing::Waiting }),
+        Release::Locked(_) => return Ok(Plan { steps, standing: Standing::Waiting }),
+        Release::Foreign(who) => return Err(Blocked::ForeignRelease(who.clone())),
+        Release::InSync if steps.is_empty() => return Ok(Plan::nothing(Standing::UpToDate)),
+        Release::InSync => return Ok(Plan::underway(steps)),
+        Release::Absent => Step::Install,
+        Release::OutOfSync(reason) | Release::Failed(reason) => Step::Upgrade(reason.clone()),
+    };
+    steps.push(act);
+    Ok(Plan::underway(steps))
+}
+
+fn removal(
+    composition: &Composition,
+    observed: &Observed,
+    management: ManagementPolicy,
+    deletion: DeletionPolicy,
+) -> Result<Plan, Blocked> {
+    if !composition.is_held() {
+        return Ok(Plan::nothing(Standing::Removed));
+    }
+    let revoke = Step::Revoke(observed.granted.iter().map(|grant| grant.namespace().to_owned()).collect());
+    let leave_release = deletion == DeletionPolicy::Orphan || !management.may_delete();
+    if leave_release {
+        return Ok(Plan::removed(vec![revoke, Step::LetGo]));
+    }
+    match &observed.release {
+        // A release that is not ours is not ours to remove.
+        Release::Absent | Release::Foreign(_) => return Ok(Plan::removed(vec![revoke, Step::LetGo])),
+        Release::Locked(_) => return Ok(Plan::nothing(Standing::Waiting)),
+        Release::Unreadable | Release::InSync | Release::OutOfSync(_) | Release::Failed(_) => {}
+    }
+    if let Some(steps) = permitting(observed) {
+        return Ok(Plan::underway(steps));
+    }
+    if observed.release == Release::Unreadable {
+        return Ok(Plan::nothing(Standing::Waiting));
+    }
+    Ok(Plan::removed(vec![Step::Uninstall, revoke, Step::LetGo]))
+}
+
+fn labelling(composition: &Composition, observed: &Observed) -> Option<Step> {
+    let (namespace, name) = observed.definition.as_ref()?;
+    let labelled = composition.definition() == Some((namespace.as_str(), name.as_str()));
+    (!labelled).then(|| Step::Label { namespace: namespace.clone(), name: name.clone() })
+}
+
+/// The steps that make the permissions what they should be; `None` when they are.
+fn permitting(observed: &Observed) -> Option<Vec<Step>> {
+    if observed.needed == observed.granted {
+        return None;
+    }
+    let stale: Vec<String> = observed
+        .granted
+        .iter()
+        .map(Grant::namespace)
+        .filter(|&namespace| !observed.needed.iter().any(|needed| needed.namespace() == namespace))
+        .map(str::to_owned)
+        .collect();
+    let mut steps = vec![Step::Grant(observed.needed.clone())];
+    if !stale.is_empty() {
+        steps.push(Step::Revoke(stale));
+    }
+    Some(steps)
+}
+
+impl Plan {
+    fn nothing(standing: Standing) -> Self {
+        Self { steps: Vec::new(), standing }
+    }
+
+    fn underway(steps: Vec<Step>) -> Self {
+        Self { steps, standing: Standing::Underway }
+    }
+
+    fn removed(steps: Vec<Step>) -> Self {
+        Self { steps, standing: Standing::Removed }
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Label { namespace, name } => write!(f, "label it with definition {namespace}/{name}"),
+            Self::Hold => f.write_str("add the finalizer"),
+            Self::Grant(grants) => {
+                let rules: usize = grants.iter().map(|grant| grant.rules().len()).sum();
+                write!(f, "grant {rules} rules in {} roles", grants.len())
+            }
+            Self::Revoke(namespaces) => write!(f, "remove the roles in {} namespaces", namespaces.len()),
+            Self::Install => f.write_str("install the release"),
+            Self::Upgrade(reason) => write!(f, "upgrade the release: {reason}"),
+            Self::Uninstall => f.write_str("uninstall the release"),
+            Self::LetGo => f.write_str("remove the finalizer"),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::collections::BTreeMap;
+
+    use api::inspection::Resource;
+    use api::{CompositionStatus, annotations, finalizers, labels};
+    use kube::core::ApiResource;
+    use serde_json::json;
+
+    use super::*;
+    use crate::permissions::{Account, Permissions};
+
+    pub(crate) fn composition() -> Composition {
+        Composition {
+            resource: ApiResource {
+                group: "composition.krateo.io".into(),
+                version: "v1-0-0".into(),
+                api_version: "composition.krateo.io/v1-0-0".into(),
+                kind: "Web".into(),
+                plural: "webs".into(),
+            },
+            name: "web".into(),
+            namespace: "team".into(),
+            uid: "8f4f3c1e-0000-0000-0000-000000000000".into(),
+            generation: Some(1),
+            deleting: false,
+            finalizers: vec![finalizers::COMPOSITION.into()],
+            labels: BTreeMap::from([
+                (labels::DEFINITION_NAMESPACE.into(), "system".into()),
+                (labels::DEFINITION_NAME.into(), "web".into()),
+            ]),
+            annotations: BTreeMap::new(),
+            spec: json!({}),
+            status: CompositionStatus::default(),
+        }
+    }
+
+    fn grants(namespace: &str) -> Vec<Grant> {
+        let resource = Resource {
+            group: String::new(),
+            version: "v1".into(),
+            resource: "services".into(),
+            namespace: namespace.into(),
+            name: "web".into(),
+            verbs: Vec::new(),
+            path: None,
+            order: None,
+        };
+        let account = Account { namespace: "system".into(), name: "cdc".into() };
+        Permissions::of_resources(&[resource]).grants("composition:webs:team:web", &account, &BTreeMap::new())
+    }
+
+    fn observed(release: Release) -> Observed {
+        Observed {
+            definition: Some(("system".into(), "web".into())),
+            needed: grants("team"),
+            granted: grants("team"),
+            release,
+        }
+    }
+
+    fn annotated(name: &str, value: &str) -> Composition {
+        let mut composition = composition();
+        composition.annotations.insert(name.into(), value.into());
+        composition
+    }
+
+    fn deleted(mut composition: Composition) -> Composition {
+        composition.deleting = true;
+        composition
+    }
+
+    fn check(composition: &Composition, observed: &Observed, steps: &[Step], standing: Standing) {
+        let plan = plan(composition, observed).unwrap();
+        assert_eq!(plan, Plan { steps: steps.to_vec(), standing });
+    }
+
+    #[test]
+    fn the_next_step_follows_the_state_of_the_release() {
+        let it = composition();
+        let changed = || Release::OutOfSync("values changed".into());
+        check(&it, &observed(Release::Absent), &[Step::Install], Standing::Underway);
+        check(&it, &observed(Release::InSync), &[], Standing::UpToDate);
+        check(&it, &observed(changed()), &[Step::Upgrade("values changed".into())], Standing::Underway);
+        check(&it, &observed(Release::Locked("helm".into())), &[], Standing::Waiting);
+        check(&deleted(it), &observed(changed()), &[Step::Uninstall, revoke(), Step::LetGo], Standing::Removed);
+    }
+
+    fn revoke() -> Step {
+        Step::Revoke(vec!["team".into()])
+    }
+
+    #[test]
+    fn permissions_come_before_the_release() {
+        let mut observed = observed(Release::Unreadable);
+        observed.granted = Vec::new();
+        check(&composition(), &observed, &[Step::Grant(grants("team"))], Standing::Underway);
+        check(&deleted(composition()), &observed, &[Step::Grant(grants("team"))], Standing::Underway);
+    }
+
+    #[test]
+    fn a_role_that_is_needed_no_longer_is_removed() {
+        let mut observed = observed(Release::InSync);
+        observed.granted = [grants("other"), grants("team")].concat();
+        let steps = [Step::Grant(grants("team")), Step::Revoke(vec!["other".into()])];
+        check(&composition(), &observed, &steps, Standing::Underway);
+    }
+
+    #[test]
+    fn a_new_composition_is_labelled_and_held_before_anything_else() {
+        let mut new = composition();
+        new.finalizers.clear();
+        new.labels.clear();
+        let label = Step::Label { namespace: "system".into(), name: "web".into() };
+        check(&new, &observed(Release::Absent), &[label, Step::Hold, Step::Install], Standing::Underway);
+    }
+
+    #[test]
+    fn a_paused_composition_is_left_alone() {
+        let paused = annotated(annotations::PAUSED, "true");
+        check(&paused, &observed(Release::Absent), &[], Standing::Paused);
+        check(&deleted(paused), &observed(Release::InSync), &[], Standing::Paused);
+    }
+
+    #[test]
+    fn the_management_policy_is_asked_before_any_write() {
+        let observe = annotated(annotations::MANAGEMENT_POLICY, "observe");
+        check(&observe, &observed(Release::Absent), &[], Standing::ObservedOnly);
+        check(&deleted(observe), &observed(Release::InSync), &[revoke(), Step::LetGo], Standing::Removed);
+        let delete_only = annotated(annotations::MANAGEMENT_POLICY, "observe-delete");
+        check(&delete_only, &observed(Release::Absent), &[], Standing::ObservedOnly);
+        let steps = [Step::Uninstall, revoke(), Step::LetGo];
+        check(&deleted(delete_only), &observed(Release::InSync), &steps, Standing::Removed);
+    }
+
+    #[test]
+    fn an_orphaned_release_survives_its_composition() {
+        let orphan = deleted(annotated(annotations::DELETION_POLICY, "orphan"));
+        check(&orphan, &observed(Release::InSync), &[revoke(), Step::LetGo], Standing::Removed);
+    }
+
+    #[test]
+    fn a_foreign_release_is_neither_taken_nor_removed() {
+        let foreign = || observed(Release::Foreign("release web belongs to another".into()));
+        let blocked = plan(&composition(), &foreign()).unwrap_err();
+        assert!(blocked.to_string().starts_with("release web belongs to another: choose another name"));
+        check(&deleted(composition()), &foreign(), &[revoke(), Step::LetGo], Standing::Removed);
+    }
+
+    #[test]
+    fn an_object_without_our_finalizer_is_gone_for_us() {
+        let mut gone = deleted(composition());
+        gone.finalizers = vec!["somebody.else/finalizer".into()];
+        check(&gone, &observed(Release::InSync), &[], Standing::Removed);
+    }
+
+    #[test]
+    fn a_mistyped_policy_stops_everything() {
+        let mistyped = annotated(annotations::MANAGEMENT_POLICY, "obsrve");
+        assert!(matches!(plan(&mistyped, &observed(Release::Absent)), Err(Blocked::Policy(_))));
+    }
+}
