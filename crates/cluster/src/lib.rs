@@ -10,12 +10,14 @@
 //! Every request is bounded in time, every error says which object it was about and whether trying again can
 //! help ([`Error::is_transient`]), and nothing here logs or quotes the content of a Secret.
 
+mod access;
 mod apply;
 mod client;
 mod delete;
 mod discovery;
 mod error;
 mod finalizer;
+mod lease;
 mod read;
 pub mod readiness;
 mod request;
@@ -25,11 +27,13 @@ pub mod scripted;
 mod wait;
 mod write;
 
+pub use access::{Access, Subject};
 pub use apply::{Applied, Apply};
 pub use client::{ClientOptions, client};
 pub use delete::{Delete, Deleted, Propagation};
 pub use discovery::{Discovery, Served, ServedResource};
 pub use error::{Attempt, Error, Failure, FieldCause};
+pub use lease::{Election, ElectionTimes, Held};
 pub use read::Selector;
 pub use readiness::{Health, health};
 pub use request::Cluster;

@@ -27,6 +27,7 @@ use serde_json::{Value, json};
 use crate::{Cluster, ResourceId, Served};
 
 type Check = Box<dyn Fn(&Value) + Send>;
+type Answerer = Box<dyn FnMut(&Method, &str, &Value) -> (u16, Value) + Send>;
 
 /// What the server expects and answers, in order.
 ///
@@ -39,6 +40,7 @@ pub struct Script {
 struct State {
     scenario: String,
     steps: VecDeque<Step>,
+    afterwards: Option<Answerer>,
     answered: usize,
     unexpected: Vec<String>,
 }
@@ -57,6 +59,7 @@ impl Script {
         let state = State {
             scenario: scenario.to_owned(),
             steps: VecDeque::new(),
+            afterwards: None,
             answered: 0,
             unexpected: Vec::new(),
         };
@@ -92,6 +95,16 @@ impl Script {
     /// Next, a GET finds nothing.
     pub fn absent(self, url: &str) -> Self {
         self.refuse(Method::GET, url, 404, "NotFound", "not found")
+    }
+
+    /// Once the expected requests have come, all others are answered by this function of method, URL and body, with
+    /// a status code and a body; for what is asked until time passes.
+    pub fn from_then_on(
+        self,
+        answer: impl FnMut(&Method, &str, &Value) -> (u16, Value) + Send + 'static,
+    ) -> Self {
+        lock(&self.state).afterwards = Some(Box::new(answer));
+        self
     }
 
     /// A client of this server, with its namespace `default`.
@@ -134,10 +147,16 @@ impl Script {
     ///
     /// # Panics
     ///
-    /// When a request came that was not expected, or an expected one did not come.
+    /// When a request came that was not expected or held something else, or an expected one did not come.
     #[expect(clippy::panic, reason = "this is how a test support function fails the test")]
     pub fn finish(&self) {
+        let check_failed = self.state.is_poisoned();
         let state = lock(&self.state);
+        assert!(
+            !check_failed,
+            "scenario {:?}: what was sent is not what was expected, see above",
+            state.scenario
+        );
         if let Some(unexpected) = state.unexpected.first() {
             panic!("{unexpected}");
         }
@@ -164,34 +183,47 @@ impl Script {
 
 impl State {
     fn answer(&mut self, method: &Method, url: &str, sent: &Value) -> Result<Response<Body>, String> {
-        let Some(step) = self.steps.front() else {
-            return Err(format!(
-                "scenario {:?}: nothing more was expected, but {method} {url} came",
-                self.scenario
-            ));
+        let (code, answer) = match self.steps.pop_front() {
+            Some(step) => step.answer(method, url, sent).map_err(|expected| {
+                format!(
+                    "scenario {:?}: expected {expected}, but {method} {url} came",
+                    self.scenario
+                )
+            })?,
+            None => match &mut self.afterwards {
+                Some(answer) => answer(method, url, sent),
+                None => {
+                    return Err(format!(
+                        "scenario {:?}: nothing more was expected, but {method} {url} came",
+                        self.scenario
+                    ));
+                }
+            },
         };
+        self.answered += 1;
+        let response = Response::builder()
+            .status(code)
+            .body(Body::from(answer.to_string().into_bytes()));
+        response.map_err(|error| error.to_string())
+    }
+}
+
+impl Step {
+    /// The answer if this is the request that was expected, else what that is.
+    fn answer(self, method: &Method, url: &str, sent: &Value) -> Result<(u16, Value), String> {
         // A query that the scenario does not mention does not matter to it.
-        let asked = if step.url.contains('?') {
+        let asked = if self.url.contains('?') {
             url
         } else {
             url.split('?').next().unwrap_or(url)
         };
-        if *method != step.method || asked != step.url {
-            let expected = format!("{} {}", step.method, step.url);
-            return Err(format!(
-                "scenario {:?}: expected {expected}, but {method} {url} came",
-                self.scenario
-            ));
+        if *method != self.method || asked != self.url {
+            return Err(format!("{} {}", self.method, self.url));
         }
-        if let Some(check) = &step.check {
+        if let Some(check) = &self.check {
             check(sent);
         }
-        let answer = Response::builder()
-            .status(step.code)
-            .body(Body::from(step.answer.to_string().into_bytes()));
-        self.steps.pop_front();
-        self.answered += 1;
-        answer.map_err(|error| error.to_string())
+        Ok((self.code, self.answer))
     }
 }
 

@@ -1,0 +1,269 @@
+//! Who may do what: asking the API server, and waiting until a grant is in force.
+
+use std::fmt;
+use std::time::Duration;
+
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use http::Method;
+use k8s_openapi::api::authorization::v1::ResourceAttributes;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::request::Call;
+use crate::{Cluster, Error, ResourceId};
+
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1";
+
+/// As many questions at a time as do not crowd out the rest.
+const PARALLEL: usize = 8;
+
+/// One thing that somebody may or may not do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Access {
+    /// Verb, such as `patch`.
+    pub verb: String,
+    /// API group, empty for the core group.
+    pub group: String,
+    /// Plural name of the resource.
+    pub resource: String,
+    /// Subresource, such as `status`.
+    pub subresource: Option<String>,
+    /// Namespace; none for cluster-scoped resources and for all namespaces.
+    pub namespace: Option<String>,
+    /// Name of one object; none for all.
+    pub name: Option<String>,
+}
+
+impl Access {
+    /// A verb on all objects of a kind, in one namespace or in all.
+    pub fn to(verb: &str, resource: &ResourceId, namespace: Option<&str>) -> Self {
+        Self {
+            verb: verb.to_owned(),
+            group: resource.group.clone(),
+            resource: resource.plural.clone(),
+            subresource: None,
+            namespace: namespace.filter(|_| resource.namespaced).map(str::to_owned),
+            name: None,
+        }
+    }
+
+    /// The same on one object.
+    pub fn named(self, name: &str) -> Self {
+        Self {
+            name: Some(name.to_owned()),
+            ..self
+        }
+    }
+
+    fn attributes(&self) -> ResourceAttributes {
+        ResourceAttributes {
+            verb: Some(self.verb.clone()),
+            group: Some(self.group.clone()),
+            resource: Some(self.resource.clone()),
+            subresource: self.subresource.clone(),
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            ..ResourceAttributes::default()
+        }
+    }
+}
+
+/// `patch deployments.apps/scale shop/web`, as RBAC messages have it.
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.verb, self.resource)?;
+        if !self.group.is_empty() {
+            write!(f, ".{}", self.group)?;
+        }
+        if let Some(subresource) = &self.subresource {
+            write!(f, "/{subresource}")?;
+        }
+        match (&self.namespace, &self.name) {
+            (Some(namespace), Some(name)) => write!(f, " {namespace}/{name}"),
+            (Some(namespace), None) => write!(f, " in namespace {namespace}"),
+            (None, Some(name)) => write!(f, " {name}"),
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+/// Somebody else whose permissions are asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Subject {
+    /// User name, such as `system:serviceaccount:shop:web`.
+    pub user: String,
+    /// Groups.
+    pub groups: Vec<String>,
+}
+
+impl Cluster {
+    /// True when this client itself may do it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ReviewAccess`].
+    pub async fn is_allowed(&self, access: &Access) -> Result<bool, Error> {
+        let spec = json!({"resourceAttributes": access.attributes()});
+        self.review(
+            "SelfSubjectAccessReview",
+            "selfsubjectaccessreviews",
+            spec,
+            access,
+        )
+        .await
+    }
+
+    /// True when somebody else may do it. Asking needs a permission of its own.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ReviewAccess`].
+    pub async fn is_allowed_for(&self, subject: &Subject, access: &Access) -> Result<bool, Error> {
+        let spec = json!({"resourceAttributes": access.attributes(), "user": subject.user, "groups": subject.groups});
+        self.review("SubjectAccessReview", "subjectaccessreviews", spec, access)
+            .await
+    }
+
+    /// Waits until this client may do all of it: a role that was just granted takes a moment to be in force.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotAllowed`] with what is missing after `timeout`; [`Error::ReviewAccess`].
+    pub async fn wait_until_allowed(&self, needed: &[Access], timeout: Duration) -> Result<(), Error> {
+        let deadline = Instant::now() + timeout;
+        let mut pause = Duration::from_millis(20);
+        let mut missing: Vec<&Access> = needed.iter().collect();
+        loop {
+            missing = self.not_allowed(missing).await?;
+            if missing.is_empty() {
+                return Ok(());
+            }
+            if Instant::now() + pause >= deadline {
+                let missing = missing
+                    .into_iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(", ");
+                return Err(Error::NotAllowed {
+                    within: timeout,
+                    missing,
+                });
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_secs(1));
+        }
+    }
+
+    async fn not_allowed<'a>(&self, asked: Vec<&'a Access>) -> Result<Vec<&'a Access>, Error> {
+        let answers = stream::iter(asked).map(async |access| {
+            let allowed = self.is_allowed(access).await?;
+            Ok::<_, Error>((!allowed).then_some(access))
+        });
+        answers
+            .buffered(PARALLEL)
+            .try_filter_map(async |missing| Ok(missing))
+            .try_collect()
+            .await
+    }
+
+    async fn review(&self, kind: &str, plural: &str, spec: Value, access: &Access) -> Result<bool, Error> {
+        let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec});
+        let call = Call::new(Method::POST, format!("{REVIEWS}/{plural}")).json(&review);
+        match self.transport.send(call).await {
+            Ok((_, answer)) => Ok(answer["status"]["allowed"] == true),
+            Err(source) => Err(Error::ReviewAccess {
+                question: access.to_string(),
+                source,
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::apps::v1::Deployment;
+
+    use super::*;
+    use crate::scripted::Script;
+
+    const SELF: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+
+    fn patch_web() -> Access {
+        Access::to("patch", &ResourceId::of::<Deployment>(), Some("shop")).named("web")
+    }
+
+    fn answer(allowed: bool) -> Value {
+        json!({"status": {"allowed": allowed}})
+    }
+
+    #[tokio::test]
+    async fn a_question_names_verb_resource_and_place() {
+        let asked = json!({"verb": "patch", "group": "apps", "resource": "deployments", "namespace": "shop", "name": "web"});
+        let of_other = asked.clone();
+        let script = Script::new("ask for oneself, then for another")
+            .on(
+                Method::POST,
+                SELF,
+                move |sent| assert_eq!(sent["spec"]["resourceAttributes"], asked),
+                201,
+                answer(true),
+            )
+            .on(
+                Method::POST,
+                "/apis/authorization.k8s.io/v1/subjectaccessreviews",
+                move |sent| {
+                    assert_eq!(
+                        sent["spec"],
+                        json!({"resourceAttributes": of_other, "user": "u", "groups": ["g"]})
+                    );
+                },
+                201,
+                answer(false),
+            );
+        let cluster = script.cluster();
+        assert!(cluster.is_allowed(&patch_web()).await.unwrap());
+        let other = Subject {
+            user: "u".to_owned(),
+            groups: vec!["g".to_owned()],
+        };
+        assert!(!cluster.is_allowed_for(&other, &patch_web()).await.unwrap());
+        script.finish();
+    }
+
+    #[tokio::test]
+    async fn waiting_asks_again_only_for_what_is_missing() {
+        let list = Access::to("list", &ResourceId::of::<Deployment>(), Some("shop"));
+        let script = Script::new("the second grant takes a moment")
+            .on(Method::POST, SELF, |_| {}, 201, answer(true))
+            .on(Method::POST, SELF, |_| {}, 201, answer(false))
+            .on(
+                Method::POST,
+                SELF,
+                |sent| assert_eq!(sent["spec"]["resourceAttributes"]["verb"], "list"),
+                201,
+                answer(true),
+            );
+        let needed = [patch_web(), list];
+        script
+            .cluster()
+            .wait_until_allowed(&needed, Duration::from_secs(5))
+            .await
+            .unwrap();
+        script.finish();
+    }
+
+    #[tokio::test]
+    async fn what_stays_missing_is_named() {
+        let script = Script::new("never granted").from_then_on(|_, _, _| (201, answer(false)));
+        let timeout = Duration::from_millis(100);
+        let error = script
+            .cluster()
+            .wait_until_allowed(&[patch_web()], timeout)
+            .await
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "still not allowed after 100ms: patch deployments.apps shop/web"
+        );
+    }
+}

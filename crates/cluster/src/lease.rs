@@ -1,0 +1,545 @@
+//! One of several processes holds a Lease: leader election, and the mark of a writer that is alive.
+//!
+//! The protocol is that of client-go's `tools/leaderelection`, so our processes and Go's can compete for the same
+//! Lease. As there, a candidate trusts no clock but its own: it does not compare the times in the Lease with its
+//! own time, it measures for how long the Lease has not changed. (kube-lease-manager compares them, has no
+//! deadline for renewals, and was not taken for that.)
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::time::Duration;
+
+use http::Method;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::request::Call;
+use crate::{Attempt, Cluster, Error, ObjectId};
+
+/// How much later than the retry period a candidate asks at most, as a factor: `JitterFactor` of client-go.
+const JITTER: f64 = 1.2;
+
+/// How long a lease lasts and how often it is renewed; the defaults are client-go's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ElectionTimes {
+    /// How long others wait, after the last renewal that they saw, before they take the lease.
+    pub lease: Duration,
+    /// How long the holder tries to renew before it counts the lease as lost. Shorter than `lease`, so that the
+    /// holder has stopped before another begins.
+    pub renew_deadline: Duration,
+    /// Pause between attempts.
+    pub retry: Duration,
+}
+
+impl Default for ElectionTimes {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self {
+            lease: seconds(15),
+            renew_deadline: seconds(10),
+            retry: seconds(2),
+        }
+    }
+}
+
+/// A candidate for a Lease.
+pub struct Election {
+    cluster: Cluster,
+    id: ObjectId,
+    identity: String,
+    times: ElectionTimes,
+    seen: Option<Sighting>,
+}
+
+/// The Lease as it was when it was last seen to change.
+struct Sighting {
+    object: Value,
+    since: Instant,
+}
+
+impl Election {
+    /// A candidate of this identity, which no other process may have: pod name and a random part.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unaddressable`].
+    pub fn new(cluster: Cluster, namespace: &str, name: &str, identity: &str) -> Result<Self, Error> {
+        let id = ObjectId::of::<Lease>(Some(namespace), name)?;
+        let identity = identity.to_owned();
+        Ok(Self {
+            cluster,
+            id,
+            identity,
+            times: ElectionTimes::default(),
+            seen: None,
+        })
+    }
+
+    /// With other times than the usual ones.
+    pub fn with_times(self, times: ElectionTimes) -> Self {
+        Self { times, ..self }
+    }
+
+    /// Waits for the lease, however long that takes; dropping the future gives up.
+    ///
+    /// Failing requests are logged and repeated: a candidate has nothing better to do.
+    pub async fn acquire(mut self) -> Held {
+        let mut complained = false;
+        loop {
+            match self.attempt().await {
+                Ok(true) => return Held::renewing(self),
+                Ok(false) => complained = false,
+                Err(error) => {
+                    if !complained {
+                        tracing::warn!(lease = %self.id, error = &error as &dyn std::error::Error, "could not acquire the lease, trying on");
+                    }
+                    complained = true;
+                }
+            }
+            tokio::time::sleep(jittered(self.times.retry)).await;
+        }
+    }
+
+    /// Takes the lease if it is free.
+    ///
+    /// A lease that somebody holds is found free only by a candidate that has seen it unchanged for its whole
+    /// duration, so a candidate is kept and not made anew for each attempt.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Request`].
+    pub async fn try_acquire(&mut self) -> Result<Option<Held>, Error> {
+        let Self {
+            cluster,
+            id,
+            identity,
+            times,
+            seen: _,
+        } = &*self;
+        let (cluster, id, identity, times) = (cluster.clone(), id.clone(), identity.clone(), *times);
+        let acquired = self.attempt().await?;
+        let holder = || Self {
+            cluster,
+            id,
+            identity,
+            times,
+            seen: self.seen.take(),
+        };
+        Ok(acquired.then(holder).map(Held::renewing))
+    }
+
+    /// One attempt to take or renew the lease; false when it is another's.
+    async fn attempt(&mut self) -> Result<bool, Error> {
+        // The holder knows the Lease as it wrote it, and saves the read.
+        if !self.is_held() {
+            let Some(object) = self.cluster.get::<Value>(&self.id).await? else {
+                return self.create().await;
+            };
+            self.see(object);
+        }
+        let Some(seen) = &self.seen else { return Ok(false) };
+        if !self.is_held() && !self.is_free(seen) {
+            return Ok(false);
+        }
+        let wanted = self.claimed(&seen.object);
+        let call = Call::new(Method::PUT, self.id.path()).json(&wanted);
+        match self.cluster.about(&self.id, Attempt::Replace, call).await {
+            Ok((_, object)) => {
+                self.see(object);
+                Ok(true)
+            }
+            Err(error) => {
+                // Somebody may have written in between: look before the next attempt.
+                self.seen = self
+                    .seen
+                    .take()
+                    .filter(|_| !(error.is_conflict() || error.is_not_found()));
+                if error.is_conflict() {
+                    Ok(false)
+                } else {
+                    Err(error)
+                }
+            }
+        }
+    }
+
+    async fn create(&mut self) -> Result<bool, Error> {
+        let metadata = json!({"name": self.id.name(), "namespace": self.id.namespace()});
+        let bare = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata});
+        let wanted = self.claimed(&bare);
+        let collection = self.id.resource().collection(self.id.namespace());
+        let call = Call::new(Method::POST, collection).json(&wanted);
+        match self.cluster.about(&self.id, Attempt::Create, call).await {
+            Ok((_, object)) => {
+                self.see(object);
+                Ok(true)
+            }
+            Err(error) if error.is_conflict() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Notes the Lease; the time counts from when it was first seen like this.
+    fn see(&mut self, object: Value) {
+        let same = self
+            .seen
+            .as_ref()
+            .is_some_and(|seen| seen.object["spec"] == object["spec"]);
+        let since = self
+            .seen
+            .as_ref()
+            .filter(|_| same)
+            .map_or_else(Instant::now, |seen| seen.since);
+        self.seen = Some(Sighting { object, since });
+    }
+
+    fn is_held(&self) -> bool {
+        self.seen
+            .as_ref()
+            .is_some_and(|seen| holder(&seen.object) == Some(self.identity.as_str()))
+    }
+
+    /// Released by its holder, or not renewed for as long as the holder promised.
+    fn is_free(&self, seen: &Sighting) -> bool {
+        let promised = seen.object["spec"]["leaseDurationSeconds"]
+            .as_u64()
+            .map(Duration::from_secs);
+        holder(&seen.object).is_none() || seen.since.elapsed() >= promised.unwrap_or(self.times.lease)
+    }
+
+    /// The Lease with us as its holder, renewed now; what else stands in it stays.
+    fn claimed(&self, object: &Value) -> Value {
+        let now = json!(MicroTime(Timestamp::now()));
+        let mut claimed = object.clone();
+        let spec = &mut claimed["spec"];
+        if holder(object) != Some(self.identity.as_str()) {
+            let transitions = spec["leaseTransitions"].as_i64();
+            spec["leaseTransitions"] = transitions.map_or(0, |count| count.saturating_add(1)).into();
+            spec["holderIdentity"] = self.identity.clone().into();
+            spec["acquireTime"] = now.clone();
+        }
+        spec["leaseDurationSeconds"] = self.times.lease.as_secs().max(1).into();
+        spec["renewTime"] = now;
+        claimed
+    }
+
+    /// Gives the lease up, so that the next need not wait. Best effort: else it runs out.
+    async fn release(mut self) {
+        let Some(Sighting { mut object, .. }) = self.seen.take() else {
+            return;
+        };
+        object["spec"]["holderIdentity"] = "".into();
+        object["spec"]["leaseDurationSeconds"] = 1.into();
+        object["spec"]["renewTime"] = json!(MicroTime(Timestamp::now()));
+        let call = Call::new(Method::PUT, self.id.path()).json(&object);
+        let released = tokio::time::timeout(
+            self.times.retry,
+            self.cluster.about(&self.id, Attempt::Replace, call),
+        );
+        if !matches!(released.await, Ok(Ok(_))) {
+            tracing::debug!(lease = %self.id, "the lease could not be released and will run out");
+        }
+    }
+
+    /// Renews until told to stop or the deadline for a renewal has passed; the candidate comes back.
+    async fn renew_until(mut self, stop: CancellationToken) -> (Self, bool) {
+        let mut renewed = Instant::now();
+        loop {
+            let pause = tokio::time::sleep(self.times.retry);
+            if stop.run_until_cancelled(pause).await.is_none() {
+                return (self, true);
+            }
+            let (began, deadline) = (Instant::now(), renewed + self.times.renew_deadline);
+            let Some(attempt) = stop
+                .run_until_cancelled(tokio::time::timeout_at(deadline, self.attempt()))
+                .await
+            else {
+                return (self, true);
+            };
+            let foreign = match attempt {
+                Ok(Ok(true)) => {
+                    renewed = began;
+                    false
+                }
+                Ok(Ok(false)) => self.seen.is_some(),
+                Ok(Err(error)) => {
+                    tracing::warn!(lease = %self.id, error = &error as &dyn std::error::Error, "could not renew the lease");
+                    false
+                }
+                Err(_) => false,
+            };
+            if foreign || renewed.elapsed() >= self.times.renew_deadline {
+                return (self, false);
+            }
+        }
+    }
+}
+
+/// A lease that is held, and renewed for as long as this lives.
+///
+/// Dropped, it is no longer renewed and runs out; [`Held::release`] frees it at once.
+pub struct Held {
+    lost: CancellationToken,
+    stop: CancellationToken,
+    renewing: Option<JoinHandle<Option<Election>>>,
+}
+
+impl Held {
+    fn renewing(election: Election) -> Self {
+        let (lost, stop) = (CancellationToken::new(), CancellationToken::new());
+        let (told, until) = (lost.clone(), stop.clone());
+        let renewing = tokio::spawn(async move {
+            let (election, held) = election.renew_until(until).await;
+            if !held {
+                told.cancel();
+            }
+            held.then_some(election)
+        });
+        Self {
+            lost,
+            stop,
+            renewing: Some(renewing),
+        }
+    }
+
+    /// Cancelled once the lease is lost. Whoever works under it stops then, before another begins.
+    pub fn lost(&self) -> CancellationToken {
+        self.lost.clone()
+    }
+
+    /// True while the lease is held.
+    pub fn is_held(&self) -> bool {
+        !self.lost.is_cancelled()
+    }
+
+    /// Stops renewing and frees the lease. The work done under it must have ended.
+    pub async fn release(mut self) {
+        self.stop.cancel();
+        if let Some(renewing) = self.renewing.take()
+            && let Ok(Some(election)) = renewing.await
+        {
+            election.release().await;
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+fn holder(lease: &Value) -> Option<&str> {
+    lease["spec"]["holderIdentity"]
+        .as_str()
+        .filter(|holder| !holder.is_empty())
+}
+
+/// The period and up to [`JITTER`] times as much again, so that candidates do not ask in step.
+fn jittered(period: Duration) -> Duration {
+    // Every `RandomState` has keys of its own; that is as random as this needs to be.
+    let random = f64::from(RandomState::new().hash_one(0_u8) as u32) / f64::from(u32::MAX);
+    period.mul_f64(1.0 + random * JITTER)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::scripted::Script;
+
+    const COLLECTION: &str = "/apis/coordination.k8s.io/v1/namespaces/krateo/leases";
+    const PATH: &str = "/apis/coordination.k8s.io/v1/namespaces/krateo/leases/leader";
+
+    const QUICK: ElectionTimes = ElectionTimes {
+        lease: Duration::from_millis(150),
+        renew_deadline: Duration::from_millis(100),
+        retry: Duration::from_millis(20),
+    };
+
+    fn candidate(script: &Script, identity: &str) -> Election {
+        Election::new(script.cluster(), "krateo", "leader", identity)
+            .unwrap()
+            .with_times(QUICK)
+    }
+
+    fn lease(holder: &str, renewed: &str) -> Value {
+        json!({"metadata": {"name": "leader", "resourceVersion": "1", "labels": {"kept": "yes"}},
+               "spec": {"holderIdentity": holder, "renewTime": renewed, "leaseTransitions": 3}})
+    }
+
+    /// A server that keeps one Lease, with the optimistic locking of a real one.
+    fn server(stored: &Arc<Mutex<Option<Value>>>) -> Script {
+        let stored = stored.clone();
+        let conflict = |reason: &str| {
+            (
+                409,
+                json!({"kind": "Status", "code": 409, "reason": reason, "message": "no"}),
+            )
+        };
+        Script::new("one lease").from_then_on(move |method, _, sent| {
+            let mut stored = stored.lock().unwrap();
+            let version = |lease: &Value| {
+                lease["metadata"]["resourceVersion"]
+                    .as_str()
+                    .unwrap_or("0")
+                    .parse::<u64>()
+                    .unwrap()
+            };
+            let now = stored.clone();
+            let mut accept = |mut lease: Value, version: u64| {
+                lease["metadata"]["resourceVersion"] = version.to_string().into();
+                *stored = Some(lease.clone());
+                (200, lease)
+            };
+            match (method.as_str(), now) {
+                ("GET", Some(lease)) => (200, lease),
+                ("GET" | "PUT", None) => (
+                    404,
+                    json!({"kind": "Status", "code": 404, "reason": "NotFound", "message": "no"}),
+                ),
+                ("POST", None) => accept(sent.clone(), 1),
+                ("POST", Some(_)) => conflict("AlreadyExists"),
+                (_, Some(lease)) if version(&lease) != version(sent) => conflict("Conflict"),
+                (_, Some(lease)) => accept(sent.clone(), version(&lease) + 1),
+                (other, None) => (405, json!({"kind": "Status", "code": 405, "message": other})),
+            }
+        })
+    }
+
+    fn holder_in(stored: &Mutex<Option<Value>>) -> String {
+        stored.lock().unwrap().as_ref().unwrap()["spec"]["holderIdentity"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_is_not_there_is_created() {
+        let script = Script::new("first of all").absent(PATH).on(
+            Method::POST,
+            COLLECTION,
+            |sent| {
+                assert_eq!(sent["spec"]["holderIdentity"], "a");
+                assert_eq!(
+                    (
+                        &sent["spec"]["leaseTransitions"],
+                        &sent["spec"]["leaseDurationSeconds"]
+                    ),
+                    (&json!(0), &json!(1))
+                );
+                assert!(sent["spec"]["renewTime"].is_string());
+            },
+            201,
+            lease("a", "t"),
+        );
+        assert!(candidate(&script, "a").attempt().await.unwrap());
+        script.finish();
+    }
+
+    #[tokio::test]
+    async fn a_lease_is_taken_only_after_it_was_seen_unchanged_for_its_duration() {
+        let script = Script::new("held, renewed, then silent")
+            .get(PATH, lease("b", "t1"))
+            .get(PATH, lease("b", "t2"))
+            .get(PATH, lease("b", "t2"))
+            .on(
+                Method::PUT,
+                PATH,
+                |sent| {
+                    assert_eq!(
+                        (&sent["spec"]["holderIdentity"], &sent["spec"]["leaseTransitions"]),
+                        (&json!("a"), &json!(4))
+                    );
+                    assert_eq!(sent["metadata"], lease("b", "t2")["metadata"]);
+                },
+                200,
+                lease("a", "t3"),
+            );
+        let mut election = candidate(&script, "a");
+        assert!(!election.attempt().await.unwrap());
+        tokio::time::sleep(QUICK.lease).await;
+        assert!(!election.attempt().await.unwrap(), "it was renewed in between");
+        tokio::time::sleep(QUICK.lease).await;
+        assert!(election.attempt().await.unwrap());
+        script.finish();
+    }
+
+    #[tokio::test]
+    async fn a_released_lease_is_taken_at_once_and_a_lost_race_is_no_error() {
+        let script = Script::new("released").get(PATH, lease("", "t1")).refuse(
+            Method::PUT,
+            PATH,
+            409,
+            "Conflict",
+            "late",
+        );
+        assert!(!candidate(&script, "a").attempt().await.unwrap());
+        script.finish();
+    }
+
+    #[tokio::test]
+    async fn a_candidate_can_come_back_later() {
+        let stored = Arc::new(Mutex::new(None));
+        let script = server(&stored);
+        let (mut a, mut b) = (candidate(&script, "a"), candidate(&script, "b"));
+        let held = a.try_acquire().await.unwrap().unwrap();
+        assert!(b.try_acquire().await.unwrap().is_none());
+        held.release().await;
+        assert!(b.try_acquire().await.unwrap().unwrap().is_held());
+        assert!(a.try_acquire().await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn the_lease_goes_from_holder_to_holder() {
+        let stored = Arc::new(Mutex::new(None));
+        let script = server(&stored);
+        let first = candidate(&script, "a").with_times(STEADY).acquire().await;
+        let waiting = tokio::spawn(candidate(&script, "b").with_times(STEADY).acquire());
+        tokio::time::sleep(QUICK.lease).await;
+        assert!(first.is_held() && !waiting.is_finished());
+        assert_eq!(holder_in(&stored), "a");
+        first.release().await;
+        let second = tokio::time::timeout(Duration::from_secs(5), waiting)
+            .await
+            .unwrap()
+            .unwrap();
+        assert!(second.is_held());
+        assert_eq!(holder_in(&stored), "b");
+    }
+
+    #[tokio::test]
+    async fn a_holder_that_cannot_renew_stops_before_another_begins() {
+        let down = json!({"kind": "Status", "code": 503, "reason": "ServiceUnavailable", "message": "down"});
+        let script = Script::new("the API server goes away")
+            .absent(PATH)
+            .on(Method::POST, COLLECTION, |_| {}, 201, lease("a", "t"))
+            .from_then_on(move |_, _, _| (503, down.clone()));
+        let start = Instant::now();
+        let held = candidate(&script, "a").with_times(STEADY).acquire().await;
+        tokio::time::timeout(Duration::from_secs(5), held.lost().cancelled())
+            .await
+            .unwrap();
+        assert!(start.elapsed() >= STEADY.renew_deadline && start.elapsed() < STEADY.lease);
+    }
+
+    #[tokio::test]
+    async fn a_lease_taken_by_another_is_lost_at_once() {
+        let stored = Arc::new(Mutex::new(None));
+        let script = server(&stored);
+        let held = candidate(&script, "a").with_times(STEADY).acquire().await;
+        let mut usurped = lease("b", "t");
+        usurped["metadata"]["resourceVersion"] = "99".into();
+        *stored.lock().unwrap() = Some(usurped);
+        tokio::time::timeout(Duration::from_secs(5), held.lost().cancelled())
+            .await
+            .unwrap();
+        held.release().await;
+        assert_eq!(holder_in(&stored), "b", "what is lost is not released");
+    }
+}
