@@ -362,6 +362,13 @@ mod tests {
         retry: Duration::from_millis(20),
     };
 
+    /// For what a busy machine must not decide otherwise.
+    const STEADY: ElectionTimes = ElectionTimes {
+        lease: Duration::from_secs(2),
+        renew_deadline: Duration::from_millis(700),
+        retry: Duration::from_millis(20),
+    };
+
     fn candidate(script: &Script, identity: &str) -> Election {
         Election::new(script.cluster(), "krateo", "leader", identity)
             .unwrap()
