@@ -14,8 +14,6 @@ mod retry;
 
 use std::time::Duration;
 
-use sha2::{Digest as _, Sha256};
-
 pub use credentials::{Credentials, Password};
 pub use error::Error;
 pub use reference::{ChartRef, InvalidRef};
@@ -35,7 +33,7 @@ pub struct Archive {
 
 impl Archive {
     fn new(bytes: Vec<u8>, found_at: String) -> Self {
-        let digest = sha256(&bytes);
+        let digest = crate::digest::sha256(&bytes);
         Self {
             bytes,
             digest,
@@ -98,16 +96,5 @@ pub async fn fetch(
                 chart: chart.to_string(),
                 limit: limits.time,
             })
-        })
-}
-
-/// `sha256:` and the hex digest of `bytes`.
-fn sha256(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    Sha256::digest(bytes)
-        .iter()
-        .fold(String::from("sha256:"), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
         })
 }

@@ -1,0 +1,15 @@
+//! The digest by which charts and records are told apart.
+
+use std::fmt::Write as _;
+
+use sha2::{Digest as _, Sha256};
+
+/// `sha256:` and the hex digest of `bytes`.
+pub(crate) fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes)
+        .iter()
+        .fold(String::from("sha256:"), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+}

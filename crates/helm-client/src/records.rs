@@ -1,0 +1,496 @@
+//! Release records: revisions of a release in, Helm's Secrets out, and back.
+//!
+//! Every request names one Secret. Nothing is listed or watched, so that a controller needs rights to the records
+//! of its own releases and sees no other Secret.
+
+use std::collections::BTreeMap;
+
+use cluster::{Apply, Cluster, Delete, ObjectId};
+use helm::release::{self, Release, Status, label};
+use jiff::Timestamp;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use serde_json::json;
+
+/// Names the digest of the chart archive on a record. Helm keeps no digest; as an annotation it is not copied to
+/// revisions that others make, so those are told from ours.
+pub const CHART_DIGEST: &str = "krateo.io/chart-digest";
+/// Names the digest of what else a render drew on (capabilities, answers to lookups) on a record.
+pub const ENVIRONMENT_DIGEST: &str = "krateo.io/environment-digest";
+/// Names the deployed revision that a revision was made upon, which may lie far below after many failures.
+pub const BASE_REVISION: &str = "krateo.io/base-revision";
+/// Names who writes the record: while it is pending, the holder of the release.
+pub const WRITER: &str = "krateo.io/release-writer";
+
+/// What the API server takes as data of one Secret.
+const MAX_SIZE: usize = 1024 * 1024;
+/// Helm's field manager, for all that is not exclusive.
+pub(crate) const MANAGER: &str = "helm";
+
+/// One stored revision of a release.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Record {
+    /// The revision, as Helm knows it.
+    pub release: Release,
+    /// What we note about it, beside Helm's own.
+    pub provenance: Provenance,
+    /// The version of the Secret, so that no write of another is lost.
+    resource_version: String,
+}
+
+/// Where a revision comes from. All is absent on revisions that Helm itself made.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Provenance {
+    /// The digest of the chart archive.
+    pub chart_digest: Option<String>,
+    /// The digest of what else the render drew on.
+    pub environment_digest: Option<String>,
+    /// The revision that was deployed when this one was begun.
+    pub base_revision: Option<i64>,
+    /// Who wrote it.
+    pub writer: Option<String>,
+}
+
+/// What is known of a release's history.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Observed {
+    /// The newest revision, whatever its status.
+    pub newest: Option<Record>,
+    /// The deployed revision, when the newest is another.
+    pub older_deployed: Option<Record>,
+    /// True when there may be revisions above the newest that we are not allowed to read: the release is to be
+    /// observed again with rights around the newest.
+    pub may_be_newer: bool,
+}
+
+impl Observed {
+    /// The revision that the cluster holds.
+    pub fn deployed(&self) -> Option<&Record> {
+        let newest = self
+            .newest
+            .as_ref()
+            .filter(|record| record.release.info.status == Status::Deployed);
+        newest.or(self.older_deployed.as_ref())
+    }
+
+    /// The number of the newest revision; 0 when there is none. It is the hint for the next observation.
+    pub fn revision(&self) -> i64 {
+        self.newest.as_ref().map_or(0, Record::revision)
+    }
+
+    /// The revisions whose records were found, for permissions that name them.
+    pub fn revisions(&self) -> Vec<i64> {
+        [&self.older_deployed, &self.newest]
+            .into_iter()
+            .flatten()
+            .map(Record::revision)
+            .collect()
+    }
+}
+
+impl Record {
+    /// The number of the revision.
+    pub fn revision(&self) -> i64 {
+        self.release.version
+    }
+
+    /// The status of the revision.
+    pub fn status(&self) -> &Status {
+        &self.release.info.status
+    }
+
+    fn from_secret(secret: Secret) -> Result<Self, release::Error> {
+        let mut data = secret.data.unwrap_or_default();
+        let ByteString(encoded) = data.remove(release::DATA_KEY).unwrap_or_default();
+        let mut release = release::decode(&encoded)?;
+        let is_ours = |(key, _): &(String, String)| !label::SYSTEM.contains(&key.as_str());
+        release.labels = secret
+            .metadata
+            .labels
+            .unwrap_or_default()
+            .into_iter()
+            .filter(is_ours)
+            .collect();
+        Ok(Self {
+            release,
+            provenance: Provenance::from_annotations(secret.metadata.annotations.unwrap_or_default()),
+            resource_version: secret.metadata.resource_version.unwrap_or_default(),
+        })
+    }
+}
+
+impl Provenance {
+    fn from_annotations(mut annotations: BTreeMap<String, String>) -> Self {
+        Self {
+            chart_digest: annotations.remove(CHART_DIGEST),
+            environment_digest: annotations.remove(ENVIRONMENT_DIGEST),
+            base_revision: annotations
+                .remove(BASE_REVISION)
+                .and_then(|revision| revision.parse().ok()),
+            writer: annotations.remove(WRITER),
+        }
+    }
+
+    fn to_annotations(&self) -> BTreeMap<&'static str, String> {
+        let Self {
+            chart_digest,
+            environment_digest,
+            base_revision,
+            writer,
+        } = self;
+        let base_revision = base_revision.map(|revision| revision.to_string());
+        let annotations = [
+            (CHART_DIGEST, chart_digest.clone()),
+            (ENVIRONMENT_DIGEST, environment_digest.clone()),
+            (BASE_REVISION, base_revision),
+            (WRITER, writer.clone()),
+        ];
+        annotations
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, value?)))
+            .collect()
+    }
+}
+
+/// A record that could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The API server refused or did not answer.
+    #[error("could not {attempt} the record of revision {revision} of release {namespace}/{release}")]
+    Access {
+        /// What was to be done with it.
+        attempt: &'static str,
+        /// The release's namespace.
+        namespace: String,
+        /// The release's name.
+        release: String,
+        /// The revision.
+        revision: i64,
+        /// Why.
+        source: Box<cluster::Error>,
+    },
+    /// The record is not one of Helm's.
+    #[error("could not read the record of revision {revision} of release {namespace}/{release}")]
+    Decode {
+        /// The release's namespace.
+        namespace: String,
+        /// The release's name.
+        release: String,
+        /// The revision.
+        revision: i64,
+        /// What is wrong with it.
+        source: release::Error,
+    },
+    /// The record could not be serialised.
+    #[error("could not encode the record of revision {revision} of release {namespace}/{release}")]
+    Encode {
+        /// The release's namespace.
+        namespace: String,
+        /// The release's name.
+        release: String,
+        /// The revision.
+        revision: i64,
+        /// Why.
+        source: release::Error,
+    },
+    /// Chart, values and manifest together are too much for a Secret.
+    #[error(
+        "the record of release {namespace}/{release} has {size} bytes, a Secret holds {MAX_SIZE}: take files that are not needed out of the chart (its largest is {largest})"
+    )]
+    TooLarge {
+        /// The release's namespace.
+        namespace: String,
+        /// The release's name.
+        release: String,
+        /// Its size, compressed and encoded.
+        size: usize,
+        /// The name of the chart's largest file.
+        largest: String,
+    },
+    /// Somebody else was first to make this revision.
+    #[error(
+        "another operation (install/upgrade/rollback) is in progress: it made revision {revision} of release {namespace}/{release} first"
+    )]
+    Taken {
+        /// The release's namespace.
+        namespace: String,
+        /// The release's name.
+        release: String,
+        /// The revision.
+        revision: i64,
+    },
+}
+
+impl Error {
+    /// True when the same attempt can succeed later although nobody changed anything.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Access { source, .. } => source.is_transient(),
+            Self::Taken { .. } => true,
+            Self::Decode { .. } | Self::Encode { .. } | Self::TooLarge { .. } => false,
+        }
+    }
+
+    fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Access { source, .. } if source.is_forbidden())
+    }
+}
+
+/// The records of one release, each reached by its revision.
+#[derive(Clone)]
+pub(crate) struct Records {
+    cluster: Cluster,
+    namespace: String,
+    release: String,
+    /// How many revisions are kept; 0 keeps all.
+    max_history: i64,
+}
+
+impl Records {
+    pub(crate) fn new(cluster: Cluster, namespace: &str, release: &str, max_history: i64) -> Self {
+        Self {
+            cluster,
+            namespace: namespace.to_owned(),
+            release: release.to_owned(),
+            max_history,
+        }
+    }
+
+    /// Finds the newest revision and the deployed one, starting at the revision that was the newest before.
+    pub(crate) async fn observe(&self, hint: i64) -> Result<Observed, Error> {
+        let Some((newest, may_be_newer)) = self.newest(hint.max(0)).await? else {
+            return Ok(Observed::default());
+        };
+        let older_deployed = match newest.status() {
+            Status::Deployed => None,
+            _ => self.deployed_below(&newest).await?,
+        };
+        Ok(Observed {
+            newest: Some(newest),
+            older_deployed,
+            may_be_newer,
+        })
+    }
+
+    async fn newest(&self, hint: i64) -> Result<Option<(Record, bool)>, Error> {
+        let Some(mut newest) = self.any_around(hint).await? else {
+            return Ok(None);
+        };
+        loop {
+            match self.read(newest.revision() + 1).await {
+                Ok(Some(next)) => newest = next,
+                Ok(None) => return Ok(Some((newest, false))),
+                Err(refused) if refused.is_forbidden() => return Ok(Some((newest, true))),
+                Err(failure) => return Err(failure),
+            }
+        }
+    }
+
+    /// Some revision near the hint. Above it others may have made some and removed it, below it our own last ones
+    /// may have been removed by hand.
+    async fn any_around(&self, hint: i64) -> Result<Option<Record>, Error> {
+        let lowest = (hint - self.max_history).max(1);
+        let above = hint.max(1)..=hint + 2;
+        for revision in above.chain((lowest..hint).rev()) {
+            if let Some(record) = self.read(revision).await? {
+                return Ok(Some(record));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The deployed revision below one that is not: the one it was made upon, or the first that is found going down.
+    async fn deployed_below(&self, newest: &Record) -> Result<Option<Record>, Error> {
+        if let Some(base) = newest.provenance.base_revision {
+            let base = self.read(base).await?;
+            return Ok(base.filter(|record| *record.status() == Status::Deployed));
+        }
+        for revision in (1..newest.revision()).rev() {
+            match self.read(revision).await {
+                Ok(Some(record)) if *record.status() == Status::Deployed => return Ok(Some(record)),
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(refused) if refused.is_forbidden() => break,
+                Err(failure) => return Err(failure),
+            }
+        }
+        Ok(None)
+    }
+
+    /// The record of a revision, if there is one.
+    pub(crate) async fn read(&self, revision: i64) -> Result<Option<Record>, Error> {
+        let id = self.id(revision, "get")?;
+        let secret: Option<Secret> = self
+            .cluster
+            .get(&id)
+            .await
+            .map_err(|source| self.access("get", revision, source))?;
+        let record = secret.map(Record::from_secret).transpose();
+        record.map_err(|source| Error::Decode {
+            namespace: self.namespace.clone(),
+            release: self.release.clone(),
+            revision,
+            source,
+        })
+    }
+
+    /// Makes the record of a new revision. This is what reserves the release: of several who try, one succeeds.
+    ///
+    /// The API server authorises a create by name only as server-side apply, which would write over a record that
+    /// is there. Each content therefore has a field manager of its own: what is there with another content belongs
+    /// to another manager and is a conflict, and the same attempt made again after a lost answer is none.
+    pub(crate) async fn create(
+        &self,
+        release: Release,
+        provenance: Provenance,
+        now: Timestamp,
+    ) -> Result<Record, Error> {
+        let revision = release.version;
+        let encoded = self.encode(&release)?;
+        let digest = crate::digest::sha256(&encoded);
+        let manager = format!("{MANAGER}-{}", &digest["sha256:".len()..][..12]);
+        let mut labels = release::labels(&release);
+        labels.insert(label::CREATED_AT.to_owned(), now.as_second().to_string());
+        let secret = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {
+                "name": release::secret_name(&self.release, revision),
+                "namespace": self.namespace,
+                "labels": labels,
+                "annotations": provenance.to_annotations(),
+            },
+            "type": release::SECRET_TYPE,
+            "data": {release::DATA_KEY: ByteString(encoded)},
+        });
+        let applied = self
+            .cluster
+            .apply(&self.id(revision, "create")?, &secret, &Apply::by(&manager))
+            .await;
+        let applied = applied.map_err(|source| {
+            if source.is_conflict() {
+                let (namespace, release) = (self.namespace.clone(), self.release.clone());
+                return Error::Taken {
+                    namespace,
+                    release,
+                    revision,
+                };
+            }
+            self.access("create", revision, source)
+        })?;
+        let resource_version = applied.resource_version().unwrap_or_default().to_owned();
+        Ok(Record {
+            release,
+            provenance,
+            resource_version,
+        })
+    }
+
+    /// Writes what changed in the release of a record, its label along with it, unless somebody else wrote to it
+    /// since it was read.
+    pub(crate) async fn update(&self, record: &mut Record, now: Timestamp) -> Result<(), Error> {
+        let revision = record.revision();
+        let encoded = self.encode(&record.release)?;
+        let mut labels = release::labels(&record.release);
+        labels.insert(label::MODIFIED_AT.to_owned(), now.as_second().to_string());
+        let patch = json!({
+            "metadata": {"resourceVersion": record.resource_version, "labels": labels},
+            "data": {release::DATA_KEY: ByteString(encoded)},
+        });
+        let patched = self
+            .cluster
+            .merge(&self.id(revision, "update")?, &patch, MANAGER)
+            .await;
+        let patched = patched.map_err(|source| self.access("update", revision, source))?;
+        let version = patched["metadata"]["resourceVersion"]
+            .as_str()
+            .unwrap_or_default();
+        version.clone_into(&mut record.resource_version);
+        Ok(())
+    }
+
+    /// Removes the record of a revision. Returns whether this could be done; a record that is not there could.
+    pub(crate) async fn delete(&self, revision: i64) -> Result<(), Error> {
+        let id = self.id(revision, "delete")?;
+        let deleted = self.cluster.delete(&id, &Delete::default()).await;
+        deleted
+            .map(drop)
+            .map_err(|source| self.access("delete", revision, source))
+    }
+
+    /// Removes the oldest records, so that with the revision that is about to be made, `max_history` are kept.
+    /// The deployed revision is kept in any case.
+    ///
+    /// Every revision removes the one that falls out of the history, and one more in case that was missed once;
+    /// what lies further below, Helm's own pruning leaves to whoever made it.
+    pub(crate) async fn prune(&self, next: i64, deployed: Option<i64>) -> Result<(), Error> {
+        if self.max_history <= 0 {
+            return Ok(());
+        }
+        let highest = next - self.max_history;
+        for revision in (highest - 1).max(1)..=highest {
+            if Some(revision) != deployed {
+                self.delete(revision).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes all records, from the newest revision down to the oldest that is there.
+    pub(crate) async fn delete_all(&self, observed: &Observed) -> Result<(), Error> {
+        for revision in (1..=observed.revision()).rev() {
+            let is_known = observed.revisions().contains(&revision);
+            // Within the history there may be gaps; the first one below it is its end.
+            let is_recent = revision > observed.revision() - self.max_history;
+            if !is_known && !is_recent && self.read(revision).await?.is_none() {
+                break;
+            }
+            self.delete(revision).await?;
+        }
+        match &observed.older_deployed {
+            Some(deployed) => self.delete(deployed.revision()).await,
+            None => Ok(()),
+        }
+    }
+
+    fn encode(&self, release: &Release) -> Result<Vec<u8>, Error> {
+        let encoded = release::encode(release).map_err(|source| Error::Encode {
+            namespace: self.namespace.clone(),
+            release: self.release.clone(),
+            revision: release.version,
+            source,
+        })?;
+        if encoded.len() > MAX_SIZE {
+            return Err(Error::TooLarge {
+                namespace: self.namespace.clone(),
+                release: self.release.clone(),
+                size: encoded.len(),
+                largest: largest_file(release),
+            });
+        }
+        Ok(encoded)
+    }
+
+    fn id(&self, revision: i64, attempt: &'static str) -> Result<ObjectId, Error> {
+        let name = release::secret_name(&self.release, revision);
+        ObjectId::of::<Secret>(Some(&self.namespace), &name)
+            .map_err(|source| self.access(attempt, revision, source))
+    }
+
+    fn access(&self, attempt: &'static str, revision: i64, source: cluster::Error) -> Error {
+        let (namespace, release) = (self.namespace.clone(), self.release.clone());
+        Error::Access {
+            attempt,
+            namespace,
+            release,
+            revision,
+            source: Box::new(source),
+        }
+    }
+}
+
+fn largest_file(release: &Release) -> String {
+    let files = release.chart.templates.iter().chain(&release.chart.files);
+    let largest = files.max_by_key(|file| file.data.as_ref().map_or(0, String::len));
+    largest.map(|file| file.name.clone()).unwrap_or_default()
+}

@@ -1,0 +1,167 @@
+//! Objects into the cluster, in install order, by server-side apply as Helm's field manager.
+
+use std::collections::HashMap;
+
+use cluster::{Apply, Cluster, ObjectId};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use serde_json::Value;
+
+use super::objects::{Identity, Place, Target};
+use super::ownership::Owner;
+use super::{Error, Live, conflict};
+use crate::records::MANAGER;
+
+/// How many requests about objects of one release are underway at a time.
+pub(super) const AT_ONCE: usize = 8;
+
+/// What was written so far, so that it can be undone.
+#[derive(Debug, Default)]
+pub(super) struct Written {
+    pub(super) objects: Vec<Live>,
+    /// Those of them that were not there before.
+    pub(super) created: Vec<ObjectId>,
+}
+
+/// Which fields may be taken from other managers.
+pub(super) enum Force<'a> {
+    /// Those that the deployed manifest sets: they were ours before somebody else set them.
+    Set(HashMap<Identity<'a>, &'a Value>),
+    /// All.
+    All,
+}
+
+impl<'a> Force<'a> {
+    /// Fields that these objects, of the deployed revision, set.
+    pub(super) fn set_in(deployed: &'a [Target]) -> Self {
+        let entry = |target: &'a Target| Some((target.identity()?, &target.manifest));
+        Self::Set(deployed.iter().filter_map(entry).collect())
+    }
+
+    fn allows(&self, target: &Target, conflict: &cluster::Error) -> bool {
+        match self {
+            Self::All => true,
+            Self::Set(deployed) => {
+                let before = target.identity().and_then(|identity| deployed.get(&identity));
+                let causes = conflict.causes();
+                before.is_some_and(|before| {
+                    !causes.is_empty() && causes.iter().all(|cause| conflict::sets(before, &cause.field))
+                })
+            }
+        }
+    }
+}
+
+/// Makes sure that the objects which exist are of this release.
+///
+/// # Errors
+/// [`Error::NotOurs`] for the first that is not, in Helm's words.
+pub(super) async fn check_ownership(
+    cluster: &Cluster,
+    targets: impl Iterator<Item = &Target>,
+    owner: &Owner,
+    action: &'static str,
+) -> Result<(), Error> {
+    let ids: Vec<&ObjectId> = targets.filter_map(Target::id).collect();
+    let mut found = stream::iter(ids)
+        .map(|id| async move { Ok::<_, cluster::Error>((id, cluster.get::<Value>(id).await?)) })
+        .buffered(AT_ONCE);
+    while let Some((id, live)) = found.try_next().await.map_err(Error::objects("look for"))? {
+        if let Some(live) = live {
+            let object = in_words_of_helm(id);
+            owner.check(&live).map_err(|reason| Error::NotOurs {
+                action,
+                object,
+                reason,
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn in_words_of_helm(id: &ObjectId) -> String {
+    format!(
+        "{} {:?} in namespace {:?}",
+        id.resource().kind,
+        id.name(),
+        id.namespace().unwrap_or_default()
+    )
+}
+
+/// Applies the objects: kind after kind, the objects of one kind side by side. What was done is in `written`, also
+/// when one of them fails.
+///
+/// # Errors
+/// [`Error::Objects`] for the first object that the server refuses.
+pub(super) async fn write(
+    cluster: &Cluster,
+    targets: &[Target],
+    owner: &Owner,
+    force: &Force<'_>,
+    written: &mut Written,
+) -> Result<(), Error> {
+    for batch in targets.chunk_by(|one, other| one.kind() == other.kind()) {
+        let puts: Vec<_> = stream::iter(batch)
+            .map(|target| put(cluster, target, owner, force))
+            .buffered(AT_ONCE)
+            .collect()
+            .await;
+        let mut outcome = Ok(());
+        for put in puts {
+            match put {
+                Ok((live, created)) => {
+                    if created {
+                        written.created.push(live.id.clone());
+                    }
+                    written.objects.push(live);
+                }
+                Err(source) if outcome.is_ok() => outcome = Err(source),
+                Err(_) => {}
+            }
+        }
+        outcome.map_err(Error::objects("write"))?;
+    }
+    Ok(())
+}
+
+async fn put(
+    cluster: &Cluster,
+    target: &Target,
+    owner: &Owner,
+    force: &Force<'_>,
+) -> Result<(Live, bool), cluster::Error> {
+    let mut object = target.manifest.clone();
+    owner.claim(&mut object);
+    put_as_is(cluster, target, &object, force).await
+}
+
+/// Applies an object without marking it as one of the release, which is how hooks are made.
+pub(super) async fn put_as_is(
+    cluster: &Cluster,
+    target: &Target,
+    object: &Value,
+    force: &Force<'_>,
+) -> Result<(Live, bool), cluster::Error> {
+    let id = match &target.place {
+        Place::Named(id) => id.clone(),
+        Place::Unnamed { resource, namespace } => {
+            let made = cluster
+                .create_named_by_server(resource, namespace.as_deref(), object, MANAGER)
+                .await?;
+            let id = ObjectId::in_manifest(resource.clone(), &made, None)?;
+            return Ok((Live { id, object: made }, true));
+        }
+    };
+    let applied = match cluster.apply(&id, object, &Apply::by(MANAGER)).await {
+        Err(conflict) if conflict.is_conflict() && force.allows(target, &conflict) => {
+            cluster.apply(&id, object, &Apply::by(MANAGER).force()).await
+        }
+        settled => settled,
+    }?;
+    Ok((
+        Live {
+            id,
+            object: applied.object,
+        },
+        applied.created,
+    ))
+}

@@ -1,0 +1,143 @@
+//! How an action on a release failed.
+
+use helm::hook::HookEvent;
+
+use crate::records;
+
+/// An action that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A record could not be read or written.
+    #[error("could not keep the record of the release")]
+    Records(#[source] records::Error),
+    /// The name is taken by a deployed release.
+    #[error("cannot reuse a name that is still in use: release {release} is deployed in revision {revision}")]
+    NameInUse {
+        /// The release.
+        release: String,
+        /// Its deployed revision.
+        revision: i64,
+    },
+    /// There is nothing to upgrade.
+    #[error("{release:?} has no deployed releases")]
+    NotDeployed {
+        /// The release.
+        release: String,
+    },
+    /// A document of the release is no object.
+    #[error("could not read a document of {what}")]
+    Parse {
+        /// Manifest, hook or CRD file.
+        what: String,
+        /// What is wrong with it.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The cluster has no place for an object.
+    #[error("could not find the place of {object} of the release; ensure CRDs are installed first")]
+    Locate {
+        /// Kind and name.
+        object: String,
+        /// Why.
+        source: Box<cluster::Error>,
+    },
+    /// An object is there and is not of this release.
+    #[error(
+        "Unable to continue with {action}: {object} exists and cannot be imported into the current release: {reason}"
+    )]
+    NotOurs {
+        /// Install or update, as Helm says it.
+        action: &'static str,
+        /// The object, as Helm says it.
+        object: String,
+        /// Which marks are missing or of another release.
+        reason: String,
+    },
+    /// An object could not be read, written or deleted.
+    #[error("could not {attempt} the objects of the release")]
+    Objects {
+        /// What was to be done with them.
+        attempt: &'static str,
+        /// Which object, and why.
+        source: Box<cluster::Error>,
+    },
+    /// A hook did not end well.
+    #[error("failed {event}: hook {path} of kind {kind}")]
+    Hook {
+        /// The event it ran at.
+        event: HookEvent,
+        /// Its template.
+        path: String,
+        /// Its kind.
+        kind: String,
+        /// Why.
+        source: Box<Error>,
+    },
+    /// An install failed; the record says so.
+    #[error("could not install release {release}; {undone}")]
+    Install {
+        /// The release.
+        release: String,
+        /// What became of the objects that were made.
+        undone: Undone,
+        /// Why.
+        source: Box<Error>,
+    },
+    /// An upgrade failed; the record says so.
+    #[error("could not upgrade release {release}; {undone}")]
+    Upgrade {
+        /// The release.
+        release: String,
+        /// What became of the objects that were changed.
+        undone: Undone,
+        /// Why.
+        source: Box<Error>,
+    },
+}
+
+/// What became of a failed action's changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Undone {
+    /// What it made is removed again.
+    Removed,
+    /// The cluster holds the manifest of this revision again.
+    RolledBack(i64),
+    /// It could not be undone.
+    Not {
+        /// Why.
+        because: String,
+    },
+}
+
+impl std::fmt::Display for Undone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Removed => f.write_str("what it made is removed again"),
+            Self::RolledBack(revision) => write!(f, "it is rolled back to revision {revision}"),
+            Self::Not { because } => write!(f, "it is left half done ({because})"),
+        }
+    }
+}
+
+impl Error {
+    /// True when the same attempt can succeed later although nobody changed anything.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Records(source) => source.is_transient(),
+            Self::Locate { source, .. } | Self::Objects { source, .. } => source.is_transient(),
+            Self::Hook { source, .. } | Self::Install { source, .. } | Self::Upgrade { source, .. } => {
+                source.is_transient()
+            }
+            Self::NameInUse { .. } | Self::NotDeployed { .. } | Self::Parse { .. } | Self::NotOurs { .. } => {
+                false
+            }
+        }
+    }
+
+    /// A request about an object of the release that failed.
+    pub(super) fn objects(attempt: &'static str) -> impl Fn(cluster::Error) -> Self + Copy {
+        move |source| Self::Objects {
+            attempt,
+            source: Box::new(source),
+        }
+    }
+}

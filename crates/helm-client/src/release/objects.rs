@@ -1,0 +1,261 @@
+//! Manifest text into objects and their places in the cluster.
+
+use cluster::{Cluster, ObjectId, ResourceId};
+use serde_json::Value;
+
+use super::Error;
+
+/// An object of a release and where it belongs.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Target {
+    pub(super) place: Place,
+    /// The object as the manifest has it.
+    pub(super) manifest: Value,
+}
+
+/// Where an object belongs.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Place {
+    Named(ObjectId),
+    /// The server makes a name up (`generateName`).
+    Unnamed {
+        resource: ResourceId,
+        namespace: Option<String>,
+    },
+}
+
+/// What tells objects apart across revisions: everything but the version of the API.
+pub(super) type Identity<'a> = (&'a str, &'a str, Option<&'a str>, &'a str);
+
+impl Target {
+    pub(super) fn id(&self) -> Option<&ObjectId> {
+        match &self.place {
+            Place::Named(id) => Some(id),
+            Place::Unnamed { .. } => None,
+        }
+    }
+
+    pub(super) fn kind(&self) -> &str {
+        match &self.place {
+            Place::Named(id) => &id.resource().kind,
+            Place::Unnamed { resource, .. } => &resource.kind,
+        }
+    }
+
+    pub(super) fn identity(&self) -> Option<Identity<'_>> {
+        self.id().map(identity)
+    }
+}
+
+/// What tells this object apart.
+pub(super) fn identity(id: &ObjectId) -> Identity<'_> {
+    (
+        &id.resource().group,
+        &id.resource().kind,
+        id.namespace(),
+        id.name(),
+    )
+}
+
+/// The objects of a manifest, lists taken apart, comments and empty documents left out.
+///
+/// # Errors
+/// [`Error::Parse`] when a document is not YAML or no object.
+pub(super) fn parse(manifest: &str, what: &str) -> Result<Vec<Value>, Error> {
+    let mut objects = Vec::new();
+    for document in helm::manifest::split(manifest) {
+        let object: Value = serde_saphyr::from_str(document).map_err(|source| Error::Parse {
+            what: what.to_owned(),
+            source: source.into(),
+        })?;
+        match object {
+            Value::Null => {}
+            Value::Object(ref fields) if fields.is_empty() => {}
+            Value::Object(_) => flatten(object, &mut objects),
+            _ => {
+                return Err(Error::Parse {
+                    what: what.to_owned(),
+                    source: "it is no object".into(),
+                });
+            }
+        }
+    }
+    Ok(objects)
+}
+
+/// Takes the lists apart that charts write as one document, as Helm does when it sends them.
+fn flatten(mut object: Value, into: &mut Vec<Value>) {
+    let kind = object["kind"].as_str().unwrap_or_default().to_owned();
+    let (Some(item_kind), Some(Value::Array(items))) = (
+        kind.strip_suffix("List"),
+        object.get_mut("items").map(Value::take),
+    ) else {
+        into.push(object);
+        return;
+    };
+    for mut item in items {
+        if item.is_object() && !item_kind.is_empty() {
+            // The items of a typed list need not repeat what the list says.
+            if item.get("kind").is_none() {
+                item["kind"] = Value::from(item_kind);
+            }
+            if item.get("apiVersion").is_none() {
+                item["apiVersion"] = object["apiVersion"].clone();
+            }
+        }
+        flatten(item, into);
+    }
+}
+
+/// The places of objects that are to be written; `defined` are kinds that the release's own CRDs will add.
+///
+/// # Errors
+/// [`Error::Locate`] when the cluster serves no such kind, or the object cannot be addressed.
+pub(super) async fn locate(
+    cluster: &Cluster,
+    objects: Vec<Value>,
+    namespace: &str,
+    defined: &[ResourceId],
+) -> Result<Vec<Target>, Error> {
+    let mut targets = Vec::with_capacity(objects.len());
+    for manifest in objects {
+        let is_kind = |resource: &&ResourceId| {
+            manifest["kind"] == resource.kind.as_str()
+                && manifest["apiVersion"] == resource.api_version().as_str()
+        };
+        let resource = match defined.iter().find(is_kind) {
+            Some(resource) => Ok(resource.clone()),
+            None => cluster.discovery().resource_of(&manifest).await,
+        };
+        let place = resource.and_then(|resource| place(resource, &manifest, namespace));
+        let place = place.map_err(|source| Error::Locate {
+            object: named(&manifest),
+            source: Box::new(source),
+        })?;
+        targets.push(Target { place, manifest });
+    }
+    Ok(targets)
+}
+
+/// The places of objects that an earlier revision wrote, where they can still be.
+///
+/// A version of an API that is no longer served is replaced by the one that is; a kind that is not served at all has
+/// no objects, and an object without a name cannot be found again.
+///
+/// # Errors
+/// [`Error::Locate`] when it cannot be found out what the cluster serves.
+pub(super) async fn locate_earlier(
+    cluster: &Cluster,
+    objects: Vec<Value>,
+    namespace: &str,
+) -> Result<Vec<Target>, Error> {
+    let mut targets = Vec::with_capacity(objects.len());
+    for mut manifest in objects {
+        let failed = |source| Error::Locate {
+            object: named(&manifest),
+            source: Box::new(source),
+        };
+        let resource = match cluster.discovery().resource_of(&manifest).await {
+            Ok(resource) => resource,
+            Err(cluster::Error::UnknownKind { api_version, kind }) => {
+                let group = api_version.split_once('/').map_or("", |(group, _)| group);
+                let served = cluster
+                    .discovery()
+                    .served(std::time::Duration::MAX)
+                    .await
+                    .map_err(failed)?;
+                match served.preferred(group, &kind) {
+                    Some(served) => served.id.clone(),
+                    None => continue,
+                }
+            }
+            Err(source) => return Err(failed(source)),
+        };
+        manifest["apiVersion"] = Value::from(resource.api_version());
+        if let Ok(place @ Place::Named(_)) = place(resource, &manifest, namespace) {
+            targets.push(Target { place, manifest });
+        }
+    }
+    Ok(targets)
+}
+
+fn place(resource: ResourceId, manifest: &Value, namespace: &str) -> Result<Place, cluster::Error> {
+    let metadata = |key: &str| manifest["metadata"][key].as_str().filter(|text| !text.is_empty());
+    if metadata("name").is_none() && metadata("generateName").is_some() {
+        let namespace = resource
+            .namespaced
+            .then(|| metadata("namespace").unwrap_or(namespace).to_owned());
+        return Ok(Place::Unnamed { resource, namespace });
+    }
+    ObjectId::in_manifest(resource, manifest, Some(namespace)).map(Place::Named)
+}
+
+/// An object in words, before its place is known.
+fn named(manifest: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    format!(
+        "{} {:?} ({})",
+        text(&manifest["kind"]),
+        text(&manifest["metadata"]["name"]),
+        text(&manifest["apiVersion"])
+    )
+}
+
+/// The kinds that custom resource definitions add.
+pub(super) fn defined_by(crds: &[Value]) -> Vec<ResourceId> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let versions = |crd: &Value| crd["spec"]["versions"].as_array().cloned().unwrap_or_default();
+    let mut defined = Vec::new();
+    for crd in crds {
+        let spec = &crd["spec"];
+        for version in versions(crd).iter().filter(|version| version["served"] != false) {
+            defined.push(ResourceId {
+                group: text(&spec["group"]),
+                version: text(&version["name"]),
+                kind: text(&spec["names"]["kind"]),
+                plural: text(&spec["names"]["plural"]),
+                namespaced: spec["scope"] == "Namespaced",
+            });
+        }
+    }
+    defined
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_manifest_is_taken_apart() {
+        let manifest = "---\n# Source: c/templates/a.yaml\nkind: A\n---\n# Source: c/templates/b.yaml\n# nothing\n---\n\
+                        apiVersion: v1\nkind: List\nitems:\n- kind: B\n- {kind: CList, apiVersion: c/v1, items: [{metadata: {name: x}}]}\n---\n{}\n";
+        let objects = parse(manifest, "the manifest").unwrap();
+        assert_eq!(
+            objects,
+            [
+                json!({"kind": "A"}),
+                json!({"kind": "B"}),
+                json!({"kind": "C", "apiVersion": "c/v1", "metadata": {"name": "x"}}),
+            ]
+        );
+        let no_object = parse("- a\n", "the manifest").unwrap_err();
+        assert_eq!(no_object.to_string(), "could not read a document of the manifest");
+    }
+
+    #[test]
+    fn a_definition_adds_its_served_versions() {
+        let crd = json!({"spec": {
+            "group": "g.io", "scope": "Namespaced", "names": {"kind": "Shop", "plural": "shops"},
+            "versions": [{"name": "v1", "served": true}, {"name": "v0", "served": false}],
+        }});
+        let defined = defined_by(&[crd]);
+        let names: Vec<_> = defined
+            .iter()
+            .map(|kind| format!("{} {}", kind.api_version(), kind.plural))
+            .collect();
+        assert_eq!(names, ["g.io/v1 shops"]);
+        assert!(defined[0].namespaced);
+    }
+}

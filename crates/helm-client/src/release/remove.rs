@@ -1,0 +1,153 @@
+//! Objects out of the cluster, and the wait until they are gone.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use cluster::{Cluster, Delete, Deleted, Goal, ObjectId, Propagation};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use helm::kind_order::KindOrder;
+use helm::resource_policy::{OnUninstall, RESOURCE_POLICY, is_kept_on_upgrade};
+use serde_json::Value;
+
+use super::Error;
+use super::apply::AT_ONCE;
+use super::objects::{Identity, Target};
+use super::ownership::Owner;
+use crate::json::{self, Meta};
+
+/// What happened to the objects that were to be removed.
+#[derive(Debug, Default)]
+pub(super) struct Removed {
+    /// Deleted; those with a uid may still be going.
+    pub(super) deleted: Vec<ObjectId>,
+    going: Vec<(ObjectId, String)>,
+    /// Left alone, for their resource policy or because they are not of this release.
+    pub(super) kept: Vec<ObjectId>,
+}
+
+/// Which resource policy counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Policy {
+    /// That of the manifest, as when a release is uninstalled.
+    OfManifest,
+    /// That of the live object, as when an object is dropped from the manifest.
+    OfLive,
+}
+
+/// The objects of earlier revisions that the wanted ones do not contain, each once.
+pub(super) fn dropped(earlier: Vec<Target>, wanted: &[Target]) -> Vec<Target> {
+    let wanted: HashSet<Identity<'_>> = wanted.iter().filter_map(Target::identity).collect();
+    let mut seen = HashSet::new();
+    let mut dropped: Vec<Target> = earlier
+        .into_iter()
+        .filter(|target| {
+            target
+                .identity()
+                .is_some_and(|identity| !wanted.contains(&identity))
+                && target.id().is_some_and(|id| seen.insert(id.clone()))
+        })
+        .collect();
+    dropped.sort_by(|one, other| KindOrder::Uninstall.compare(one.kind(), other.kind()));
+    dropped
+}
+
+/// Deletes objects, kind after kind in their order. What is not there is a success, what is not of this release or
+/// has a resource policy is left alone.
+///
+/// # Errors
+/// [`Error::Objects`] for the first object that cannot be deleted.
+pub(super) async fn remove(
+    cluster: &Cluster,
+    targets: &[Target],
+    owner: &Owner,
+    policy: Policy,
+) -> Result<Removed, Error> {
+    let mut removed = Removed::default();
+    for batch in targets.chunk_by(|one, other| one.kind() == other.kind()) {
+        let outcomes: Vec<Outcome> = stream::iter(batch)
+            .map(|target| remove_one(cluster, target, owner, policy))
+            .buffered(AT_ONCE)
+            .try_collect()
+            .await
+            .map_err(Error::objects("delete"))?;
+        for (target, outcome) in batch.iter().zip(outcomes) {
+            let Some(id) = target.id().cloned() else { continue };
+            match outcome {
+                Outcome::Kept => removed.kept.push(id),
+                Outcome::Absent | Outcome::Ignored => {}
+                Outcome::Gone => removed.deleted.push(id),
+                Outcome::Going { uid } => {
+                    removed.deleted.push(id.clone());
+                    removed.going.push((id, uid));
+                }
+            }
+        }
+    }
+    Ok(removed)
+}
+
+enum Outcome {
+    Absent,
+    Kept,
+    Ignored,
+    Gone,
+    Going { uid: String },
+}
+
+async fn remove_one(
+    cluster: &Cluster,
+    target: &Target,
+    owner: &Owner,
+    policy: Policy,
+) -> Result<Outcome, cluster::Error> {
+    let Some(id) = target.id() else {
+        return Ok(Outcome::Ignored);
+    };
+    if policy == Policy::OfManifest {
+        match OnUninstall::of(json::meta(&target.manifest, Meta::Annotations, RESOURCE_POLICY)) {
+            OnUninstall::Delete => {}
+            OnUninstall::Keep => return Ok(Outcome::Kept),
+            OnUninstall::Ignore => return Ok(Outcome::Ignored),
+        }
+    }
+    let Some(live) = cluster.get::<Value>(id).await? else {
+        return Ok(Outcome::Absent);
+    };
+    let is_kept =
+        policy == Policy::OfLive && is_kept_on_upgrade(json::meta(&live, Meta::Annotations, RESOURCE_POLICY));
+    if is_kept {
+        return Ok(Outcome::Kept);
+    }
+    if !owner.owns(&live) {
+        tracing::warn!(object = %id, "left alone: the object is no longer of this release");
+        return Ok(Outcome::Kept);
+    }
+    let uid = live["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+    match cluster
+        .delete(id, &Delete::with(Propagation::Background).uid(&uid))
+        .await?
+    {
+        Deleted::Gone => Ok(Outcome::Gone),
+        Deleted::Going => Ok(Outcome::Going { uid }),
+    }
+}
+
+impl Removed {
+    /// Waits until what was deleted is gone, for at most `timeout` in all.
+    ///
+    /// # Errors
+    /// [`Error::Objects`] names the first object that stays, and what holds it.
+    pub(super) async fn wait(&self, cluster: &Cluster, timeout: Duration) -> Result<(), Error> {
+        stream::iter(&self.going)
+            .map(|(id, uid)| async move {
+                cluster
+                    .wait_until(id, Goal::GoneOf(uid.clone()), timeout, &mut |_| {})
+                    .await
+            })
+            .buffer_unordered(AT_ONCE.max(self.going.len()))
+            .try_collect::<Vec<_>>()
+            .await
+            .map(drop)
+            .map_err(Error::objects("remove"))
+    }
+}

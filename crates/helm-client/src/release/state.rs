@@ -1,0 +1,142 @@
+//! What is stored of a release and what is wanted, compared: the decision before any action.
+
+use std::time::Duration;
+
+use helm::hook::Hook;
+use helm::release::{RecordedChart, Status};
+use jiff::Timestamp;
+
+use super::{Desired, is_underway};
+use crate::json;
+use crate::records::{Observed, Record};
+
+/// How a release stands to what is wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// There is none: install.
+    Absent,
+    /// The deployed revision, or the failed one above it, is of other inputs: install or upgrade.
+    OutOfSync(Reason),
+    /// The deployed revision is the wanted one: nothing to write.
+    InSync,
+    /// Somebody is at it: look again later.
+    Locked {
+        /// Who, if they said.
+        writer: Option<String>,
+        /// When their action began.
+        since: Option<Timestamp>,
+    },
+    /// Somebody was at it and is gone: install or upgrade.
+    Interrupted,
+    /// The same inputs were tried and failed: install or upgrade again, but not at once.
+    Failed {
+        /// What the record says about it.
+        description: String,
+    },
+}
+
+/// What differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// The chart.
+    Chart,
+    /// The user's values.
+    Values,
+    /// The labels of the release.
+    Labels,
+    /// What else the render drew on.
+    Environment,
+    /// The revision was made by somebody else, so it is not known of what.
+    Foreign,
+}
+
+/// When, and what that means for actions of others.
+pub struct Moment<'a> {
+    /// Now.
+    pub now: Timestamp,
+    /// How long an action of somebody who does not say who they are may take; after twice that it counts as gone.
+    pub timeout: Duration,
+    /// Whether the writer of this name is gone.
+    pub is_gone: &'a dyn Fn(&str) -> bool,
+}
+
+/// Decides how a release stands.
+///
+/// Only inputs count at first: while chart, values, labels and environment are those of the deployed revision, what
+/// they render to is not looked at, so that a chart with random parts stays as it is. When an input differs, the
+/// release is out of sync only if what it renders to differs as well.
+pub fn state(desired: &Desired, observed: &Observed, moment: &Moment<'_>) -> State {
+    let Some(newest) = &observed.newest else {
+        return State::Absent;
+    };
+    match newest.status() {
+        Status::Uninstalled => State::Absent,
+        status if is_underway(status) => underway(newest, desired, moment),
+        Status::Deployed => match changed_input(desired, newest) {
+            Some(reason) if renders_differently(desired, newest) => State::OutOfSync(reason),
+            Some(_) | None => State::InSync,
+        },
+        Status::Failed => match changed_input(desired, newest) {
+            Some(reason) => State::OutOfSync(reason),
+            None => State::Failed {
+                description: newest.release.info.description.clone(),
+            },
+        },
+        // Superseded without a successor, or a status of a later Helm.
+        _ => State::OutOfSync(Reason::Foreign),
+    }
+}
+
+fn underway(record: &Record, desired: &Desired, moment: &Moment<'_>) -> State {
+    let writer = record.provenance.writer.clone();
+    let since = record.release.info.deleted.max(record.release.info.last_deployed);
+    let is_gone = if let Some(writer) = &writer {
+        // One at a time acts for a writer, and that one is asking.
+        desired.writer.as_ref() == Some(writer) || (moment.is_gone)(writer)
+    } else {
+        let patience = i64::try_from(moment.timeout.as_secs())
+            .unwrap_or(i64::MAX)
+            .saturating_mul(2);
+        since.is_none_or(|since| moment.now.as_second().saturating_sub(since.as_second()) > patience)
+    };
+    if is_gone {
+        State::Interrupted
+    } else {
+        State::Locked { writer, since }
+    }
+}
+
+fn changed_input(desired: &Desired, record: &Record) -> Option<Reason> {
+    let Some(chart_digest) = &record.provenance.chart_digest else {
+        return Some(Reason::Foreign);
+    };
+    if *chart_digest != desired.chart_digest {
+        return Some(Reason::Chart);
+    }
+    if !json::same_map(&record.release.config, &desired.config) {
+        return Some(Reason::Values);
+    }
+    if record.release.labels != desired.labels {
+        return Some(Reason::Labels);
+    }
+    if record.provenance.environment_digest != desired.environment_digest {
+        return Some(Reason::Environment);
+    }
+    None
+}
+
+fn renders_differently(desired: &Desired, record: &Record) -> bool {
+    let version = |chart: &RecordedChart| chart.metadata.as_ref().map(|metadata| metadata.version.clone());
+    // Everything but how hooks went.
+    let texts = |hooks: &[Hook]| -> Vec<(String, String)> {
+        hooks
+            .iter()
+            .map(|hook| (hook.path.clone(), hook.manifest.clone()))
+            .collect()
+    };
+    record.release.manifest != desired.manifest
+        || texts(&record.release.hooks) != texts(&desired.hooks)
+        // `helm list` shows it, even where no template does.
+        || version(&record.release.chart) != version(&desired.chart)
+        || record.release.labels != desired.labels
+}
