@@ -1,1 +1,33 @@
-//! Filled in below.
+//! A chart's `values.schema.json` becomes a Kubernetes structural schema, then a CRD and its versions.
+//!
+//! ```text
+//! values.schema.json, values.yaml ── structural ──► schema of spec, what is degraded
+//! chart name, version             ── Names, ServedVersion
+//!                                    └── crd / with_version / without_version ──► CustomResourceDefinition
+//! ```
+//!
+//! Everything here is pure, and the same input gives the same bytes. What an API server does to values by a
+//! schema is here as well, for those who read objects: [`fill_defaults`] and [`drop_strangers`], with the
+//! [`own_schema`] of a version.
+
+pub mod crd;
+mod go_regex;
+mod inflect;
+pub mod names;
+mod siblings;
+mod source;
+pub mod structural;
+mod types;
+mod values;
+pub mod version;
+
+pub use crd::{GROUP, STORAGE_VERSION, crd, own_schema, served_versions, with_version, without_version};
+pub use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps,
+};
+pub use names::Names;
+pub use siblings::OWN_SCHEMAS;
+pub use source::with_dependencies;
+pub use structural::{Degraded, Structural, structural};
+pub use values::{drop_strangers, fill_defaults};
+pub use version::ServedVersion;

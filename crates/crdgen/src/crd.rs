@@ -1,0 +1,407 @@
+//! Names, a version and a schema become a CRD; a version is added to one or taken out of it.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceColumnDefinition, CustomResourceConversion, CustomResourceDefinitionNames,
+    CustomResourceDefinitionSpec, CustomResourceDefinitionVersion, CustomResourceSubresourceStatus,
+    CustomResourceSubresources, CustomResourceValidation,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::json;
+
+use crate::structural::{anything, come_into_being};
+use crate::{CustomResourceDefinition, JSONSchemaProps, Names, ServedVersion, siblings, values};
+
+/// The API group of all compositions.
+pub const GROUP: &str = "composition.krateo.io";
+
+/// The version in which objects are stored once there are several: never served, and it keeps everything, so
+/// no stored object depends on the schema of a version that comes or goes.
+pub const STORAGE_VERSION: &str = "vacuum";
+
+/// A CRD that cannot get, or lose, a version.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// A version of an existing CRD has no schema to keep company with.
+    #[error("version {version} of CRD {crd} has no schema with a spec; delete that version or the CRD")]
+    NoSchema {
+        /// The CRD's name.
+        crd: String,
+        /// The version's name.
+        version: String,
+    },
+    /// What the CRD remembers of its versions' own schemas is damaged.
+    #[error(
+        "annotation {annotation} of CRD {crd} is not what was written there ({why}); restore or remove it"
+    )]
+    Annotation {
+        /// The CRD's name.
+        crd: String,
+        /// The annotation's name.
+        annotation: String,
+        /// What is wrong.
+        why: String,
+    },
+    /// The last version goes with the CRD.
+    #[error("version {version} is the only one that CRD {crd} serves; delete the CRD instead")]
+    LastVersion {
+        /// The CRD's name.
+        crd: String,
+        /// The version's name.
+        version: String,
+    },
+}
+
+/// A CRD with its first version, served and stored.
+///
+/// `spec` is the schema of [`crate::structural()`].
+pub fn crd(names: &Names, version: &ServedVersion, spec: &JSONSchemaProps) -> CustomResourceDefinition {
+    CustomResourceDefinition {
+        metadata: ObjectMeta {
+            name: Some(format!("{}.{GROUP}", names.plural)),
+            ..Default::default()
+        },
+        spec: CustomResourceDefinitionSpec {
+            group: GROUP.to_owned(),
+            names: CustomResourceDefinitionNames {
+                kind: names.kind.clone(),
+                list_kind: Some(names.list_kind.clone()),
+                plural: names.plural.clone(),
+                singular: Some(names.singular.clone()),
+                categories: Some(vec!["compositions".to_owned(), "comps".to_owned()]),
+                short_names: None,
+            },
+            scope: "Namespaced".to_owned(),
+            versions: vec![served(version, spec, true)],
+            conversion: Some(no_conversion()),
+            preserve_unknown_fields: None,
+        },
+        status: None,
+    }
+}
+
+/// The CRD with one more version, in which no write through any version loses a field of another.
+///
+/// From the second version on, objects are stored as [`STORAGE_VERSION`], all real versions are served and
+/// none is stored, and versions are converted by copying (strategy `None`). Each version's schema carries the
+/// fields that only its siblings have, untyped; a field whose type differs between versions is untyped in all
+/// of them. [`own_schema`] gives back what a version was made with.
+///
+/// A version that is there already keeps its schema, only its status schema is renewed: the same call twice
+/// gives the same bytes. `status`, and with it `storedVersions`, is left as it is.
+///
+/// # Errors
+/// When the CRD's versions cannot be read.
+pub fn with_version(
+    existing: CustomResourceDefinition,
+    version: &ServedVersion,
+    spec: &JSONSchemaProps,
+) -> Result<CustomResourceDefinition, Error> {
+    let mut crd = existing;
+    let there = real(&crd).any(|there| there.name == version.as_str());
+    if !there {
+        let at = crd
+            .spec
+            .versions
+            .iter()
+            .take_while(|there| there.name != STORAGE_VERSION)
+            .count();
+        crd.spec.versions.insert(at, served(version, spec, false));
+    }
+    settle(crd)
+}
+
+/// The CRD without one of its versions, and the others without what they carried for it.
+///
+/// The storage version stays, because objects are stored in it. The caller makes sure that `version` is not
+/// listed in `status.storedVersions` any more. Without such a version, the CRD is only settled again.
+///
+/// # Errors
+/// When it is the last version, or the CRD's versions cannot be read.
+pub fn without_version(
+    existing: CustomResourceDefinition,
+    version: &ServedVersion,
+) -> Result<CustomResourceDefinition, Error> {
+    let mut crd = existing;
+    if real(&crd).all(|there| there.name == version.as_str()) {
+        let (crd, version) = (name(&crd), version.to_string());
+        return Err(Error::LastVersion { crd, version });
+    }
+    let mut own = siblings::read_all(&crd)?;
+    own.retain(|(there, _)| there != version.as_str());
+    crd.spec.versions.retain(|there| there.name != version.as_str());
+    siblings::write_all(&mut crd, &own);
+    settle(crd)
+}
+
+/// The schema of `spec` that a version was made with, without what it carries for its siblings.
+///
+/// With it a reader of the version fills defaults ([`crate::fill_defaults`]) and drops its siblings' fields
+/// ([`crate::drop_strangers`]). Nothing when the CRD does not serve the version.
+///
+/// # Errors
+/// When the CRD's versions cannot be read.
+pub fn own_schema(crd: &CustomResourceDefinition, version: &str) -> Result<Option<JSONSchemaProps>, Error> {
+    let own = siblings::read_all(crd)?;
+    Ok(own
+        .into_iter()
+        .find(|(name, _)| name == version)
+        .map(|(_, schema)| schema))
+}
+
+/// The names of the versions that users work with, in the CRD's order.
+pub fn served_versions(crd: &CustomResourceDefinition) -> impl Iterator<Item = &str> {
+    real(crd).map(|version| version.name.as_str())
+}
+
+/// Brings all versions into the form they have beside each other.
+fn settle(mut crd: CustomResourceDefinition) -> Result<CustomResourceDefinition, Error> {
+    let own = siblings::read_all(&crd)?;
+    let several = own.len() > 1
+        || crd
+            .spec
+            .versions
+            .iter()
+            .any(|version| version.name == STORAGE_VERSION);
+    let storage = crd
+        .spec
+        .versions
+        .iter()
+        .position(|version| version.name == STORAGE_VERSION);
+    let storage = storage.map(|at| crd.spec.versions.remove(at));
+    for version in &mut crd.spec.versions {
+        version.served = true;
+        version.storage = !several;
+        version.additional_printer_columns = Some(columns());
+        version.subresources = Some(status_subresource());
+        renew_status(version);
+    }
+    if several {
+        crd.spec.versions.push(storage.unwrap_or_else(storage_version));
+    }
+    crd.spec.conversion = Some(no_conversion());
+    siblings::write_all(&mut crd, &own);
+    Ok(crd)
+}
+
+fn real(crd: &CustomResourceDefinition) -> impl Iterator<Item = &CustomResourceDefinitionVersion> {
+    crd.spec
+        .versions
+        .iter()
+        .filter(|version| version.name != STORAGE_VERSION)
+}
+
+pub(crate) fn name(crd: &CustomResourceDefinition) -> String {
+    crd.metadata.name.clone().unwrap_or_default()
+}
+
+fn served(version: &ServedVersion, spec: &JSONSchemaProps, storage: bool) -> CustomResourceDefinitionVersion {
+    CustomResourceDefinitionVersion {
+        name: version.to_string(),
+        served: true,
+        storage,
+        schema: Some(CustomResourceValidation {
+            open_api_v3_schema: Some(whole(spec)),
+        }),
+        subresources: Some(status_subresource()),
+        additional_printer_columns: Some(columns()),
+        ..Default::default()
+    }
+}
+
+fn storage_version() -> CustomResourceDefinitionVersion {
+    let kept = |words: &str| JSONSchemaProps {
+        type_: Some("object".to_owned()),
+        description: Some(words.to_owned()),
+        nullable: None,
+        ..anything()
+    };
+    let schema = JSONSchemaProps {
+        type_: Some("object".to_owned()),
+        description: Some("How objects of all versions are stored; never served.".to_owned()),
+        properties: Some(
+            [
+                ("spec".to_owned(), kept("Kept as written.")),
+                ("status".to_owned(), kept("Kept as written.")),
+            ]
+            .into(),
+        ),
+        ..Default::default()
+    };
+    CustomResourceDefinitionVersion {
+        name: STORAGE_VERSION.to_owned(),
+        served: false,
+        storage: true,
+        schema: Some(CustomResourceValidation {
+            open_api_v3_schema: Some(schema),
+        }),
+        subresources: Some(status_subresource()),
+        ..Default::default()
+    }
+}
+
+/// The schema of a whole object, around that of its `spec`.
+pub(crate) fn whole(spec: &JSONSchemaProps) -> JSONSchemaProps {
+    let mut spec = spec.clone();
+    spec.description
+        .get_or_insert_with(|| "The chart's values.".to_owned());
+    come_into_being(&mut spec, "spec");
+    // An object without `spec` has the chart's own values, which may lack what the schema requires.
+    let may_lack = spec.default.is_some() || values::refusal(&spec, &json!({}), "spec").is_none();
+    let properties = [
+        ("apiVersion", words("Group and version of this object.")),
+        ("kind", words("Kind of this object.")),
+        (
+            "metadata",
+            JSONSchemaProps {
+                type_: Some("object".to_owned()),
+                ..Default::default()
+            },
+        ),
+        ("spec", spec),
+        ("status", status()),
+    ];
+    JSONSchemaProps {
+        type_: Some("object".to_owned()),
+        required: (!may_lack).then(|| vec!["spec".to_owned()]),
+        properties: Some(properties.map(|(key, schema)| (key.to_owned(), schema)).into()),
+        ..Default::default()
+    }
+}
+
+fn renew_status(version: &mut CustomResourceDefinitionVersion) {
+    let schema = version
+        .schema
+        .as_mut()
+        .and_then(|schema| schema.open_api_v3_schema.as_mut());
+    if let Some(properties) = schema.and_then(|schema| schema.properties.as_mut()) {
+        properties.insert("status".to_owned(), status());
+    }
+}
+
+/// What the dynamic controller reports of a composition.
+fn status() -> JSONSchemaProps {
+    let managed = object(
+        "An object that the chart manages.",
+        [
+            ("apiVersion", words("API version of the object.")),
+            ("resource", words("Resource of the object, in the plural.")),
+            ("name", words("Name of the object.")),
+            ("namespace", words("Namespace of the object, when it has one.")),
+            ("path", words("Path at which the API server has the object.")),
+        ],
+    );
+    object(
+        "What was done, and how it is.",
+        [
+            ("conditions", conditions()),
+            ("helmChartUrl", words("URL of the chart that is deployed.")),
+            (
+                "helmChartVersion",
+                words("Version of the chart that is deployed."),
+            ),
+            ("digest", words("Digest of the deployed manifest.")),
+            ("previousDigest", words("Digest of the manifest deployed before.")),
+            ("managed", list("The objects that the chart manages.", managed)),
+        ],
+    )
+}
+
+/// `metav1.Condition`, without its bounds on lengths: the messages come from charts and servers.
+fn conditions() -> JSONSchemaProps {
+    let choice = ["True", "False", "Unknown"].map(|text| json!(text));
+    let status = JSONSchemaProps {
+        enum_: Some(
+            choice
+                .map(k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSON)
+                .into(),
+        ),
+        ..words("True, False or Unknown.")
+    };
+    let generation = JSONSchemaProps {
+        type_: Some("integer".to_owned()),
+        format: Some("int64".to_owned()),
+        ..words("The generation of the object that the condition is about.")
+    };
+    let time = JSONSchemaProps {
+        format: Some("date-time".to_owned()),
+        ..words("When the status last changed.")
+    };
+    let condition = object(
+        "One aspect of how the object is.",
+        [
+            ("type", words("The aspect, such as Ready.")),
+            ("status", status),
+            ("observedGeneration", generation),
+            ("lastTransitionTime", time),
+            ("reason", words("One word why.")),
+            ("message", words("A sentence why.")),
+        ],
+    );
+    let required = ["lastTransitionTime", "status", "type"].map(str::to_owned);
+    JSONSchemaProps {
+        x_kubernetes_list_type: Some("map".to_owned()),
+        x_kubernetes_list_map_keys: Some(vec!["type".to_owned()]),
+        ..list(
+            "How the object is.",
+            JSONSchemaProps {
+                required: Some(required.into()),
+                ..condition
+            },
+        )
+    }
+}
+
+fn words(description: &str) -> JSONSchemaProps {
+    JSONSchemaProps {
+        type_: Some("string".to_owned()),
+        description: Some(description.to_owned()),
+        ..Default::default()
+    }
+}
+
+fn object<const N: usize>(description: &str, properties: [(&str, JSONSchemaProps); N]) -> JSONSchemaProps {
+    JSONSchemaProps {
+        type_: Some("object".to_owned()),
+        properties: Some(properties.map(|(key, schema)| (key.to_owned(), schema)).into()),
+        ..words(description)
+    }
+}
+
+fn list(description: &str, item: JSONSchemaProps) -> JSONSchemaProps {
+    let items =
+        k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSONSchemaPropsOrArray::Schema(
+            Box::new(item),
+        );
+    JSONSchemaProps {
+        type_: Some("array".to_owned()),
+        items: Some(items),
+        ..words(description)
+    }
+}
+
+fn columns() -> Vec<CustomResourceColumnDefinition> {
+    let column = |name: &str, type_: &str, json_path: &str| CustomResourceColumnDefinition {
+        name: name.to_owned(),
+        type_: type_.to_owned(),
+        json_path: json_path.to_owned(),
+        ..Default::default()
+    };
+    vec![
+        column("AGE", "date", ".metadata.creationTimestamp"),
+        column("READY", "string", ".status.conditions[?(@.type=='Ready')].status"),
+    ]
+}
+
+fn status_subresource() -> CustomResourceSubresources {
+    CustomResourceSubresources {
+        status: Some(CustomResourceSubresourceStatus(json!({}))),
+        scale: None,
+    }
+}
+
+fn no_conversion() -> CustomResourceConversion {
+    CustomResourceConversion {
+        strategy: "None".to_owned(),
+        webhook: None,
+    }
+}

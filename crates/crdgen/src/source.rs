@@ -1,0 +1,294 @@
+//! The chart's schema document: its drafts, and where its references lead.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+/// A version of the JSON Schema language; what a keyword means depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Draft {
+    V4,
+    V6,
+    V7,
+    V2019,
+    V2020,
+}
+
+impl Draft {
+    /// The draft that a `$schema` names. Helm reads everything it does not know as 2020-12, also the
+    /// `http://json-schema.org/schema#` of most charts.
+    fn named(schema: &str) -> Self {
+        let url = schema.trim_end_matches('#');
+        let address = url.split_once("://").map_or(url, |(_, address)| address);
+        match address.strip_prefix("json-schema.org/") {
+            Some("draft-04/schema") => Self::V4,
+            Some("draft-06/schema") => Self::V6,
+            Some("draft-07/schema") => Self::V7,
+            Some("draft/2019-09/schema") => Self::V2019,
+            _ => Self::V2020,
+        }
+    }
+
+    /// True where `format` refuses values; later drafts take it for a remark.
+    pub(crate) fn asserts_format(self) -> bool {
+        self < Self::V2019
+    }
+
+    /// True where everything beside a `$ref` is ignored.
+    pub(crate) fn ref_stands_alone(self) -> bool {
+        self < Self::V2019
+    }
+
+    /// True when this draft has the keyword; Helm ignores those of other drafts.
+    pub(crate) fn knows(self, keyword: &str) -> bool {
+        match keyword {
+            "const" | "contains" | "propertyNames" => self >= Self::V6,
+            "if" | "then" | "else" => self >= Self::V7,
+            "dependentRequired"
+            | "dependentSchemas"
+            | "unevaluatedProperties"
+            | "unevaluatedItems"
+            | "minContains"
+            | "maxContains"
+            | "$recursiveRef" => self >= Self::V2019,
+            "prefixItems" | "$dynamicRef" => self >= Self::V2020,
+            _ => true,
+        }
+    }
+}
+
+/// One schema of the document and how it was reached.
+#[derive(Clone, Debug)]
+pub(crate) struct Part<'a> {
+    pub(crate) schema: &'a Value,
+    pub(crate) draft: Draft,
+    /// The targets of the references that led here, by address; meeting one again is a recursion.
+    entered: Vec<*const Value>,
+}
+
+impl<'a> Part<'a> {
+    /// A schema inside this one.
+    pub(crate) fn inner(&self, schema: &'a Value) -> Self {
+        Self {
+            schema,
+            draft: draft_of(schema, self.draft),
+            entered: self.entered.clone(),
+        }
+    }
+}
+
+/// Where a `$ref` leads.
+pub(crate) enum Target<'a> {
+    Schema(Part<'a>),
+    /// To a schema that contains this reference.
+    Recursion(&'a Value),
+    /// To another document.
+    Remote,
+    /// To nothing in this document.
+    Missing,
+}
+
+/// A whole schema document with its named places.
+pub(crate) struct Document<'a> {
+    root: &'a Value,
+    /// `$id`, `id`, `$anchor` (as `#name`) of every schema in it.
+    named: BTreeMap<String, &'a Value>,
+}
+
+impl<'a> Document<'a> {
+    pub(crate) fn new(root: &'a Value) -> Self {
+        let mut named = BTreeMap::new();
+        collect_names(root, &mut named);
+        Self { root, named }
+    }
+
+    pub(crate) fn root(&self) -> Part<'a> {
+        Part {
+            schema: self.root,
+            draft: draft_of(self.root, Draft::V2020),
+            entered: Vec::new(),
+        }
+    }
+
+    /// Follows a `$ref` found in `from`.
+    pub(crate) fn follow(&self, reference: &str, from: &Part<'a>) -> Target<'a> {
+        let Some(schema) = self.find(reference) else {
+            return if reference.starts_with('#') {
+                Target::Missing
+            } else {
+                Target::Remote
+            };
+        };
+        let address = std::ptr::from_ref(schema);
+        if from.entered.contains(&address) || std::ptr::eq(schema, self.root) {
+            return Target::Recursion(schema);
+        }
+        let mut part = from.inner(schema);
+        part.entered.push(address);
+        Target::Schema(part)
+    }
+
+    fn find(&self, reference: &str) -> Option<&'a Value> {
+        if let Some(schema) = self.named.get(reference) {
+            return Some(schema);
+        }
+        let (url, fragment) = reference.split_once('#').unwrap_or((reference, ""));
+        let base = if url.is_empty() {
+            self.root
+        } else {
+            self.named.get(url).copied()?
+        };
+        if fragment.is_empty() || fragment.starts_with('/') {
+            return base.pointer(&percent_decode(fragment)?);
+        }
+        None
+    }
+}
+
+/// The draft of a schema: its own `$schema`, or that of what is around it.
+fn draft_of(schema: &Value, around: Draft) -> Draft {
+    schema
+        .get("$schema")
+        .and_then(Value::as_str)
+        .map_or(around, Draft::named)
+}
+
+fn collect_names<'a>(schema: &'a Value, named: &mut BTreeMap<String, &'a Value>) {
+    match schema {
+        Value::Object(map) => {
+            for key in ["$id", "id"] {
+                if let Some(Value::String(id)) = map.get(key) {
+                    named.entry(id.trim_end_matches('#').to_owned()).or_insert(schema);
+                }
+            }
+            if let Some(Value::String(anchor)) = map.get("$anchor") {
+                named.entry(format!("#{anchor}")).or_insert(schema);
+            }
+            map.values().for_each(|inner| collect_names(inner, named));
+        }
+        Value::Array(items) => items.iter().for_each(|inner| collect_names(inner, named)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Undoes `%25` and the like in the fragment of a reference; nothing when it is not well formed.
+fn percent_decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        if *first == b'%' {
+            let digits = std::str::from_utf8(tail.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = &tail[2..];
+        } else {
+            bytes.push(*first);
+            rest = tail;
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// The schema of a chart with those of its dependencies under their keys (name or alias), as Helm validates
+/// them: the parent's schema for all values, each dependency's own for its key.
+///
+/// References stay inside the schema they were written in. A key that a dependency does not bring a schema
+/// for need not be listed.
+pub fn with_dependencies(schema: &Value, dependencies: &BTreeMap<String, Value>) -> Value {
+    let mut whole = schema.clone();
+    let Value::Object(root) = &mut whole else {
+        return whole;
+    };
+    for (key, dependency) in dependencies {
+        let definition = format!("dependency {key}");
+        let mut moved = dependency.clone();
+        let place = format!("#/$defs/{}", definition.replace('~', "~0").replace('/', "~1"));
+        move_references(&mut moved, &place);
+        // Without `$schema` of its own it is 2020-12, whatever the parent's draft is.
+        if let Value::Object(map) = &mut moved {
+            let latest = Value::from("https://json-schema.org/draft/2020-12/schema");
+            map.entry("$schema").or_insert(latest);
+        }
+        entry_object(root, "$defs").insert(definition, moved);
+        let reference = serde_json::json!({ "$ref": place });
+        let properties = entry_object(root, "properties");
+        let both = match properties.remove(key) {
+            Some(own) => serde_json::json!({ "allOf": [own, reference] }),
+            None => reference,
+        };
+        properties.insert(key.clone(), both);
+    }
+    whole
+}
+
+/// The object under `key`, made when there is none.
+fn entry_object<'m>(map: &'m mut Map<String, Value>, key: &str) -> &'m mut Map<String, Value> {
+    let entry = map.entry(key).or_insert_with(|| Value::Object(Map::new()));
+    if !entry.is_object() {
+        *entry = Value::Object(Map::new());
+    }
+    match entry {
+        Value::Object(inner) => inner,
+        _ => unreachable!("made an object above"),
+    }
+}
+
+fn move_references(schema: &mut Value, place: &str) {
+    match schema {
+        Value::Object(map) => {
+            for (key, inner) in map.iter_mut() {
+                match (key.as_str(), &*inner) {
+                    ("$ref", Value::String(reference)) if reference == "#" || reference.starts_with("#/") => {
+                        *inner = Value::from(format!("{place}{}", &reference[1..]));
+                    }
+                    ("enum" | "const" | "default" | "examples", _) => {}
+                    _ => move_references(inner, place),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|inner| move_references(inner, place)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_schema_url_names_its_draft() {
+        for (url, draft) in [
+            ("http://json-schema.org/draft-04/schema#", Draft::V4),
+            ("https://json-schema.org/draft-07/schema#", Draft::V7),
+            ("http://json-schema.org/draft-06/schema", Draft::V6),
+            ("https://json-schema.org/draft/2019-09/schema", Draft::V2019),
+            ("https://json-schema.org/draft/2020-12/schema", Draft::V2020),
+            ("http://json-schema.org/schema#", Draft::V2020),
+            ("something else", Draft::V2020),
+        ] {
+            assert_eq!(Draft::named(url), draft, "{url}");
+        }
+    }
+
+    #[test]
+    fn references_lead_by_pointer_anchor_and_id() {
+        let schema = json!({
+            "$defs": { "a b": { "const": 1 }, "b": { "$anchor": "here", "const": 2 }, "c": { "$id": "other.json", "const": 3, "d": { "const": 4 } } }
+        });
+        let document = Document::new(&schema);
+        let found = |reference: &str| match document.follow(reference, &document.root()) {
+            Target::Schema(part) => part.schema.get("const").and_then(Value::as_i64),
+            Target::Recursion(_) => Some(-1),
+            Target::Remote => Some(-2),
+            Target::Missing => None,
+        };
+        assert_eq!(found("#/$defs/a%20b"), Some(1));
+        assert_eq!(found("#here"), Some(2));
+        assert_eq!(found("other.json"), Some(3));
+        assert_eq!(found("other.json#/d"), Some(4));
+        assert_eq!(found("#"), Some(-1));
+        assert_eq!(found("https://example.com/schema.json"), Some(-2));
+        assert_eq!(found("#/$defs/none"), None);
+    }
+}

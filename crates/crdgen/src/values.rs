@@ -1,0 +1,361 @@
+//! What an API server does to a value by its schema: fill defaults, drop unknown fields, refuse.
+//!
+//! The dynamic controller does the same to what it reads, because an API server fills the defaults of a
+//! version on writes through that version only, and never on reads of an object stored earlier.
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    JSON, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+};
+use serde_json::Value;
+
+use crate::{JSONSchemaProps, go_regex};
+
+/// Fills in the defaults that an API server would on a write, in place: first nulls go where the schema
+/// allows none, then every absent property with a default gets it, at every depth.
+///
+/// Filling twice changes nothing more.
+pub fn fill_defaults(schema: &JSONSchemaProps, value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|key, inner| {
+                let known = child(schema, key);
+                !(inner.is_null()
+                    && known.is_some_and(|known| refuses_null(known) && known.default.is_none()))
+            });
+            for (key, property) in schema.properties.iter().flatten() {
+                let Some(JSON(default)) = &property.default else {
+                    continue;
+                };
+                let absent = map
+                    .get(key)
+                    .is_none_or(|inner| inner.is_null() && refuses_null(property));
+                if absent {
+                    map.insert(key.clone(), default.clone());
+                }
+            }
+            for (key, inner) in map {
+                if let Some(known) = child(schema, key) {
+                    fill_defaults(known, inner);
+                }
+            }
+        }
+        Value::Array(list) => {
+            if let Some(known) = items(schema) {
+                for inner in list {
+                    fill_defaults(known, inner);
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Drops the fields that the schema does not know and does not preserve, in place, as an API server does.
+///
+/// With a version's own schema ([`crate::own_schema`]) that drops what only its siblings have.
+pub fn drop_strangers(schema: &JSONSchemaProps, value: &mut Value) {
+    match value {
+        Value::Object(map) => {
+            if schema.x_kubernetes_preserve_unknown_fields != Some(true) {
+                map.retain(|key, _| child(schema, key).is_some());
+            }
+            for (key, inner) in map {
+                if let Some(known) = child(schema, key) {
+                    drop_strangers(known, inner);
+                }
+            }
+        }
+        Value::Array(list) => {
+            if let Some(known) = items(schema) {
+                for inner in list {
+                    drop_strangers(known, inner);
+                }
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+/// Why an API server would refuse a value, with the path below `path`; nothing when it would take it.
+///
+/// `format` and CEL rules are not evaluated.
+pub(crate) fn refusal(schema: &JSONSchemaProps, value: &Value, path: &str) -> Option<String> {
+    if let Some(allowed) = &schema.enum_
+        && !allowed.iter().any(|JSON(allowed)| equal(allowed, value))
+    {
+        return Some(format!("{path}: {value} is none of the allowed values"));
+    }
+    if value.is_null() {
+        return (refuses_null(schema) && schema.type_.is_some())
+            .then(|| format!("{path}: null is not allowed"));
+    }
+    if let Some(wanted) = &schema.type_
+        && !has_type(value, wanted)
+    {
+        return Some(format!("{path}: {value} is not of type {wanted}"));
+    }
+    if schema.x_kubernetes_int_or_string == Some(true) && !has_type(value, "integer") && !value.is_string() {
+        return Some(format!("{path}: {value} is neither an integer nor a string"));
+    }
+    let inside = match value {
+        Value::Object(map) => object_refusal(schema, map, path),
+        Value::Array(list) => array_refusal(schema, list, path),
+        Value::String(text) => string_refusal(schema, text, path),
+        Value::Number(number) => number_refusal(schema, number.as_f64().unwrap_or_default(), path),
+        Value::Null | Value::Bool(_) => None,
+    };
+    inside.or_else(|| junctor_refusal(schema, value, path))
+}
+
+/// True for a JSON value of that JSON Schema type; `1.0` is an integer.
+fn has_type(value: &Value, wanted: &str) -> bool {
+    match value {
+        Value::Null => wanted == "null",
+        Value::Bool(_) => wanted == "boolean",
+        Value::Number(number) => {
+            wanted == "number"
+                || (wanted == "integer" && number.as_f64().is_some_and(|number| number.fract() == 0.0))
+        }
+        Value::String(_) => wanted == "string",
+        Value::Array(_) => wanted == "array",
+        Value::Object(_) => wanted == "object",
+    }
+}
+
+/// JSON equality, in which `1` is `1.0`.
+pub(crate) fn equal(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| equal(one, other))
+        }
+        (Value::Object(one), Value::Object(other)) => {
+            one.len() == other.len()
+                && one
+                    .iter()
+                    .all(|(key, one)| other.get(key).is_some_and(|other| equal(one, other)))
+        }
+        _ => one == other,
+    }
+}
+
+fn object_refusal(
+    schema: &JSONSchemaProps,
+    map: &serde_json::Map<String, Value>,
+    path: &str,
+) -> Option<String> {
+    let missing = schema
+        .required
+        .iter()
+        .flatten()
+        .find(|key| !map.contains_key(*key));
+    if let Some(key) = missing {
+        return Some(format!("{path}: {key} is required"));
+    }
+    let count = map.len() as i64;
+    if schema.min_properties.is_some_and(|least| count < least)
+        || schema.max_properties.is_some_and(|most| count > most)
+    {
+        return Some(format!("{path}: {count} properties are too few or too many"));
+    }
+    map.iter()
+        .find_map(|(key, inner)| refusal(child(schema, key)?, inner, &format!("{path}.{key}")))
+}
+
+fn array_refusal(schema: &JSONSchemaProps, list: &[Value], path: &str) -> Option<String> {
+    let count = list.len() as i64;
+    if schema.min_items.is_some_and(|least| count < least)
+        || schema.max_items.is_some_and(|most| count > most)
+    {
+        return Some(format!("{path}: {count} items are too few or too many"));
+    }
+    let is_set = schema.x_kubernetes_list_type.as_deref() == Some("set");
+    if is_set
+        && list
+            .iter()
+            .enumerate()
+            .any(|(at, one)| list[..at].iter().any(|other| equal(one, other)))
+    {
+        return Some(format!("{path}: an item is there twice"));
+    }
+    let known = items(schema)?;
+    list.iter()
+        .enumerate()
+        .find_map(|(at, inner)| refusal(known, inner, &format!("{path}[{at}]")))
+}
+
+fn string_refusal(schema: &JSONSchemaProps, text: &str, path: &str) -> Option<String> {
+    let length = text.chars().count() as i64;
+    if schema.min_length.is_some_and(|least| length < least)
+        || schema.max_length.is_some_and(|most| length > most)
+    {
+        return Some(format!("{path}: {text:?} is too short or too long"));
+    }
+    let pattern = schema.pattern.as_deref()?;
+    let matches = go_regex::compile(pattern).is_none_or(|regex| regex.is_match(text));
+    (!matches).then(|| format!("{path}: {text:?} does not match {pattern}"))
+}
+
+fn number_refusal(schema: &JSONSchemaProps, number: f64, path: &str) -> Option<String> {
+    let strictly_more = schema.exclusive_minimum == Some(true);
+    let strictly_less = schema.exclusive_maximum == Some(true);
+    let too_small = |least: f64| {
+        if strictly_more {
+            number <= least
+        } else {
+            number < least
+        }
+    };
+    let too_big = |most: f64| {
+        if strictly_less {
+            number >= most
+        } else {
+            number > most
+        }
+    };
+    if schema.minimum.is_some_and(too_small) || schema.maximum.is_some_and(too_big) {
+        return Some(format!("{path}: {number} is too small or too big"));
+    }
+    let factor = schema.multiple_of?;
+    ((number / factor).fract() != 0.0).then(|| format!("{path}: {number} is no multiple of {factor}"))
+}
+
+fn junctor_refusal(schema: &JSONSchemaProps, value: &Value, path: &str) -> Option<String> {
+    let fits = |inner: &JSONSchemaProps| refusal(inner, value, path).is_none();
+    if let Some(refusal) = schema
+        .all_of
+        .iter()
+        .flatten()
+        .find_map(|inner| refusal(inner, value, path))
+    {
+        return Some(refusal);
+    }
+    if schema
+        .any_of
+        .as_ref()
+        .is_some_and(|branches| !branches.iter().any(fits))
+    {
+        return Some(format!("{path}: {value} fits none of anyOf"));
+    }
+    if schema
+        .one_of
+        .as_ref()
+        .is_some_and(|branches| branches.iter().filter(|inner| fits(inner)).count() != 1)
+    {
+        return Some(format!("{path}: {value} does not fit exactly one of oneOf"));
+    }
+    let refused = schema.not.as_deref().is_some_and(fits);
+    refused.then(|| format!("{path}: {value} is what `not` forbids"))
+}
+
+/// The schema of the property `key`, of its own or that of any other key.
+pub(crate) fn child<'s>(schema: &'s JSONSchemaProps, key: &str) -> Option<&'s JSONSchemaProps> {
+    let own = schema
+        .properties
+        .as_ref()
+        .and_then(|properties| properties.get(key));
+    own.or_else(|| additional(schema))
+}
+
+/// The schema of the keys that have none of their own.
+pub(crate) fn additional(schema: &JSONSchemaProps) -> Option<&JSONSchemaProps> {
+    match &schema.additional_properties {
+        Some(JSONSchemaPropsOrBool::Schema(inner)) => Some(inner),
+        Some(JSONSchemaPropsOrBool::Bool(_)) | None => None,
+    }
+}
+
+/// The schema of an array's items.
+pub(crate) fn items(schema: &JSONSchemaProps) -> Option<&JSONSchemaProps> {
+    match &schema.items {
+        Some(JSONSchemaPropsOrArray::Schema(inner)) => Some(inner),
+        Some(JSONSchemaPropsOrArray::Schemas(_)) | None => None,
+    }
+}
+
+fn refuses_null(schema: &JSONSchemaProps) -> bool {
+    schema.nullable != Some(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn schema(text: Value) -> JSONSchemaProps {
+        serde_json::from_value(text).expect("a schema")
+    }
+
+    #[test]
+    fn defaults_are_filled_at_every_depth() {
+        let schema = schema(json!({ "type": "object", "properties": {
+            "image": { "type": "object", "default": {}, "properties": { "tag": { "type": "string", "default": "1" } } },
+            "hosts": { "type": "array", "items": { "type": "object", "properties": { "port": { "type": "integer", "default": 80 } } } },
+            "plain": { "type": "string" },
+            "kept": { "type": "string", "nullable": true, "default": "x" },
+        }}));
+        let mut value = json!({ "hosts": [{}, { "port": 8080 }], "plain": null, "kept": null });
+        fill_defaults(&schema, &mut value);
+        let filled =
+            json!({ "image": { "tag": "1" }, "hosts": [{ "port": 80 }, { "port": 8080 }], "kept": null });
+        assert_eq!(value, filled);
+        fill_defaults(&schema, &mut value);
+        assert_eq!(value, filled);
+    }
+
+    #[test]
+    fn unknown_fields_are_dropped_unless_preserved() {
+        let schema = schema(json!({ "type": "object", "properties": {
+            "open": { "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                      "properties": { "closed": { "type": "object", "properties": { "a": { "type": "string" } } } } },
+            "labels": { "type": "object", "additionalProperties": { "type": "string" } },
+            "any": { "x-kubernetes-preserve-unknown-fields": true },
+        }}));
+        let mut value = json!({
+            "open": { "x": 1, "closed": { "a": "1", "b": 2 } }, "labels": { "l": "1" }, "any": { "deep": [{ "x": 1 }] }, "gone": 1
+        });
+        drop_strangers(&schema, &mut value);
+        let kept = json!({ "open": { "x": 1, "closed": { "a": "1" } }, "labels": { "l": "1" }, "any": { "deep": [{ "x": 1 }] } });
+        assert_eq!(value, kept);
+    }
+
+    #[test]
+    fn a_refusal_names_the_place() {
+        for (text, value, why) in [
+            (
+                json!({ "type": "integer" }),
+                json!("1"),
+                Some("at: \"1\" is not of type integer"),
+            ),
+            (json!({ "type": "integer" }), json!(1.0), None),
+            (
+                json!({ "type": "string", "pattern": r"^\d+$" }),
+                json!("x"),
+                Some("at: \"x\" does not match ^\\d+$"),
+            ),
+            (
+                json!({ "x-kubernetes-int-or-string": true }),
+                json!(true),
+                Some("at: true is neither an integer nor a string"),
+            ),
+            (
+                json!({ "type": "object", "properties": { "a": { "type": "array", "items": { "type": "string" } } } }),
+                json!({ "a": ["x", 1] }),
+                Some("at.a[1]: 1 is not of type string"),
+            ),
+            (
+                json!({ "type": "number", "minimum": 0, "exclusiveMinimum": true }),
+                json!(0),
+                Some("at: 0 is too small or too big"),
+            ),
+            (
+                json!({ "type": "object", "oneOf": [{ "required": ["a"] }, { "required": ["b"] }] }),
+                json!({ "a": 1, "b": 1 }),
+                Some("at: {\"a\":1,\"b\":1} does not fit exactly one of oneOf"),
+            ),
+        ] {
+            assert_eq!(refusal(&schema(text), &value, "at").as_deref(), why);
+        }
+    }
+}
