@@ -1,1 +1,18 @@
-//! Filled in below.
+//! The harness of the end-to-end tests and of the demo: our programs as images, a cluster to run them on,
+//! the platform installed with Helm, charts in a registry, and scenarios in namespaces of their own.
+#![allow(clippy::print_stderr, reason = "progress is what the person at the terminal waits for")]
+
+pub mod chart;
+pub mod image;
+pub mod platform;
+pub mod scenario;
+pub mod site;
+
+pub use chart::ChartFolder;
+pub use scenario::Scenario;
+pub use site::Site;
+
+/// Says what is being done, so that nobody wonders during a long step.
+pub fn progress(what: impl std::fmt::Display) {
+    eprintln!("e2e: {what}");
+}

@@ -27,7 +27,7 @@ const MAY_IMPORT: [(&str, &[&str]); 14] = [
     ("api", &[]),
     ("gotemplate", &[]),
     // Outside of the product: they try it.
-    ("e2e", &["local-cluster", "api", "cluster"]),
+    ("e2e", &["local-cluster"]),
     ("local-cluster", &[]),
 ];
 

@@ -160,7 +160,7 @@ impl Cluster {
         let reference = format!("{}/{tag}", self.registry());
         let buildah = Buildah::at(self.plane.home.path("buildah"));
         buildah.build(dockerfile, context, arguments, &reference)?;
-        buildah.push(&reference)?;
+        buildah.push(&reference, true)?;
         Ok(reference)
     }
 

@@ -128,18 +128,22 @@ fn architecture() -> &'static str {
 }
 
 /// `buildah` with storage of its own, so that nothing of it stays on the host.
-#[derive(Debug)]
-pub(crate) struct Buildah {
+#[derive(Debug, Clone)]
+pub struct Buildah {
     storage: PathBuf,
 }
 
 impl Buildah {
-    pub(crate) fn at(storage: PathBuf) -> Self {
+    /// With its storage in that folder, which need not exist yet.
+    pub fn at(storage: PathBuf) -> Self {
         Self { storage }
     }
 
     /// Builds a Dockerfile into an image of that reference.
-    pub(crate) fn build(
+    ///
+    /// # Errors
+    /// When the build fails; the message has what buildah said.
+    pub fn build(
         &self,
         dockerfile: &Path,
         context: &Path,
@@ -157,11 +161,16 @@ impl Buildah {
         output(&mut build).map(drop)
     }
 
-    /// Puts an image into a plain-HTTP registry.
-    pub(crate) fn push(&self, reference: &str) -> Result<()> {
+    /// Puts an image into the registry that its reference names.
+    ///
+    /// # Errors
+    /// When the push fails; the message has what buildah said.
+    pub fn push(&self, reference: &str, plain_http: bool) -> Result<()> {
         let mut push = self.command("push");
-        push.args(["--tls-verify=false", reference])
-            .arg(format!("docker://{reference}"));
+        if plain_http {
+            push.arg("--tls-verify=false");
+        }
+        push.arg(reference).arg(format!("docker://{reference}"));
         output(&mut push).map(drop)
     }
 

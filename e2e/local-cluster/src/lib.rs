@@ -1,6 +1,7 @@
 //! A real Kubernetes on this machine, for tests and the demo.
 
 pub mod audit;
+pub mod image;
 pub mod packages;
 pub mod parts;
 pub mod process;
@@ -12,7 +13,6 @@ mod cluster;
 mod control_plane;
 mod dns;
 mod home;
-mod image;
 mod network;
 mod node;
 mod progress;

@@ -1,0 +1,94 @@
+//! Charts of `e2e/charts` under other names and versions, packaged and pushed by the real Helm.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+
+use crate::{Site, image};
+
+/// A copy of a chart, to be changed and pushed.
+pub struct ChartFolder {
+    folder: TempDir,
+    name: String,
+    version: String,
+}
+
+impl ChartFolder {
+    /// A copy of `e2e/charts/<original>`, called `name`, in that version.
+    ///
+    /// # Errors
+    /// When there is no such chart.
+    pub fn copy(original: &str, name: &str, version: &str) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let source = image::root().join("e2e/charts").join(original);
+        copy_folder(&source, folder.path()).with_context(|| format!("could not copy {}", source.display()))?;
+        let chart = Self { folder, name: name.to_owned(), version: version.to_owned() };
+        let metadata = fs::read_to_string(chart.path("Chart.yaml"))?
+            .lines()
+            .map(|line| match line.split_once(':') {
+                Some(("name", _)) => format!("name: {name}"),
+                Some(("version", _)) => format!("version: {version}"),
+                _ => line.to_owned(),
+            })
+            .collect::<Vec<_>>()
+            .join("\n");
+        chart.write("Chart.yaml", &metadata)?;
+        Ok(chart)
+    }
+
+    /// Removes a file of the copy.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub fn remove(&self, file: &str) -> Result<()> {
+        Ok(fs::remove_file(self.path(file))?)
+    }
+
+    /// Writes a file of the copy.
+    ///
+    /// # Errors
+    /// When its folder is not there.
+    pub fn write(&self, file: &str, text: &str) -> Result<()> {
+        Ok(fs::write(self.path(file), text)?)
+    }
+
+    /// Packages the chart and pushes it to the site's registry; gives the `oci://` URL without the version.
+    ///
+    /// # Errors
+    /// When Helm refuses the chart or the registry does not take it.
+    pub fn push(&self, site: &Site) -> Result<String> {
+        let packages = tempfile::tempdir()?;
+        let folder = self.folder.path().to_string_lossy().into_owned();
+        let into = packages.path().to_string_lossy().into_owned();
+        site.run(site.helm(["package", &folder, "--destination", &into]))?;
+        let package = packages.path().join(format!("{}-{}.tgz", self.name, self.version));
+        let package = package.to_string_lossy().into_owned();
+        let registry = format!("oci://{}/charts", site.registry());
+        let mut push = site.helm(["push", &package, &registry]);
+        if site.plain_http() {
+            push.arg("--plain-http");
+        }
+        site.run(push)?;
+        Ok(format!("{registry}/{}", self.name))
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.folder.path().join(file)
+    }
+}
+
+fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_folder(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), target)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,65 @@
+//! Our programs as images: static binaries that cargo has built, through the project's own Dockerfile.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use local_cluster::output;
+
+use crate::{Site, progress};
+
+/// The programs that run in pods.
+pub const PROGRAMS: [&str; 4] =
+    ["core-provider", "composition-dynamic-controller", "chart-inspector", "web-server"];
+
+/// The tag under which a site's registry holds our images.
+pub const TAG: &str = "e2e";
+
+/// Certificates that programs in an otherwise empty image trust.
+const CA_CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+/// Builds an image of each program and pushes it to the site's registry as `<registry>/<program>:<TAG>`.
+///
+/// # Errors
+/// When a program was not built for this very profile and target, or buildah fails.
+pub fn push_all(site: &Site) -> Result<()> {
+    let context = tempfile::tempdir()?;
+    fs::copy(CA_CERTIFICATES, context.path().join("ca-certificates.crt"))
+        .with_context(|| format!("{CA_CERTIFICATES} is missing: apt-get install ca-certificates"))?;
+    for program in PROGRAMS {
+        strip(&binary(program)?, &context.path().join(program))?;
+        let reference = reference(site, program);
+        progress(format_args!("image {reference}"));
+        let argument = format!("PROGRAM={program}");
+        let arguments = ["--target", "ready", "--build-arg", argument.as_str()];
+        site.buildah().build(&root().join("Dockerfile"), context.path(), &arguments, &reference)?;
+        site.buildah().push(&reference, site.plain_http())?;
+    }
+    Ok(())
+}
+
+/// The image of a program at a site.
+pub fn reference(site: &Site, program: &str) -> String {
+    format!("{}/{program}:{TAG}", site.registry())
+}
+
+/// The root of the project.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The program as cargo has built it, beside this very one.
+fn binary(program: &str) -> Result<PathBuf> {
+    let own = std::env::current_exe()?;
+    let built = own.ancestors().skip(1).map(|folder| folder.join(program)).find(|path| path.is_file());
+    match built {
+        Some(path) => Ok(path),
+        None => bail!("{program} is not built: `make programs` builds all that images are made of"),
+    }
+}
+
+/// Symbols tell a debugger on the host more than a pod; without them an image is a tenth of the size.
+fn strip(from: &Path, to: &Path) -> Result<()> {
+    output(Command::new("strip").arg("-o").arg(to).arg(from)).map(drop)
+}

@@ -1,0 +1,71 @@
+//! The platform as a user installs it: `helm install` of `charts/core-provider`.
+
+use anyhow::Result;
+
+use crate::{Site, image, progress};
+
+/// Namespace of the platform.
+pub const NAMESPACE: &str = "krateo-system";
+
+/// Name of its release.
+pub const RELEASE: &str = "core-provider";
+
+/// Installs the platform with the images of the site's registry and waits until it is up.
+///
+/// Its namespace enforces the restricted Pod Security standard, so a pod that wants more never starts.
+///
+/// # Errors
+/// When Helm fails or the pods do not come up.
+pub fn install(site: &Site) -> Result<()> {
+    progress("helm install core-provider");
+    let namespace = format!(
+        r#"{{"apiVersion":"v1","kind":"Namespace","metadata":{{"name":"{NAMESPACE}","labels":{{"pod-security.kubernetes.io/enforce":"restricted"}}}}}}"#
+    );
+    apply(site, &namespace)?;
+    let chart = image::root().join("charts/core-provider");
+    let registry = format!("image.registry={}", site.registry());
+    let tag = format!("image.tag={}", image::TAG);
+    let chart = chart.to_string_lossy();
+    site.run(site.helm([
+        "upgrade",
+        "--install",
+        RELEASE,
+        chart.as_ref(),
+        "--namespace",
+        NAMESPACE,
+        "--set",
+        &registry,
+        "--set",
+        &tag,
+        "--set",
+        // The tag stays the same from one build to the next.
+        "image.pullPolicy=Always",
+        "--wait",
+        "--timeout",
+        "3m",
+    ]))
+    .map(drop)
+}
+
+/// Removes the platform and all that `helm uninstall` leaves: the definitions' type and the namespace.
+///
+/// # Errors
+/// When Helm fails, or something does not go.
+pub fn uninstall(site: &Site) -> Result<()> {
+    progress("helm uninstall core-provider");
+    site.run(site.helm(["uninstall", RELEASE, "--namespace", NAMESPACE, "--ignore-not-found", "--wait"]))?;
+    site.run(site.kubectl(["delete", "crd", "compositiondefinitions.core.krateo.io", "--ignore-not-found"]))?;
+    site.run(site.kubectl(["delete", "namespace", NAMESPACE, "--ignore-not-found"]))?;
+    Ok(())
+}
+
+/// Applies a manifest as admin.
+///
+/// # Errors
+/// When the API server refuses it; the message has what it said.
+pub fn apply(site: &Site, manifest: &str) -> Result<()> {
+    let file = tempfile::NamedTempFile::new()?;
+    std::fs::write(file.path(), manifest)?;
+    let path = file.path().to_string_lossy().into_owned();
+    site.run(site.kubectl(["apply", "--server-side", "--filename", &path])).map(drop)
+}

@@ -1,0 +1,101 @@
+//! Where things run: a cluster, a registry it pulls from, and the tools that talk to both.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use local_cluster::image::Buildah;
+use local_cluster::parts::{Cache, Part};
+use local_cluster::{Cluster, output};
+
+/// A cluster to install on, and a registry that it pulls from.
+#[derive(Debug, Clone)]
+pub struct Site {
+    kubeconfig: Option<PathBuf>,
+    registry: String,
+    plain_http: bool,
+    buildah: Buildah,
+    kubectl: PathBuf,
+    helm: PathBuf,
+}
+
+impl Site {
+    /// A cluster of `local_cluster`, with its own registry.
+    pub fn local(cluster: &Cluster) -> Result<Self> {
+        Ok(Self {
+            kubeconfig: Some(cluster.kubeconfig()),
+            registry: cluster.registry().to_owned(),
+            plain_http: true,
+            buildah: Buildah::at(cluster.folder().join("buildah")),
+            kubectl: part("kubectl")?,
+            helm: part("helm")?,
+        })
+    }
+
+    /// The cluster of the current kubeconfig, with a registry (`host/path`) that it can pull from.
+    ///
+    /// `storage` is a folder for the images while they are built.
+    pub fn current(registry: &str, plain_http: bool, storage: PathBuf) -> Result<Self> {
+        Ok(Self {
+            kubeconfig: None,
+            registry: registry.trim_end_matches('/').to_owned(),
+            plain_http,
+            buildah: Buildah::at(storage),
+            kubectl: part("kubectl")?,
+            helm: part("helm")?,
+        })
+    }
+
+    /// `host[:port][/path]`, to which images and charts are pushed.
+    pub fn registry(&self) -> &str {
+        &self.registry
+    }
+
+    /// True when the registry speaks HTTP without TLS.
+    pub fn plain_http(&self) -> bool {
+        self.plain_http
+    }
+
+    /// The builder of images.
+    pub fn buildah(&self) -> &Buildah {
+        &self.buildah
+    }
+
+    /// The kubeconfig; `None` is that of the environment.
+    pub fn kubeconfig(&self) -> Option<&PathBuf> {
+        self.kubeconfig.as_ref()
+    }
+
+    /// `kubectl`, as admin.
+    pub fn kubectl<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
+        self.tool(&self.kubectl, arguments)
+    }
+
+    /// `helm`, as admin.
+    pub fn helm<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
+        self.tool(&self.helm, arguments)
+    }
+
+    fn tool<A: AsRef<OsStr>>(&self, program: &PathBuf, arguments: impl IntoIterator<Item = A>) -> Command {
+        let mut command = Command::new(program);
+        if let Some(kubeconfig) = &self.kubeconfig {
+            command.env("KUBECONFIG", kubeconfig);
+        }
+        command.args(arguments);
+        command
+    }
+
+    /// What a command of this site printed.
+    ///
+    /// # Errors
+    /// When it failed; the message has what it said.
+    pub fn run(&self, mut command: Command) -> Result<String> {
+        output(&mut command)
+    }
+}
+
+fn part(name: &str) -> Result<PathBuf> {
+    let part = Part::named(name).with_context(|| format!("there is no part {name}"))?;
+    Cache::of_user()?.path(part)
+}

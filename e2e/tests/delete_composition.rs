@@ -1,0 +1,38 @@
+//! A deleted composition takes its release, its objects and its permissions along, and nothing else.
+
+use anyhow::Result;
+use e2e::Scenario;
+use serde_json::{Value, json};
+
+#[test]
+fn a_deleted_composition_leaves_nothing_behind() -> Result<()> {
+    let scenario = Scenario::start("delete-composition")?;
+    let url = scenario.push_web_chart("vanisher", "1.0.0")?;
+    scenario.define("vanisher", &url, "1.0.0")?;
+    scenario.wait_for("compositiondefinitions", "vanisher", "Ready", "True")?;
+    for name in ["goes", "stays"] {
+        scenario.apply(&json!({
+            "apiVersion": "composition.krateo.io/v1-0-0",
+            "kind": "Vanisher",
+            "metadata": {"name": name, "namespace": scenario.namespace()},
+            "spec": {"image": scenario.web_image()},
+        }))?;
+    }
+    for name in ["goes", "stays"] {
+        scenario.wait_for("vanishers", name, "Ready", "True")?;
+    }
+
+    scenario.kubectl(&["delete", "vanishers", "goes", "--timeout=90s"])?;
+    assert_eq!(releases(&scenario)?.iter().filter(|name| name.starts_with("goes")).count(), 0);
+    for resource in ["deployments", "services", "configmaps", "secrets", "roles", "rolebindings"] {
+        let names = scenario.kubectl(&["get", resource, "--output", "jsonpath={.items[*].metadata.name}"])?;
+        assert!(!names.contains("goes"), "{resource}: {names}");
+        assert!(names.contains("stays"), "{resource}: {names}");
+    }
+    Ok(())
+}
+
+fn releases(scenario: &Scenario) -> Result<Vec<String>> {
+    let releases: Vec<Value> = serde_json::from_str(&scenario.helm(&["list", "--all", "--output", "json"])?)?;
+    Ok(releases.iter().map(|release| release["name"].as_str().unwrap().to_owned()).collect())
+}

@@ -1,0 +1,8 @@
+//! Every scenario, on one cluster. Each file is named for what is done to what.
+
+mod delete_composition;
+mod delete_definition;
+mod install_composition;
+mod refuse_definition;
+mod restrict_controller;
+mod update_composition;

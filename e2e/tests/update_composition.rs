@@ -1,0 +1,80 @@
+//! A changed spec becomes a new revision; an unchanged one becomes nothing.
+
+use anyhow::Result;
+use e2e::Scenario;
+use serde_json::{Value, json};
+
+#[test]
+fn a_changed_spec_becomes_one_new_revision_and_an_unchanged_one_no_write() -> Result<()> {
+    let scenario = Scenario::start("update-composition")?;
+    let url = scenario.push_web_chart("tuner", "1.0.0")?;
+    scenario.define("tuner", &url, "1.0.0")?;
+    scenario.wait_for("compositiondefinitions", "tuner", "Ready", "True")?;
+    scenario.apply(&tuner(&scenario, "one", 1))?;
+    scenario.wait_for("tuners", "web", "Ready", "True")?;
+
+    scenario.apply(&tuner(&scenario, "two", 2))?;
+    let name = release_name(&scenario)?;
+    scenario.wait_until("the new greeting", || {
+        let config = scenario.get("configmaps", &format!("{name}-web"))?;
+        Ok(config.filter(|config| config["data"]["GREETING"] == "two"))
+    })?;
+    scenario.wait("tuners", "web", |composition| {
+        composition["status"]["conditions"].as_array().is_some_and(|conditions| {
+            conditions.iter().any(|c| {
+                c["type"] == "Ready" && c["status"] == "True" && c["observedGeneration"] == composition["metadata"]["generation"]
+            })
+        })
+    })?;
+    assert_eq!(revisions(&scenario, &name)?, [(1, "superseded".to_owned()), (2, "deployed".to_owned())]);
+    let deployment = scenario.get("deployments", &format!("{name}-web"))?.unwrap();
+    assert_eq!(deployment["spec"]["replicas"], 2);
+
+    a_pass_over_an_unchanged_composition_writes_nothing(&scenario, &name)
+}
+
+/// An annotation that means nothing to us wakes the controller and must leave no trace.
+fn a_pass_over_an_unchanged_composition_writes_nothing(scenario: &Scenario, release: &str) -> Result<()> {
+    let account = controller_account(scenario);
+    let mark = scenario.cluster().audit().mark()?;
+    scenario.kubectl(&["annotate", "tuners", "web", "example.com/touched=yes"])?;
+    scenario.wait_until("a pass", || {
+        let mut records = scenario.cluster().audit().since(mark)?;
+        let seen = records.any(|record| record.is_ok_and(|record| record.user == account && record.resource == "secrets"));
+        Ok(seen.then_some(()))
+    })?;
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    for record in scenario.cluster().audit().since(mark)? {
+        let record = record?;
+        let is_lease = record.resource == "leases";
+        assert!(record.user != account || !record.is_write() || is_lease, "an idle pass wrote: {record:?}");
+    }
+    assert_eq!(revisions(scenario, release)?.len(), 2);
+    Ok(())
+}
+
+fn controller_account(scenario: &Scenario) -> String {
+    format!("system:serviceaccount:{}:tuners-v1-0-0", scenario.namespace())
+}
+
+fn tuner(scenario: &Scenario, greeting: &str, replicas: u8) -> Value {
+    json!({
+        "apiVersion": "composition.krateo.io/v1-0-0",
+        "kind": "Tuner",
+        "metadata": {"name": "web", "namespace": scenario.namespace()},
+        "spec": {"image": scenario.web_image(), "greeting": greeting, "replicas": replicas},
+    })
+}
+
+fn release_name(scenario: &Scenario) -> Result<String> {
+    let releases: Vec<Value> = serde_json::from_str(&scenario.helm(&["list", "--output", "json"])?)?;
+    Ok(releases[0]["name"].as_str().unwrap().to_owned())
+}
+
+fn revisions(scenario: &Scenario, release: &str) -> Result<Vec<(i64, String)>> {
+    let history: Vec<Value> = serde_json::from_str(&scenario.helm(&["history", release, "--output", "json"])?)?;
+    Ok(history
+        .iter()
+        .map(|entry| (entry["revision"].as_i64().unwrap(), entry["status"].as_str().unwrap().to_owned()))
+        .collect())
+}
