@@ -1,6 +1,7 @@
 //! One scenario: a namespace of its own on the cluster that all share, and words for what scenarios do.
 
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -184,8 +185,7 @@ impl Scenario {
     pub fn ask_web_server(&self, service: &str) -> Result<String> {
         let address = self.kubectl(&["get", "service", service, "--output", "jsonpath={.spec.clusterIP}"])?;
         let url = format!("http://{address}/");
-        let mut command = self.shared.cluster.exec_in_node(0, ["curl", "--silent", "--fail", "--max-time", "5", &url])?;
-        local_cluster::output(&mut command)
+        self.shared.site.run(on_node(&self.shared.cluster, &["curl", "--silent", "--fail", "--max-time", "5", &url])?)
     }
 }
 
@@ -200,6 +200,15 @@ impl Drop for Scenario {
             }
         }
     }
+}
+
+/// A command on the first node, which reaches pods and Services.
+///
+/// # Errors
+/// When the cluster has no node.
+pub fn on_node(cluster: &Cluster, command_line: &[&str]) -> Result<Command> {
+    let node = cluster.nodes().first().context("the cluster has no node")?;
+    Ok(cluster.exec_in_node(node, command_line))
 }
 
 /// One condition of an object.

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 use clap::{Parser, Subcommand, ValueEnum};
+use e2e::scenario::on_node;
 use e2e::{ChartFolder, Site, image, platform, progress};
-use local_cluster::{Cluster, Options, output};
+use local_cluster::{Cluster, Options};
 use serde_json::{Value, json};
 
 /// From nothing to a running composition, and back.
@@ -140,8 +141,8 @@ fn show(site: &Site, cluster: Option<&Cluster>) -> Result<()> {
         let address = site.run(site.kubectl([
             "get", "service", "--namespace", NAMESPACE, &format!("{release}-web"), "--output", "jsonpath={.spec.clusterIP}",
         ]))?;
-        let mut ask = cluster.exec_in_node(0, ["curl", "--silent", "--fail", &format!("http://{}/", address.trim())])?;
-        println!("\nWhat it answers:\n{}", output(&mut ask)?);
+        let ask = on_node(cluster, &["curl", "--silent", "--fail", &format!("http://{}/", address.trim())])?;
+        println!("\nWhat it answers:\n{}", site.run(ask)?);
         println!("Look around:   cargo run -qp local-cluster -- exec --name {CLUSTER} -- bash");
         println!("Change it:     kubectl -n {NAMESPACE} patch web hello --type merge -p '{{\"spec\":{{\"replicas\":3}}}}'");
     }
