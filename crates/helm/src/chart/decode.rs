@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::metadata::{Dependency, Maintainer, Metadata};
+use super::metadata::{Dependency, Invalid, Maintainer, Metadata};
 
 /// A value has another type than its field, in the words of Go's JSON decoder.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -19,18 +19,19 @@ pub struct Mismatch {
     wanted: &'static str,
 }
 
-/// Null nodes in lists, which Helm reports as broken rules.
+/// Why a document is no `Chart.yaml` or lock file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A value of the wrong type.
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
-    /// A null among the maintainers.
-    #[error("validation: maintainers must not contain empty or null nodes")]
-    NullMaintainer,
-    /// A null among the dependencies.
-    #[error("validation: dependencies must not contain empty or null nodes")]
-    NullDependency,
+    /// A null in a list, which Helm reports as a broken rule.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+}
+
+fn null_in(list: &str) -> Invalid {
+    Invalid::new(format!("{list} must not contain empty or null nodes"))
 }
 
 /// Decodes a document onto what is already there: fields it does not name keep their values.
@@ -110,7 +111,8 @@ fn maintainers(value: &Value, onto: &mut Metadata) -> Result<(), Error> {
     };
     onto.maintainers.resize_with(items.len(), Maintainer::default);
     for (item, onto) in items.iter().zip(&mut onto.maintainers) {
-        let fields = fields(item, "Metadata.maintainers", "v2.Maintainer")?.ok_or(Error::NullMaintainer)?;
+        let fields =
+            fields(item, "Metadata.maintainers", "v2.Maintainer")?.ok_or_else(|| null_in("maintainers"))?;
         for (key, value) in fields {
             let path = |field: &str| format!("struct field Maintainer.maintainers.{field}");
             match key.to_lowercase().as_str() {
@@ -134,7 +136,8 @@ fn dependencies(value: &Value, onto: &mut Option<Vec<Dependency>>) -> Result<(),
     let list = onto.get_or_insert_default();
     list.resize_with(items.len(), Dependency::default);
     for (item, onto) in items.iter().zip(list) {
-        let fields = fields(item, "Metadata.dependencies", "v2.Dependency")?.ok_or(Error::NullDependency)?;
+        let fields =
+            fields(item, "Metadata.dependencies", "v2.Dependency")?.ok_or_else(|| null_in("dependencies"))?;
         for (key, value) in fields {
             dependency_field(key, value, onto)?;
         }

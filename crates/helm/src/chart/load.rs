@@ -34,7 +34,7 @@ pub enum Error {
         /// Its name.
         file: &'static str,
         /// What is wrong with it.
-        source: decode::Error,
+        source: decode::Mismatch,
     },
     /// `values.yaml` does not hold values.
     #[error("cannot load values.yaml")]
@@ -71,6 +71,15 @@ pub enum Error {
         /// The path it has.
         found: String,
     },
+}
+
+impl Error {
+    fn decode(file: &'static str, error: decode::Error) -> Self {
+        match error {
+            decode::Error::Mismatch(source) => Self::Decode { file, source },
+            decode::Error::Invalid(rule) => Self::Invalid(rule),
+        }
+    }
 }
 
 /// What a chart is put together from before its parts are checked.
@@ -169,7 +178,7 @@ impl Parts {
         let file = ("Chart.yaml", &file.data);
         let found = document(file.0, file.1)?;
         let metadata = &mut self.chart.metadata;
-        decode::metadata(&found, metadata).map_err(|source| Error::Decode { file: file.0, source })?;
+        decode::metadata(&found, metadata).map_err(|error| Error::decode(file.0, error))?;
         // Charts of Helm 2 need not name their version.
         if metadata.api_version.is_empty() {
             "v1".clone_into(&mut metadata.api_version);
@@ -186,10 +195,8 @@ impl Parts {
             "requirements.yaml" => {
                 self.has_metadata = true;
                 let found = document("requirements.yaml", &file.data)?;
-                decode::metadata(&found, &mut chart.metadata).map_err(|source| Error::Decode {
-                    file: "requirements.yaml",
-                    source,
-                })?;
+                decode::metadata(&found, &mut chart.metadata)
+                    .map_err(|error| Error::decode("requirements.yaml", error))?;
                 if chart.metadata.api_version == "v1" {
                     chart.files.push(file);
                 }
@@ -216,7 +223,7 @@ impl Parts {
 }
 
 fn read_lock(file: &'static str, content: &File) -> Result<Value, Error> {
-    decode::lock(&document(file, &content.data)?).map_err(|source| Error::Decode { file, source })
+    decode::lock(&document(file, &content.data)?).map_err(|error| Error::decode(file, error))
 }
 
 impl Default for Chart {

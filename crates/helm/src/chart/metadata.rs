@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gotemplate::unicode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -126,7 +127,7 @@ impl Dependency {
 pub struct Invalid(String);
 
 impl Invalid {
-    fn new(rule: impl Into<String>) -> Self {
+    pub(super) fn new(rule: impl Into<String>) -> Self {
         Self(rule.into())
     }
 }
@@ -254,7 +255,7 @@ fn sanitize(text: &str) -> String {
     text.chars()
         .filter_map(|c| match c {
             c if c.is_whitespace() => Some(' '),
-            c if is_printable(c) => Some(c),
+            c if unicode::is_print(c) => Some(c),
             _ => None,
         })
         .collect()
@@ -271,10 +272,4 @@ where
     T: Deserialize<'de> + Default,
 {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
-}
-
-/// Go's `unicode.IsPrint`, spaces aside: no control, format, surrogate, private or line separating characters.
-fn is_printable(c: char) -> bool {
-    !c.is_control()
-        && !matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e000}'..='\u{f8ff}')
 }

@@ -281,3 +281,85 @@ fn scalar(values: &Map, path: &str) -> Option<GoValue> {
     };
     table.get(key).filter(|value| as_table(value).is_none())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Map as Table, json};
+
+    use super::*;
+    use crate::chart::Limits;
+
+    /// The files of a case under their headings `-- path --`, the user's values apart.
+    fn read(case: &str) -> (Vec<File>, Vec<u8>) {
+        let mut files: Vec<File> = Vec::new();
+        for line in case.split_inclusive('\n') {
+            if let Some(heading) = line.strip_prefix("-- ") {
+                files.push(File::new(heading.trim_end().trim_end_matches(" --"), Vec::new()));
+            } else if let Some(file) = files.last_mut() {
+                file.data.extend_from_slice(line.as_bytes());
+            }
+        }
+        let (user, files): (Vec<File>, Vec<File>) =
+            files.into_iter().partition(|file| file.name == "user.yaml");
+        (files, user.into_iter().next().unwrap_or_default().data)
+    }
+
+    fn chain(error: &dyn std::error::Error) -> String {
+        match error.source() {
+            Some(source) => format!("{error}: {}", chain(source)),
+            None => error.to_string(),
+        }
+    }
+
+    /// Every chart's path with its declared dependencies.
+    fn tree(chart: &ResolvedChart<'_>, path: &str) -> Vec<Value> {
+        let declared = serde_json::to_string(&chart.metadata.dependencies).unwrap();
+        let mut all = vec![Value::from(format!("{path} {declared}"))];
+        for subchart in &chart.dependencies {
+            all.extend(tree(subchart, &format!("{path}/charts/{}", subchart.name())));
+        }
+        all
+    }
+
+    fn run(case: &str) -> Result<Value, String> {
+        let (files, user) = read(case);
+        let chart = Chart::from_files(files, &Limits::default()).map_err(|error| chain(&error))?;
+        let user = values::to_map(&values::read(&user).map_err(|error| chain(&error))?);
+        let mut warnings = Vec::new();
+        let resolved = ResolvedChart::new(&chart, &user, &mut warnings).map_err(|error| error.to_string())?;
+        let values =
+            coalesce::coalesce(&resolved, &user, &mut warnings).map_err(|error| error.to_string())?;
+        let mut outcome = Table::new();
+        outcome.insert("charts".to_owned(), Value::from(tree(&resolved, chart.name())));
+        for (name, values) in [("defaults", &resolved.values), ("values", &values)] {
+            if !values.is_empty() {
+                outcome.insert(name.to_owned(), Value::Object(values::to_json_map(values)));
+            }
+        }
+        Ok(Value::Object(outcome))
+    }
+
+    #[test]
+    fn charts_are_resolved_as_helm_resolves_them() {
+        let folder = format!("{}/tests/goldens/resolve", env!("CARGO_MANIFEST_DIR"));
+        let golden = std::fs::read_to_string(format!("{folder}/golden.jsonl")).unwrap();
+        let mut differences = Vec::new();
+        for line in golden.lines() {
+            // Inside of texts that are JSON themselves, Go has escaped what serde does not.
+            let line = line.replace("\\\\u003c", "<").replace("\\\\u003e", ">");
+            let mut expected: Table<String, Value> = serde_json::from_str(&line).unwrap();
+            let name = expected.remove("case").unwrap();
+            let name = name.as_str().unwrap();
+            let case = std::fs::read_to_string(format!("{folder}/cases/{name}.txt")).unwrap();
+            let expected = match expected.get("error") {
+                Some(error) => json!({ "error": error }),
+                None => values::with_floats(Value::Object(expected)),
+            };
+            let found = run(&case).unwrap_or_else(|error| json!({ "error": error }));
+            if found != expected {
+                differences.push(format!("{name}:\n  found    {found}\n  expected {expected}"));
+            }
+        }
+        assert!(differences.is_empty(), "{}", differences.join("\n"));
+    }
+}

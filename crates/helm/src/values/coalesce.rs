@@ -4,6 +4,7 @@
 //! subchart, so a template that changes it changes both.
 
 use gotemplate::{
+    format,
     string::Str,
     value::{Map, TooDeep, Value},
 };
@@ -28,6 +29,9 @@ pub enum Error {
     /// The values are nested without end.
     #[error(transparent)]
     TooDeep(#[from] TooDeep),
+    /// A value that a message would quote has no text.
+    #[error(transparent)]
+    Print(#[from] format::Error),
 }
 
 /// What becomes of nulls.
@@ -166,7 +170,7 @@ impl Coalescing<'_> {
             let Some(table) = as_table(&given) else {
                 return Err(Error::NotATable {
                     subchart: name.to_owned(),
-                    found: found(&given),
+                    found: found(&given)?,
                 });
             };
             let prefix = join(prefix, chart.name());
@@ -250,7 +254,7 @@ impl Coalescing<'_> {
                     let text = format!(
                         "warning: cannot overwrite table with non table for {} ({})",
                         full(),
-                        shown(&value)
+                        shown(&value)?
                     );
                     self.warn(text);
                 }
@@ -258,7 +262,7 @@ impl Coalescing<'_> {
                     let text = format!(
                         "warning: destination for {} is a table. Ignoring non-table value ({})",
                         full(),
-                        shown(&value)
+                        shown(&value)?
                     );
                     self.warn(text);
                 }
@@ -308,15 +312,12 @@ fn remove_nulls(value: &Value) {
 }
 
 /// A value as Go's `%t` prints it.
-fn found(value: &Value) -> String {
-    match value {
-        Value::Bool(value) => value.to_string(),
-        Value::Nil => "%!t(<nil>)".to_owned(),
-        other => format!("%!t({}={})", other.type_name(), shown(other)),
-    }
+fn found(value: &Value) -> Result<String, format::Error> {
+    let text = format::sprintf(b"%t", std::slice::from_ref(value))?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// A value for a warning; Go prints maps differently, and nobody depends on it.
-fn shown(value: &Value) -> String {
-    super::to_json(value).to_string()
+/// A value as Go's `%v` prints it.
+fn shown(value: &Value) -> Result<String, format::Error> {
+    Ok(format::to_string(value)?.lossy().into_owned())
 }
