@@ -1,0 +1,436 @@
+//! The parse tree of a template, and how Go prints its nodes.
+
+use std::{fmt, sync::Arc};
+
+use crate::{builtin::Builtin, function::Function, string::Str};
+
+/// One template: a file, or what a `define` or `block` in it defines.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    /// The name it is called by.
+    pub name: Str,
+    /// Where it was read from.
+    pub source: Arc<Source>,
+    /// What it does.
+    pub root: List,
+}
+
+/// A text with templates in it.
+#[derive(Debug)]
+pub struct Source {
+    /// The name of the file, for messages.
+    pub name: Str,
+    /// The text.
+    pub text: Box<[u8]>,
+}
+
+/// A position as messages show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Location {
+    /// The name of the file.
+    pub file: Str,
+    /// The line, from 1.
+    pub line: usize,
+    /// The column, in bytes from 0.
+    pub column: usize,
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.file, self.line, self.column)
+    }
+}
+
+impl Source {
+    /// The position of a byte.
+    pub fn location(&self, pos: usize) -> Location {
+        let before = &self.text[..pos.min(self.text.len())];
+        let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
+        let column = before.iter().rev().take_while(|byte| **byte != b'\n').count();
+        Location {
+            file: self.name.clone(),
+            line,
+            column,
+        }
+    }
+}
+
+impl Tree {
+    /// Whether there is nothing in it but space, comments and definitions.
+    pub fn is_empty(&self) -> bool {
+        self.root.is_empty()
+    }
+}
+
+/// Nodes in a row.
+#[derive(Clone, Debug, Default)]
+pub struct List {
+    /// The nodes.
+    pub nodes: Vec<Node>,
+}
+
+impl List {
+    /// Whether there is nothing in it but space.
+    fn is_empty(&self) -> bool {
+        self.nodes.iter().all(|node| match node {
+            // What Go's `bytes.TrimSpace` trims.
+            Node::Text { text, .. } => String::from_utf8_lossy(text).trim().is_empty(),
+            _ => false,
+        })
+    }
+}
+
+/// Something a template does.
+#[derive(Clone, Debug)]
+pub enum Node {
+    /// Plain text.
+    Text {
+        /// Position in the source.
+        pos: usize,
+        /// The text, trimmed.
+        text: Box<[u8]>,
+    },
+    /// `{{ pipe }}`
+    Action {
+        /// Position in the source.
+        pos: usize,
+        /// What is computed, and printed unless it declares.
+        pipe: Pipe,
+    },
+    /// `{{ if pipe }}`
+    If(Branch),
+    /// `{{ with pipe }}`
+    With(Branch),
+    /// `{{ range pipe }}`
+    Range(Branch),
+    /// `{{ template "name" pipe }}`
+    Template {
+        /// Position in the source.
+        pos: usize,
+        /// Which one.
+        name: Str,
+        /// Its data.
+        pipe: Option<Pipe>,
+    },
+    /// `{{ break }}`
+    Break {
+        /// Position in the source.
+        pos: usize,
+    },
+    /// `{{ continue }}`
+    Continue {
+        /// Position in the source.
+        pos: usize,
+    },
+}
+
+/// The parts of a control structure.
+#[derive(Clone, Debug)]
+pub struct Branch {
+    /// What decides.
+    pub pipe: Pipe,
+    /// What happens if that is true.
+    pub list: List,
+    /// What happens if not.
+    pub else_list: Option<List>,
+}
+
+/// Commands, each handing its value to the next.
+#[derive(Clone, Debug)]
+pub struct Pipe {
+    /// Position in the source.
+    pub pos: usize,
+    /// Whether the variables are assigned and not declared.
+    pub is_assign: bool,
+    /// The variables that get the value.
+    pub variables: Vec<Variable>,
+    /// The commands.
+    pub commands: Vec<Command>,
+}
+
+/// The name of a variable.
+#[derive(Clone, Debug)]
+pub struct Variable {
+    /// The name with its dollar.
+    pub name: Str,
+    /// Stands for the name within one parse; 0 is `$`.
+    pub id: u32,
+}
+
+/// An operand with its arguments.
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// Position in the source.
+    pub pos: usize,
+    /// The operand and the arguments; at least one.
+    pub args: Vec<Expr>,
+}
+
+/// An operand.
+#[derive(Clone, Debug)]
+pub enum Expr {
+    /// `.`
+    Dot {
+        /// Position in the source.
+        pos: usize,
+    },
+    /// `nil`
+    Nil {
+        /// Position in the source.
+        pos: usize,
+    },
+    /// `true` or `false`
+    Bool {
+        /// Position in the source.
+        pos: usize,
+        /// Which.
+        value: bool,
+    },
+    /// A number, or a character constant.
+    Number(Box<Number>),
+    /// A string.
+    String {
+        /// Position in the source.
+        pos: usize,
+        /// As written, with quotes.
+        quoted: Str,
+        /// What it says.
+        text: Str,
+    },
+    /// `.a.b`
+    Field {
+        /// Position in the source, of the second field if there are several.
+        pos: usize,
+        /// The names; at least one.
+        names: Box<[Str]>,
+    },
+    /// `$x.a.b`
+    Variable {
+        /// Position in the source, of the first field if there are any.
+        pos: usize,
+        /// The variable.
+        variable: Variable,
+        /// The fields of it.
+        fields: Box<[Str]>,
+    },
+    /// The name of a function.
+    Function {
+        /// Position in the source.
+        pos: usize,
+        /// The name.
+        name: Str,
+        /// What it calls.
+        callee: Callee,
+    },
+    /// `(pipe).a.b`
+    Chain {
+        /// Position in the source, of the first field.
+        pos: usize,
+        /// What the fields are of.
+        node: Box<Expr>,
+        /// The fields; at least one.
+        fields: Box<[Str]>,
+    },
+    /// `(pipe)`
+    Pipe(Box<Pipe>),
+}
+
+/// What the name of a function stands for.
+#[derive(Clone, Debug)]
+pub enum Callee {
+    /// A function of the language.
+    Builtin(Builtin),
+    /// A function of the host.
+    Function(Function),
+}
+
+/// A number: it may be of several types, and becomes one where it is used.
+#[derive(Clone, Debug)]
+pub struct Number {
+    /// Position in the source.
+    pub pos: usize,
+    /// As written.
+    pub text: Str,
+    /// Its value as signed integer.
+    pub int: Option<i64>,
+    /// Its value as unsigned integer.
+    pub uint: Option<u64>,
+    /// Its value as float.
+    pub float: Option<f64>,
+    /// Its value as complex number, if written as one.
+    pub complex: Option<(f64, f64)>,
+}
+
+/// What a number is where nothing says which type is wanted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Ideal {
+    Int(i64),
+    Float(f64),
+    Complex(f64, f64),
+    Overflow,
+}
+
+impl Number {
+    /// Go's `idealConstant`: the way it is written decides.
+    pub(crate) fn ideal(&self) -> Ideal {
+        if let Some((re, im)) = self.complex {
+            return Ideal::Complex(re, im);
+        }
+        let is_float = || {
+            let text = self.text.as_bytes();
+            let is_hex_int =
+                matches!(text, [b'0', b'x' | b'X', _, ..]) && !text.iter().any(|byte| b"pP".contains(byte));
+            !is_hex_int && text[0] != b'\'' && text.iter().any(|byte| b".eEpP".contains(byte))
+        };
+        match (self.float, self.int) {
+            (Some(float), _) if is_float() => Ideal::Float(float),
+            (_, Some(int)) => Ideal::Int(int),
+            _ => Ideal::Overflow,
+        }
+    }
+}
+
+impl Node {
+    pub(crate) fn pos(&self) -> usize {
+        match self {
+            Self::Text { pos, .. }
+            | Self::Action { pos, .. }
+            | Self::Template { pos, .. }
+            | Self::Break { pos }
+            | Self::Continue { pos } => *pos,
+            Self::If(branch) | Self::With(branch) | Self::Range(branch) => branch.pipe.pos,
+        }
+    }
+}
+
+impl Expr {
+    pub(crate) fn pos(&self) -> usize {
+        match self {
+            Self::Dot { pos }
+            | Self::Nil { pos }
+            | Self::Bool { pos, .. }
+            | Self::String { pos, .. }
+            | Self::Field { pos, .. }
+            | Self::Variable { pos, .. }
+            | Self::Function { pos, .. }
+            | Self::Chain { pos, .. } => *pos,
+            Self::Number(number) => number.pos,
+            Self::Pipe(pipe) => pipe.pos,
+        }
+    }
+
+    /// Whether it can only start a pipeline.
+    pub(crate) fn is_literal(&self) -> bool {
+        matches!(
+            self,
+            Self::Bool { .. } | Self::Dot { .. } | Self::Nil { .. } | Self::Number(_) | Self::String { .. }
+        )
+    }
+}
+
+impl fmt::Display for List {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.nodes.iter().try_for_each(|node| node.fmt(f))
+    }
+}
+
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text { text, .. } => f.write_str(&String::from_utf8_lossy(text)),
+            Self::Action { pipe, .. } => write!(f, "{{{{{pipe}}}}}"),
+            Self::If(branch) => branch.print("if", f),
+            Self::With(branch) => branch.print("with", f),
+            Self::Range(branch) => branch.print("range", f),
+            Self::Template { name, pipe, .. } => {
+                write!(
+                    f,
+                    "{{{{template {}",
+                    String::from_utf8_lossy(&crate::quote::quote(name))
+                )?;
+                if let Some(pipe) = pipe {
+                    write!(f, " {pipe}")?;
+                }
+                f.write_str("}}")
+            }
+            Self::Break { .. } => f.write_str("{{break}}"),
+            Self::Continue { .. } => f.write_str("{{continue}}"),
+        }
+    }
+}
+
+impl Branch {
+    fn print(&self, keyword: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{{{{keyword} {}}}}}{}", self.pipe, self.list)?;
+        if let Some(list) = &self.else_list {
+            write!(f, "{{{{else}}}}{list}")?;
+        }
+        f.write_str("{{end}}")
+    }
+}
+
+impl fmt::Display for Pipe {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, variable) in self.variables.iter().enumerate() {
+            write!(f, "{}{}", if i > 0 { ", " } else { "" }, variable.name)?;
+        }
+        if !self.variables.is_empty() {
+            f.write_str(if self.is_assign { " = " } else { " := " })?;
+        }
+        for (i, command) in self.commands.iter().enumerate() {
+            write!(f, "{}{command}", if i > 0 { " | " } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, arg) in self.args.iter().enumerate() {
+            if i > 0 {
+                f.write_str(" ")?;
+            }
+            match arg {
+                Expr::Pipe(pipe) => write!(f, "({pipe})")?,
+                arg => arg.fmt(f)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Expr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Dot { .. } => f.write_str("."),
+            Self::Nil { .. } => f.write_str("nil"),
+            Self::Bool { value, .. } => value.fmt(f),
+            Self::Number(number) => number.text.fmt(f),
+            Self::String { quoted, .. } => quoted.fmt(f),
+            Self::Field { names, .. } => fields(names, f),
+            Self::Variable {
+                variable,
+                fields: names,
+                ..
+            } => {
+                variable.name.fmt(f)?;
+                fields(names, f)
+            }
+            Self::Function { name, .. } => name.fmt(f),
+            Self::Chain {
+                node, fields: names, ..
+            } => {
+                match &**node {
+                    Self::Pipe(pipe) => write!(f, "({pipe})")?,
+                    node => node.fmt(f)?,
+                }
+                fields(names, f)
+            }
+            Self::Pipe(pipe) => pipe.fmt(f),
+        }
+    }
+}
+
+fn fields(names: &[Str], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    names.iter().try_for_each(|name| write!(f, ".{name}"))
+}

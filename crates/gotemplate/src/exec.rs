@@ -1,0 +1,1261 @@
+//! Trees and data into text: Go's `text/template/exec.go`.
+
+use std::{any::Any, cell::Cell, fmt, ops::Deref, sync::Arc};
+
+use crate::{
+    ast::{Branch, Callee, Command, Expr, Ideal, List, Location, Node, Number, Pipe, Tree},
+    builtin::{self, Builtin},
+    format,
+    function::{self, Call, Function, Runtime},
+    quote,
+    reflect::Reflect,
+    set::Set,
+    stack::Stack,
+    string::Str,
+    types::{self, Kind, Type},
+    value::{Map, Value},
+};
+
+/// What a field access does on a map that lacks the key: Go's option `missingkey`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MissingKey {
+    /// No value; field access on it is silent.
+    #[default]
+    Invalid,
+    /// The zero value of the element type. Helm's mode.
+    Zero,
+    /// An error. Helm's strict mode.
+    Error,
+}
+
+/// What an execution may not exceed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Templates within templates.
+    pub depth: usize,
+    /// Bytes of the thread's stack. Executions need about 2 KiB a level of nesting (more without optimisation), so a thread with a larger
+    /// stack can be allowed deeper nesting.
+    pub stack: usize,
+    /// Bytes of output, that of included templates counted while they run.
+    pub output: usize,
+    /// Nodes and commands that are evaluated.
+    pub steps: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            depth: 100_000,
+            stack: 1 << 20,
+            output: 256 << 20,
+            steps: 1_000_000_000,
+        }
+    }
+}
+
+/// A limit that was exceeded; found in the chain of an [`Error`] with [`Error::limit`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Limit {
+    /// Go has this one too.
+    #[error("exceeded maximum template depth ({0})")]
+    Depth(usize),
+    /// See [`Limits::stack`].
+    #[error("exceeded the stack of the execution ({0} bytes): templates are nested too deeply")]
+    Stack(usize),
+    /// See [`Limits::output`].
+    #[error("exceeded the maximum size of the output ({0} bytes)")]
+    Output(usize),
+    /// See [`Limits::steps`].
+    #[error("exceeded the maximum number of steps")]
+    Steps,
+}
+
+/// What an execution is given besides its data.
+#[derive(Clone, Copy)]
+pub struct Options<'h> {
+    /// What a missing key of a map means.
+    pub missing_key: MissingKey,
+    /// The limits.
+    pub limits: Limits,
+    /// What functions get from [`Call::host`].
+    pub host: &'h dyn Any,
+}
+
+impl Default for Options<'_> {
+    fn default() -> Self {
+        Self {
+            missing_key: MissingKey::default(),
+            limits: Limits::default(),
+            host: &(),
+        }
+    }
+}
+
+impl fmt::Debug for Options<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options")
+            .field("missing_key", &self.missing_key)
+            .field("limits", &self.limits)
+            .finish()
+    }
+}
+
+/// An execution failed. Its text is Go's one-line chain.
+#[derive(Debug)]
+pub struct Error(Box<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    place: Option<Place>,
+    message: String,
+    cause: Option<function::Error>,
+}
+
+/// Where an execution failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The position in the source.
+    pub location: Location,
+    /// The template that was executing.
+    pub executing: Str,
+    /// The node, as Go prints it.
+    pub node: String,
+}
+
+impl Error {
+    fn new(message: impl Into<String>) -> Self {
+        Self(Box::new(Inner {
+            place: None,
+            message: message.into(),
+            cause: None,
+        }))
+    }
+
+    /// Where it happened; nowhere if no template was found to execute.
+    pub fn place(&self) -> Option<&Place> {
+        self.0.place.as_ref()
+    }
+
+    /// What happened there, without the [cause](Self::cause): `error calling include`.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// The error of the function that was called.
+    pub fn cause(&self) -> Option<&function::Error> {
+        self.0.cause.as_ref()
+    }
+
+    /// The next link of the chain: the error of an execution that a function had started.
+    pub fn inner(&self) -> Option<&Error> {
+        self.cause()?.downcast_ref()
+    }
+
+    /// The limit that was exceeded, if that is what ended the chain.
+    pub fn limit(&self) -> Option<Limit> {
+        let cause = self.cause()?;
+        match cause.downcast_ref::<Limit>() {
+            Some(limit) => Some(*limit),
+            None => cause.downcast_ref::<Error>()?.limit(),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = &self.0;
+        if let Some(place) = &inner.place {
+            let executing = quote::quote(&place.executing);
+            let executing = String::from_utf8_lossy(&executing);
+            write!(
+                f,
+                "template: {}: executing {executing} at <{}>: ",
+                place.location, place.node
+            )?;
+        }
+        match (&inner.cause, inner.message.as_str()) {
+            (None, message) => f.write_str(message),
+            (Some(cause), "") => cause.fmt(f),
+            (Some(cause), message) => write!(f, "{message}: {cause}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        // The text has the cause already; here it is for those who look for its type.
+        self.cause().map(|cause| cause.as_error() as _)
+    }
+}
+
+impl From<Error> for function::Error {
+    fn from(error: Error) -> Self {
+        Self::from_error(error)
+    }
+}
+
+type Result<T = (), E = Error> = std::result::Result<T, E>;
+
+/// Executes a template of a set.
+pub(crate) fn execute(set: &Set, name: &Str, data: Value, options: &Options<'_>) -> Result<Vec<u8>> {
+    let mut execution = Execution {
+        set,
+        options: *options,
+        stack: Stack::new(options.limits.stack),
+        overlays: Vec::new(),
+        out: Vec::with_capacity(4096),
+        variables: Vec::new(),
+        base: 0,
+        depth: 0,
+        steps: options.limits.steps,
+        buffers: Vec::new(),
+        values: Vec::new(),
+    };
+    execution.execute_named(name, data)?;
+    Ok(execution.out)
+}
+
+struct Execution<'e> {
+    set: &'e Set,
+    options: Options<'e>,
+    stack: Stack,
+    /// The templates of texts that are being executed (`tpl`); the last one was started last.
+    overlays: Vec<Arc<[Arc<Tree>]>>,
+    out: Vec<u8>,
+    /// The variables of all templates that are being executed; those of the current one start at `base`.
+    variables: Vec<(u32, Reflect)>,
+    base: usize,
+    depth: usize,
+    steps: u64,
+    /// Spent argument lists, for the next call.
+    buffers: Vec<Vec<Reflect>>,
+    values: Vec<Vec<Value>>,
+}
+
+/// A template being executed.
+struct Frame<'t> {
+    tree: &'t Tree,
+    /// What an error would be about.
+    at: Cell<At<'t>>,
+}
+
+impl<'t> Frame<'t> {
+    fn at(&self, at: impl Into<At<'t>>) {
+        self.at.set(at.into());
+    }
+
+    fn error(&self, message: impl Into<String>) -> Error {
+        self.failure(message.into(), None)
+    }
+
+    fn failure(&self, message: String, cause: Option<function::Error>) -> Error {
+        let place = Place {
+            location: self.tree.source.location(self.at.get().pos()),
+            executing: self.tree.name.clone(),
+            node: self.at.get().to_string(),
+        };
+        Error(Box::new(Inner {
+            place: Some(place),
+            message,
+            cause,
+        }))
+    }
+
+    fn limit(&self, limit: Limit) -> Error {
+        self.failure(String::new(), Some(function::Error::from_error(limit)))
+    }
+}
+
+/// Anything with a position.
+#[derive(Clone, Copy)]
+enum At<'t> {
+    Node(&'t Node),
+    Pipe(&'t Pipe),
+    Command(&'t Command),
+    Expr(&'t Expr),
+    Root,
+}
+
+impl At<'_> {
+    fn pos(self) -> usize {
+        match self {
+            Self::Node(node) => node.pos(),
+            Self::Pipe(pipe) => pipe.pos,
+            Self::Command(command) => command.pos,
+            Self::Expr(expr) => expr.pos(),
+            Self::Root => 0,
+        }
+    }
+}
+
+impl fmt::Display for At<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node(node) => node.fmt(f),
+            Self::Pipe(pipe) => pipe.fmt(f),
+            Self::Command(command) => command.fmt(f),
+            Self::Expr(expr) => expr.fmt(f),
+            Self::Root => Ok(()),
+        }
+    }
+}
+
+impl<'t> From<&'t Node> for At<'t> {
+    fn from(node: &'t Node) -> Self {
+        Self::Node(node)
+    }
+}
+
+impl<'t> From<&'t Pipe> for At<'t> {
+    fn from(pipe: &'t Pipe) -> Self {
+        Self::Pipe(pipe)
+    }
+}
+
+impl<'t> From<&'t Command> for At<'t> {
+    fn from(command: &'t Command) -> Self {
+        Self::Command(command)
+    }
+}
+
+impl<'t> From<&'t Expr> for At<'t> {
+    fn from(expr: &'t Expr) -> Self {
+        Self::Expr(expr)
+    }
+}
+
+/// What happens after a node.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    Next,
+    Break,
+    Continue,
+}
+
+/// A template that was looked up.
+enum Found<'e> {
+    InSet(&'e Tree),
+    InText(Arc<Tree>),
+}
+
+impl Deref for Found<'_> {
+    type Target = Tree;
+
+    fn deref(&self) -> &Tree {
+        match self {
+            Self::InSet(tree) => tree,
+            Self::InText(tree) => tree,
+        }
+    }
+}
+
+/// Go's `reflect.Value` parameters keep what they are given.
+fn is_reflect(ty: &Type) -> bool {
+    std::ptr::eq(ty, &raw const types::REFLECT_VALUE)
+}
+
+fn quoted(text: &[u8]) -> String {
+    String::from_utf8_lossy(&quote::quote(text)).into_owned()
+}
+
+impl<'e> Execution<'e> {
+    fn execute_named(&mut self, name: &Str, data: Value) -> Result {
+        let Some(tree) = self.lookup(name) else {
+            return Err(Error::new(format!(
+                "template: no template {} associated with template {}",
+                quoted(name),
+                quoted(self.set.name())
+            )));
+        };
+        self.execute_tree(&tree, Reflect::concrete(data))
+    }
+
+    /// A template by name: of the texts being executed, innermost first, then of the set. An empty one hides nothing.
+    fn lookup(&self, name: &Str) -> Option<Found<'e>> {
+        let mut empty = None;
+        for overlay in self.overlays.iter().rev() {
+            if let Some(tree) = overlay.iter().find(|tree| tree.name == *name) {
+                if !tree.is_empty() {
+                    return Some(Found::InText(tree.clone()));
+                }
+                empty = Some(tree);
+            }
+        }
+        let in_set = self.set.tree(name).map(Found::InSet);
+        in_set.or_else(|| empty.map(|tree| Found::InText(tree.clone())))
+    }
+
+    fn execute_tree(&mut self, tree: &Tree, data: Reflect) -> Result {
+        let frame = Frame {
+            tree,
+            at: Cell::new(At::Root),
+        };
+        if self.depth >= self.options.limits.depth {
+            return Err(frame.limit(Limit::Depth(self.options.limits.depth)));
+        }
+        self.check_stack(&frame)?;
+        self.depth += 1;
+        let base = std::mem::replace(&mut self.base, self.variables.len());
+        self.variables.push((0, data.clone()));
+        let result = self.walk_list(&frame, &data, &tree.root);
+        self.variables.truncate(self.base);
+        self.base = base;
+        self.depth -= 1;
+        result.map(|_| ())
+    }
+
+    fn check_stack(&self, frame: &Frame<'_>) -> Result {
+        if self.stack.is_exhausted() {
+            return Err(frame.limit(Limit::Stack(self.options.limits.stack)));
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, frame: &Frame<'_>) -> Result {
+        if self.steps == 0 {
+            return Err(frame.limit(Limit::Steps));
+        }
+        self.steps -= 1;
+        Ok(())
+    }
+
+    fn walk_list<'t>(&mut self, frame: &Frame<'t>, dot: &Reflect, list: &'t List) -> Result<Flow> {
+        for node in &list.nodes {
+            let flow = self.walk(frame, dot, node)?;
+            if flow != Flow::Next {
+                return Ok(flow);
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    fn walk<'t>(&mut self, frame: &Frame<'t>, dot: &Reflect, node: &'t Node) -> Result<Flow> {
+        frame.at(node);
+        self.step(frame)?;
+        match node {
+            Node::Text { text, .. } => self.out.extend_from_slice(text),
+            Node::Action { pipe, .. } => {
+                let value = self.pipeline(frame, dot, pipe)?;
+                if pipe.variables.is_empty() {
+                    self.print(frame, node, &value)?;
+                }
+            }
+            Node::If(branch) => return self.branch(frame, dot, branch, false),
+            Node::With(branch) => return self.branch(frame, dot, branch, true),
+            Node::Range(branch) => return self.range(frame, dot, branch),
+            Node::Template { name, pipe, .. } => self.template(frame, dot, name, pipe.as_ref())?,
+            Node::Break { .. } => return Ok(Flow::Break),
+            Node::Continue { .. } => return Ok(Flow::Continue),
+        }
+        if self.out.len() > self.options.limits.output {
+            return Err(frame.limit(Limit::Output(self.options.limits.output)));
+        }
+        Ok(Flow::Next)
+    }
+
+    fn print<'t>(&mut self, frame: &Frame<'t>, node: &'t Node, value: &Reflect) -> Result {
+        frame.at(node);
+        if matches!(value.value, Value::Func(_)) {
+            return Err(frame.error(format!("can't print {node} of type {}", value.type_name())));
+        }
+        builtin::append_printed(&mut self.out, &value.value)
+            .map_err(|error| frame.failure(String::new(), Some(error)))
+    }
+
+    fn branch<'t>(
+        &mut self,
+        frame: &Frame<'t>,
+        dot: &Reflect,
+        branch: &'t Branch,
+        is_with: bool,
+    ) -> Result<Flow> {
+        self.check_stack(frame)?;
+        let mark = self.variables.len();
+        let value = self.pipeline(frame, dot, &branch.pipe)?;
+        let flow = match &branch.else_list {
+            _ if value.value.truth() => {
+                let dot = if is_with { &value } else { dot };
+                self.walk_list(frame, dot, &branch.list)?
+            }
+            Some(list) => self.walk_list(frame, dot, list)?,
+            None => Flow::Next,
+        };
+        self.variables.truncate(mark);
+        Ok(flow)
+    }
+
+    fn range<'t>(&mut self, frame: &Frame<'t>, dot: &Reflect, branch: &'t Branch) -> Result<Flow> {
+        self.check_stack(frame)?;
+        let outer = self.variables.len();
+        let value = self.pipeline(frame, dot, &branch.pipe)?;
+        let mark = self.variables.len();
+        let any = match &value.value {
+            Value::List(list) => {
+                let ty = list.ty().element();
+                self.iterate(frame, branch, mark, list.len(), |i| {
+                    (
+                        Reflect::concrete(Value::Int(i as i64)),
+                        Reflect::element(list[i].clone(), ty),
+                    )
+                })?
+            }
+            Value::Bytes(bytes) => self.iterate(frame, branch, mark, bytes.len(), |i| {
+                (
+                    Reflect::concrete(Value::Int(i as i64)),
+                    Reflect::concrete(Value::Uint8(bytes[i])),
+                )
+            })?,
+            Value::Map(map) => {
+                let ty = map.ty().element();
+                let mut entries = map.entries();
+                self.iterate(frame, branch, mark, entries.len(), |i| {
+                    let (key, element) = std::mem::take(&mut entries[i]);
+                    (
+                        Reflect::concrete(Value::String(key)),
+                        Reflect::element(element, ty),
+                    )
+                })?
+            }
+            Value::Nil => false,
+            number => self.range_over_number(frame, branch, mark, number)?,
+        };
+        let mut flow = Flow::Next;
+        if let (false, Some(list)) = (any, &branch.else_list) {
+            flow = self.walk_list(frame, dot, list)?;
+        }
+        self.variables.truncate(outer);
+        Ok(flow)
+    }
+
+    fn range_over_number<'t>(
+        &mut self,
+        frame: &Frame<'t>,
+        branch: &'t Branch,
+        mark: usize,
+        value: &Value,
+    ) -> Result<bool> {
+        let count = match (value.as_i64(), value.as_u64()) {
+            (Some(n), _) => usize::try_from(n).unwrap_or(0),
+            (None, Some(n)) => n as usize,
+            (None, None) => {
+                let value = format::to_string(value).unwrap_or_default();
+                return Err(frame.error(format!("range can't iterate over {value}")));
+            }
+        };
+        if branch.pipe.variables.len() > 1 {
+            return Err(frame.error(format!(
+                "can't use {value} to iterate over more than one variable"
+            )));
+        }
+        let kind = value.kind();
+        self.iterate(frame, branch, mark, count, |i| {
+            (Reflect::INVALID, Reflect::concrete(integer(kind, i as u64)))
+        })
+    }
+
+    /// Whether there was anything to iterate over.
+    fn iterate<'t>(
+        &mut self,
+        frame: &Frame<'t>,
+        branch: &'t Branch,
+        mark: usize,
+        count: usize,
+        mut next: impl FnMut(usize) -> (Reflect, Reflect),
+    ) -> Result<bool> {
+        for i in 0..count {
+            self.step(frame)?;
+            let (index, element) = next(i);
+            self.bind(frame, &branch.pipe, mark, index, &element)?;
+            let flow = self.walk_list(frame, &element, &branch.list)?;
+            self.variables.truncate(mark);
+            if flow == Flow::Break {
+                break;
+            }
+        }
+        Ok(count > 0)
+    }
+
+    /// Gives the variables of a range their values: one alone gets the element.
+    fn bind(
+        &mut self,
+        frame: &Frame<'_>,
+        pipe: &Pipe,
+        mark: usize,
+        index: Reflect,
+        element: &Reflect,
+    ) -> Result {
+        match (pipe.variables.as_slice(), pipe.is_assign) {
+            ([], _) => {}
+            ([only], true) => self.assign(frame, only.id, &only.name, element.clone())?,
+            ([_], false) => self.variables[mark - 1].1 = element.clone(),
+            ([first, second, ..], true) => {
+                self.assign(frame, first.id, &first.name, index)?;
+                self.assign(frame, second.id, &second.name, element.clone())?;
+            }
+            ([_, _, ..], false) => {
+                self.variables[mark - 1].1 = element.clone();
+                self.variables[mark - 2].1 = index;
+            }
+        }
+        Ok(())
+    }
+
+    fn template<'t>(
+        &mut self,
+        frame: &Frame<'t>,
+        dot: &Reflect,
+        name: &Str,
+        pipe: Option<&'t Pipe>,
+    ) -> Result {
+        let Some(tree) = self.lookup(name) else {
+            return Err(frame.error(format!("template {} not defined", quoted(name))));
+        };
+        if self.depth >= self.options.limits.depth {
+            return Err(frame.limit(Limit::Depth(self.options.limits.depth)));
+        }
+        let data = match pipe {
+            Some(pipe) => self.pipeline(frame, dot, pipe)?,
+            None => Reflect::INVALID,
+        };
+        self.execute_tree(&tree, data)
+    }
+
+    fn assign(&mut self, frame: &Frame<'_>, id: u32, name: &Str, value: Reflect) -> Result {
+        match self.variables[self.base..]
+            .iter_mut()
+            .rev()
+            .find(|(known, _)| *known == id)
+        {
+            Some((_, variable)) => {
+                *variable = value;
+                Ok(())
+            }
+            None => Err(frame.error(format!("undefined variable: {name}"))),
+        }
+    }
+
+    fn variable(&self, frame: &Frame<'_>, id: u32, name: &Str) -> Result<&Reflect> {
+        match self.variables[self.base..]
+            .iter()
+            .rev()
+            .find(|(known, _)| *known == id)
+        {
+            Some((_, variable)) => Ok(variable),
+            None => Err(frame.error(format!("undefined variable: {name}"))),
+        }
+    }
+
+    fn pipeline<'t>(&mut self, frame: &Frame<'t>, dot: &Reflect, pipe: &'t Pipe) -> Result<Reflect> {
+        frame.at(pipe);
+        let mut value = None;
+        for command in &pipe.commands {
+            // The value before is the last argument of this one.
+            value = Some(self.command(frame, dot, command, value)?.unwrapped());
+        }
+        let value = value.unwrap_or_default();
+        for variable in &pipe.variables {
+            if pipe.is_assign {
+                self.assign(frame, variable.id, &variable.name, value.clone())?;
+            } else {
+                self.variables.push((variable.id, value.clone()));
+            }
+        }
+        Ok(value)
+    }
+
+    fn command<'t>(
+        &mut self,
+        frame: &Frame<'t>,
+        dot: &Reflect,
+        command: &'t Command,
+        last: Option<Reflect>,
+    ) -> Result<Reflect> {
+        self.step(frame)?;
+        let first = &command.args[0];
+        let has_arguments = command.args.len() > 1 || last.is_some();
+        let no_function = |frame: &Frame<'t>| match has_arguments {
+            true => Err(frame.error(format!("can't give argument to non-function {}", operand(first)))),
+            false => Ok(()),
+        };
+        match first {
+            Expr::Field { .. } | Expr::Chain { .. } | Expr::Variable { .. } => {
+                self.fields(frame, dot, first, &command.args[1..], last)
+            }
+            Expr::Function { name, callee, .. } => {
+                frame.at(first);
+                self.call(
+                    frame,
+                    dot,
+                    At::Command(command),
+                    name,
+                    callee,
+                    &command.args[1..],
+                    last,
+                )
+            }
+            Expr::Pipe(pipe) => {
+                no_function(frame)?;
+                self.check_stack(frame)?;
+                self.pipeline(frame, dot, pipe)
+            }
+            literal => {
+                frame.at(literal);
+                no_function(frame)?;
+                match literal {
+                    Expr::Nil { .. } => Err(frame.error("nil is not a command")),
+                    literal => self.literal(frame, dot, literal),
+                }
+            }
+        }
+    }
+
+    /// A literal where any type will do.
+    fn literal<'t>(&mut self, frame: &Frame<'t>, dot: &Reflect, literal: &'t Expr) -> Result<Reflect> {
+        frame.at(literal);
+        Ok(Reflect::concrete(match literal {
+            Expr::Dot { .. } => return Ok(dot.clone()),
+            Expr::Bool { value, .. } => Value::Bool(*value),
+            Expr::String { text, .. } => Value::String(text.clone()),
+            Expr::Number(number) => match number.ideal() {
+                Ideal::Int(n) => Value::Int(n),
+                Ideal::Float(f) => Value::Float64(f),
+                Ideal::Complex(re, im) => Value::Complex(re, im),
+                Ideal::Overflow => return Err(frame.error(format!("{} overflows int", number.text))),
+            },
+            other => {
+                return Err(frame.error(format!(
+                    "can't evaluate command {}",
+                    quoted(other.to_string().as_bytes())
+                )));
+            }
+        }))
+    }
+
+    /// `.a.b`, `$x.a.b` or `(pipe).a.b`, with arguments if the last one is a method.
+    fn fields<'t>(
+        &mut self,
+        frame: &Frame<'t>,
+        dot: &Reflect,
+        expr: &'t Expr,
+        arguments: &'t [Expr],
+        last: Option<Reflect>,
+    ) -> Result<Reflect> {
+        frame.at(expr);
+        let has_arguments = !arguments.is_empty() || last.is_some();
+        let (receiver, names) = match expr {
+            Expr::Field { names, .. } => {
+                if let (false, Some(found)) = (has_arguments, path(&dot.value, names)) {
+                    return Ok(found);
+                }
+                (dot.clone(), names)
+            }
+            Expr::Variable { variable, fields, .. } => {
+                let value = self.variable(frame, variable.id, &variable.name)?;
+                if fields.is_empty() {
+                    if has_arguments {
+                        let variable = operand(expr);
+                        return Err(frame.error(format!("can't give argument to non-function {variable}")));
+                    }
+                    return Ok(value.clone());
+                }
+                if let (false, Some(found)) = (has_arguments, path(&value.value, fields)) {
+                    return Ok(found);
+                }
+                (value.clone(), fields)
+            }
+            Expr::Chain { node, fields, .. } => {
+                if matches!(**node, Expr::Nil { .. }) {
+                    return Err(frame.error(format!("indirection through explicit nil in {expr}")));
+                }
+                // Kept as it is: no value stays no value.
+                (self.argument(frame, dot, &types::REFLECT_VALUE, node)?, fields)
+            }
+            other => return self.literal(frame, dot, other),
+        };
+        let Some((name, before)) = names.split_last() else {
+            return Ok(receiver);
+        };
+        let mut receiver = receiver;
+        for name in before {
+            receiver = self.field(frame, dot, expr, name, &[], None, receiver)?;
+        }
+        self.field(frame, dot, expr, name, arguments, last, receiver)
+    }
+
+    /// One field, method or key.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "these are the arguments of Go's evalField"
+    )]
+    fn field<'t>(
+        &mut self,
+        frame: &Frame<'t>,
+        dot: &Reflect,
+        expr: &'t Expr,
+        name: &Str,
+        arguments: &'t [Expr],
+        last: Option<Reflect>,
+        receiver: Reflect,
+    ) -> Result<Reflect> {
+        if !receiver.is_valid() {
+            if self.options.missing_key == MissingKey::Error {
+                return Err(frame.error(format!("nil data; no entry for key {}", quoted(name))));
+            }
+            return Ok(Reflect::INVALID);
+        }
+        let type_name = receiver.type_name();
+        let Some(ty) = receiver.value.ty() else {
+            return Err(frame.error(format!("nil pointer evaluating {type_name}.{name}")));
+        };
+        if let Some(method) = ty.method(name) {
+            let receiver = Some(receiver.value);
+            return self.call_function(
+                frame,
+                dot,
+                At::Expr(expr),
+                name,
+                method,
+                receiver,
+                arguments,
+                last,
+            );
+        }
+        let has_arguments = !arguments.is_empty() || last.is_some();
+        match &receiver.value {
+            Value::Object(object) => {
+                if let Some(value) = name.to_str().and_then(|name| object.field(name)) {
+                    if has_arguments {
+                        return Err(
+                            frame.error(format!("{name} has arguments but cannot be invoked as function"))
+                        );
+                    }
+                    let interface = value.is_untyped_nil();
+                    return Ok(Reflect { value, interface });
+                }
+            }
+            Value::Map(map) => {
+                if has_arguments {
+                    return Err(frame.error(format!("{name} is not a method but has arguments")));
+                }
+                return self.key(frame, map, name);
+            }
+            _ => {}
+        }
+        Err(frame.error(format!("can't evaluate field {name} in type {type_name}")))
+    }
+
+    fn key(&self, frame: &Frame<'_>, map: &Map, name: &Str) -> Result<Reflect> {
+        let ty = map.ty().element();
+        match (map.get(name), self.options.missing_key) {
+            (Some(value), _) => Ok(Reflect::element(value, ty)),
+            (None, MissingKey::Invalid) => Ok(Reflect::INVALID),
+            (None, MissingKey::Zero) => Ok(Reflect::element(ty.zero(), ty)),
+            (None, MissingKey::Error) => {
+                Err(frame.error(format!("map has no entry for key {}", quoted(name))))
+            }
+        }
+    }
+
+    /// Calls the function of a name.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "these are the arguments of Go's evalCall"
+    )]
+    fn call<'t>(
+        &mut self,
+        frame: &Frame<'t>,
+        dot: &Reflect,
+        node: At<'t>,
+        name: &Str,
+        callee: &Callee,
+        arguments: &'t [Expr],
+        last: Option<Reflect>,
+    ) -> Result<Reflect> {
+        let builtin = match callee {
+            Callee::Function(function) => {
+                return self.call_function(frame, dot, node, name, function, None, arguments, last);
+            }
+            Callee::Builtin(builtin) => *builtin,
+        };
+        let (parameters, variadic) = builtin.signature();
+        check_arity(
+            frame,
+            name,
+            parameters.len(),
+            variadic,
+            arguments.len(),
+            last.is_some(),
+        )?;
+        if let Builtin::And | Builtin::Or = builtin {
+            return self.and_or(frame, dot, arguments, last, builtin == Builtin::Or);
+        }
+        let mut values = self.buffers.pop().unwrap_or_default();
+        for (i, argument) in arguments.iter().enumerate() {
+            values.push(self.argument(frame, dot, parameters[i.min(parameters.len() - 1)], argument)?);
+        }
+        if let Some(last) = last {
+            values.push(validate(
+                frame,
+                last,
+                parameters[arguments.len().min(parameters.len() - 1)],
+            )?);
+        }
+        let result = if builtin == Builtin::Call {
+            self.call_value(arguments.first(), &mut values)
+        } else {
+            builtin.call(&mut values)
+        };
+        values.clear();
+        self.buffers.push(values);
+        result.map_err(|error| {
+            frame.at.set(node);
+            frame.failure(format!("error calling {name}"), Some(error))
+        })
+    }
+
+    /// `and` and `or` evaluate no more than they need.
+    fn and_or<'t>(
+        &mut self,
+        frame: &Frame<'t>,
+        dot: &Reflect,
+        arguments: &'t [Expr],
+        last: Option<Reflect>,
+        is_or: bool,
+    ) -> Result<Reflect> {
+        let mut value = Reflect::INVALID;
+        for argument in arguments {
+            value = self.argument(frame, dot, &types::REFLECT_VALUE, argument)?;
+            if value.value.truth() == is_or {
+                return Ok(value);
+            }
+        }
+        match last {
+            Some(last) => validate(frame, last, &types::REFLECT_VALUE),
+            None => Ok(value),
+        }
+    }
+
+    /// The builtin `call`: the first value is the function.
+    fn call_value(
+        &mut self,
+        first: Option<&Expr>,
+        values: &mut Vec<Reflect>,
+    ) -> Result<Reflect, function::Error> {
+        let callee = std::mem::take(&mut values[0].value);
+        let name = match first {
+            Some(expr) => operand(expr),
+            // What Go's `reflect.Value.String` says.
+            None => format!("<{} Value>", callee.type_name()),
+        };
+        let function = match callee {
+            Value::Func(function) => function,
+            Value::Nil => return Err("call of nil".into()),
+            other => return Err(format!("non-function {name} of type {}", other.type_name()).into()),
+        };
+        let parameters = function.parameters();
+        let got = values.len() - 1;
+        let fixed = if function.is_variadic() {
+            parameters.len() - 1
+        } else {
+            parameters.len()
+        };
+        if function.is_variadic() && got < fixed {
+            return Err(format!("wrong number of args for {name}: got {got} want at least {fixed}").into());
+        }
+        if !function.is_variadic() && got != fixed {
+            return Err(format!("wrong number of args for {name}: got {got} want {fixed}").into());
+        }
+        let mut arguments = Vec::with_capacity(got);
+        for (i, value) in values.drain(1..).enumerate() {
+            let ty = parameters[i.min(parameters.len() - 1)];
+            arguments.push(prepare(value.value, ty).map_err(|message| format!("arg {i}: {message}"))?);
+        }
+        let value = function.call(&mut Call { runtime: self }, &mut arguments)?;
+        Ok(Reflect {
+            value,
+            interface: function.returns_interface(),
+        })
+    }
+
+    /// Calls a function of the host, or a method.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "these are the arguments of Go's evalCall"
+    )]
+    fn call_function<'t>(
+        &mut self,
+        frame: &Frame<'t>,
+        dot: &Reflect,
+        node: At<'t>,
+        name: &Str,
+        function: &Function,
+        receiver: Option<Value>,
+        arguments: &'t [Expr],
+        last: Option<Reflect>,
+    ) -> Result<Reflect> {
+        let parameters = &function.parameters()[usize::from(receiver.is_some())..];
+        check_arity(
+            frame,
+            name,
+            parameters.len(),
+            function.is_variadic(),
+            arguments.len(),
+            last.is_some(),
+        )?;
+        let mut values = self.values.pop().unwrap_or_default();
+        values.extend(receiver);
+        for (i, argument) in arguments.iter().enumerate() {
+            let ty = parameters[i.min(parameters.len() - 1)];
+            values.push(self.argument(frame, dot, ty, argument)?.value);
+        }
+        if let Some(last) = last {
+            let ty = parameters[arguments.len().min(parameters.len() - 1)];
+            values.push(validate(frame, last, ty)?.value);
+        }
+        let result = function.call(&mut Call { runtime: self }, &mut values);
+        values.clear();
+        self.values.push(values);
+        match result {
+            Ok(value) => Ok(Reflect {
+                value,
+                interface: function.returns_interface(),
+            }),
+            Err(error) => {
+                frame.at.set(node);
+                Err(frame.failure(format!("error calling {name}"), Some(error)))
+            }
+        }
+    }
+
+    /// An argument for a parameter of a type: Go's `evalArg`.
+    fn argument<'t>(
+        &mut self,
+        frame: &Frame<'t>,
+        dot: &Reflect,
+        ty: &'static Type,
+        expr: &'t Expr,
+    ) -> Result<Reflect> {
+        frame.at(expr);
+        match expr {
+            Expr::Dot { .. } => validate(frame, dot.clone(), ty),
+            Expr::Nil { .. } if ty.can_be_nil() => Ok(zero(ty)),
+            Expr::Nil { .. } => Err(frame.error(format!("cannot assign nil to {ty}"))),
+            Expr::Field { .. } | Expr::Variable { .. } | Expr::Chain { .. } => {
+                let value = self.fields(frame, dot, expr, &[], None)?;
+                validate(frame, value, ty)
+            }
+            Expr::Pipe(pipe) => {
+                self.check_stack(frame)?;
+                let value = self.pipeline(frame, dot, pipe)?;
+                validate(frame, value, ty)
+            }
+            Expr::Function { name, callee, .. } => {
+                let value = self.call(frame, dot, At::Expr(expr), name, callee, &[], None)?;
+                validate(frame, value, ty)
+            }
+            Expr::Bool { .. } | Expr::Number(_) | Expr::String { .. } => {
+                if ty.kind() == Kind::Interface || is_reflect(ty) {
+                    return self.literal(frame, dot, expr);
+                }
+                literal_of_type(frame, ty, expr).map(Reflect::concrete)
+            }
+        }
+    }
+}
+
+/// An operand in a message: a pipeline without its parentheses, as in Go.
+fn operand(expr: &Expr) -> String {
+    expr.to_string()
+}
+
+/// The zero value of a type that can be nil.
+fn zero(ty: &'static Type) -> Reflect {
+    Reflect {
+        value: ty.zero(),
+        interface: ty.kind() == Kind::Interface,
+    }
+}
+
+/// An integer of a kind.
+fn integer(kind: Kind, n: u64) -> Value {
+    match kind {
+        Kind::Int8 => Value::Int8(n as i8),
+        Kind::Int16 => Value::Int16(n as i16),
+        Kind::Int32 => Value::Int32(n as i32),
+        Kind::Int64 => Value::Int64(n as i64),
+        Kind::Uint => Value::Uint(n),
+        Kind::Uint8 => Value::Uint8(n as u8),
+        Kind::Uint16 => Value::Uint16(n as u16),
+        Kind::Uint32 => Value::Uint32(n as u32),
+        Kind::Uint64 => Value::Uint64(n),
+        _ => Value::Int(n as i64),
+    }
+}
+
+/// The short way through maps without methods. None where anything is out of the ordinary, and the long way has to find out.
+fn path(value: &Value, names: &[Str]) -> Option<Reflect> {
+    let Value::Map(map) = value else {
+        return None;
+    };
+    let (name, rest) = names.split_first()?;
+    if map.ty().method(name).is_some() {
+        return None;
+    }
+    let entries = map.borrow();
+    let element = entries.get(name.as_bytes())?;
+    if rest.is_empty() {
+        Some(Reflect::element(element.clone(), map.ty().element()))
+    } else {
+        path(element, rest)
+    }
+}
+
+fn check_arity(
+    frame: &Frame<'_>,
+    name: &Str,
+    parameters: usize,
+    variadic: bool,
+    arguments: usize,
+    has_last: bool,
+) -> Result {
+    let got = arguments + usize::from(has_last);
+    if variadic && got < parameters - 1 {
+        let want = parameters - 1;
+        return Err(frame.error(format!(
+            "wrong number of args for {name}: want at least {want} got {arguments}"
+        )));
+    }
+    if !variadic && got != parameters {
+        return Err(frame.error(format!(
+            "wrong number of args for {name}: want {parameters} got {got}"
+        )));
+    }
+    Ok(())
+}
+
+/// Go's `validateType`: the value as one of the type, or an error.
+fn validate(frame: &Frame<'_>, value: Reflect, ty: &'static Type) -> Result<Reflect> {
+    if !value.is_valid() {
+        if ty.can_be_nil() {
+            return Ok(zero(ty));
+        }
+        return Err(frame.error(format!("invalid value; expected {ty}")));
+    }
+    if ty.kind() == Kind::Interface || is_reflect(ty) {
+        return Ok(value);
+    }
+    match value.value.ty() {
+        Some(actual) if actual.is(ty) => Ok(Reflect::concrete(value.value)),
+        Some(actual) if actual.is_assignable_to(ty) => Ok(Reflect::concrete(convert(value.value, ty))),
+        Some(actual) => Err(frame.error(format!("wrong type for value; expected {ty}; got {actual}"))),
+        None => Err(frame.error(format!(
+            "wrong type for value; expected {ty}; got {}",
+            value.type_name()
+        ))),
+    }
+}
+
+/// The same container under the type of the parameter.
+fn convert(value: Value, ty: &'static Type) -> Value {
+    match value {
+        Value::Map(map) => Value::Map(map.as_type(ty)),
+        Value::List(list) => Value::List(list.as_type(ty)),
+        other => other,
+    }
+}
+
+/// Go's `prepareArg`, by which `call` takes its arguments: integers convert to any other integer type.
+fn prepare(value: Value, ty: &'static Type) -> Result<Value, String> {
+    let Some(actual) = value.ty() else {
+        if ty.can_be_nil() {
+            return Ok(ty.zero());
+        }
+        return Err(format!("value is nil; should be of type {ty}"));
+    };
+    if actual.is_assignable_to(ty) {
+        return Ok(convert(value, ty));
+    }
+    let integer_type = ty.kind().is_signed() || ty.kind().is_unsigned();
+    match (value.as_i64(), value.as_u64()) {
+        (Some(n), _) if integer_type => Ok(integer(ty.kind(), n as u64)),
+        (None, Some(n)) if integer_type => Ok(integer(ty.kind(), n)),
+        _ => Err(format!("value has type {actual}; should be {ty}")),
+    }
+}
+
+/// A literal for a parameter of a basic type.
+fn literal_of_type(frame: &Frame<'_>, ty: &'static Type, expr: &Expr) -> Result<Value> {
+    let number = match expr {
+        Expr::Number(number) => Some(&**number),
+        _ => None,
+    };
+    let (value, expected) = match ty.kind() {
+        Kind::Bool => match expr {
+            Expr::Bool { value, .. } => (Some(Value::Bool(*value)), "bool"),
+            _ => (None, "bool"),
+        },
+        Kind::String => match expr {
+            Expr::String { text, .. } => (Some(Value::String(text.clone())), "string"),
+            _ => (None, "string"),
+        },
+        Kind::Float32 => (
+            number
+                .and_then(|number| number.float)
+                .map(|f| Value::Float32(f as f32)),
+            "float",
+        ),
+        Kind::Float64 => (
+            number.and_then(|number| number.float).map(Value::Float64),
+            "float",
+        ),
+        Kind::Complex128 => (complex(number), "complex"),
+        kind if kind.is_signed() => (
+            number
+                .and_then(|number| number.int)
+                .map(|n| integer(kind, n as u64)),
+            "integer",
+        ),
+        kind if kind.is_unsigned() => (
+            number.and_then(|number| number.uint).map(|n| integer(kind, n)),
+            "unsigned integer",
+        ),
+        _ => return Err(frame.error(format!("can't handle {expr} for arg of type {ty}"))),
+    };
+    value.ok_or_else(|| frame.error(format!("expected {expected}; found {expr}")))
+}
+
+fn complex(number: Option<&Number>) -> Option<Value> {
+    number
+        .and_then(|number| number.complex)
+        .map(|(re, im)| Value::Complex(re, im))
+}
+
+impl Runtime for Execution<'_> {
+    fn host(&self) -> &dyn Any {
+        self.options.host
+    }
+
+    /// The output goes where all output goes, and is taken back from there.
+    fn execute(&mut self, name: &Str, data: Value) -> Result<Str, function::Error> {
+        let start = self.out.len();
+        self.execute_named(name, data)?;
+        let text = Str::from(&self.out[start..]);
+        self.out.truncate(start);
+        Ok(text)
+    }
+
+    fn execute_text(&mut self, text: &Str, data: Value) -> Result<Str, function::Error> {
+        let trees = self.set.parse_text(text).map_err(function::Error::from_error)?;
+        let Some(tree) = trees.last().cloned() else {
+            return Ok(Str::EMPTY);
+        };
+        let start = self.out.len();
+        self.overlays.push(trees);
+        let result = self.execute_tree(&tree, Reflect::concrete(data));
+        self.overlays.pop();
+        result?;
+        let text = Str::from(&self.out[start..]);
+        self.out.truncate(start);
+        Ok(text)
+    }
+}
