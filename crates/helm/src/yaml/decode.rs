@@ -1,0 +1,348 @@
+//! Nodes into values (the second half of go-yaml's `decode.go`, and sigs.k8s.io/yaml's way from there to JSON).
+
+use std::{borrow::Cow, collections::HashSet};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+
+use super::{
+    MAX_DEPTH, Problem,
+    document::{Document, Kind},
+    resolve::{self, Resolved},
+    shown,
+};
+
+/// What documents are turned into.
+pub trait Build {
+    /// Any node.
+    type Value;
+    /// A mapping while it is filled.
+    type Map: Default;
+
+    /// `null`.
+    fn null(&self) -> Self::Value;
+    /// A boolean.
+    fn bool(&self, value: bool) -> Self::Value;
+    /// A number written without fraction and exponent.
+    fn int(&self, value: i64) -> Self::Value;
+    /// The same, beyond 63 bits.
+    fn uint(&self, value: u64) -> Self::Value;
+    /// Any other number. Infinities and NaN may come, but then the document is refused in the end.
+    fn float(&self, value: f64) -> Self::Value;
+    /// A string.
+    fn string(&self, value: Cow<'_, str>) -> Self::Value;
+    /// A sequence.
+    fn list(&self, items: Vec<Self::Value>) -> Self::Value;
+    /// A mapping.
+    fn map(&self, map: Self::Map) -> Self::Value;
+    /// Adds an entry, instead of one that has this key.
+    fn insert(&self, map: &mut Self::Map, key: Key<'_>, value: Self::Value);
+}
+
+/// The key of an entry.
+#[derive(Clone, Debug)]
+pub struct Key<'a> {
+    /// What it is in YAML.
+    pub(super) resolved: Resolved,
+    /// What it is in JSON.
+    pub(super) text: Cow<'a, str>,
+}
+
+impl<'a> Key<'a> {
+    /// The key in JSON, whose keys are strings.
+    pub fn into_text(self) -> Cow<'a, str> {
+        self.text
+    }
+}
+
+/// Decodes a document. `strict` refuses duplicate keys.
+pub(super) fn decode<B: Build>(
+    document: &Document<'_>,
+    build: &B,
+    strict: bool,
+) -> Result<B::Value, Problem> {
+    if document.nodes.is_empty() {
+        return Ok(build.null());
+    }
+    let mut decoder = Decoder::new(document, build, strict);
+    let value = decoder.value(0)?;
+    if !decoder.duplicates.is_empty() {
+        return Err(Problem::text(format!(
+            "yaml: unmarshal errors:\n  {}",
+            decoder.duplicates.join("\n  ")
+        )));
+    }
+    if decoder.has_no_json {
+        // Whether it is still there, after later keys replaced earlier ones, only the whole tells.
+        let shown = Decoder::new(document, &shown::Shower, false).value(0)?;
+        shown::check_json(&shown)?;
+    }
+    Ok(value)
+}
+
+struct Decoder<'d, 'a, B> {
+    document: &'d Document<'a>,
+    build: &'d B,
+    strict: bool,
+    duplicates: Vec<String>,
+    /// Something was seen that JSON cannot say: a null key, a huge key, an infinite number.
+    has_no_json: bool,
+    decoded: usize,
+    decoded_in_aliases: usize,
+    /// The aliases being followed.
+    aliases: Vec<usize>,
+    depth: usize,
+}
+
+impl<'d, 'a, B: Build> Decoder<'d, 'a, B> {
+    fn new(document: &'d Document<'a>, build: &'d B, strict: bool) -> Self {
+        Self {
+            document,
+            build,
+            strict,
+            duplicates: Vec::new(),
+            has_no_json: false,
+            decoded: 0,
+            decoded_in_aliases: 0,
+            aliases: Vec::new(),
+            depth: 0,
+        }
+    }
+
+    /// Counts one more decoded node, and refuses documents that are made of aliases.
+    fn count(&mut self) -> Result<(), Problem> {
+        self.decoded += 1;
+        if self.aliases.is_empty() {
+            return Ok(());
+        }
+        self.decoded_in_aliases += 1;
+        if self.decoded_in_aliases > 100
+            && self.decoded > 1000
+            && self.decoded_in_aliases as f64 / self.decoded as f64 > allowed_alias_ratio(self.decoded)
+        {
+            return Err(Problem::plain("document contains excessive aliasing"));
+        }
+        Ok(())
+    }
+
+    fn value(&mut self, at: usize) -> Result<B::Value, Problem> {
+        self.count()?;
+        match &self.document.nodes[at].kind {
+            Kind::Scalar { value, tag, implicit } => self.scalar(value, tag.as_deref(), *implicit),
+            Kind::Sequence => self.nested(|decoder| decoder.sequence(at)),
+            Kind::Mapping => self.nested(|decoder| {
+                let mut map = B::Map::default();
+                decoder.mapping(at, &mut map, &mut HashSet::new())?;
+                Ok(decoder.build.map(map))
+            }),
+            Kind::Alias { name, target } => self.follow(at, name, |decoder| decoder.value(*target)),
+        }
+    }
+
+    fn nested<R>(&mut self, decode: impl FnOnce(&mut Self) -> Result<R, Problem>) -> Result<R, Problem> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(Problem::plain(format!("exceeded max depth of {MAX_DEPTH}")));
+        }
+        let decoded = decode(self)?;
+        self.depth -= 1;
+        Ok(decoded)
+    }
+
+    fn follow<R>(
+        &mut self,
+        at: usize,
+        name: &str,
+        decode: impl FnOnce(&mut Self) -> Result<R, Problem>,
+    ) -> Result<R, Problem> {
+        if self.aliases.contains(&at) {
+            return Err(Problem::plain(format!("anchor '{name}' value contains itself")));
+        }
+        self.aliases.push(at);
+        let decoded = decode(self)?;
+        self.aliases.pop();
+        Ok(decoded)
+    }
+
+    fn scalar(&mut self, value: &str, tag: Option<&str>, implicit: bool) -> Result<B::Value, Problem> {
+        if tag.is_some_and(resolve::is_binary) {
+            return Ok(self.build.string(decode_binary(value)?));
+        }
+        Ok(match resolved(value, tag, implicit)? {
+            Resolved::Null => self.build.null(),
+            Resolved::Bool(value) => self.build.bool(value),
+            Resolved::Int(value) => self.build.int(value),
+            Resolved::Uint(value) => self.build.uint(value),
+            Resolved::Float(value) => {
+                self.has_no_json |= !value.is_finite();
+                self.build.float(value)
+            }
+            Resolved::Timestamp | Resolved::Str => self.build.string(Cow::Borrowed(value)),
+        })
+    }
+
+    fn sequence(&mut self, at: usize) -> Result<B::Value, Problem> {
+        let end = self.document.nodes[at].end;
+        let mut items = Vec::new();
+        let mut next = at + 1;
+        while next < end {
+            items.push(self.value(next)?);
+            next = self.document.nodes[next].end;
+        }
+        Ok(self.build.list(items))
+    }
+
+    /// Adds the entries of a mapping; `taken` are the keys that are there already, which only the strict mode asks for.
+    fn mapping(&mut self, at: usize, onto: &mut B::Map, taken: &mut HashSet<String>) -> Result<(), Problem> {
+        let document = self.document;
+        let end = document.nodes[at].end;
+        let mut next = at + 1;
+        while next < end {
+            let key = next;
+            let value = document.nodes[key].end;
+            next = document.nodes[value].end;
+            if document.nodes[key].is_merge() {
+                self.merge(value, onto, taken)?;
+                continue;
+            }
+            let key = self.key(key)?;
+            let decoded = self.value(value)?;
+            if self.strict && !taken.insert(shown::key(&key)) {
+                let line = document.nodes[value].line + 1;
+                self.duplicates.push(format!(
+                    "line {line}: key {} already set in map",
+                    shown::key(&key)
+                ));
+                continue;
+            }
+            self.build.insert(onto, key, decoded);
+        }
+        Ok(())
+    }
+
+    fn merge(&mut self, at: usize, onto: &mut B::Map, taken: &mut HashSet<String>) -> Result<(), Problem> {
+        let document = self.document;
+        match &document.nodes[at].kind {
+            Kind::Mapping | Kind::Alias { .. } => self.merge_one(at, onto, taken),
+            Kind::Sequence => {
+                let mut sources = Vec::new();
+                let mut next = at + 1;
+                while next < document.nodes[at].end {
+                    sources.push(next);
+                    next = document.nodes[next].end;
+                }
+                // Earlier ones take precedence.
+                sources
+                    .into_iter()
+                    .rev()
+                    .try_for_each(|source| self.merge_one(source, onto, taken))
+            }
+            Kind::Scalar { .. } => Err(merge_of_no_map()),
+        }
+    }
+
+    fn merge_one(
+        &mut self,
+        at: usize,
+        onto: &mut B::Map,
+        taken: &mut HashSet<String>,
+    ) -> Result<(), Problem> {
+        match &self.document.nodes[at].kind {
+            Kind::Mapping => {
+                self.count()?;
+                self.nested(|decoder| decoder.mapping(at, onto, taken))
+            }
+            Kind::Alias { name, target } if matches!(self.document.nodes[*target].kind, Kind::Mapping) => {
+                self.count()?;
+                self.follow(at, name, |decoder| decoder.merge_one(*target, onto, taken))
+            }
+            _ => Err(merge_of_no_map()),
+        }
+    }
+
+    fn key(&mut self, at: usize) -> Result<Key<'d>, Problem> {
+        let document = self.document;
+        match &document.nodes[at].kind {
+            Kind::Scalar { value, tag, implicit } => {
+                self.count()?;
+                self.scalar_key(value, tag.as_deref(), *implicit)
+            }
+            Kind::Alias { name, target } => {
+                self.count()?;
+                self.follow(at, name, |decoder| decoder.key(*target))
+            }
+            Kind::Sequence | Kind::Mapping => {
+                let key = self.shown(at)?;
+                Err(Problem::plain(format!("invalid map key: {key}")))
+            }
+        }
+    }
+
+    fn shown(&self, at: usize) -> Result<shown::Shown, Problem> {
+        Decoder {
+            document: self.document,
+            build: &shown::Shower,
+            strict: self.strict,
+            duplicates: Vec::new(),
+            has_no_json: false,
+            decoded: self.decoded,
+            decoded_in_aliases: self.decoded_in_aliases,
+            aliases: self.aliases.clone(),
+            depth: self.depth,
+        }
+        .value(at)
+    }
+
+    fn scalar_key(&mut self, value: &'d str, tag: Option<&str>, implicit: bool) -> Result<Key<'d>, Problem> {
+        if tag.is_some_and(resolve::is_binary) {
+            return Ok(Key {
+                resolved: Resolved::Str,
+                text: decode_binary(value)?,
+            });
+        }
+        let resolved = resolved(value, tag, implicit)?;
+        let text = match resolved {
+            Resolved::Str | Resolved::Timestamp => Cow::Borrowed(value),
+            Resolved::Bool(value) => Cow::Borrowed(if value { "true" } else { "false" }),
+            Resolved::Int(value) => Cow::Owned(value.to_string()),
+            Resolved::Float(value) => Cow::Owned(shown::float_key(value)),
+            Resolved::Null | Resolved::Uint(_) => {
+                self.has_no_json = true;
+                Cow::Borrowed("")
+            }
+        };
+        Ok(Key { resolved, text })
+    }
+}
+
+fn resolved(value: &str, tag: Option<&str>, implicit: bool) -> Result<Resolved, Problem> {
+    match tag {
+        Some(tag) => resolve::tagged(tag, value),
+        None if implicit => Ok(resolve::plain(value)),
+        None => Ok(Resolved::Str),
+    }
+}
+
+fn merge_of_no_map() -> Problem {
+    Problem::plain("map merge requires map or sequence of maps as the value")
+}
+
+/// From 99 % for ordinary documents down to 10 % for huge ones.
+fn allowed_alias_ratio(decoded: usize) -> f64 {
+    const LOW: usize = 400_000;
+    const HIGH: usize = 4_000_000;
+    match decoded {
+        ..=LOW => 0.99,
+        HIGH.. => 0.10,
+        _ => 0.99 - 0.89 * ((decoded - LOW) as f64 / (HIGH - LOW) as f64),
+    }
+}
+
+/// The bytes of a `!!binary`, as JSON shows them: it has a replacement character for each byte that is no UTF-8.
+fn decode_binary(value: &str) -> Result<Cow<'static, str>, Problem> {
+    // Go skips line breaks.
+    let text: String = value.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
+    let bytes = BASE64_STANDARD
+        .decode(text)
+        .map_err(|_| Problem::plain("!!binary value contains invalid base64 data"))?;
+    Ok(Cow::Owned(crate::json::utf8_or_replacement(&bytes).into_owned()))
+}

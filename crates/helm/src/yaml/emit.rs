@@ -1,0 +1,516 @@
+//! Values into YAML (go-yaml's `encode.go` and `emitterc.go`, after sigs.k8s.io/yaml's detour through JSON).
+
+use std::fmt::Write as _;
+
+use super::resolve;
+use crate::strconv;
+
+/// Scalars are folded at the first chance behind this column.
+const WIDTH: usize = 80;
+const INDENT: usize = 2;
+/// Keys longer than this are written behind a `?`.
+const MAX_SIMPLE_KEY: usize = 128;
+/// Keys longer than this, in JSON, go-yaml does not read.
+const MAX_JSON_KEY: usize = 1024;
+
+/// A text that does not come through JSON unchanged, because go-yaml reads that JSON as YAML: some of its characters are refused, and
+/// NEL is a line break.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Detour;
+
+/// Writes one document, node by node.
+#[derive(Debug)]
+pub(super) struct Emitter {
+    out: String,
+    column: usize,
+    /// None outside of any collection.
+    indent: Option<usize>,
+    indents: Vec<Option<usize>>,
+    /// The last character was a blank, or nothing stands on the line yet.
+    whitespace: bool,
+    /// Nothing but indentation and indicators stands on the line yet.
+    indention: bool,
+    /// The next node is the value of a key.
+    is_value: bool,
+}
+
+/// How a scalar is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Style {
+    Plain,
+    SingleQuoted,
+    DoubleQuoted,
+    Literal,
+}
+
+impl Emitter {
+    pub(super) fn new() -> Self {
+        Self {
+            out: String::with_capacity(256),
+            column: 0,
+            indent: None,
+            indents: Vec::with_capacity(16),
+            whitespace: true,
+            indention: true,
+            is_value: false,
+        }
+    }
+
+    /// The document, which ends with a line break.
+    pub(super) fn finish(mut self) -> String {
+        self.write_indent();
+        self.out
+    }
+
+    pub(super) fn null(&mut self) {
+        self.plain("null");
+    }
+
+    pub(super) fn bool(&mut self, value: bool) {
+        self.plain(if value { "true" } else { "false" });
+    }
+
+    pub(super) fn int(&mut self, value: i64) {
+        self.number(|out| {
+            let _ = write!(out, "{value}");
+        });
+    }
+
+    pub(super) fn uint(&mut self, value: u64) {
+        self.number(|out| {
+            let _ = write!(out, "{value}");
+        });
+    }
+
+    /// A finite float: whole ones are integers after the detour, as far as 64 bits go.
+    pub(super) fn float(&mut self, value: f64) {
+        self.number(|out| {
+            let start = out.len();
+            strconv::format_json_float(value, out);
+            let json = &out[start..];
+            if json == "-0" {
+                out.truncate(start);
+                out.push('0');
+            } else if json.parse::<i64>().is_err() && json.parse::<u64>().is_err() {
+                out.truncate(start);
+                strconv::format_float(value, out);
+            }
+        });
+    }
+
+    pub(super) fn empty_sequence(&mut self) {
+        self.plain("[]");
+    }
+
+    pub(super) fn empty_mapping(&mut self) {
+        self.plain("{}");
+    }
+
+    /// Opens a sequence, which must not stay empty.
+    pub(super) fn begin_sequence(&mut self) {
+        self.indents.push(self.indent);
+        // A sequence that is a value stands below its key's first letter.
+        if !self.is_value || self.indention {
+            self.indent = Some(self.indent.map_or(0, |indent| indent + INDENT));
+        }
+    }
+
+    /// Announces an item.
+    pub(super) fn item(&mut self) {
+        self.write_indent();
+        self.write_indicator("-", true);
+        self.is_value = false;
+    }
+
+    /// Opens a mapping, which must not stay empty.
+    pub(super) fn begin_mapping(&mut self) {
+        self.indents.push(self.indent);
+        self.indent = Some(self.indent.map_or(0, |indent| indent + INDENT));
+    }
+
+    /// Writes a key and announces its value.
+    pub(super) fn key(&mut self, key: &str) -> Result<(), Detour> {
+        if key.len() > MAX_JSON_KEY / 6 && json_length(key) > MAX_JSON_KEY {
+            return Err(Detour);
+        }
+        let analysis = Analysis::of(key)?;
+        self.write_indent();
+        if key.len() <= MAX_SIMPLE_KEY && !analysis.line_breaks {
+            self.text(key, analysis, true);
+            self.write_indicator(":", false);
+            // An indicator that is not part of the indentation.
+            self.indention = false;
+        } else {
+            self.write_indicator("?", true);
+            self.text(key, analysis, false);
+            self.write_indent();
+            self.write_indicator(":", true);
+        }
+        self.is_value = true;
+        Ok(())
+    }
+
+    /// Closes the innermost sequence or mapping.
+    pub(super) fn end(&mut self) {
+        self.indent = self.indents.pop().flatten();
+    }
+
+    pub(super) fn string(&mut self, text: &str) -> Result<(), Detour> {
+        let analysis = Analysis::of(text)?;
+        self.text(text, analysis, false);
+        Ok(())
+    }
+
+    // ---- scalars ----
+
+    fn text(&mut self, text: &str, analysis: Analysis, simple_key: bool) {
+        let outer = self.indent;
+        self.indent = Some(self.indent.map_or(INDENT, |indent| indent + INDENT));
+        match analysis.style(text) {
+            Style::Plain => self.write_plain(text, !simple_key),
+            Style::SingleQuoted => self.write_single_quoted(text, !simple_key),
+            Style::DoubleQuoted => self.write_double_quoted(text, !simple_key),
+            Style::Literal => self.write_literal(text),
+        }
+        self.indent = outer;
+    }
+
+    /// Short ASCII text that needs neither quotes nor folding.
+    fn plain(&mut self, text: &str) {
+        self.number(|out| out.push_str(text));
+    }
+
+    fn number(&mut self, write: impl FnOnce(&mut String)) {
+        self.separate();
+        let start = self.out.len();
+        write(&mut self.out);
+        self.column += self.out.len() - start;
+        self.whitespace = false;
+        self.indention = false;
+    }
+
+    fn separate(&mut self) {
+        if !self.whitespace {
+            self.put(' ');
+        }
+    }
+
+    fn put(&mut self, c: char) {
+        self.out.push(c);
+        self.column += 1;
+    }
+
+    fn put_str(&mut self, text: &str) {
+        self.out.push_str(text);
+        self.column += text.chars().count();
+    }
+
+    fn put_break(&mut self) {
+        self.out.push('\n');
+        self.column = 0;
+    }
+
+    fn write_indent(&mut self) {
+        let indent = self.indent.unwrap_or(0);
+        if !self.indention || self.column > indent || (self.column == indent && !self.whitespace) {
+            self.put_break();
+        }
+        if self.column < indent {
+            self.out.extend(std::iter::repeat_n(' ', indent - self.column));
+            self.column = indent;
+        }
+        self.whitespace = true;
+        self.indention = true;
+    }
+
+    /// Writes `-`, `?` or `:`; `spaced` ones are separated from what stands before, and are part of the indentation.
+    fn write_indicator(&mut self, indicator: &str, spaced: bool) {
+        if spaced {
+            self.separate();
+        }
+        self.out.push_str(indicator);
+        self.column += 1;
+        self.whitespace = false;
+    }
+
+    fn write_plain(&mut self, text: &str, fold: bool) {
+        self.separate();
+        if fold && self.column + text.len() > WIDTH {
+            self.write_folded(text);
+        } else {
+            self.put_str(text);
+        }
+        self.whitespace = false;
+        self.indention = false;
+    }
+
+    fn write_folded(&mut self, text: &str) {
+        let bytes = text.as_bytes();
+        let mut spaces = false;
+        for (at, c) in text.char_indices() {
+            if c == ' ' && !spaces && self.column > WIDTH && bytes.get(at + 1) != Some(&b' ') {
+                self.write_indent();
+            } else {
+                self.put(c);
+                if c != ' ' {
+                    self.indention = false;
+                }
+            }
+            spaces = c == ' ';
+        }
+    }
+
+    fn write_single_quoted(&mut self, text: &str, fold: bool) {
+        self.separate();
+        self.put('\'');
+        self.whitespace = false;
+        self.indention = false;
+        let bytes = text.as_bytes();
+        let (mut spaces, mut breaks) = (false, false);
+        for (at, c) in text.char_indices() {
+            if c == ' ' {
+                let inside = at > 0 && at < text.len() - 1;
+                if fold && !spaces && self.column > WIDTH && inside && bytes[at + 1] != b' ' {
+                    self.write_indent();
+                } else {
+                    self.put(' ');
+                }
+                spaces = true;
+            } else if is_break(c) {
+                // Only LS and PS get here.
+                self.out.push(c);
+                self.column = 0;
+                self.indention = true;
+                breaks = true;
+            } else {
+                if breaks {
+                    self.write_indent();
+                }
+                if c == '\'' {
+                    self.put('\'');
+                }
+                self.put(c);
+                self.indention = false;
+                (spaces, breaks) = (false, false);
+            }
+        }
+        self.put('\'');
+        self.whitespace = false;
+        self.indention = false;
+    }
+
+    fn write_double_quoted(&mut self, text: &str, fold: bool) {
+        self.separate();
+        self.put('"');
+        self.whitespace = false;
+        self.indention = false;
+        let bytes = text.as_bytes();
+        // go-yaml looks for a byte order mark in the wrong place: at the beginning of the text, for every character.
+        let escape_all = text.starts_with('\u{feff}');
+        let mut spaces = false;
+        for (at, c) in text.char_indices() {
+            if escape_all || matches!(c, '"' | '\\') || is_break(c) || !is_printable(c) {
+                self.write_escape(c);
+                spaces = false;
+            } else if c == ' ' {
+                if fold && !spaces && self.column > WIDTH && at > 0 && at < text.len() - 1 {
+                    self.write_indent();
+                    if bytes[at + 1] == b' ' {
+                        self.put('\\');
+                    }
+                } else {
+                    self.put(' ');
+                }
+                spaces = true;
+            } else {
+                self.put(c);
+                spaces = false;
+            }
+        }
+        self.put('"');
+        self.whitespace = false;
+        self.indention = false;
+    }
+
+    fn write_escape(&mut self, c: char) {
+        let start = self.out.len();
+        self.out.push('\\');
+        match c {
+            '\0' => self.out.push('0'),
+            '\x07' => self.out.push('a'),
+            '\x08' => self.out.push('b'),
+            '\t' => self.out.push('t'),
+            '\n' => self.out.push('n'),
+            '\x0b' => self.out.push('v'),
+            '\x0c' => self.out.push('f'),
+            '\r' => self.out.push('r'),
+            '\x1b' => self.out.push('e'),
+            '"' => self.out.push('"'),
+            '\\' => self.out.push('\\'),
+            '\u{85}' => self.out.push('N'),
+            '\u{a0}' => self.out.push('_'),
+            '\u{2028}' => self.out.push('L'),
+            '\u{2029}' => self.out.push('P'),
+            c => {
+                let code = u32::from(c);
+                let _ = match code {
+                    ..=0xff => write!(self.out, "x{code:02X}"),
+                    0x100..=0xffff => write!(self.out, "u{code:04X}"),
+                    _ => write!(self.out, "U{code:08X}"),
+                };
+            }
+        }
+        self.column += self.out.len() - start;
+    }
+
+    fn write_literal(&mut self, text: &str) {
+        self.separate();
+        self.out.push('|');
+        if text.starts_with([' ', '\n', '\u{2028}', '\u{2029}']) {
+            let _ = write!(self.out, "{INDENT}");
+        }
+        let mut last = text.chars().rev();
+        match (
+            last.next().is_some_and(is_break),
+            last.next().is_none_or(is_break),
+        ) {
+            (false, _) => self.out.push('-'),
+            (true, true) => self.out.push('+'),
+            (true, false) => {}
+        }
+        self.put_break();
+        self.indention = true;
+        self.whitespace = true;
+        for line in text.split_inclusive(is_break) {
+            let content = line.trim_end_matches(is_break);
+            if !content.is_empty() {
+                self.write_indent();
+                self.put_str(content);
+                self.indention = false;
+            }
+            if content.len() < line.len() {
+                self.out.push_str(&line[content.len()..]);
+                self.column = 0;
+                self.indention = true;
+            }
+        }
+    }
+}
+
+/// What a text is made of, as far as its style depends on it.
+#[derive(Clone, Copy, Debug, Default)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one finding, and they are combined in one place"
+)]
+struct Analysis {
+    line_breaks: bool,
+    newline: bool,
+    /// Characters that only escapes can show.
+    special: bool,
+    /// Characters that mean something else in a plain scalar.
+    indicators: bool,
+    blank_edge: bool,
+    trailing_space: bool,
+    /// A space behind a line break.
+    break_space: bool,
+    /// A space before a line break.
+    space_break: bool,
+}
+
+impl Analysis {
+    fn of(text: &str) -> Result<Self, Detour> {
+        let mut analysis = Self::default();
+        let bytes = text.as_bytes();
+        let blank = |at: usize| matches!(bytes.get(at), None | Some(b' ' | b'\t'));
+        analysis.indicators = match bytes {
+            [] => return Ok(analysis),
+            [b'-', b'-', b'-', ..]
+            | [b'.', b'.', b'.', ..]
+            | [
+                b'#' | b',' | b'[' | b']' | b'{' | b'}' | b'&' | b'*' | b'!' | b'|' | b'>' | b'\'' | b'"'
+                | b'%' | b'@' | b'`',
+                ..,
+            ] => true,
+            [b'?' | b':' | b'-', ..] => blank(1),
+            _ => false,
+        };
+        let (mut after_space, mut after_break, mut after_blank) = (false, false, true);
+        let mut at = 0;
+        while at < bytes.len() {
+            let byte = bytes[at];
+            let (mut space, mut line_break, mut width) = (false, false, 1);
+            match byte {
+                b' ' => space = true,
+                b'\n' => {
+                    line_break = true;
+                    analysis.newline = true;
+                }
+                b':' => analysis.indicators |= blank(at + 1),
+                b'#' => analysis.indicators |= after_blank,
+                0x7f => return Err(Detour),
+                b'!'..=b'~' => {}
+                // A carriage return is special before it is a break.
+                0..0x20 => analysis.special = true,
+                _ => {
+                    let c = text[at..].chars().next().unwrap_or_default();
+                    width = c.len_utf8();
+                    if matches!(c, '\u{80}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}') {
+                        return Err(Detour);
+                    }
+                    analysis.special |= !is_printable(c);
+                    line_break = matches!(c, '\u{2028}' | '\u{2029}');
+                }
+            }
+            if space || line_break {
+                analysis.blank_edge |= at == 0 || at + width == bytes.len();
+                analysis.trailing_space |= space && at + width == bytes.len();
+                analysis.break_space |= space && after_break;
+                analysis.space_break |= line_break && after_space;
+                analysis.line_breaks |= line_break;
+            }
+            (after_space, after_break) = (space, line_break);
+            after_blank = space || line_break || matches!(byte, b'\t' | b'\r' | b'\0');
+            at += width;
+        }
+        Ok(analysis)
+    }
+
+    fn style(self, text: &str) -> Style {
+        let only_escaped = self.special || self.space_break;
+        if self.newline {
+            let literal = !only_escaped && !self.trailing_space;
+            return if literal {
+                Style::Literal
+            } else {
+                Style::DoubleQuoted
+            };
+        }
+        if only_escaped || self.break_space || resolve::needs_quotes(text) {
+            Style::DoubleQuoted
+        } else if self.indicators || self.blank_edge || self.line_breaks {
+            Style::SingleQuoted
+        } else {
+            Style::Plain
+        }
+    }
+}
+
+fn is_break(c: char) -> bool {
+    matches!(c, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
+/// Nothing beyond U+FFFF is, to go-yaml.
+fn is_printable(c: char) -> bool {
+    matches!(c, '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}') && c != '\u{feff}'
+}
+
+/// How many characters a text has in JSON.
+fn json_length(text: &str) -> usize {
+    let escaped = |c: char| match c {
+        '"' | '\\' | '\n' | '\r' | '\t' | '\x08' | '\x0c' => 2,
+        '\0'..='\x1f' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => 6,
+        _ => 1,
+    };
+    2 + text.chars().map(escaped).sum::<usize>()
+}
