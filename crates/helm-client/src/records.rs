@@ -494,3 +494,267 @@ fn largest_file(release: &Release) -> String {
     let largest = files.max_by_key(|file| file.data.as_ref().map_or(0, String::len));
     largest.map(|file| file.name.clone()).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use cluster::scripted::Script;
+    use http::Method;
+    use serde_json::Value;
+
+    use super::*;
+
+    const SECRETS: &str = "/api/v1/namespaces/shop/secrets/sh.helm.release.v1.web";
+
+    fn url(revision: i64) -> String {
+        format!("{SECRETS}.v{revision}")
+    }
+
+    fn release(revision: i64, status: Status) -> Release {
+        let mut release = Release {
+            name: "web".to_owned(),
+            version: revision,
+            ..Release::default()
+        };
+        release.namespace = "shop".to_owned();
+        release.info.status = status;
+        release
+    }
+
+    fn secret(release: &Release, annotations: Value) -> Value {
+        json!({
+            "metadata": {
+                "name": release::secret_name(&release.name, release.version),
+                "resourceVersion": "7",
+                "labels": release::labels(release),
+                "annotations": annotations,
+            },
+            "data": {"release": ByteString(release::encode(release).unwrap())},
+        })
+    }
+
+    fn stored(revision: i64, status: Status) -> Value {
+        secret(&release(revision, status), Value::Null)
+    }
+
+    fn records(script: &Script) -> Records {
+        Records::new(script.cluster(), "shop", "web", 3)
+    }
+
+    async fn observed(script: &Script, hint: i64) -> (i64, Option<i64>, bool) {
+        let observed = records(script).observe(hint).await.unwrap();
+        script.finish();
+        (
+            observed.revision(),
+            observed.deployed().map(Record::revision),
+            observed.may_be_newer,
+        )
+    }
+
+    #[tokio::test]
+    async fn a_release_that_never_was_costs_two_reads() {
+        let script = Script::new("absent").absent(&url(1)).absent(&url(2));
+        assert_eq!(observed(&script, 0).await, (0, None, false));
+    }
+
+    #[tokio::test]
+    async fn newer_revisions_are_found_upwards() {
+        let script = Script::new("upgraded twice by hand")
+            .get(&url(4), stored(4, Status::Superseded))
+            .get(&url(5), stored(5, Status::Superseded))
+            .get(&url(6), stored(6, Status::Deployed))
+            .absent(&url(7));
+        assert_eq!(observed(&script, 4).await, (6, Some(6), false));
+    }
+
+    #[tokio::test]
+    async fn a_revision_out_of_reach_is_mentioned() {
+        let script = Script::new("the role ends at 3")
+            .get(&url(3), stored(3, Status::Deployed))
+            .refuse(Method::GET, &url(4), 403, "Forbidden", "no");
+        assert_eq!(observed(&script, 3).await, (3, Some(3), true));
+
+        let script = Script::new("no role").refuse(Method::GET, &url(3), 403, "Forbidden", "no");
+        let refused = records(&script).observe(3).await.unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "could not get the record of revision 3 of release shop/web"
+        );
+    }
+
+    #[tokio::test]
+    async fn older_revisions_are_found_downwards() {
+        let script = Script::new("the newest two were removed by hand")
+            .absent(&url(5))
+            .absent(&url(6))
+            .absent(&url(7))
+            .absent(&url(4))
+            .get(&url(3), stored(3, Status::Deployed))
+            .absent(&url(4));
+        assert_eq!(observed(&script, 5).await, (3, Some(3), false));
+    }
+
+    #[tokio::test]
+    async fn the_deployed_revision_below_failures_is_the_base_or_searched_for() {
+        let failed = secret(&release(9, Status::Failed), json!({BASE_REVISION: "2"}));
+        let script = Script::new("the failed one says where")
+            .get(&url(9), failed)
+            .absent(&url(10))
+            .get(&url(2), stored(2, Status::Deployed));
+        assert_eq!(observed(&script, 9).await, (9, Some(2), false));
+
+        let script = Script::new("failures of Helm's own")
+            .get(&url(9), stored(9, Status::Failed))
+            .absent(&url(10))
+            .get(&url(8), stored(8, Status::Failed))
+            .get(&url(7), stored(7, Status::Deployed));
+        assert_eq!(observed(&script, 9).await, (9, Some(7), false));
+    }
+
+    #[tokio::test]
+    async fn a_record_is_read_with_its_labels_and_its_provenance() {
+        let mut release = release(1, Status::Deployed);
+        release.labels.insert("team".to_owned(), "a".to_owned());
+        let annotations = json!({CHART_DIGEST: "sha256:1", WRITER: "me", "other": "x"});
+        let script = Script::new("one").get(&url(1), secret(&release, annotations));
+        let record = records(&script).read(1).await.unwrap().unwrap();
+        assert_eq!(record.release, release);
+        assert_eq!(record.provenance.chart_digest.as_deref(), Some("sha256:1"));
+        assert_eq!(record.provenance.writer.as_deref(), Some("me"));
+        assert_eq!(record.provenance.base_revision, None);
+    }
+
+    #[tokio::test]
+    async fn a_record_is_made_by_an_apply_that_names_it() {
+        let mut release = release(2, Status::PendingUpgrade);
+        release.labels.insert("team".to_owned(), "a".to_owned());
+        let expected = release.clone();
+        let check = move |sent: &Value| {
+            let labels = json!({"name": "web", "owner": "helm", "status": "pending-upgrade", "version": "2",
+                                "createdAt": "1700000000", "team": "a"});
+            assert_eq!(sent["metadata"]["labels"], labels);
+            assert_eq!(sent["metadata"]["annotations"], json!({BASE_REVISION: "1"}));
+            assert_eq!(sent["type"], "helm.sh/release.v1");
+            let ByteString(data) = serde_json::from_value(sent["data"]["release"].clone()).unwrap();
+            assert_eq!(release::decode(&data).unwrap().info, expected.info);
+        };
+        let made = json!({"metadata": {"resourceVersion": "8"}});
+        let script = Script::new("made").on(Method::PATCH, &url(2), check, 201, made);
+        let provenance = Provenance {
+            base_revision: Some(1),
+            ..Provenance::default()
+        };
+        let now = Timestamp::from_second(1_700_000_000).unwrap();
+        let record = records(&script).create(release, provenance, now).await.unwrap();
+        assert_eq!(record.resource_version, "8");
+        script.finish();
+    }
+
+    #[tokio::test]
+    async fn of_two_who_make_a_revision_one_is_told() {
+        let script =
+            Script::new("taken").refuse(Method::PATCH, &url(2), 409, "Conflict", "conflict with helm");
+        let release = release(2, Status::PendingUpgrade);
+        let taken = records(&script)
+            .create(release, Provenance::default(), Timestamp::UNIX_EPOCH)
+            .await;
+        let taken = taken.unwrap_err();
+        assert!(
+            taken
+                .to_string()
+                .starts_with("another operation (install/upgrade/rollback) is in progress")
+        );
+        assert!(taken.is_transient());
+    }
+
+    #[tokio::test]
+    async fn status_and_label_change_together_and_only_on_what_was_read() {
+        let script = Script::new("deployed")
+            .get(&url(1), stored(1, Status::PendingInstall))
+            .on(
+                Method::PATCH,
+                &url(1),
+                |sent| {
+                    assert_eq!(sent["metadata"]["resourceVersion"], "7");
+                    assert_eq!(sent["metadata"]["labels"]["status"], "deployed");
+                    assert_eq!(sent["metadata"]["labels"]["modifiedAt"], "0");
+                    let ByteString(data) = serde_json::from_value(sent["data"]["release"].clone()).unwrap();
+                    assert_eq!(release::decode(&data).unwrap().info.status, Status::Deployed);
+                },
+                200,
+                json!({"metadata": {"resourceVersion": "9"}}),
+            );
+        let records = records(&script);
+        let mut record = records.read(1).await.unwrap().unwrap();
+        record.release.info.status = Status::Deployed;
+        records.update(&mut record, Timestamp::UNIX_EPOCH).await.unwrap();
+        assert_eq!(record.resource_version, "9");
+        script.finish();
+    }
+
+    #[tokio::test]
+    async fn what_does_not_fit_a_secret_is_refused_before_it_is_sent() {
+        let script = Script::new("nothing is sent");
+        let mut release = release(1, Status::PendingInstall);
+        // Random enough not to be compressed away.
+        let mut noise = 1_u64;
+        let data = std::iter::repeat_with(|| {
+            noise = noise
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            char::from(b'!' + (noise >> 33) as u8 % 90)
+        });
+        release.chart.files.push(release::RecordedFile {
+            name: "dashboards/big.json".to_owned(),
+            data: Some(data.take(1_200_000).collect()),
+            ..release::RecordedFile::default()
+        });
+        let refused = records(&script)
+            .create(release, Provenance::default(), Timestamp::UNIX_EPOCH)
+            .await;
+        let refused = refused.unwrap_err();
+        assert!(matches!(refused, Error::TooLarge { .. }), "{refused}");
+        assert!(
+            refused.to_string().contains("its largest is dashboards/big.json"),
+            "{refused}"
+        );
+        script.finish();
+    }
+
+    #[tokio::test]
+    async fn the_history_is_kept_short_but_never_without_the_deployed_revision() {
+        let gone = json!({"kind": "Status", "status": "Success"});
+        let deletes =
+            |script: Script, revision| script.on(Method::DELETE, &url(revision), |_| {}, 200, gone.clone());
+
+        let script = deletes(deletes(Script::new("7 is next, 3 are kept"), 3), 4);
+        records(&script).prune(7, Some(6)).await.unwrap();
+        script.finish();
+
+        let script = deletes(Script::new("4 is deployed"), 3);
+        records(&script).prune(7, Some(4)).await.unwrap();
+        script.finish();
+
+        let script = Script::new("nothing is old");
+        records(&script).prune(3, Some(2)).await.unwrap();
+        script.finish();
+    }
+
+    #[tokio::test]
+    async fn all_records_go_down_to_the_last_that_is_there() {
+        let gone = json!({"kind": "Status", "status": "Success"});
+        let deletes =
+            |script: Script, revision| script.on(Method::DELETE, &url(revision), |_| {}, 200, gone.clone());
+        let failed = secret(&release(9, Status::Failed), json!({BASE_REVISION: "2"}));
+        let script = Script::new("9 failed upon 2, 6 is of a longer history")
+            .get(&url(9), failed)
+            .absent(&url(10))
+            .get(&url(2), stored(2, Status::Deployed));
+        let script = deletes(deletes(deletes(script, 9), 8), 7).get(&url(6), stored(6, Status::Failed));
+        let script = deletes(deletes(script, 6).absent(&url(5)), 2);
+        let records = records(&script);
+        let observed = records.observe(9).await.unwrap();
+        assert_eq!(observed.revisions(), [2, 9]);
+        records.delete_all(&observed).await.unwrap();
+        script.finish();
+    }
+}

@@ -6,6 +6,7 @@
 
 mod credentials;
 mod error;
+pub mod folder;
 mod http;
 mod index;
 mod oci;

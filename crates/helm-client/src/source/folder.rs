@@ -1,0 +1,250 @@
+//! A chart on disk, as a folder or an archive, into the loaded chart (Helm's `pkg/chart/v2/loader/directory.go`).
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use helm::chart::ignore::{self, Rules};
+use helm::chart::{self, Chart, File, Limits};
+
+/// Largest single file of a chart folder; Helm's figure.
+const MAX_FILE: u64 = 5 * 1024 * 1024;
+
+/// A chart on disk that could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file or folder cannot be read.
+    #[error("could not read {}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A device, a socket or the like.
+    #[error("cannot load irregular file {}: a chart holds files, folders and links to them", path.display())]
+    Irregular {
+        /// Which.
+        path: PathBuf,
+    },
+    /// A link that leads back to a folder above it.
+    #[error("the link {} leads back to a folder that contains it", path.display())]
+    Loop {
+        /// Which.
+        path: PathBuf,
+    },
+    /// A single file that is too large.
+    #[error(
+        "chart file {name:?} is larger than the maximum file size {MAX_FILE}: take it out of the chart, or name it in .helmignore"
+    )]
+    TooLarge {
+        /// Its path in the chart.
+        name: String,
+    },
+    /// The `.helmignore` cannot be used.
+    #[error("could not use {}", path.display())]
+    Ignore {
+        /// Which.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: ignore::Error,
+    },
+    /// What was read is no chart.
+    #[error("{} is no chart that can be used", path.display())]
+    Load {
+        /// The folder or archive.
+        path: PathBuf,
+        /// Why.
+        source: chart::Error,
+    },
+}
+
+/// Loads a chart from a folder, or from an archive when `path` is a file.
+///
+/// # Errors
+/// [`Error`] names the file.
+pub fn load(path: &Path) -> Result<Chart, Error> {
+    let failed = |source| Error::Load {
+        path: path.to_owned(),
+        source,
+    };
+    if path.is_dir() {
+        return Chart::from_files(files(path)?, &Limits::default()).map_err(failed);
+    }
+    let archive = fs::read(path).map_err(|source| unread(path, source))?;
+    Chart::from_archive(&archive, &Limits::default()).map_err(failed)
+}
+
+/// The files of a chart folder that its `.helmignore` leaves, by name within each folder.
+///
+/// Links are followed, also out of the folder, as Helm does: this is for charts of the user's own. What comes from
+/// others comes as an archive, which can hold no links.
+///
+/// # Errors
+/// [`Error`] names the file.
+pub fn files(folder: &Path) -> Result<Vec<File>, Error> {
+    let mut walk = Walk {
+        rules: rules(folder)?,
+        above: Vec::new(),
+        files: Vec::new(),
+    };
+    walk.enter(folder, "")?;
+    Ok(walk.files)
+}
+
+fn rules(folder: &Path) -> Result<Rules, Error> {
+    let path = folder.join(ignore::FILE_NAME);
+    match fs::read(&path) {
+        Ok(text) => {
+            Rules::parse(&String::from_utf8_lossy(&text)).map_err(|source| Error::Ignore { path, source })
+        }
+        Err(absent) if absent.kind() == io::ErrorKind::NotFound => Ok(Rules::implicit()),
+        Err(source) => Err(unread(&path, source)),
+    }
+}
+
+struct Walk {
+    rules: Rules,
+    /// The folders from the chart's root to the present one, without links.
+    above: Vec<PathBuf>,
+    files: Vec<File>,
+}
+
+impl Walk {
+    fn enter(&mut self, folder: &Path, name: &str) -> Result<(), Error> {
+        let real = folder.canonicalize().map_err(|source| unread(folder, source))?;
+        if self.above.contains(&real) {
+            return Err(Error::Loop {
+                path: folder.to_owned(),
+            });
+        }
+        self.above.push(real);
+        let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+        let mut entries: Vec<_> = entries
+            .map_err(|source| unread(folder, source))?
+            .into_iter()
+            .map(|entry| entry.file_name())
+            .collect();
+        entries.sort();
+        for entry in entries {
+            let inner = entry.to_string_lossy();
+            let inner = if name.is_empty() {
+                inner.into_owned()
+            } else {
+                format!("{name}/{inner}")
+            };
+            self.visit(&folder.join(&entry), inner)?;
+        }
+        self.above.pop();
+        Ok(())
+    }
+
+    fn visit(&mut self, path: &Path, name: String) -> Result<(), Error> {
+        let meta = fs::metadata(path).map_err(|source| unread(path, source))?;
+        if self.rules.ignores(&name, meta.is_dir()) {
+            return Ok(());
+        }
+        if path.is_symlink() {
+            tracing::info!(path = %path.display(), "the chart holds a link; what it leads to is used");
+        }
+        if meta.is_dir() {
+            return self.enter(path, &name);
+        }
+        if !meta.is_file() {
+            return Err(Error::Irregular {
+                path: path.to_owned(),
+            });
+        }
+        if meta.len() > MAX_FILE {
+            return Err(Error::TooLarge { name });
+        }
+        let data = fs::read(path).map_err(|source| unread(path, source))?;
+        self.files.push(File::new(name, data));
+        Ok(())
+    }
+}
+
+fn unread(path: &Path, source: io::Error) -> Error {
+    Error::Read {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn chart() -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        for (name, text) in [
+            ("Chart.yaml", "apiVersion: v2\nname: web\nversion: 1.0.0\n"),
+            (".helmignore", "ci/\n*.swp\n"),
+            ("ci/huge.yaml", ""),
+            ("templates/_helpers.tpl", ""),
+            ("templates/NOTES.txt", ""),
+            ("templates/.hidden", ""),
+            ("templates/web.yaml.swp", ""),
+            ("templates/web.yaml", "\u{feff}a: 1"),
+        ] {
+            fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
+            fs::write(root.join(name), text).unwrap();
+        }
+        folder
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        files(folder).unwrap().into_iter().map(|file| file.name).collect()
+    }
+
+    #[test]
+    fn a_folder_is_read_in_order_and_without_what_it_ignores() {
+        let folder = chart();
+        let names = names(folder.path());
+        let expected = [
+            ".helmignore",
+            "Chart.yaml",
+            "templates/NOTES.txt",
+            "templates/_helpers.tpl",
+            "templates/web.yaml",
+        ];
+        assert_eq!(names, expected);
+        let chart = load(folder.path()).unwrap();
+        assert_eq!(
+            (chart.name(), chart.templates()[2].data.as_slice()),
+            ("web", b"a: 1".as_slice())
+        );
+    }
+
+    #[test]
+    fn links_are_followed_but_not_in_circles() {
+        let folder = chart();
+        let elsewhere = tempfile::tempdir().unwrap();
+        fs::write(elsewhere.path().join("shared.yaml"), "").unwrap();
+        symlink(elsewhere.path(), folder.path().join("templates/shared")).unwrap();
+        assert!(names(folder.path()).contains(&"templates/shared/shared.yaml".to_owned()));
+        symlink(folder.path(), folder.path().join("templates/up")).unwrap();
+        assert!(matches!(files(folder.path()), Err(Error::Loop { .. })));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named() {
+        let folder = chart();
+        let said = |folder: &Path| load(folder).unwrap_err().to_string();
+        assert!(said(Path::new("/nowhere/web.tgz")).contains("/nowhere/web.tgz"));
+
+        fs::write(folder.path().join("big"), vec![0; MAX_FILE as usize + 1]).unwrap();
+        assert!(said(folder.path()).starts_with("chart file \"big\" is larger"));
+        fs::write(folder.path().join(".helmignore"), "big\n").unwrap();
+        assert_eq!(load(folder.path()).unwrap().name(), "web");
+
+        std::os::unix::net::UnixListener::bind(folder.path().join("socket")).unwrap();
+        assert!(said(folder.path()).starts_with("cannot load irregular file"));
+
+        fs::write(folder.path().join(".helmignore"), "**\n").unwrap();
+        assert!(said(folder.path()).ends_with(".helmignore"));
+    }
+}
