@@ -520,7 +520,7 @@ mod tests {
         release
     }
 
-    fn secret(release: &Release, annotations: Value) -> Value {
+    fn secret(release: &Release, annotations: &Value) -> Value {
         json!({
             "metadata": {
                 "name": release::secret_name(&release.name, release.version),
@@ -533,7 +533,7 @@ mod tests {
     }
 
     fn stored(revision: i64, status: Status) -> Value {
-        secret(&release(revision, status), Value::Null)
+        secret(&release(revision, status), &Value::Null)
     }
 
     fn records(script: &Script) -> Records {
@@ -595,7 +595,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_deployed_revision_below_failures_is_the_base_or_searched_for() {
-        let failed = secret(&release(9, Status::Failed), json!({BASE_REVISION: "2"}));
+        let failed = secret(&release(9, Status::Failed), &json!({BASE_REVISION: "2"}));
         let script = Script::new("the failed one says where")
             .get(&url(9), failed)
             .absent(&url(10))
@@ -615,7 +615,7 @@ mod tests {
         let mut release = release(1, Status::Deployed);
         release.labels.insert("team".to_owned(), "a".to_owned());
         let annotations = json!({CHART_DIGEST: "sha256:1", WRITER: "me", "other": "x"});
-        let script = Script::new("one").get(&url(1), secret(&release, annotations));
+        let script = Script::new("one").get(&url(1), secret(&release, &annotations));
         let record = records(&script).read(1).await.unwrap().unwrap();
         assert_eq!(record.release, release);
         assert_eq!(record.provenance.chart_digest.as_deref(), Some("sha256:1"));
@@ -744,7 +744,7 @@ mod tests {
         let gone = json!({"kind": "Status", "status": "Success"});
         let deletes =
             |script: Script, revision| script.on(Method::DELETE, &url(revision), |_| {}, 200, gone.clone());
-        let failed = secret(&release(9, Status::Failed), json!({BASE_REVISION: "2"}));
+        let failed = secret(&release(9, Status::Failed), &json!({BASE_REVISION: "2"}));
         let script = Script::new("9 failed upon 2, 6 is of a longer history")
             .get(&url(9), failed)
             .absent(&url(10))

@@ -7,6 +7,7 @@ use helm::release::RecordedChart;
 use serde_json::{Map, Value};
 
 use super::ownership::Owner;
+use super::{Error, labels};
 
 /// A rendered chart, ready to be installed.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -41,6 +42,20 @@ pub struct Desired {
 }
 
 impl Desired {
+    /// The same with these labels on every object and hook, as part of manifest and hooks, and on the records.
+    /// Selectors and pod templates stay as the chart has them.
+    ///
+    /// # Errors
+    /// [`Error::Parse`] when a rendered document is not YAML.
+    pub fn with_labels(mut self, labels: &BTreeMap<String, String>) -> Result<Self, Error> {
+        self.manifest = labels::on_manifest(&self.manifest, labels)?;
+        for hook in &mut self.hooks {
+            hook.manifest = labels::on_document(&hook.manifest, &hook.path, labels)?;
+        }
+        self.labels.extend(labels.clone());
+        Ok(self)
+    }
+
     pub(super) fn owner(&self) -> Owner {
         Owner {
             name: self.name.clone(),

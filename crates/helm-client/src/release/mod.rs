@@ -9,6 +9,7 @@ mod desired;
 mod error;
 mod hooks;
 mod install;
+mod labels;
 mod objects;
 mod ownership;
 mod remove;

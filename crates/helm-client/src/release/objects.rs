@@ -64,7 +64,7 @@ pub(super) fn identity(id: &ObjectId) -> Identity<'_> {
 pub(super) fn parse(manifest: &str, what: &str) -> Result<Vec<Value>, Error> {
     let mut objects = Vec::new();
     for document in helm::manifest::split(manifest) {
-        let object: Value = serde_saphyr::from_str(document).map_err(|source| Error::Parse {
+        let object = helm::yaml::parse_typed(document.as_bytes()).map_err(|source| Error::Parse {
             what: what.to_owned(),
             source: source.into(),
         })?;
