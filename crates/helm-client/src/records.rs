@@ -99,6 +99,15 @@ impl Record {
         &self.release.info.status
     }
 
+    #[cfg(test)]
+    pub(crate) fn for_test(release: Release, provenance: Provenance) -> Self {
+        Self {
+            release,
+            provenance,
+            resource_version: "7".to_owned(),
+        }
+    }
+
     fn from_secret(secret: Secret) -> Result<Self, release::Error> {
         let mut data = secret.data.unwrap_or_default();
         let ByteString(encoded) = data.remove(release::DATA_KEY).unwrap_or_default();

@@ -18,8 +18,8 @@ pub(super) const AT_ONCE: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Written {
     pub(super) objects: Vec<Live>,
-    /// Those of them that were not there before.
-    pub(super) created: Vec<ObjectId>,
+    /// Those of them that were not there before, as what is to be removed again.
+    pub(super) made: Vec<Target>,
 }
 
 /// Which fields may be taken from other managers.
@@ -106,11 +106,15 @@ pub(super) async fn write(
             .collect()
             .await;
         let mut outcome = Ok(());
-        for put in puts {
+        for (target, put) in batch.iter().zip(puts) {
             match put {
                 Ok((live, created)) => {
                     if created {
-                        written.created.push(live.id.clone());
+                        let place = Place::Named(live.id.clone());
+                        written.made.push(Target {
+                            place,
+                            manifest: target.manifest.clone(),
+                        });
                     }
                     written.objects.push(live);
                 }

@@ -61,9 +61,7 @@ impl Releases {
                 record,
                 objects: written.objects,
             }),
-            Err(failure) => Err(self
-                .end_failed_install(&plan, &written, &records, record, failure)
-                .await),
+            Err(failure) => Err(self.end_failed_install(written, &records, record, failure).await),
         }
     }
 
@@ -155,18 +153,13 @@ impl Releases {
     /// Removes what a failed install made, and says in the record how it went.
     async fn end_failed_install(
         &self,
-        plan: &Plan,
-        written: &Written,
+        written: Written,
         records: &Records,
         mut record: Record,
         failure: Error,
     ) -> Error {
         let release = record.release.name.clone();
-        let made = plan
-            .objects
-            .iter()
-            .filter(|t| t.id().is_some_and(|id| written.created.contains(id)));
-        let made = remove::dropped(made.cloned().collect(), &[]);
+        let made = remove::dropped(written.made, &[]);
         let undone = match self.remove_made(&made, &record).await {
             Ok(()) => Undone::Removed,
             Err(failure) => Undone::Not {

@@ -216,3 +216,6 @@ fn told(failure: &dyn std::error::Error) -> String {
     let chain = std::iter::successors(Some(failure), |failure| failure.source());
     chain.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
+
+#[cfg(test)]
+mod tests;

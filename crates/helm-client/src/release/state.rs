@@ -140,3 +140,169 @@ fn renders_differently(desired: &Desired, record: &Record) -> bool {
         || version(&record.release.chart) != version(&desired.chart)
         || record.release.labels != desired.labels
 }
+
+#[cfg(test)]
+mod tests {
+    use helm::release::Release;
+    use serde_json::json;
+
+    use super::*;
+    use crate::records::Provenance;
+
+    const NOW: i64 = 1_000_000;
+
+    fn desired() -> Desired {
+        Desired {
+            chart_digest: "sha256:1".to_owned(),
+            config: json!({"replicas": 2.0}).as_object().cloned().unwrap_or_default(),
+            manifest: "kind: ConfigMap\n".to_owned(),
+            hooks: vec![Hook {
+                path: "h".to_owned(),
+                manifest: "kind: Job\n".to_owned(),
+                ..Hook::default()
+            }],
+            writer: Some("me".to_owned()),
+            ..Desired::default()
+        }
+    }
+
+    /// The record of what is desired.
+    fn record(status: Status) -> Record {
+        let mut release = Release {
+            version: 3,
+            config: json!({"replicas": 2}).as_object().cloned().unwrap_or_default(),
+            manifest: "kind: ConfigMap\n".to_owned(),
+            hooks: desired().hooks,
+            ..Release::default()
+        };
+        release.hooks[0].last_run.started_at = Some(Timestamp::UNIX_EPOCH);
+        release.info.status = status;
+        release.info.description = "what happened".to_owned();
+        release.info.last_deployed = Timestamp::from_second(NOW - 100).ok();
+        let provenance = Provenance {
+            chart_digest: Some("sha256:1".to_owned()),
+            writer: Some("me".to_owned()),
+            ..Provenance::default()
+        };
+        Record::for_test(release, provenance)
+    }
+
+    fn with(status: Status, change: impl FnOnce(&mut Record)) -> Observed {
+        let mut newest = record(status);
+        change(&mut newest);
+        Observed {
+            newest: Some(newest),
+            ..Observed::default()
+        }
+    }
+
+    #[track_caller]
+    fn check(observed: &Observed, expected: &State) {
+        let moment = Moment {
+            now: Timestamp::from_second(NOW).unwrap(),
+            timeout: Duration::from_mins(1),
+            is_gone: &|writer| writer == "gone",
+        };
+        assert_eq!(state(&desired(), observed, &moment), *expected);
+    }
+
+    #[test]
+    fn a_deployed_release_is_compared_by_its_inputs_first() {
+        let deployed = |change: fn(&mut Record)| with(Status::Deployed, change);
+        let out_of_sync = |reason| State::OutOfSync(reason);
+        check(&Observed::default(), &State::Absent);
+        check(&deployed(|_| {}), &State::InSync);
+        // A chart with random parts: same inputs, another render.
+        check(
+            &deployed(|r| r.release.manifest.push_str("data: {}\n")),
+            &State::InSync,
+        );
+        // Another input, same render.
+        check(
+            &deployed(|r| r.provenance.chart_digest = Some("sha256:2".to_owned())),
+            &State::InSync,
+        );
+        check(
+            &deployed(|r| r.provenance = Provenance::default()),
+            &State::InSync,
+        );
+        // Both.
+        let both = |change: fn(&mut Record)| {
+            with(Status::Deployed, |record| {
+                change(record);
+                record.release.manifest.push_str("data: {}\n");
+            })
+        };
+        check(
+            &both(|r| r.provenance.chart_digest = Some("sha256:2".to_owned())),
+            &out_of_sync(Reason::Chart),
+        );
+        check(&both(|r| r.release.config.clear()), &out_of_sync(Reason::Values));
+        check(
+            &both(|r| r.provenance = Provenance::default()),
+            &out_of_sync(Reason::Foreign),
+        );
+        check(
+            &both(|r| r.provenance.environment_digest = Some("sha256:3".to_owned())),
+            &out_of_sync(Reason::Environment),
+        );
+        let hook = |r: &mut Record| {
+            r.release.config.clear();
+            r.release.hooks.clear();
+        };
+        check(&deployed(hook), &out_of_sync(Reason::Values));
+        let label = |r: &mut Record| {
+            r.release.labels.insert("team".to_owned(), "a".to_owned());
+        };
+        check(&deployed(label), &out_of_sync(Reason::Labels));
+    }
+
+    #[test]
+    fn a_failed_release_waits_unless_an_input_changed() {
+        let failed = State::Failed {
+            description: "what happened".to_owned(),
+        };
+        check(&with(Status::Failed, |_| {}), &failed);
+        let changed = with(Status::Failed, |r| r.release.config.clear());
+        check(&changed, &State::OutOfSync(Reason::Values));
+        check(&with(Status::Uninstalled, |_| {}), &State::Absent);
+        check(
+            &with(Status::Superseded, |_| {}),
+            &State::OutOfSync(Reason::Foreign),
+        );
+    }
+
+    #[test]
+    fn a_pending_release_is_locked_while_somebody_may_be_at_it() {
+        let since = Timestamp::from_second(NOW - 100).ok();
+        let by = |writer: &'static str| {
+            with(Status::PendingUpgrade, move |r| {
+                r.provenance.writer = Some(writer.to_owned());
+            })
+        };
+        check(&by("me"), &State::Interrupted);
+        check(&by("gone"), &State::Interrupted);
+        check(
+            &by("other"),
+            &State::Locked {
+                writer: Some("other".to_owned()),
+                since,
+            },
+        );
+        // Helm does not say who it is: twice the timeout, which is 120 s here.
+        let helm = |age: i64| {
+            with(Status::PendingInstall, move |r| {
+                r.provenance = Provenance::default();
+                r.release.info.last_deployed = Timestamp::from_second(NOW - age).ok();
+            })
+        };
+        check(&helm(100), &State::Locked { writer: None, since });
+        check(&helm(121), &State::Interrupted);
+        let uninstalling = with(Status::Uninstalling, |r| {
+            r.provenance = Provenance::default();
+            r.release.info.last_deployed = None;
+            r.release.info.deleted = Timestamp::from_second(NOW - 100).ok();
+        });
+        check(&uninstalling, &State::Locked { writer: None, since });
+    }
+}

@@ -60,7 +60,7 @@ impl Releases {
             Err(failure) => {
                 let revision = current.revision();
                 Err(self
-                    .end_failed_upgrade(&plan, &written, &records, record, revision, failure)
+                    .end_failed_upgrade(&plan, written, &records, record, revision, failure)
                     .await)
             }
         }
@@ -137,7 +137,7 @@ impl Releases {
     async fn end_failed_upgrade(
         &self,
         plan: &Plan,
-        written: &Written,
+        written: Written,
         records: &Records,
         mut record: Record,
         revision: i64,
@@ -162,7 +162,7 @@ impl Releases {
         }
     }
 
-    async fn bring_back(&self, plan: &Plan, written: &Written, record: &Record) -> Result<(), Error> {
+    async fn bring_back(&self, plan: &Plan, written: Written, record: &Record) -> Result<(), Error> {
         let owner = owner(&record.release);
         let force = Force::set_in(&plan.deployed);
         apply::write(
@@ -173,11 +173,7 @@ impl Releases {
             &mut Written::default(),
         )
         .await?;
-        let made = plan
-            .objects
-            .iter()
-            .filter(|t| t.id().is_some_and(|id| written.created.contains(id)));
-        let made = remove::dropped(made.cloned().collect(), &plan.deployed);
+        let made = remove::dropped(written.made, &plan.deployed);
         let removed = remove::remove(&self.cluster, &made, &owner, Policy::OfManifest).await?;
         removed.wait(&self.cluster, self.options.timeout).await
     }
