@@ -27,7 +27,7 @@ pub(crate) struct Identity<'a> {
 }
 
 impl Authority {
-    /// A new authority, with the key pair that signs the tokens of ServiceAccounts beside it.
+    /// A new authority, with the key pair that signs the tokens of service accounts beside it.
     pub(crate) fn create(folder: PathBuf) -> Result<Self> {
         fs::create_dir_all(&folder).with_context(|| format!("could not create {}", folder.display()))?;
         let mut params = params("local-cluster", None, Vec::new())?;
@@ -68,7 +68,7 @@ impl Authority {
         let file = self.folder.join(format!("{name}.kubeconfig"));
         write_private(
             &file,
-            &kubeconfig(api_server, &self.issuer.pem(), credentials.user()),
+            &kubeconfig(api_server, &self.issuer.pem(), &credentials.user()),
         )?;
         Ok(file)
     }
@@ -120,7 +120,7 @@ fn params(user: &str, group: Option<&str>, subjects: Vec<String>) -> Result<Cert
 }
 
 /// A kubeconfig that needs no other file, as JSON, which is YAML too.
-pub(crate) fn kubeconfig(api_server: &str, authority: &str, user: Value) -> String {
+pub(crate) fn kubeconfig(api_server: &str, authority: &str, user: &Value) -> String {
     json!({
         "apiVersion": "v1",
         "kind": "Config",

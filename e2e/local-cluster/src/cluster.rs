@@ -66,7 +66,7 @@ impl Cluster {
         let addresses = network::connect(&inits, |link| plane.home.write("link", link).map(drop))?;
         plane.phase("network", started);
 
-        let authority = launch(&mut plane, &options, &nodes, addresses)?;
+        let authority = launch(&mut plane, options, &nodes, addresses)?;
         for node in &nodes {
             node.import_base_images(&plane)?;
         }
@@ -190,7 +190,7 @@ impl Cluster {
 /// Starts the control plane and the registry on the first node, and the runtime on each.
 fn launch(
     plane: &mut ControlPlane,
-    options: &Options,
+    options: Options,
     nodes: &[Node],
     addresses: Addresses,
 ) -> Result<Authority> {
@@ -212,7 +212,7 @@ fn launch(
     plane.home.record.nodes = nodes.iter().map(|node| node.record(addresses)).collect();
     let authority = plane.certify(&site)?;
     plane.home.save()?;
-    plane.launch(&site, &options.api_server_arguments)?;
+    plane.launch(&site, options.api_server_arguments)?;
     for node in nodes {
         node.start_runtime(plane, addresses, &registry)?;
     }

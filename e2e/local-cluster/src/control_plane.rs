@@ -40,7 +40,7 @@ pub struct Options {
 /// A Kubernetes API server with its store and the default controllers, all of this user, on loopback.
 ///
 /// It ends with this value, or with the process when that comes first; one that was opened by name stays.
-/// Programs under test run as processes of the host, as the ServiceAccounts they would have
+/// Programs under test run as processes of the host, as the service accounts they would have
 /// ([`ControlPlane::kubeconfig_for`]).
 #[derive(Debug)]
 pub struct ControlPlane {
@@ -114,7 +114,7 @@ const API_SERVER_TO_KUBELET: Identity<'_> = Identity {
 const NOT_SERVING: &str = "--secure-port=0";
 
 /// Longer than any start that still comes to an end, on a machine that is busy with builds.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(180);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(3);
 
 impl ControlPlane {
     /// Starts one and waits until it can be used: the API server is ready and the default ServiceAccount
@@ -140,7 +140,7 @@ impl ControlPlane {
         };
         this.certify(&site)?;
         drop(reserved);
-        this.launch(&site, &options.api_server_arguments)?;
+        this.launch(&site, options.api_server_arguments)?;
         this.await_api_server()?;
         this.phase("API server ready", started);
         this.await_default_service_account()?;
@@ -229,10 +229,10 @@ impl ControlPlane {
     }
 
     /// Starts the programs, all at once: each waits for those it needs.
-    pub(crate) fn launch(&self, site: &Site, api_server_arguments: &[String]) -> Result<()> {
+    pub(crate) fn launch(&self, site: &Site, api_server_arguments: Vec<String>) -> Result<()> {
         self.run(&parts::ETCD, "etcd", site.place, self.etcd(site), &[])?;
         let mut arguments = self.api_server_flags(site)?;
-        arguments.extend_from_slice(api_server_arguments);
+        arguments.extend(api_server_arguments);
         self.run(
             &parts::KUBE_APISERVER,
             "kube-apiserver",
@@ -437,7 +437,7 @@ impl ControlPlane {
             "--duration=24h",
         ]))?;
         let authority = fs::read_to_string(self.home.path("pki/ca.crt"))?;
-        let text = certificates::kubeconfig(self.api_server(), &authority, json!({"token": token.trim()}));
+        let text = certificates::kubeconfig(self.api_server(), &authority, &json!({"token": token.trim()}));
         let folder = self.home.path("service-accounts");
         fs::create_dir_all(&folder)?;
         let file = folder.join(format!("{namespace}.{service_account}.kubeconfig"));
@@ -600,15 +600,24 @@ impl ControlPlane {
     }
 }
 
+impl ControlPlane {
+    fn keep_logs(&self) -> Result<PathBuf> {
+        let folder = self.state.kept_logs(self.name())?;
+        self.collect_logs(&folder)?;
+        Ok(folder)
+    }
+}
+
 impl Drop for ControlPlane {
+    /// Ends and removes it. After a failure, of its start or of the test that used it, its logs are kept and
+    /// the place is shown.
     fn drop(&mut self) {
         if !self.home.is_owned() {
             return;
         }
         if thread::panicking() || !self.home.record.ready {
-            let place = self.state.kept_logs().join(self.name());
-            match self.collect_logs(&place) {
-                Ok(()) => progress::line(format_args!("logs are kept in {}", place.display())),
+            match self.keep_logs() {
+                Ok(folder) => progress::line(format_args!("logs are kept in {}", folder.display())),
                 Err(error) => progress::line(format_args!("logs could not be kept: {error:#}")),
             }
         }

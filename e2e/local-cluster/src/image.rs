@@ -1,7 +1,6 @@
 //! Images: one static program in an OCI archive, and what `buildah` makes of a Dockerfile.
 
 use std::{
-    fmt::Write as _,
     fs::{self, File},
     io::{BufReader, BufWriter, Read, Write},
     path::{Path, PathBuf},
@@ -12,7 +11,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::process::output;
+use crate::{digest::hex, process::output};
 
 /// Writes an image of one program that runs as user 65532, as an OCI archive.
 ///
@@ -112,10 +111,7 @@ fn digest_of(file: &Path) -> Result<(String, u64)> {
 }
 
 fn named(sum: &[u8]) -> String {
-    sum.iter().fold("sha256:".to_owned(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    format!("sha256:{}", hex(sum))
 }
 
 /// What Go and OCI call this machine's processor.

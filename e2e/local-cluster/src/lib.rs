@@ -1,4 +1,30 @@
 //! A real Kubernetes on this machine, for tests and the demo.
+//!
+//! Nothing is simulated: API server, store, controllers, kubelets and container runtime are the real ones,
+//! built once from pinned Go modules ([`parts`]). There are two sizes:
+//!
+//! - [`ControlPlane`]: API server, store and default controllers on loopback, in about 4 s and without root;
+//!   for whatever needs no pods.
+//! - [`Cluster`]: with nodes, pods, Services, DNS and a registry in network namespaces of their own, in about
+//!   8 s; needs root.
+//!
+//! ```no_run
+//! use local_cluster::{ControlPlane, Options, output};
+//!
+//! # fn main() -> anyhow::Result<()> {
+//! let control_plane = ControlPlane::start(Options::default())?;
+//! let before = control_plane.audit().mark()?;
+//! control_plane.apply("{apiVersion: v1, kind: Namespace, metadata: {name: here}}")?;
+//! println!("{}", output(&mut control_plane.kubectl(["get", "namespaces"]))?);
+//! for record in control_plane.audit().since(before)? {
+//!     println!("{:?}", record?);
+//! }
+//! # Ok(())
+//! # } // it is gone here
+//! ```
+//!
+//! A value owns its cluster: with the value it ends, at the latest with the process, by whatever end that
+//! comes to ([`state`]). `README.md` beside this crate has the settings and their reasons.
 
 pub mod audit;
 pub mod image;
@@ -11,6 +37,7 @@ pub mod wait;
 mod certificates;
 mod cluster;
 mod control_plane;
+mod digest;
 mod dns;
 mod home;
 mod network;

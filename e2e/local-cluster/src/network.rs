@@ -130,18 +130,16 @@ fn claim(first: Identity) -> Result<Addresses> {
 
 fn host_side(addresses: Addresses, nodes: usize) -> String {
     let link = addresses.link();
-    let mut batch = format!(
-        "address add {}/24 dev {link}\nlink set {link} up\n",
-        addresses.host()
-    );
     // Pods answer the host, and the host may call pods and Services as the nodes do.
-    batch.push_str(&pod_routes(addresses, nodes, None));
-    batch.push_str(&format!(
-        "route add {} via {}\n",
+    format!(
+        "address add {}/24 dev {link}\n\
+         link set {link} up\n\
+         route add {} via {}\n{}",
+        addresses.host(),
         addresses.services(),
-        addresses.node(1)
-    ));
-    batch
+        addresses.node(1),
+        pod_routes(addresses, nodes, None)
+    )
 }
 
 fn first_node(addresses: Addresses, nodes: usize) -> String {
@@ -181,16 +179,12 @@ fn other_node(addresses: Addresses, number: usize, nodes: usize) -> String {
 
 /// The pods of a node are behind that node.
 fn pod_routes(addresses: Addresses, nodes: usize, own: Option<usize>) -> String {
-    (1..=nodes)
-        .filter(|number| Some(*number) != own)
-        .map(|number| {
-            format!(
-                "route add {} via {}\n",
-                addresses.pods_of(number),
-                addresses.node(number)
-            )
-        })
-        .collect()
+    let others = (1..=nodes).filter(|number| Some(*number) != own);
+    let routes = others.map(|number| {
+        let (pods, node) = (addresses.pods_of(number), addresses.node(number));
+        format!("route add {pods} via {node}\n")
+    });
+    routes.collect::<Vec<_>>().concat()
 }
 
 /// Runs lines of `ip`, on the host or in the network namespace of a node.

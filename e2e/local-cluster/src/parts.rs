@@ -15,7 +15,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use sha2::{Digest, Sha256};
 
-use crate::{home, image, progress};
+use crate::{digest::hex, home, image, progress};
 
 /// One program: which package of which pinned module it is built from.
 #[derive(Debug)]
@@ -278,11 +278,8 @@ impl Part {
             digest.update(ingredient);
             digest.update([0]);
         }
-        let mut key = format!("{}-{}-", self.name, self.version());
-        for byte in &digest.finalize()[..6] {
-            key.push_str(&format!("{byte:02x}"));
-        }
-        key
+        let digest = digest.finalize();
+        format!("{}-{}-{}", self.name, self.version(), hex(&digest[..6]))
     }
 }
 

@@ -23,8 +23,8 @@ pub struct Identity {
 impl Identity {
     /// The process that has this pid now.
     pub(crate) fn of(pid: u32) -> Option<Self> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        let (state, start) = state_and_start(&stat)?;
+        let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let (state, start) = state_and_start(&line)?;
         (state != "Z").then_some(Self { pid, start })
     }
 

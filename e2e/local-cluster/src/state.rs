@@ -65,6 +65,9 @@ pub struct NodeRecord {
 /// Names of clusters end up in socket paths, whose length the kernel limits.
 const LONGEST_NAME: usize = 24;
 
+/// Logs are for the person who looks next; nobody comes back for older ones.
+const FAILURES_KEPT: usize = 10;
+
 /// The folder that holds the folders of all clusters of this user.
 #[derive(Debug, Clone)]
 pub struct State {
@@ -96,9 +99,24 @@ impl State {
         self.folder.join(name)
     }
 
-    /// Where logs are kept after a failure.
-    pub(crate) fn kept_logs(&self) -> PathBuf {
-        self.folder.join(".logs")
+    /// Where the logs of a cluster that failed are kept. Those of the oldest failures make room.
+    pub(crate) fn kept_logs(&self, name: &str) -> Result<PathBuf> {
+        let folder = self.folder.join(".logs");
+        fs::create_dir_all(&folder)?;
+        let mut earlier = Vec::new();
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            earlier.push((entry.metadata()?.modified()?, entry.path()));
+        }
+        earlier.sort();
+        let too_many = (earlier.len() + 1).saturating_sub(FAILURES_KEPT);
+        let of_same_name = folder.join(name);
+        for (place, (_, failure)) in earlier.iter().enumerate() {
+            if place < too_many || *failure == of_same_name {
+                fs::remove_dir_all(failure)?;
+            }
+        }
+        Ok(of_same_name)
     }
 
     /// The records of all clusters, by name.

@@ -1,4 +1,9 @@
 //! The whole size: nodes, pods, Services, DNS, registry. Needs root.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "clippy takes the functions tests share for ordinary ones"
+)]
 
 use std::{
     collections::BTreeSet,
@@ -63,7 +68,7 @@ fn probe() -> &'static str {
         let rollout = ["rollout", "status", "deployment/probe", "--namespace=probe"];
         output(cluster().kubectl(rollout).arg("--timeout=120s")).unwrap();
         apply(include_str!("probe/caller.yaml"));
-        wait::until("the caller", Duration::from_secs(120), || {
+        wait::until("the caller", Duration::from_mins(2), || {
             let done = "--output=jsonpath={.status.succeeded}";
             let ask = ["get", "job", "caller", "--namespace=probe", done];
             Ok((kubectl(&ask) == "1").then_some(()))

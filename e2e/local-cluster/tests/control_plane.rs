@@ -1,4 +1,9 @@
 //! The small size: API server, store and controllers, without root.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "clippy takes the functions tests share for ordinary ones"
+)]
 
 use std::{
     path::Path,
@@ -31,7 +36,7 @@ fn kubectl(arguments: &[&str]) -> String {
 }
 
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    wait::until(what, Duration::from_secs(60), || Ok(holds().then_some(()))).unwrap();
+    wait::until(what, Duration::from_mins(1), || Ok(holds().then_some(()))).unwrap();
 }
 
 fn get(kubeconfig: &Path, arguments: &[&str]) -> anyhow::Result<String> {

@@ -1,4 +1,9 @@
 //! Nothing of a cluster stays, however its owner ends. Needs root.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "clippy takes the functions tests share for ordinary ones"
+)]
 
 use std::{
     collections::BTreeSet,
@@ -165,8 +170,8 @@ fn processes() -> BTreeSet<(u32, u64)> {
         .unwrap()
         .filter_map(|entry| {
             let pid: u32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-            let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+            let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+            let mut fields = line.rsplit_once(") ")?.1.split(' ');
             let ended = fields.next()? == "Z";
             let start = fields.nth(18)?.parse().ok()?;
             (!ended).then_some((pid, start))
@@ -229,7 +234,7 @@ fn an_owner_that_others_end() {
 
 fn wait_to_be_ended() {
     println!("it runs");
-    std::thread::sleep(Duration::from_secs(600));
+    std::thread::sleep(Duration::from_mins(10));
 }
 
 #[test]
