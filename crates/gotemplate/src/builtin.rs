@@ -129,7 +129,8 @@ fn plain_text(arguments: &[Reflect]) -> Result<Str> {
         .iter()
         .map(|argument| match &argument.value {
             Value::Nil => Ok("<no value>".into()),
-            Value::Object(object) if object.underlying().is_none() => {
+            // Only behind a pointer does Go find the methods that the pointer has.
+            Value::Object(object) if object.ty().kind() == Kind::Pointer => {
                 let mut text = Vec::new();
                 format::append_printed(&mut text, &argument.value)?;
                 Ok(Value::object(Printed(text.into())))

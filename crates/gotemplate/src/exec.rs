@@ -538,8 +538,11 @@ impl<'e> Execution<'e> {
             (Some(n), _) => usize::try_from(n).unwrap_or(0),
             (None, Some(n)) => n as usize,
             (None, None) => {
-                let value = format::to_string(value).unwrap_or_default();
-                return Err(frame.error(format!("range can't iterate over {value}")));
+                let mut text = Vec::new();
+                format::append_followed(&mut text, value)
+                    .map_err(|error| frame.failure("range can't iterate".into(), Some(error.into())))?;
+                let text = String::from_utf8_lossy(&text);
+                return Err(frame.error(format!("range can't iterate over {text}")));
             }
         };
         if branch.pipe.variables.len() > 1 {
@@ -823,13 +826,14 @@ impl<'e> Execution<'e> {
         let has_arguments = !arguments.is_empty() || last.is_some();
         match &receiver.value {
             Value::Object(object) => {
-                if let Some(value) = name.to_str().and_then(|name| object.field(name)) {
+                let field = name.to_str().unwrap_or_default();
+                if let Some(value) = object.field(field) {
                     if has_arguments {
                         return Err(
                             frame.error(format!("{name} has arguments but cannot be invoked as function"))
                         );
                     }
-                    let interface = value.is_untyped_nil();
+                    let interface = value.is_untyped_nil() || object.is_interface(field);
                     return Ok(Reflect { value, interface });
                 }
             }

@@ -96,6 +96,14 @@ pub(crate) fn append_printed(out: &mut Vec<u8>, value: &Value) -> Result {
     Ok(())
 }
 
+/// Appends `%v` of what a pointer points to.
+pub(crate) fn append_followed(out: &mut Vec<u8>, value: &Value) -> Result {
+    match value {
+        Value::Object(object) => Printer::new(out).object(&**object, 'v', 0, true),
+        other => append(out, other),
+    }
+}
+
 #[expect(clippy::struct_excessive_bools, reason = "these are Go's flags")]
 #[derive(Clone, Copy, Default)]
 struct Flags {
@@ -118,6 +126,8 @@ struct Printer<'o> {
     flags: Flags,
     /// While a mismatch is reported, no method of the value is called.
     erroring: bool,
+    /// The name of the defined type whose underlying value is being printed.
+    defined: Option<&'static str>,
 }
 
 impl<'o> Printer<'o> {
@@ -128,6 +138,7 @@ impl<'o> Printer<'o> {
             start,
             flags: Flags::default(),
             erroring: false,
+            defined: None,
         }
     }
 
@@ -269,7 +280,9 @@ impl<'o> Printer<'o> {
             ('T' | 'v', Value::Nil) => self.pad(b"<nil>"),
             (_, Value::Nil) => self.bad_verb(value, verb, 0)?,
             ('T', _) => self.text(value.type_name().as_bytes()),
-            ('p', _) => self.pointer(value, 'p')?,
+            // Go's `%w` wraps errors, elsewhere than here.
+            ('w', Value::List(_) | Value::Map(_) | Value::Object(_)) => self.bad_verb(value, verb, 0)?,
+            ('p', _) => self.pointer(value, 'p', 0)?,
             _ => self.value(value, verb, 0)?,
         }
         Ok(())
@@ -297,8 +310,13 @@ impl<'o> Printer<'o> {
             Value::Bytes(bytes) => self.bytes(value, bytes, verb, depth)?,
             Value::List(list) => self.list(list, verb, depth)?,
             Value::Map(map) => self.map(map, verb, depth)?,
+            Value::Object(object)
+                if object.ty().kind() == Kind::Pointer && depth > 0 && !self.has_text(&**object, verb) =>
+            {
+                self.pointer(value, verb, depth)?;
+            }
             Value::Object(object) => self.object(&**object, verb, depth, false)?,
-            Value::Func(_) => self.pointer(value, verb)?,
+            Value::Func(_) => self.pointer(value, verb, depth)?,
             _ => match (value.as_i64(), value.as_u64()) {
                 (Some(n), _) => self.integer_verb(value, n.unsigned_abs(), n < 0, true, verb, depth)?,
                 (None, Some(n)) => self.integer_verb(value, n, false, false, verb, depth)?,
@@ -311,7 +329,8 @@ impl<'o> Printer<'o> {
     fn bad_verb(&mut self, value: &Value, verb: char, depth: usize) -> Result {
         let erroring = std::mem::replace(&mut self.erroring, true);
         self.complain(verb, "(");
-        self.out.extend_from_slice(value.type_name().as_bytes());
+        let name = self.defined.take().unwrap_or(value.type_name());
+        self.out.extend_from_slice(name.as_bytes());
         if !value.is_untyped_nil() {
             self.out.push(b'=');
             self.value(value, 'v', depth + 1)?;
@@ -380,22 +399,26 @@ impl<'o> Printer<'o> {
         }
     }
 
+    /// Whether the object's own text is what the verb prints.
+    fn has_text(&self, object: &dyn Object, verb: char) -> bool {
+        let wants_text = matches!(verb, 'v' | 's' | 'x' | 'X' | 'q') && !self.flags.sharp_v && !self.erroring;
+        wants_text && object.text().is_some()
+    }
+
     /// `followed` means that a pointer has been followed already.
     fn object(&mut self, object: &dyn Object, verb: char, depth: usize, followed: bool) -> Result {
-        if !self.erroring && !self.flags.sharp_v && matches!(verb, 'v' | 's' | 'x' | 'X' | 'q') {
-            if let Some(text) = object.text() {
-                return self.string_verb(&Value::Nil, &text.into(), verb, depth);
-            }
+        if self.has_text(object, verb) {
+            let text = object.text().unwrap_or_default();
+            return self.string_verb(&Value::Nil, &text.into(), verb, depth);
         }
         if let Some(value) = object.underlying() {
-            return self.value(&value, verb, depth + 1);
+            self.defined = Some(object.ty().name());
+            let result = self.value(&value, verb, depth + 1);
+            self.defined = None;
+            return result;
         }
         let mut name = object.ty().name();
         if object.ty().kind() == Kind::Pointer && !followed {
-            if depth > 0 {
-                self.address();
-                return Ok(());
-            }
             self.out.push(b'&');
             name = name.trim_start_matches('*');
         }
@@ -418,23 +441,29 @@ impl<'o> Printer<'o> {
         Ok(())
     }
 
-    fn pointer(&mut self, value: &Value, verb: char) -> Result {
+    /// Addresses differ from run to run in Go; here there is only one.
+    fn pointer(&mut self, value: &Value, verb: char, depth: usize) -> Result {
         let has_address = match value {
             Value::Func(_) | Value::Map(_) | Value::List(_) | Value::Bytes(_) => true,
             Value::Object(object) => object.ty().kind() == Kind::Pointer,
             _ => false,
         };
+        if !has_address {
+            return self.bad_verb(value, verb, depth);
+        }
+        let address = if value.is_nil() { 0 } else { 0xc0_0000_0000 };
         match verb {
-            _ if !has_address => self.bad_verb(value, verb, 0)?,
-            'v' | 'p' | 'b' | 'o' | 'd' | 'x' | 'X' => self.address(),
-            _ => self.bad_verb(value, verb, 0)?,
+            'v' if self.flags.sharp_v => {
+                self.out
+                    .extend_from_slice(format!("({})(", value.type_name()).as_bytes());
+                self.hex_integer(address, true);
+                self.out.push(b')');
+            }
+            'v' | 'p' => self.hex_integer(address, !self.flags.sharp),
+            'b' | 'o' | 'd' | 'x' | 'X' => self.integer_verb(value, address, false, false, verb, depth)?,
+            _ => self.bad_verb(value, verb, depth)?,
         }
         Ok(())
-    }
-
-    /// Addresses differ from run to run in Go; here there is only one.
-    fn address(&mut self) {
-        self.pad(b"0xc000000000");
     }
 
     fn string_verb(&mut self, value: &Value, text: &Str, verb: char, depth: usize) -> Result {
@@ -458,7 +487,7 @@ impl<'o> Printer<'o> {
                     if i > 0 {
                         self.out.extend_from_slice(b", ");
                     }
-                    self.hex_integer(u64::from(*byte));
+                    self.hex_integer(u64::from(*byte), true);
                 }
                 self.out.push(b'}');
             }
@@ -466,7 +495,7 @@ impl<'o> Printer<'o> {
             'x' => self.hex_bytes(bytes, b"0123456789abcdefx"),
             'X' => self.hex_bytes(bytes, b"0123456789ABCDEFX"),
             'q' => self.quoted(bytes),
-            'p' => self.pointer(value, verb)?,
+            'p' => self.pointer(value, verb, depth)?,
             _ => {
                 self.out.push(b'[');
                 for (i, byte) in bytes.iter().enumerate() {
@@ -482,9 +511,9 @@ impl<'o> Printer<'o> {
         Ok(())
     }
 
-    /// `%#v` of an unsigned number.
-    fn hex_integer(&mut self, n: u64) {
-        let sharp = std::mem::replace(&mut self.flags.sharp, true);
+    /// With or without a leading `0x`, whatever the flags say.
+    fn hex_integer(&mut self, n: u64, prefix: bool) {
+        let sharp = std::mem::replace(&mut self.flags.sharp, prefix);
         self.integer(n, false, 16, 'v', b"0123456789abcdefx");
         self.flags.sharp = sharp;
     }
@@ -501,7 +530,7 @@ impl<'o> Printer<'o> {
         // The verbs for characters see the bits, not the number.
         let bits = if negative { n.wrapping_neg() } else { n };
         match verb {
-            'v' if self.flags.sharp_v && !signed => self.hex_integer(n),
+            'v' if self.flags.sharp_v && !signed => self.hex_integer(n, true),
             'v' | 'd' => self.integer(n, negative, 10, verb, b"0123456789abcdefx"),
             'b' => self.integer(n, negative, 2, verb, b"0123456789abcdefx"),
             'o' | 'O' => self.integer(n, negative, 8, verb, b"0123456789abcdefx"),

@@ -49,7 +49,7 @@
 //! | [`Int64`] | `int64` | |
 //! | [`Bytes`] | `[]byte` | |
 //! | [`List`] | `[]interface {}` | nil arrives as a nil list |
-//! | `Vec<Str>` | `[]string` | |
+//! | `Vec<Str>`, `Vec<i64>` | `[]string`, `[]int` | |
 //! | [`Map`] | `map[string]interface {}` | `.Values` as well; nil arrives as a nil map |
 //! | [`Function`] | `func` | |
 //! | `Option<T>` | as `T`, which can be nil | `None` for nil |
@@ -311,6 +311,7 @@ parameter!(List, LIST, Value::List(list) => list);
 parameter!(Map, MAP, Value::Map(map) => map);
 parameter!(Function, FUNC, Value::Func(function) => function);
 parameter!(Vec<Str>, STRINGS, Value::List(list) => list.iter().filter_map(Value::as_str).cloned().collect());
+parameter!(Vec<i64>, INTS, Value::List(list) => list.iter().filter_map(Value::as_i64).collect());
 parameter!(Receiver, INTERFACE, value => Receiver(value));
 
 impl<T: Parameter> Parameter for Option<T> {

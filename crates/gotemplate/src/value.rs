@@ -698,6 +698,11 @@ pub trait Object: 'static {
             .map(|(_, value)| value)
     }
 
+    /// Whether the field's own type is `interface {}`; it shows in the wording of errors only.
+    fn is_interface(&self, _field: &str) -> bool {
+        false
+    }
+
     /// The text of `String()` or `Error()`, where the type itself has one: fmt prints it for `%v` and `%s`.
     fn text(&self) -> Option<String> {
         None
