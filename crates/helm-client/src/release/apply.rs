@@ -18,6 +18,8 @@ pub(super) const AT_ONCE: usize = 8;
 #[derive(Debug, Default)]
 pub(super) struct Written {
     pub(super) objects: Vec<Live>,
+    /// True once a request was made whose outcome may be unknown.
+    pub(super) begun: bool,
     /// Those of them that were not there before, as what is to be removed again.
     pub(super) made: Vec<Target>,
 }
@@ -100,6 +102,7 @@ pub(super) async fn write(
     written: &mut Written,
 ) -> Result<(), Error> {
     for batch in targets.chunk_by(|one, other| one.kind() == other.kind()) {
+        written.begun = true;
         let puts: Vec<_> = stream::iter(batch)
             .map(|target| put(cluster, target, owner, force))
             .buffered(AT_ONCE)

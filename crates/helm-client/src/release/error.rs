@@ -42,7 +42,7 @@ pub enum Error {
     },
     /// An object is there and is not of this release.
     #[error(
-        "Unable to continue with {action}: {object} exists and cannot be imported into the current release: {reason}"
+        "unable to continue with {action}: {object} exists and cannot be imported into the current release: {reason}"
     )]
     NotOurs {
         /// Install or update, as Helm says it.

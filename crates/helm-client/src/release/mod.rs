@@ -10,6 +10,7 @@ mod error;
 mod hooks;
 mod install;
 mod labels;
+mod migrate;
 mod objects;
 mod ownership;
 mod remove;

@@ -200,7 +200,7 @@ async fn an_object_of_somebody_else_is_in_the_way_of_an_install() {
         .unwrap_err();
     assert!(
         refused.to_string().starts_with(
-            "Unable to continue with install: ConfigMap \"b\" in namespace \"shop\" exists and cannot be imported into \
+            "unable to continue with install: ConfigMap \"b\" in namespace \"shop\" exists and cannot be imported into \
              the current release: invalid ownership metadata; label validation error: missing key"
         ),
         "{refused}"
@@ -463,6 +463,49 @@ async fn a_field_that_never_was_ours_is_not_taken_and_the_upgrade_is_rolled_back
         told.contains("it is rolled back to revision 1") && told.contains(".data.other"),
         "{told}"
     );
+    script.finish();
+}
+
+#[tokio::test]
+async fn an_upgrade_that_changed_nothing_has_nothing_to_roll_back() {
+    let current = stored(1, Status::Deployed, &desired(&[("ConfigMap", "a")]));
+    let script = Script::new("the pre-upgrade hook is refused")
+        .writes_record(2, "pending-upgrade")
+        .refuse(Method::DELETE, JOB, 404, "NotFound", "not found")
+        .writes_record(2, "pending-upgrade")
+        .refuses(JOB)
+        .writes_record(2, "failed");
+    let desired = with_hook(desired(&[("ConfigMap", "a")]), HookEvent::PreUpgrade);
+    releases(&script)
+        .upgrade(&desired, &observed(current))
+        .await
+        .unwrap_err();
+    script.finish();
+}
+
+#[tokio::test]
+async fn fields_that_helm_3_wrote_become_applied_ones() {
+    let mut current = stored(1, Status::Deployed, &desired(&[("ConfigMap", "a")]));
+    current.release.apply_method = None;
+    let mut live = owned("a");
+    live["metadata"]["resourceVersion"] = json!("5");
+    live["metadata"]["managedFields"] =
+        json!([{"manager": "helm", "operation": "Update", "fieldsV1": {"f:data": {}}}]);
+    let check = |sent: &Value| {
+        assert_eq!(sent["metadata"]["resourceVersion"], "5");
+        assert_eq!(sent["metadata"]["managedFields"][0]["operation"], "Apply");
+    };
+    let script = Script::new("installed by Helm 3")
+        .writes_record(2, "pending-upgrade")
+        .get(&map("a"), live)
+        .on(Method::PATCH, &map("a"), check, 200, owned("a"))
+        .applies(&map("a"))
+        .writes_record(1, "superseded")
+        .writes_record(2, "deployed");
+    releases(&script)
+        .upgrade(&desired(&[("ConfigMap", "a")]), &observed(current))
+        .await
+        .unwrap();
     script.finish();
 }
 

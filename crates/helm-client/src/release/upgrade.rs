@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 
 use helm::hook::HookEvent;
-use helm::release::Status;
+use helm::release::{ApplyMethod, Status};
 use jiff::Timestamp;
 
 use super::apply::{self, Force, Written};
 use super::objects::{self, Identity, Target};
 use super::remove::{self, Policy};
-use super::{Deployed, Desired, Error, Releases, Undone, owner, told};
+use super::{Deployed, Desired, Error, Releases, Undone, migrate, owner, told};
 use crate::records::{Observed, Record, Records};
 
 /// What an upgrade makes and removes.
@@ -110,6 +110,10 @@ impl Releases {
         let owner = owner(&record.release);
         self.run_hooks(records, record, HookEvent::PreUpgrade, |_| true)
             .await?;
+        if current.release.apply_method != Some(ApplyMethod::ServerSide) {
+            let ids = plan.objects.iter().filter_map(Target::id);
+            migrate::updates_to_applies(&self.cluster, ids).await?;
+        }
         let force = if desired.take_ownership {
             Force::All
         } else {
@@ -163,6 +167,9 @@ impl Releases {
     }
 
     async fn bring_back(&self, plan: &Plan, written: Written, record: &Record) -> Result<(), Error> {
+        if !written.begun {
+            return Ok(());
+        }
         let owner = owner(&record.release);
         let force = Force::set_in(&plan.deployed);
         apply::write(
