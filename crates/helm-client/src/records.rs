@@ -240,7 +240,8 @@ impl Error {
         }
     }
 
-    fn is_forbidden(&self) -> bool {
+    /// True when the record may not be read or written.
+    pub fn is_forbidden(&self) -> bool {
         matches!(self, Self::Access { source, .. } if source.is_forbidden())
     }
 }

@@ -133,6 +133,11 @@ impl Error {
         }
     }
 
+    /// True when a record may not be read or written: the permissions for it are still to be granted.
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self, Self::Records(source) if source.is_forbidden())
+    }
+
     /// A request about an object of the release that failed.
     pub(super) fn objects(attempt: &'static str) -> impl Fn(cluster::Error) -> Self + Copy {
         move |source| Self::Objects {

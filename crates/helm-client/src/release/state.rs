@@ -1,5 +1,6 @@
 //! What is stored of a release and what is wanted, compared: the decision before any action.
 
+use std::fmt;
 use std::time::Duration;
 
 use helm::hook::Hook;
@@ -48,6 +49,19 @@ pub enum Reason {
     Environment,
     /// The revision was made by somebody else, so it is not known of what.
     Foreign,
+}
+
+/// In words, for conditions and events: `the chart`.
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Chart => "the chart",
+            Self::Values => "the values",
+            Self::Labels => "the labels",
+            Self::Environment => "what the cluster offers or holds",
+            Self::Foreign => "the author of the release",
+        })
+    }
 }
 
 /// When, and what that means for actions of others.
