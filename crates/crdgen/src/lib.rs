@@ -28,6 +28,6 @@ pub use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 pub use names::Names;
 pub use siblings::OWN_SCHEMAS;
 pub use source::with_dependencies;
-pub use structural::{Degraded, Structural, structural};
-pub use values::{drop_strangers, fill_defaults};
+pub use structural::{BadDefaults, Degraded, Structural, structural, structural_with};
+pub use values::{drop_strangers, fill_defaults, refusal};
 pub use version::ServedVersion;

@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    JSON, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+    JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use serde_json::Value;
 
 use crate::crd::{Error, STORAGE_VERSION, name};
-use crate::structural::anything;
+use crate::structural::{allow_null, anything};
 use crate::{CustomResourceDefinition, JSONSchemaProps};
 
 /// The annotation of a CRD that holds, for each version, what its own schema has where the served one
@@ -265,12 +265,15 @@ impl Carrying<'_> {
             return;
         }
         self.undo.insert(format!("{pointer}/nullable"), Value::Null);
-        schema.nullable = Some(true);
-        if let Some(allowed) = &mut schema.enum_ {
-            let before = serde_json::to_value(&*allowed).unwrap_or_default();
-            self.undo.insert(format!("{pointer}/enum"), before);
-            allowed.push(JSON(Value::Null));
+        if schema.enum_.is_some() {
+            // The values move to `allOf`, unless the rules were dropped before and are put back with them.
+            let before = to_json(schema);
+            for keyword in ["enum", "allOf"] {
+                let before = before.get(keyword).cloned().unwrap_or_default();
+                self.undo.entry(format!("{pointer}/{keyword}")).or_insert(before);
+            }
         }
+        allow_null(schema);
     }
 
     /// Rules are written for the structure that the version was made with.

@@ -25,6 +25,7 @@ use crate::types::Types;
 use crate::{JSONSchemaProps, values};
 use flat::{Facet, Flat};
 pub(crate) use object::come_into_being;
+pub(crate) use scalar::allow_null;
 
 /// A structural schema and what it could not say.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,6 +86,23 @@ pub enum Error {
 /// More places than any schema in use has; a document that unfolds further is cut there.
 const MAX_NODES: usize = 20_000;
 
+/// What becomes of a default that violates its own schema; an API server would refuse the whole CRD, Helm
+/// takes no notice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BadDefaults {
+    /// It is an error that names its place.
+    #[default]
+    Refuse,
+    /// It is left out and listed as degraded.
+    Drop,
+}
+
+/// The structural schema of a chart's values, in which a default that violates its own schema is an error:
+/// [`structural_with`] and [`BadDefaults::Refuse`].
+pub fn structural(schema: &Value, values: &Value) -> Result<Structural, Error> {
+    structural_with(schema, values, BadDefaults::Refuse)
+}
+
 /// The structural schema of a chart's values.
 ///
 /// `schema` is the document of `values.schema.json` (drafts 4 to 2020-12; dependencies' schemas are added
@@ -92,12 +110,17 @@ const MAX_NODES: usize = 20_000;
 /// bytes.
 ///
 /// # Errors
-/// When the document is not a JSON Schema, when no object fits it, or when a default violates its own schema.
-pub fn structural(schema: &Value, values: &Value) -> Result<Structural, Error> {
+/// When the document is not a JSON Schema, when no object fits it, or for a bad default that is refused.
+pub fn structural_with(
+    schema: &Value,
+    values: &Value,
+    bad_defaults: BadDefaults,
+) -> Result<Structural, Error> {
     let document = Document::new(schema);
     let root = document.root();
     let mut conversion = Conversion {
         document,
+        bad_defaults,
         degraded: Vec::new(),
         nodes: 0,
     };
@@ -134,6 +157,7 @@ fn accept_global(spec: &mut JSONSchemaProps) {
 /// One run over a document.
 struct Conversion<'a> {
     document: Document<'a>,
+    bad_defaults: BadDefaults,
     degraded: Vec<Degraded>,
     nodes: usize,
 }
@@ -155,9 +179,12 @@ impl<'a> Conversion<'a> {
             return Ok(Some(anything()));
         }
         let flat = self.flatten(parts, path)?;
-        let types = self.types(&flat.facets, path)?;
+        let mut types = self.types(&flat.facets, path)?;
         if flat.never || types == Types::NONE {
             return Ok(None);
+        }
+        if types == Types::ALL {
+            types = Self::assumed_type(&flat.facets, supplied);
         }
         self.shape(&flat.facets, types, supplied, path)
     }
@@ -197,8 +224,40 @@ impl<'a> Conversion<'a> {
             return Ok(None);
         }
         self.rules(facets, supplied, &mut out, path)?;
-        default(facets, &mut out, path)?;
+        self.default(facets, &mut out, path)?;
         Ok(Some(out))
+    }
+
+    /// Takes over the first default that is not null, completed by the defaults inside, and proves that it
+    /// fits.
+    fn default(&mut self, facets: &[Facet<'a>], out: &mut JSONSchemaProps, path: &str) -> Result<(), Error> {
+        let mut defaults = facets.iter().filter_map(|facet| facet.annotation("default"));
+        let Some(mut default) = defaults.find(|default| !default.is_null()).cloned() else {
+            return Ok(());
+        };
+        values::fill_defaults(out, &mut default);
+        let mut kept = default.clone();
+        values::drop_strangers(out, &mut kept);
+        let why = if kept == default {
+            values::refusal(out, &default, path)
+        } else {
+            Some(format!(
+                "{path}: {default} has properties that the schema does not allow"
+            ))
+        };
+        match (why, self.bad_defaults) {
+            (None, _) => out.default = Some(JSON(default)),
+            (Some(why), BadDefaults::Refuse) => {
+                return Err(Error::Default {
+                    path: path.to_owned(),
+                    why,
+                });
+            }
+            (Some(why), BadDefaults::Drop) => {
+                self.degrade(path, "default", &format!("it does not fit: {why}"));
+            }
+        }
+        Ok(())
     }
 
     fn degrade(&mut self, path: &str, keyword: &str, why: &str) {
@@ -215,22 +274,29 @@ impl<'a> Conversion<'a> {
                 types = types.and(self.types_of_branches(facet, keyword, path)?);
             }
         }
-        if types != Types::ALL {
-            return Ok(types);
-        }
-        // Written without `type`, but for one: the structure would be lost otherwise.
+        Ok(types)
+    }
+
+    /// The type of a value whose schema says none but has the structure of one, which would be lost otherwise:
+    /// an object or a list, unless values.yaml has something else there.
+    fn assumed_type(facets: &[Facet<'a>], supplied: &[&Value]) -> Types {
         let about = |keywords: &[&str]| {
             facets
                 .iter()
-                .any(|facet| keywords.iter().any(|key| facet.get(key).is_some()))
+                .any(|facet| keywords.iter().any(|key| facet.says_something(key)))
         };
-        Ok(if about(object::KEYWORDS) {
+        let fits = |assumed: Types| {
+            supplied
+                .iter()
+                .all(|value| assumed.or(Types::NULL).contains(Types::of(value)))
+        };
+        if about(object::STRUCTURE) && fits(Types::OBJECT) {
             Types::OBJECT
-        } else if about(array::KEYWORDS) {
+        } else if about(array::STRUCTURE) && fits(Types::ARRAY) {
             Types::ARRAY
         } else {
-            types
-        })
+            Types::ALL
+        }
     }
 
     /// The types that some branch of `anyOf` or `oneOf` allows.
@@ -297,32 +363,6 @@ fn anything_of(types: Types) -> JSONSchemaProps {
         x_kubernetes_preserve_unknown_fields: Some(true),
         ..Default::default()
     }
-}
-
-/// Takes over the first default that is not null, completed by the defaults inside, and proves that it fits.
-fn default(facets: &[Facet<'_>], out: &mut JSONSchemaProps, path: &str) -> Result<(), Error> {
-    let defaults = facets.iter().filter_map(|facet| facet.annotation("default"));
-    let Some(mut default) = defaults.into_iter().find(|default| !default.is_null()).cloned() else {
-        return Ok(());
-    };
-    values::fill_defaults(out, &mut default);
-    let mut kept = default.clone();
-    values::drop_strangers(out, &mut kept);
-    let why = if kept == default {
-        values::refusal(out, &default, path)
-    } else {
-        Some(format!(
-            "{path}: {default} has properties that the schema does not allow"
-        ))
-    };
-    if let Some(why) = why {
-        return Err(Error::Default {
-            path: path.to_owned(),
-            why,
-        });
-    }
-    out.default = Some(JSON(default));
-    Ok(())
 }
 
 /// The path of a property.

@@ -79,7 +79,7 @@ pub fn drop_strangers(schema: &JSONSchemaProps, value: &mut Value) {
 /// Why an API server would refuse a value, with the path below `path`; nothing when it would take it.
 ///
 /// `format` and CEL rules are not evaluated.
-pub(crate) fn refusal(schema: &JSONSchemaProps, value: &Value, path: &str) -> Option<String> {
+pub fn refusal(schema: &JSONSchemaProps, value: &Value, path: &str) -> Option<String> {
     if let Some(allowed) = &schema.enum_
         && !allowed.iter().any(|JSON(allowed)| equal(allowed, value))
     {

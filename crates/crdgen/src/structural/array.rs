@@ -8,16 +8,8 @@ use super::scalar::{largest, smallest};
 use super::{Conversion, Error, anything};
 use crate::JSONSchemaProps;
 
-/// Keywords that are about lists.
-pub(super) const KEYWORDS: &[&str] = &[
-    "items",
-    "prefixItems",
-    "minItems",
-    "maxItems",
-    "uniqueItems",
-    "contains",
-    "unevaluatedItems",
-];
+/// Keywords that give a list its structure.
+pub(super) const STRUCTURE: &[&str] = &["items", "prefixItems"];
 
 impl<'a> Conversion<'a> {
     pub(super) fn array(

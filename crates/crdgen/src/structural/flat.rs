@@ -88,6 +88,16 @@ impl<'a> Facet<'a> {
         if counts { self.map.get(keyword) } else { None }
     }
 
+    /// True when a keyword counts and is not empty.
+    pub(super) fn says_something(&self, keyword: &str) -> bool {
+        match self.get(keyword) {
+            Some(Value::Object(map)) => !map.is_empty(),
+            Some(Value::Array(list)) => !list.is_empty(),
+            Some(Value::Bool(always)) => !always,
+            Some(Value::Null | Value::Number(_) | Value::String(_)) | None => false,
+        }
+    }
+
     /// The value of a keyword that is for the reader, or fills a gap.
     pub(super) fn annotation(&self, keyword: &str) -> Option<&'a Value> {
         self.map.get(keyword)

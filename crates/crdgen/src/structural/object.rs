@@ -6,24 +6,17 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{JSON, J
 use serde_json::{Map, Value};
 
 use super::flat::Facet;
-use super::scalar::{also, largest, smallest};
+use super::scalar::{allow_null, also, largest, smallest};
 use super::{Conversion, Error, anything, below};
 use crate::source::Part;
 use crate::{JSONSchemaProps, go_regex, values};
 
-/// Keywords that are about objects.
-pub(super) const KEYWORDS: &[&str] = &[
+/// Keywords that give an object its structure.
+pub(super) const STRUCTURE: &[&str] = &[
     "properties",
     "patternProperties",
     "additionalProperties",
-    "unevaluatedProperties",
     "required",
-    "minProperties",
-    "maxProperties",
-    "propertyNames",
-    "dependencies",
-    "dependentRequired",
-    "dependentSchemas",
 ];
 
 /// What an object may hold beside its properties.
@@ -106,6 +99,7 @@ impl<'a> Conversion<'a> {
                 );
                 continue;
             };
+            // A null removes what values.yaml supplies.
             if inside.iter().any(|value| !value.is_null()) {
                 allow_null(&mut property);
             }
@@ -290,16 +284,6 @@ impl<'a> Conversion<'a> {
 /// True when values.yaml has the key, so that Helm always sees it.
 pub(super) fn supplies(supplied: &[&Value], key: &str) -> bool {
     supplied.iter().any(|values| values.get(key).is_some())
-}
-
-/// `null` removes what values.yaml supplies, so it has to pass.
-fn allow_null(schema: &mut JSONSchemaProps) {
-    schema.nullable = Some(true);
-    if let Some(allowed) = &mut schema.enum_
-        && !allowed.contains(&JSON(Value::Null))
-    {
-        allowed.push(JSON(Value::Null));
-    }
 }
 
 /// An absent object comes into being when there are defaults inside, unless it would then be refused.

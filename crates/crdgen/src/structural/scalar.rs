@@ -154,16 +154,52 @@ fn enumerate(
             }
         });
     }
-    if types == Types::NULL {
-        allowed = Some(vec![Value::Null]);
-    }
     let Some(mut allowed) = allowed else {
+        if types == Types::NULL {
+            limit(out, Vec::new());
+        }
         return Ok(true);
     };
     allowed.retain(|value| types.contains(Types::of(value)));
     let some = !allowed.is_empty();
-    out.enum_ = Some(allowed.into_iter().map(JSON).collect());
+    limit(out, allowed);
     Ok(some)
+}
+
+/// Limits a schema to these values.
+///
+/// The API server finds no null in an `enum`, and asks a null for nothing but type and `enum`. So where null
+/// is allowed the other values stand in `allOf`, which a null never meets.
+fn limit(out: &mut JSONSchemaProps, mut allowed: Vec<Value>) {
+    allowed.retain(|value| !value.is_null());
+    let enum_ = (!allowed.is_empty()).then(|| allowed.into_iter().map(JSON).collect());
+    if out.nullable != Some(true) && enum_.is_some() {
+        out.enum_ = enum_;
+    } else if enum_.is_some() {
+        also(
+            out,
+            JSONSchemaProps {
+                enum_,
+                ..Default::default()
+            },
+        );
+    } else {
+        also(
+            out,
+            JSONSchemaProps {
+                not: Some(Box::default()),
+                ..Default::default()
+            },
+        );
+    }
+}
+
+/// Lets null pass as well.
+pub(crate) fn allow_null(schema: &mut JSONSchemaProps) {
+    schema.nullable = Some(true);
+    if let Some(allowed) = schema.enum_.take() {
+        limit(schema, allowed.into_iter().map(|JSON(value)| value).collect());
+    }
 }
 
 fn numbers(facets: &[Facet<'_>], out: &mut JSONSchemaProps, path: &str) -> Result<(), Error> {
