@@ -1,25 +1,421 @@
-//! JSON as Go's `encoding/json` writes and reads it.
+//! JSON as Go's `encoding/json` reads it, with its words for what is wrong. (`gotemplate::json` writes it.)
 
 use std::borrow::Cow;
 
+use gotemplate::{
+    types,
+    value::{List, Map, Value},
+};
+
+use crate::{
+    strconv,
+    yaml::{Build, Key, Template},
+};
+
+/// How deep a text may be nested. (Go goes down to 10 000, on a stack that grows.)
+const MAX_DEPTH: usize = 1000;
+
+/// A text that is no JSON, or not of the wanted type, in Go's words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// The text ends too early.
+    #[error("unexpected end of JSON input")]
+    UnexpectedEnd,
+    /// A character that does not fit.
+    #[error("invalid character {character} {context}")]
+    InvalidCharacter {
+        /// In quotes.
+        character: String,
+        /// Where it was met.
+        context: &'static str,
+    },
+    /// Nested deeper than this reader goes.
+    #[error("exceeded max depth")]
+    TooDeep,
+    /// A value of another type.
+    #[error("json: cannot unmarshal {found} into Go value of type {wanted}")]
+    Mismatch {
+        /// The type in JSON, with the digits of a number too large.
+        found: String,
+        /// The type in Go.
+        wanted: &'static str,
+    },
+}
+
+/// What was read, and what could not be: Go goes on behind a number that no float can hold, and tells in the end.
+#[derive(Debug)]
+pub struct Decoded<T> {
+    /// All of the text but for numbers too large, which are null.
+    pub value: T,
+    /// The first number too large.
+    pub error: Option<Error>,
+}
+
+impl<T> Decoded<T> {
+    /// The value, if there is nothing to complain about.
+    pub fn into_result(self) -> Result<T, Error> {
+        self.error.map_or(Ok(self.value), Err)
+    }
+}
+
+/// Reads any JSON (`json.Unmarshal` into an `interface {}`): every number is a float.
+pub fn decode<B: Build>(input: &[u8], build: &B) -> Result<Decoded<B::Value>, Error> {
+    let mut reader = Reader {
+        input,
+        at: 0,
+        depth: 0,
+        build,
+        error: None,
+    };
+    reader.skip_space();
+    let value = reader.value()?;
+    reader.skip_space();
+    match reader.peek() {
+        None => Ok(Decoded {
+            value,
+            error: reader.error,
+        }),
+        Some(_) => Err(reader.unexpected("after top-level value")),
+    }
+}
+
+/// Reads any JSON into a template's value (`mustFromJson`).
+pub fn parse(input: &[u8]) -> Result<Value, Error> {
+    decode(input, &Template)?.into_result()
+}
+
+/// Reads an object into a template's map (`fromJson`); `null` is the nil map.
+pub fn parse_map(input: &[u8]) -> Result<Decoded<Map>, Error> {
+    let Decoded { value, error } = decode(input, &Template)?;
+    match value {
+        Value::Map(value) => Ok(Decoded { value, error }),
+        Value::Nil if error.is_none() => Ok(Decoded {
+            value: Map::nil(&types::MAP),
+            error,
+        }),
+        other => Err(mismatch(&other, types::MAP.name())),
+    }
+}
+
+/// Reads an array into a template's list (`fromJsonArray`); `null` is the nil list.
+pub fn parse_list(input: &[u8]) -> Result<Decoded<List>, Error> {
+    let Decoded { value, error } = decode(input, &Template)?;
+    match value {
+        Value::List(value) => Ok(Decoded { value, error }),
+        Value::Nil if error.is_none() => Ok(Decoded {
+            value: List::nil(&types::LIST),
+            error,
+        }),
+        other => Err(mismatch(&other, types::LIST.name())),
+    }
+}
+
+fn mismatch(found: &Value, wanted: &'static str) -> Error {
+    let found = match found {
+        Value::Bool(_) => "bool",
+        Value::String(_) => "string",
+        Value::List(_) => "array",
+        Value::Map(_) => "object",
+        _ => "number",
+    };
+    Error::Mismatch {
+        found: found.to_owned(),
+        wanted,
+    }
+}
+
+struct Reader<'a, B> {
+    input: &'a [u8],
+    at: usize,
+    depth: usize,
+    build: &'a B,
+    error: Option<Error>,
+}
+
+impl<'a, B: Build> Reader<'a, B> {
+    fn peek(&self) -> Option<u8> {
+        self.input.get(self.at).copied()
+    }
+
+    fn skip_space(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\r' | b'\n')) {
+            self.at += 1;
+        }
+    }
+
+    /// What is wrong with the byte that stands here.
+    fn unexpected(&self, context: &'static str) -> Error {
+        // Go lets a space follow the end, and complains about that where there must not be any.
+        let space_is_wrong = (context.starts_with("in ") && context != "in string literal")
+            || context == "after decimal point in numeric literal";
+        let byte = match self.peek() {
+            Some(byte) => byte,
+            None if space_is_wrong => b' ',
+            None => return Error::UnexpectedEnd,
+        };
+        // Go shows the byte as the character of that number.
+        let character = match byte {
+            b'\'' => r"'\''".to_owned(),
+            b'"' => r#"'"'"#.to_owned(),
+            byte => {
+                let mut quoted = String::new();
+                strconv::quote(char::from(byte).encode_utf8(&mut [0; 4]), &mut quoted);
+                format!("'{}'", &quoted[1..quoted.len() - 1])
+            }
+        };
+        Error::InvalidCharacter { character, context }
+    }
+
+    fn value(&mut self) -> Result<B::Value, Error> {
+        match self.peek() {
+            Some(b'{') => self.nested(Self::object),
+            Some(b'[') => self.nested(Self::array),
+            Some(b'"') => Ok(self.build.string(self.string()?)),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(b't') => {
+                const CONTEXTS: [&str; 3] = [
+                    "in literal true (expecting 'r')",
+                    "in literal true (expecting 'u')",
+                    "in literal true (expecting 'e')",
+                ];
+                self.word(b"true", &CONTEXTS).map(|()| self.build.bool(true))
+            }
+            Some(b'f') => {
+                const CONTEXTS: [&str; 4] = [
+                    "in literal false (expecting 'a')",
+                    "in literal false (expecting 'l')",
+                    "in literal false (expecting 's')",
+                    "in literal false (expecting 'e')",
+                ];
+                self.word(b"false", &CONTEXTS).map(|()| self.build.bool(false))
+            }
+            Some(b'n') => {
+                const CONTEXTS: [&str; 3] = [
+                    "in literal null (expecting 'u')",
+                    "in literal null (expecting 'l')",
+                    "in literal null (expecting 'l')",
+                ];
+                self.word(b"null", &CONTEXTS).map(|()| self.build.null())
+            }
+            _ => Err(self.unexpected("looking for beginning of value")),
+        }
+    }
+
+    fn nested(&mut self, read: impl FnOnce(&mut Self) -> Result<B::Value, Error>) -> Result<B::Value, Error> {
+        self.at += 1;
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(Error::TooDeep);
+        }
+        self.skip_space();
+        let value = read(self)?;
+        self.at += 1;
+        self.depth -= 1;
+        Ok(value)
+    }
+
+    /// What stands between the braces.
+    fn object(&mut self) -> Result<B::Value, Error> {
+        let mut map = B::Map::default();
+        if self.peek() == Some(b'}') {
+            return Ok(self.build.map(map));
+        }
+        loop {
+            if self.peek() != Some(b'"') {
+                return Err(self.unexpected("looking for beginning of object key string"));
+            }
+            let key = self.string()?;
+            self.skip_space();
+            if self.peek() != Some(b':') {
+                return Err(self.unexpected("after object key"));
+            }
+            self.at += 1;
+            self.skip_space();
+            let value = self.value()?;
+            self.build.insert(&mut map, Key::new(key), value);
+            self.skip_space();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b'}') => return Ok(self.build.map(map)),
+                _ => return Err(self.unexpected("after object key:value pair")),
+            }
+            self.skip_space();
+        }
+    }
+
+    /// What stands between the brackets.
+    fn array(&mut self) -> Result<B::Value, Error> {
+        let mut items = Vec::new();
+        if self.peek() == Some(b']') {
+            return Ok(self.build.list(items));
+        }
+        loop {
+            items.push(self.value()?);
+            self.skip_space();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b']') => return Ok(self.build.list(items)),
+                _ => return Err(self.unexpected("after array element")),
+            }
+            self.skip_space();
+        }
+    }
+
+    fn word(&mut self, word: &[u8], contexts: &[&'static str]) -> Result<(), Error> {
+        for (expected, context) in word.iter().zip(std::iter::once(&"").chain(contexts)) {
+            if self.peek() != Some(*expected) {
+                return Err(self.unexpected(context));
+            }
+            self.at += 1;
+        }
+        Ok(())
+    }
+
+    fn number(&mut self) -> Result<B::Value, Error> {
+        let start = self.at;
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        match self.peek() {
+            Some(b'0') => self.at += 1,
+            Some(b'1'..=b'9') => self.skip_digits(),
+            _ => return Err(self.unexpected("in numeric literal")),
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.digits("after decimal point in numeric literal")?;
+        }
+        if matches!(self.peek(), Some(b'e' | b'E')) {
+            self.at += 1;
+            if matches!(self.peek(), Some(b'+' | b'-')) {
+                self.at += 1;
+            }
+            self.digits("in exponent of numeric literal")?;
+        }
+        let text = String::from_utf8_lossy(&self.input[start..self.at]);
+        match text.parse::<f64>() {
+            Ok(number) if number.is_finite() => Ok(self.build.float(number)),
+            _ => {
+                let found = format!("number {text}");
+                self.error.get_or_insert(Error::Mismatch {
+                    found,
+                    wanted: types::FLOAT64.name(),
+                });
+                Ok(self.build.null())
+            }
+        }
+    }
+
+    fn digits(&mut self, context: &'static str) -> Result<(), Error> {
+        if !self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            return Err(self.unexpected(context));
+        }
+        self.skip_digits();
+        Ok(())
+    }
+
+    fn skip_digits(&mut self) {
+        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            self.at += 1;
+        }
+    }
+
+    fn string(&mut self) -> Result<Cow<'a, str>, Error> {
+        self.at += 1;
+        let start = self.at;
+        let mut escapes = false;
+        loop {
+            match self.peek() {
+                Some(b'"') => break,
+                Some(b'\\') => {
+                    escapes = true;
+                    self.at += 1;
+                    self.skip_escape()?;
+                }
+                Some(0x20..) => self.at += 1,
+                Some(_) | None => return Err(self.unexpected("in string literal")),
+            }
+        }
+        let text = utf8_or_replacement(&self.input[start..self.at]);
+        self.at += 1;
+        Ok(if escapes {
+            Cow::Owned(unescape(&text))
+        } else {
+            text
+        })
+    }
+
+    fn skip_escape(&mut self) -> Result<(), Error> {
+        match self.peek() {
+            Some(b'b' | b'f' | b'n' | b'r' | b't' | b'\\' | b'/' | b'"') => self.at += 1,
+            Some(b'u') => {
+                self.at += 1;
+                for _ in 0..4 {
+                    if !self.peek().is_some_and(|byte| byte.is_ascii_hexdigit()) {
+                        return Err(self.unexpected("in \\u hexadecimal character escape"));
+                    }
+                    self.at += 1;
+                }
+            }
+            _ => return Err(self.unexpected("in string escape code")),
+        }
+        Ok(())
+    }
+}
+
+/// A text without its escapes, which have been checked. Halves of surrogate pairs become replacement characters.
+fn unescape(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, escape)) = rest.split_once('\\') {
+        plain.push_str(before);
+        let mut chars = escape.chars();
+        match chars.next() {
+            Some('b') => plain.push('\x08'),
+            Some('f') => plain.push('\x0c'),
+            Some('n') => plain.push('\n'),
+            Some('r') => plain.push('\r'),
+            Some('t') => plain.push('\t'),
+            Some('u') => {
+                rest = unescape_code(&escape[1..], &mut plain);
+                continue;
+            }
+            other => plain.extend(other),
+        }
+        rest = chars.as_str();
+    }
+    plain.push_str(rest);
+    plain
+}
+
+/// Appends what the digits of a `\u` stand for, with those of a second one if they are a pair; returns what is behind.
+fn unescape_code<'a>(escape: &'a str, plain: &mut String) -> &'a str {
+    let code = |text: &str| {
+        text.get(..4)
+            .and_then(|digits| u32::from_str_radix(digits, 16).ok())
+    };
+    let (first, rest) = (code(escape).unwrap_or(0xfffd), &escape[4..]);
+    if let (0xd800..=0xdbff, Some(second)) = (first, rest.strip_prefix("\\u").and_then(code)) {
+        if (0xdc00..=0xdfff).contains(&second) {
+            plain.extend(char::from_u32(
+                0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00),
+            ));
+            return &rest[6..];
+        }
+    }
+    plain.push(char::from_u32(first).unwrap_or('\u{fffd}'));
+    rest
+}
+
 /// Text for JSON: a replacement character stands for every byte that is not part of UTF-8.
-pub(crate) fn utf8_or_replacement(mut bytes: &[u8]) -> Cow<'_, str> {
+pub(crate) fn utf8_or_replacement(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Cow::Borrowed(text);
     }
     let mut text = String::with_capacity(bytes.len() + 16);
-    while !bytes.is_empty() {
-        let valid = match std::str::from_utf8(bytes) {
-            Ok(rest) => rest,
-            Err(error) => std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default(),
-        };
-        text.push_str(valid);
-        bytes = &bytes[valid.len()..];
-        // Go resumes at the very next byte.
-        if let Some((_, rest)) = bytes.split_first() {
-            text.push('\u{fffd}');
-            bytes = rest;
-        }
+    for chunk in bytes.utf8_chunks() {
+        text.push_str(chunk.valid());
+        text.extend(std::iter::repeat_n('\u{fffd}', chunk.invalid().len()));
     }
     Cow::Owned(text)
 }

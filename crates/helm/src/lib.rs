@@ -18,5 +18,6 @@ pub mod release;
 pub mod resource_policy;
 mod strconv;
 mod timestamp;
+pub mod toml;
 pub mod values;
 pub mod yaml;

@@ -48,6 +48,14 @@ pub struct Key<'a> {
 }
 
 impl<'a> Key<'a> {
+    /// A key that is a string.
+    pub(crate) fn new(text: Cow<'a, str>) -> Self {
+        Self {
+            resolved: Resolved::Str,
+            text,
+        }
+    }
+
     /// The key in JSON, whose keys are strings.
     pub fn into_text(self) -> Cow<'a, str> {
         self.text
@@ -208,10 +216,12 @@ impl<'d, 'a, B: Build> Decoder<'d, 'a, B> {
             let decoded = self.value(value)?;
             if self.strict && !taken.insert(shown::key(&key)) {
                 let line = document.nodes[value].line + 1;
-                self.duplicates.push(format!(
-                    "line {line}: key {} already set in map",
-                    shown::key(&key)
-                ));
+                let shown = match key.resolved {
+                    Resolved::Null => "<nil>".to_owned(),
+                    _ => shown::key(&key),
+                };
+                self.duplicates
+                    .push(format!("line {line}: key {shown} already set in map"));
                 continue;
             }
             self.build.insert(onto, key, decoded);

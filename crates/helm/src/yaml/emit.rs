@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use base64::{Engine, prelude::BASE64_STANDARD};
+
 use super::resolve;
 use crate::strconv;
 
@@ -13,6 +15,15 @@ const MAX_SIMPLE_KEY: usize = 128;
 /// Keys longer than this, in JSON, go-yaml does not read.
 const MAX_JSON_KEY: usize = 1024;
 
+/// Whose output is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// go-yaml v2 behind JSON: `toYaml`.
+    V2,
+    /// go-yaml v3: `toYamlPretty`.
+    V3,
+}
+
 /// A text that does not come through JSON unchanged, because go-yaml reads that JSON as YAML: some of its characters are refused, and
 /// NEL is a line break.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +32,7 @@ pub(super) struct Detour;
 /// Writes one document, node by node.
 #[derive(Debug)]
 pub(super) struct Emitter {
+    dialect: Dialect,
     out: String,
     column: usize,
     /// None outside of any collection.
@@ -44,8 +56,9 @@ enum Style {
 }
 
 impl Emitter {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(dialect: Dialect) -> Self {
         Self {
+            dialect,
             out: String::with_capacity(256),
             column: 0,
             indent: None,
@@ -84,6 +97,10 @@ impl Emitter {
 
     /// A finite float: whole ones are integers after the detour, as far as 64 bits go.
     pub(super) fn float(&mut self, value: f64) {
+        if self.dialect == Dialect::V3 {
+            self.float_as_it_is(value, false);
+            return;
+        }
         self.number(|out| {
             let start = out.len();
             strconv::format_json_float(value, out);
@@ -98,6 +115,32 @@ impl Emitter {
         });
     }
 
+    /// A float of 64 bits, or of 32.
+    pub(super) fn float_as_it_is(&mut self, value: f64, single: bool) {
+        match value {
+            f64::INFINITY => self.plain(".inf"),
+            f64::NEG_INFINITY => self.plain("-.inf"),
+            value if value.is_nan() => self.plain(".nan"),
+            value if single => self.number(|out| strconv::format_float32(value, out)),
+            value => self.number(|out| strconv::format_float(value, out)),
+        }
+    }
+
+    /// Bytes that are no text.
+    pub(super) fn binary(&mut self, bytes: &[u8]) -> Result<(), Detour> {
+        const LINE: usize = 70;
+        let encoded = BASE64_STANDARD.encode(bytes);
+        self.plain("!!binary");
+        if encoded.len() < LINE {
+            return self.string(&encoded);
+        }
+        let lines: Vec<&str> = (0..encoded.len())
+            .step_by(LINE)
+            .map(|at| &encoded[at..encoded.len().min(at + LINE)])
+            .collect();
+        self.string(&format!("{}\n", lines.join("\n")))
+    }
+
     pub(super) fn empty_sequence(&mut self) {
         self.plain("[]");
     }
@@ -109,8 +152,8 @@ impl Emitter {
     /// Opens a sequence, which must not stay empty.
     pub(super) fn begin_sequence(&mut self) {
         self.indents.push(self.indent);
-        // A sequence that is a value stands below its key's first letter.
-        if !self.is_value || self.indention {
+        // In version 2, a sequence that is a value stands below its key's first letter.
+        if self.dialect == Dialect::V3 || !self.is_value || self.indention {
             self.indent = Some(self.indent.map_or(0, |indent| indent + INDENT));
         }
     }
@@ -130,10 +173,10 @@ impl Emitter {
 
     /// Writes a key and announces its value.
     pub(super) fn key(&mut self, key: &str) -> Result<(), Detour> {
-        if key.len() > MAX_JSON_KEY / 6 && json_length(key) > MAX_JSON_KEY {
+        if self.dialect == Dialect::V2 && key.len() > MAX_JSON_KEY / 6 && json_length(key) > MAX_JSON_KEY {
             return Err(Detour);
         }
-        let analysis = Analysis::of(key)?;
+        let analysis = Analysis::of(key, self.dialect)?;
         self.write_indent();
         if key.len() <= MAX_SIMPLE_KEY && !analysis.line_breaks {
             self.text(key, analysis, true);
@@ -156,7 +199,7 @@ impl Emitter {
     }
 
     pub(super) fn string(&mut self, text: &str) -> Result<(), Detour> {
-        let analysis = Analysis::of(text)?;
+        let analysis = Analysis::of(text, self.dialect)?;
         self.text(text, analysis, false);
         Ok(())
     }
@@ -166,7 +209,7 @@ impl Emitter {
     fn text(&mut self, text: &str, analysis: Analysis, simple_key: bool) {
         let outer = self.indent;
         self.indent = Some(self.indent.map_or(INDENT, |indent| indent + INDENT));
-        match analysis.style(text) {
+        match analysis.style(text, self.dialect) {
             Style::Plain => self.write_plain(text, !simple_key),
             Style::SingleQuoted => self.write_single_quoted(text, !simple_key),
             Style::DoubleQuoted => self.write_double_quoted(text, !simple_key),
@@ -187,6 +230,13 @@ impl Emitter {
         self.column += self.out.len() - start;
         self.whitespace = false;
         self.indention = false;
+    }
+
+    fn width(&self) -> usize {
+        match self.dialect {
+            Dialect::V2 => WIDTH,
+            Dialect::V3 => usize::MAX,
+        }
     }
 
     fn separate(&mut self) {
@@ -235,7 +285,7 @@ impl Emitter {
 
     fn write_plain(&mut self, text: &str, fold: bool) {
         self.separate();
-        if fold && self.column + text.len() > WIDTH {
+        if fold && self.column + text.len() > self.width() {
             self.write_folded(text);
         } else {
             self.put_str(text);
@@ -248,7 +298,7 @@ impl Emitter {
         let bytes = text.as_bytes();
         let mut spaces = false;
         for (at, c) in text.char_indices() {
-            if c == ' ' && !spaces && self.column > WIDTH && bytes.get(at + 1) != Some(&b' ') {
+            if c == ' ' && !spaces && self.column > self.width() && bytes.get(at + 1) != Some(&b' ') {
                 self.write_indent();
             } else {
                 self.put(c);
@@ -270,7 +320,7 @@ impl Emitter {
         for (at, c) in text.char_indices() {
             if c == ' ' {
                 let inside = at > 0 && at < text.len() - 1;
-                if fold && !spaces && self.column > WIDTH && inside && bytes[at + 1] != b' ' {
+                if fold && !spaces && self.column > self.width() && inside && bytes[at + 1] != b' ' {
                     self.write_indent();
                 } else {
                     self.put(' ');
@@ -313,7 +363,7 @@ impl Emitter {
                 self.write_escape(c);
                 spaces = false;
             } else if c == ' ' {
-                if fold && !spaces && self.column > WIDTH && at > 0 && at < text.len() - 1 {
+                if fold && !spaces && self.column > self.width() && at > 0 && at < text.len() - 1 {
                     self.write_indent();
                     if bytes[at + 1] == b' ' {
                         self.put('\\');
@@ -410,6 +460,8 @@ struct Analysis {
     special: bool,
     /// Characters that mean something else in a plain scalar.
     indicators: bool,
+    /// Tabs, where they can stand in blocks.
+    tabs: bool,
     blank_edge: bool,
     trailing_space: bool,
     /// A space behind a line break.
@@ -419,7 +471,7 @@ struct Analysis {
 }
 
 impl Analysis {
-    fn of(text: &str) -> Result<Self, Detour> {
+    fn of(text: &str, dialect: Dialect) -> Result<Self, Detour> {
         let mut analysis = Self::default();
         let bytes = text.as_bytes();
         let blank = |at: usize| matches!(bytes.get(at), None | Some(b' ' | b'\t'));
@@ -448,18 +500,22 @@ impl Analysis {
                 }
                 b':' => analysis.indicators |= blank(at + 1),
                 b'#' => analysis.indicators |= after_blank,
-                0x7f => return Err(Detour),
+                0x7f if dialect == Dialect::V2 => return Err(Detour),
+                b'\t' if dialect == Dialect::V3 => analysis.tabs = true,
                 b'!'..=b'~' => {}
-                // A carriage return is special before it is a break.
-                0..0x20 => analysis.special = true,
+                b'\r' => {
+                    analysis.special = true;
+                    line_break = true;
+                }
+                0..0x20 | 0x7f => analysis.special = true,
                 _ => {
                     let c = text[at..].chars().next().unwrap_or_default();
                     width = c.len_utf8();
-                    if matches!(c, '\u{80}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}') {
+                    if dialect == Dialect::V2 && matches!(c, '\u{80}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}') {
                         return Err(Detour);
                     }
                     analysis.special |= !is_printable(c);
-                    line_break = matches!(c, '\u{2028}' | '\u{2029}');
+                    line_break = is_break(c);
                 }
             }
             if space || line_break {
@@ -470,13 +526,13 @@ impl Analysis {
                 analysis.line_breaks |= line_break;
             }
             (after_space, after_break) = (space, line_break);
-            after_blank = space || line_break || matches!(byte, b'\t' | b'\r' | b'\0');
+            after_blank = space || line_break || matches!(byte, b'\t' | b'\0');
             at += width;
         }
         Ok(analysis)
     }
 
-    fn style(self, text: &str) -> Style {
+    fn style(self, text: &str, dialect: Dialect) -> Style {
         let only_escaped = self.special || self.space_break;
         if self.newline {
             let literal = !only_escaped && !self.trailing_space;
@@ -486,7 +542,12 @@ impl Analysis {
                 Style::DoubleQuoted
             };
         }
-        if only_escaped || self.break_space || resolve::needs_quotes(text) {
+        if only_escaped
+            || self.tabs
+            || self.break_space
+            || resolve::needs_quotes(text)
+            || (dialect == Dialect::V3 && resolve::is_signed_octal(text))
+        {
             Style::DoubleQuoted
         } else if self.indicators || self.blank_edge || self.line_breaks {
             Style::SingleQuoted

@@ -13,11 +13,12 @@ mod scanner;
 mod shown;
 mod write;
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 pub use decode::{Build, Key};
+use gotemplate::{string::Str, types, value};
 use serde_json::{Map, Number, Value};
-pub use write::{to_string, to_yaml};
+pub use write::{to_string, to_yaml, to_yaml_pretty};
 
 /// How deep a document may be nested. (Helm goes down to 10 000, on a stack that grows.)
 pub const MAX_DEPTH: usize = 1000;
@@ -133,7 +134,7 @@ pub fn parse_map(input: &[u8]) -> Result<Map<String, Value>, Error> {
     match parse(input)? {
         Value::Object(map) => Ok(map),
         Value::Null => Ok(Map::new()),
-        other => Err(Error::mismatch(&other, "map[string]interface {}")),
+        other => Err(Error::mismatch(&other, types::MAP.name())),
     }
 }
 
@@ -142,8 +143,30 @@ pub fn parse_list(input: &[u8]) -> Result<Vec<Value>, Error> {
     match parse(input)? {
         Value::Array(list) => Ok(list),
         Value::Null => Ok(Vec::new()),
-        other => Err(Error::mismatch(&other, "[]interface {}")),
+        other => Err(Error::mismatch(&other, types::LIST.name())),
     }
+}
+
+/// Reads the first document into a template's map (`fromYaml`); nothing counts as an empty one.
+pub fn template_map(input: &[u8]) -> Result<value::Map, Error> {
+    match parse_with(input, &Template)? {
+        value::Value::Map(map) => Ok(map),
+        value::Value::Nil => Ok(value::Map::new()),
+        other => Err(Error::mismatch(&json_of(&other), types::MAP.name())),
+    }
+}
+
+/// Reads the first document into a template's list (`fromYamlArray`); nothing counts as an empty one.
+pub fn template_list(input: &[u8]) -> Result<value::List, Error> {
+    match parse_with(input, &Template)? {
+        value::Value::List(list) => Ok(list),
+        value::Value::Nil => Ok(value::List::from(Vec::new())),
+        other => Err(Error::mismatch(&json_of(&other), types::LIST.name())),
+    }
+}
+
+fn json_of(value: &value::Value) -> Value {
+    gotemplate::json::to_json(value).unwrap_or_default()
 }
 
 /// Reads the first document; integers stay integers (`YAMLToJSON`). What fields of structs are decoded from.
@@ -215,6 +238,51 @@ impl<'s> Stream<'s> {
             }
             _ => next,
         }
+    }
+}
+
+/// Builds values of templates, in which every number is a `float64`.
+#[derive(Clone, Copy, Debug)]
+pub struct Template;
+
+impl Build for Template {
+    type Value = value::Value;
+    type Map = BTreeMap<Str, value::Value>;
+
+    fn null(&self) -> value::Value {
+        value::Value::Nil
+    }
+
+    fn bool(&self, value: bool) -> value::Value {
+        value::Value::Bool(value)
+    }
+
+    fn int(&self, value: i64) -> value::Value {
+        value::Value::Float64(value as f64)
+    }
+
+    fn uint(&self, value: u64) -> value::Value {
+        value::Value::Float64(value as f64)
+    }
+
+    fn float(&self, value: f64) -> value::Value {
+        value::Value::Float64(value)
+    }
+
+    fn string(&self, value: Cow<'_, str>) -> value::Value {
+        value::Value::String(value.into())
+    }
+
+    fn list(&self, items: Vec<value::Value>) -> value::Value {
+        value::Value::List(items.into())
+    }
+
+    fn map(&self, map: Self::Map) -> value::Value {
+        value::Value::Map(value::Map::from_entries(&types::MAP, map))
+    }
+
+    fn insert(&self, map: &mut Self::Map, key: Key<'_>, value: value::Value) {
+        map.insert(key.into_text().into(), value);
     }
 }
 

@@ -4,33 +4,33 @@
 //! The comparison is not transitive (`a1b` < `a9` < `a10` < `a1b`), so sets of such keys have no right order, and Helm prints them
 //! in a different one each time; here it depends on nothing but the keys.
 
-use std::sync::LazyLock;
+use gotemplate::unicode::{is_digit, is_letter};
 
-use regex::Regex;
+use super::emit::Dialect;
 
 /// Sorts entries by their keys.
-pub(super) fn sort<T>(entries: Vec<T>, key: impl Fn(&T) -> &str + Copy) -> Vec<T> {
+pub(super) fn sort<T>(entries: Vec<T>, dialect: Dialect, key: impl Fn(&T) -> &str + Copy) -> Vec<T> {
     // Standard sorts may panic when an order is not total.
     if entries
         .windows(2)
-        .all(|pair| !is_less(key(&pair[1]), key(&pair[0])))
+        .all(|pair| !is_less(key(&pair[1]), key(&pair[0]), dialect))
     {
         return entries;
     }
-    merge_sort(entries, key)
+    merge_sort(entries, dialect, key)
 }
 
-fn merge_sort<T>(mut entries: Vec<T>, key: impl Fn(&T) -> &str + Copy) -> Vec<T> {
+fn merge_sort<T>(mut entries: Vec<T>, dialect: Dialect, key: impl Fn(&T) -> &str + Copy) -> Vec<T> {
     if entries.len() < 2 {
         return entries;
     }
     let length = entries.len();
-    let right = merge_sort(entries.split_off(length / 2), key);
-    let left = merge_sort(entries, key);
+    let right = merge_sort(entries.split_off(length / 2), dialect, key);
+    let left = merge_sort(entries, dialect, key);
     let mut merged = Vec::with_capacity(length);
     let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
     while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
-        let from_right = is_less(key(b), key(a));
+        let from_right = is_less(key(b), key(a), dialect);
         merged.extend(if from_right { right.next() } else { left.next() });
     }
     merged.extend(left);
@@ -39,7 +39,7 @@ fn merge_sort<T>(mut entries: Vec<T>, key: impl Fn(&T) -> &str + Copy) -> Vec<T>
 }
 
 /// Whether `a` comes before `b`.
-pub(super) fn is_less(a: &str, b: &str) -> bool {
+fn is_less(a: &str, b: &str, dialect: Dialect) -> bool {
     let mut same = a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count();
     while !a.is_char_boundary(same) {
         same -= 1;
@@ -50,9 +50,12 @@ pub(super) fn is_less(a: &str, b: &str) -> bool {
     };
     match (is_letter(first_a), is_letter(first_b)) {
         (true, true) => return first_a < first_b,
-        (true, false) => return false,
-        (false, true) => return true,
-        (false, false) => {}
+        (a_is_letter, b_is_letter) if a_is_letter != b_is_letter => {
+            // Version 3 ends a number at a letter: `a1b` before `a10`.
+            let in_number = dialect == Dialect::V3 && a[..same].chars().next_back().is_some_and(is_digit);
+            return if in_number { a_is_letter } else { b_is_letter };
+        }
+        _ => {}
     }
     // Behind other digits a zero counts, so that `10` is more than `1`.
     let continued = first_a == '0' || first_b == '0';
@@ -77,26 +80,4 @@ fn leading_number(text: &str, start: i64) -> (i64, usize) {
             let digit = i64::from(u32::from(c)) - i64::from(b'0');
             (number.wrapping_mul(10).wrapping_add(digit), count + 1)
         })
-}
-
-fn is_letter(c: char) -> bool {
-    static LETTER: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^\p{L}").ok());
-    if c.is_ascii() {
-        c.is_ascii_alphabetic()
-    } else {
-        matches(LETTER.as_ref(), c)
-    }
-}
-
-fn is_digit(c: char) -> bool {
-    static DIGIT: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"^\p{Nd}").ok());
-    if c.is_ascii() {
-        c.is_ascii_digit()
-    } else {
-        matches(DIGIT.as_ref(), c)
-    }
-}
-
-fn matches(class: Option<&Regex>, c: char) -> bool {
-    class.is_some_and(|class| class.is_match(c.encode_utf8(&mut [0; 4])))
 }

@@ -1,5 +1,7 @@
 //! The type of a scalar (go-yaml's `resolve.go`, YAML 1.1 as far as it goes).
 
+use gotemplate::number;
+
 use super::Problem;
 use crate::strconv;
 
@@ -78,6 +80,14 @@ pub(super) fn needs_quotes(text: &str) -> bool {
     }
 }
 
+/// Whether it is a number to go-yaml v3 alone: `0o-17`.
+pub(super) fn is_signed_octal(text: &str) -> bool {
+    match text.strip_prefix("0o").or_else(|| text.strip_prefix("0_o")) {
+        Some(octal) => strconv::parse_int_radix(&octal.replace('_', ""), 8).is_some(),
+        None => false,
+    }
+}
+
 /// Not a number nor a time: one of the words of YAML 1.1, or a string.
 fn other(text: &str) -> Resolved {
     match text {
@@ -90,7 +100,7 @@ fn other(text: &str) -> Resolved {
         }
         ".nan" | ".NaN" | ".NAN" => Resolved::Float(f64::NAN),
         ".inf" | ".Inf" | ".INF" => Resolved::Float(f64::INFINITY),
-        _ if text.starts_with('.') => strconv::parse_float(text).map_or(Resolved::Str, Resolved::Float),
+        _ if text.starts_with('.') => number::parse_float(text).map_or(Resolved::Str, Resolved::Float),
         _ => Resolved::Str,
     }
 }
@@ -120,14 +130,14 @@ fn number(text: &str, or_time: bool) -> Resolved {
     } else {
         text
     };
-    if let Some(n) = strconv::parse_int(digits) {
+    if let Some(n) = number::parse_int(digits) {
         return Resolved::Int(n);
     }
-    if let Some(n) = strconv::parse_uint(digits) {
+    if let Some(n) = number::parse_uint(digits) {
         return Resolved::Uint(n);
     }
     if is_decimal(digits)
-        && let Some(f) = strconv::parse_float(digits)
+        && let Some(f) = number::parse_float(digits)
     {
         return Resolved::Float(f);
     }
