@@ -395,13 +395,13 @@ fn unescape_code<'a>(escape: &'a str, plain: &mut String) -> &'a str {
             .and_then(|digits| u32::from_str_radix(digits, 16).ok())
     };
     let (first, rest) = (code(escape).unwrap_or(0xfffd), &escape[4..]);
-    if let (0xd800..=0xdbff, Some(second)) = (first, rest.strip_prefix("\\u").and_then(code)) {
-        if (0xdc00..=0xdfff).contains(&second) {
-            plain.extend(char::from_u32(
-                0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00),
-            ));
-            return &rest[6..];
-        }
+    if let (0xd800..=0xdbff, Some(second)) = (first, rest.strip_prefix("\\u").and_then(code))
+        && (0xdc00..=0xdfff).contains(&second)
+    {
+        plain.extend(char::from_u32(
+            0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00),
+        ));
+        return &rest[6..];
     }
     plain.push(char::from_u32(first).unwrap_or('\u{fffd}'));
     rest
@@ -418,4 +418,64 @@ pub(crate) fn utf8_or_replacement(bytes: &[u8]) -> Cow<'_, str> {
         text.extend(std::iter::repeat_n('\u{fffd}', chunk.invalid().len()));
     }
     Cow::Owned(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refuses(input: &str, error: &str) {
+        assert_eq!(parse(input.as_bytes()).unwrap_err().to_string(), error, "{input}");
+    }
+
+    #[test]
+    fn errors_are_worded_as_in_go() {
+        refuses("", "unexpected end of JSON input");
+        refuses("{", "unexpected end of JSON input");
+        refuses(
+            "{a",
+            "invalid character 'a' looking for beginning of object key string",
+        );
+        refuses(r#"{"a" 1}"#, "invalid character '1' after object key");
+        refuses(
+            r#"{"a":1 2}"#,
+            "invalid character '2' after object key:value pair",
+        );
+        refuses("[1 2]", "invalid character '2' after array element");
+        refuses("[1,]", "invalid character ']' looking for beginning of value");
+        refuses("1 2", "invalid character '2' after top-level value");
+        refuses("trux", "invalid character 'x' in literal true (expecting 'e')");
+        refuses("tr", "invalid character ' ' in literal true (expecting 'u')");
+        refuses("'a'", r"invalid character '\'' looking for beginning of value");
+        refuses("01", "invalid character '1' after top-level value");
+        refuses(
+            "1e400",
+            "json: cannot unmarshal number 1e400 into Go value of type float64",
+        );
+    }
+
+    #[test]
+    fn values_of_another_type_are_refused() {
+        let error = parse_map(b"[1]").unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "json: cannot unmarshal array into Go value of type map[string]interface {}"
+        );
+        assert!(parse_map(b"null").unwrap().value.is_nil());
+        assert!(parse_list(b"null").unwrap().value.is_nil());
+    }
+
+    #[test]
+    fn a_number_too_large_is_null_and_told_in_the_end() {
+        let decoded = parse_map(br#"{"a": 1e400, "b": 2}"#).unwrap();
+        assert_eq!(decoded.value.get("b").and_then(|b| b.as_f64()), Some(2.0));
+        assert!(decoded.error.is_some());
+    }
+
+    #[test]
+    fn text_is_read_as_in_go() {
+        let text = |json: &[u8]| parse(json).unwrap().as_str().unwrap().to_string();
+        assert_eq!(text(br#""\u00e9\n\/\ud83d\ude00\ud800x""#), "é\n/😀\u{fffd}x");
+        assert_eq!(text(b"\"a\xff\xfe\""), "a\u{fffd}\u{fffd}");
+    }
 }

@@ -16,6 +16,7 @@ mod open_enum;
 pub mod path_match;
 pub mod release;
 pub mod resource_policy;
+pub mod semver;
 mod strconv;
 mod timestamp;
 pub mod toml;

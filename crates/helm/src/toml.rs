@@ -388,10 +388,7 @@ pub fn parse(input: &[u8], time: &dyn Fn(&Datetime) -> Value) -> Result<Map, Par
 }
 
 fn line_of(input: &[u8], at: usize) -> usize {
-    1 + input[..at.min(input.len())]
-        .iter()
-        .filter(|byte| **byte == b'\n')
-        .count()
+    input[..at.min(input.len())].split(|byte| *byte == b'\n').count()
 }
 
 struct Reader<'a> {
@@ -402,7 +399,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn table(&self, table: &DeTable<'_>) -> Result<Map, ParseError> {
         let map = Map::new();
-        for (key, value) in table.iter() {
+        for (key, value) in table {
             map.insert(key.get_ref().as_ref(), self.value(value)?);
         }
         Ok(map)
@@ -445,5 +442,73 @@ impl Reader<'_> {
             }
             DeValue::Table(table) => Value::Map(self.table(table)?),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gotemplate::json::{Numbers, from_json};
+
+    use super::*;
+
+    fn writes(json: &str, toml: &str) {
+        let value = from_json(serde_json::from_str(json).unwrap(), Numbers::Int64);
+        assert_eq!(
+            String::from_utf8(to_toml(&value).unwrap()).unwrap(),
+            toml,
+            "{json}"
+        );
+    }
+
+    #[test]
+    fn documents_are_laid_out_as_in_go() {
+        writes(
+            r#"{"b": {"c": "x"}, "a": 1, "f": 1000000.0, "g": 1.5}"#,
+            "a = 1\nf = 1e+06\ng = 1.5\n\n[b]\n  c = \"x\"\n",
+        );
+        writes(
+            r#"{"a": {"b": {"c": [1, "x"]}}}"#,
+            "[a]\n  [a.b]\n    c = [1, \"x\"]\n",
+        );
+        writes(
+            r#"{"a": [{"b": 1}, {"b": 2}]}"#,
+            "[[a]]\n  b = 1\n\n[[a]]\n  b = 2\n",
+        );
+        writes(
+            r#"{"a": [1, {"b": null, "c": {"d": 1}}]}"#,
+            "a = [1, {c = {d = 1}}]\n",
+        );
+        writes(
+            r#"{"x y": "\u0001\t\"", "": null}"#,
+            "\"x y\" = \"\\u0001\\t\\\"\"\n",
+        );
+        writes(r#""text""#, "\"text\"");
+    }
+
+    #[test]
+    fn what_has_no_toml_is_an_error() {
+        let error = |json: &str| {
+            to_toml(&from_json(serde_json::from_str(json).unwrap(), Numbers::Int64)).unwrap_err()
+        };
+        assert_eq!(error(r#"{"a": [null]}"#), Error::NilElement);
+        assert_eq!(error(r#"[{"a": 1}]"#), Error::NoKey);
+        assert!(error("null").is_panic());
+    }
+
+    #[test]
+    fn documents_are_read_with_gos_types() {
+        let read = parse(
+            b"a = 1\nb = 1.5\nc = [{d = 'x'}]\n[[e]]\nf = 1979-05-27\n",
+            &|time| time.to_string().into(),
+        )
+        .unwrap();
+        assert!(matches!(read.get("a"), Some(Value::Int64(1))));
+        assert!(matches!(read.get("b"), Some(Value::Float64(_))));
+        assert_eq!(read.get("c").map(|list| list.type_name()), Some("[]interface {}"));
+        assert_eq!(
+            read.get("e").map(|list| list.type_name()),
+            Some("[]map[string]interface {}")
+        );
+        assert_eq!(parse(b"a = 1\nb =\n", &|_| Value::Nil).unwrap_err().line, 2);
     }
 }
