@@ -390,10 +390,6 @@ impl<'e> Execution<'e> {
             tree,
             at: Cell::new(At::Root),
         };
-        if self.depth >= self.options.limits.depth {
-            return Err(frame.limit(Limit::Depth(self.options.limits.depth)));
-        }
-        self.check_stack(&frame)?;
         self.depth += 1;
         let base = std::mem::replace(&mut self.base, self.variables.len());
         self.variables.push((0, data.clone()));
@@ -402,6 +398,16 @@ impl<'e> Execution<'e> {
         self.base = base;
         self.depth -= 1;
         result.map(|_| ())
+    }
+
+    /// The limit that one more template would exceed.
+    fn nesting_limit(&self) -> Option<Limit> {
+        if self.depth >= self.options.limits.depth {
+            return Some(Limit::Depth(self.options.limits.depth));
+        }
+        self.stack
+            .is_exhausted()
+            .then_some(Limit::Stack(self.options.limits.stack))
     }
 
     fn check_stack(&self, frame: &Frame<'_>) -> Result {
@@ -613,8 +619,8 @@ impl<'e> Execution<'e> {
         let Some(tree) = self.lookup(name) else {
             return Err(frame.error(format!("template {} not defined", quoted(name))));
         };
-        if self.depth >= self.options.limits.depth {
-            return Err(frame.limit(Limit::Depth(self.options.limits.depth)));
+        if let Some(limit) = self.nesting_limit() {
+            return Err(frame.limit(limit));
         }
         let data = match pipe {
             Some(pipe) => self.pipeline(frame, dot, pipe)?,
@@ -949,7 +955,11 @@ impl<'e> Execution<'e> {
         let name = match first {
             Some(expr) => operand(expr),
             // What Go's `reflect.Value.String` says.
-            None => format!("<{} Value>", callee.type_name()),
+            None => match &callee {
+                Value::String(text) => text.to_string(),
+                Value::Nil => "<invalid Value>".into(),
+                other => format!("<{} Value>", other.type_name()),
+            },
         };
         let function = match callee {
             Value::Func(function) => function,
@@ -1145,8 +1155,15 @@ fn validate(frame: &Frame<'_>, value: Reflect, ty: &'static Type) -> Result<Refl
         }
         return Err(frame.error(format!("invalid value; expected {ty}")));
     }
-    if ty.kind() == Kind::Interface || is_reflect(ty) {
+    if is_reflect(ty) {
         return Ok(value);
+    }
+    if ty.kind() == Kind::Interface {
+        let copy = match &value.value {
+            Value::Object(object) => object.copied(),
+            _ => None,
+        };
+        return Ok(copy.map_or(value, Reflect::concrete));
     }
     match value.value.ty() {
         Some(actual) if actual.is(ty) => Ok(Reflect::concrete(value.value)),
@@ -1241,6 +1258,8 @@ impl Runtime for Execution<'_> {
 
     /// The output goes where all output goes, and is taken back from there.
     fn execute(&mut self, name: &Str, data: Value) -> Result<Str, function::Error> {
+        self.nesting_limit()
+            .map_or(Ok(()), |limit| Err(function::Error::from_error(limit)))?;
         let start = self.out.len();
         self.execute_named(name, data)?;
         let text = Str::from(&self.out[start..]);
@@ -1249,6 +1268,8 @@ impl Runtime for Execution<'_> {
     }
 
     fn execute_text(&mut self, text: &Str, data: Value) -> Result<Str, function::Error> {
+        self.nesting_limit()
+            .map_or(Ok(()), |limit| Err(function::Error::from_error(limit)))?;
         let trees = self.set.parse_text(text).map_err(function::Error::from_error)?;
         let Some(tree) = trees.last().cloned() else {
             return Ok(Str::EMPTY);

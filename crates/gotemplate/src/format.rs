@@ -99,7 +99,9 @@ pub(crate) fn append_printed(out: &mut Vec<u8>, value: &Value) -> Result {
 /// Appends `%v` of what a pointer points to.
 pub(crate) fn append_followed(out: &mut Vec<u8>, value: &Value) -> Result {
     match value {
-        Value::Object(object) => Printer::new(out).object(&**object, 'v', 0, true),
+        Value::Object(object) if object.ty().kind() == Kind::Pointer => {
+            Printer::new(out).object(&**object, 'v', 0, true)
+        }
         other => append(out, other),
     }
 }
@@ -405,9 +407,9 @@ impl<'o> Printer<'o> {
         wants_text && object.text().is_some()
     }
 
-    /// `followed` means that a pointer has been followed already.
+    /// `followed` means that a pointer has been followed already, and that its methods are not asked.
     fn object(&mut self, object: &dyn Object, verb: char, depth: usize, followed: bool) -> Result {
-        if self.has_text(object, verb) {
+        if !followed && self.has_text(object, verb) {
             let text = object.text().unwrap_or_default();
             return self.string_verb(&Value::Nil, &text.into(), verb, depth);
         }

@@ -274,18 +274,16 @@ impl<'t> Parser<'_, 't> {
         }
         let name = self.unquote(token)?;
         self.expect(ItemKind::RightDelim, context)?;
-        self.body(name, context)?;
+        match self.item_list()? {
+            (list, Terminator::End) => self.add(name, list)?,
+            (_, Terminator::Else) => self.unexpected_else(context)?,
+        }
         self.state = outer;
         Ok(())
     }
 
-    /// The body of a definition, and its end.
-    fn body(&mut self, name: Str, context: &str) -> Result {
-        let (list, terminator) = self.item_list()?;
-        match terminator {
-            Terminator::End => self.add(name, list),
-            Terminator::Else => self.error(format!("unexpected {} in {context}", terminator.text())),
-        }
+    fn unexpected_else<T>(&self, context: &str) -> Result<T> {
+        self.error(format!("unexpected {} in {context}", Terminator::Else.text()))
     }
 
     fn unquote(&self, token: Item<'t>) -> Result<Str> {
@@ -422,7 +420,13 @@ impl<'t> Parser<'_, 't> {
         let pipe = self.pipeline(context, ItemKind::RightDelim)?;
         let outer = std::mem::replace(&mut self.state, State::new());
         self.start();
-        self.body(name.clone(), context)?;
+        let (list, terminator) = self.item_list()?;
+        if let Terminator::Else = terminator {
+            // Go complains here with the line of the `block`.
+            self.state = outer;
+            return self.unexpected_else(context);
+        }
+        self.add(name.clone(), list)?;
         self.state = outer;
         Ok(Node::Template {
             pos: token.pos,

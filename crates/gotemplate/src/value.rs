@@ -714,6 +714,12 @@ pub trait Object: 'static {
         self.text()
     }
 
+    /// What a function is given in its place, for a field of a struct behind a pointer: Go passes a copy, which has the methods of the
+    /// struct but not those of its pointer.
+    fn copied(&self) -> Option<Value> {
+        None
+    }
+
     /// The value below a defined basic type.
     fn underlying(&self) -> Option<Value> {
         None

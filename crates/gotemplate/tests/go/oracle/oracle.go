@@ -2,12 +2,12 @@
 package oracle
 
 import (
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 	"text/template"
-	"time"
 )
 
 // Case is one template to execute.
@@ -38,10 +38,18 @@ func Run(c Case) (out string, failed bool) {
 	return b.String(), false
 }
 
+// Names of functions that charts use.
+//
+//go:embed helm.txt
+var helm string
+
 // Tree returns how Go prints the parse tree, or the text of the error.
 func Tree(text string) (out string, failed bool) {
 	t := template.New("main")
 	t.Funcs(functions(t))
+	for _, name := range strings.Fields(helm) {
+		t.Funcs(template.FuncMap{name: func() string { return "" }})
+	}
 	t, err := t.New("test").Parse(text)
 	if err != nil {
 		return err.Error(), true
@@ -133,7 +141,7 @@ func functions(t *template.Template) template.FuncMap {
 		"version":    func() *Version { return &Version{"v1.29.3", 1, 29} },
 		"struct":     func() Version { return Version{"v1", 1, 29} },
 		"holder":     func() *Holder { return &Holder{Version: Version{"v2", 2, 0}} },
-		"duration":   func(n int64) time.Duration { return time.Duration(n) },
+		"duration":   func(n int64) Duration { return Duration(n) },
 		"func": func() func(int, ...string) string {
 			return func(n int, items ...string) string { return fmt.Sprint(n, items) }
 		},
@@ -169,3 +177,8 @@ type Holder struct {
 	Version Version
 	Any     any
 }
+
+// Duration is a defined number with a text.
+type Duration int64
+
+func (d Duration) String() string { return fmt.Sprintf("%dns", int64(d)) }

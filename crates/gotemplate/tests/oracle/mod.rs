@@ -57,7 +57,11 @@ impl Case {
 
 /// How the parse tree is printed, or the text of the error.
 pub fn tree(text: &[u8]) -> Result<Vec<u8>, String> {
-    let mut set = Set::new("main", functions());
+    let mut functions = functions();
+    for name in include_str!("../go/oracle/helm.txt").lines() {
+        functions.add(name, || "");
+    }
+    let mut set = Set::new("main", functions);
     set.parse("test", text).map_err(|error| error.to_string())?;
     Ok(set
         .tree("test")
@@ -279,6 +283,18 @@ impl Object for Addressable {
         Some(format!("version {}", self.0.text))
     }
 
+    fn copied(&self) -> Option<Value> {
+        let Version {
+            text, major, minor, ..
+        } = self.0;
+        Some(Value::object(Version {
+            text,
+            major,
+            minor,
+            pointer: false,
+        }))
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }
@@ -313,7 +329,7 @@ impl Object for Holder {
 
 struct Duration(i64);
 
-static DURATION: Type = Type::basic("time.Duration", &types::INT64);
+static DURATION: Type = Type::basic("oracle.Duration", &types::INT64);
 
 impl Object for Duration {
     fn ty(&self) -> &'static Type {
