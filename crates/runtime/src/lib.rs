@@ -1,1 +1,32 @@
-//! Filled in below.
+//! What every controller process needs: arguments, logs, metrics, probes, shutdown, leadership, events, backoff.
+//!
+//! A program's `main` parses and runs; `run` reads like this:
+//!
+//! ```no_run
+//! # async fn run() -> Result<(), runtime::Error> {
+//! let process = runtime::start(runtime::Options::new("core-provider", env!("CARGO_PKG_VERSION"))).await?;
+//! let leading = process.lead("krateo-system", "leader-election-core-provider").await?;
+//! process.readiness().set(true);
+//! // … controllers, until `process.shutdown()` or `leading.lost()` is cancelled …
+//! process.finish(Some(leading)).await;
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod admin;
+pub mod args;
+pub mod backoff;
+mod chain;
+pub mod duration;
+pub mod events;
+pub mod logs;
+pub mod metrics;
+mod process;
+pub mod shutdown;
+
+pub use backoff::Backoff;
+pub use chain::chain;
+pub use duration::GoDuration;
+pub use events::Recorder;
+pub use metrics::Metrics;
+pub use process::{Error, Options, Process, init, start};

@@ -1,0 +1,128 @@
+//! Probes and figures over HTTP: `/healthz`, `/livez`, `/readyz`, `/metrics`.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::Metrics;
+
+/// Whether the process can do its work, as `/readyz` says; not ready at first. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Readiness(Arc<AtomicBool>);
+
+impl Readiness {
+    /// Sets it.
+    pub fn set(&self, ready: bool) {
+        self.0.store(ready, Ordering::Relaxed);
+    }
+
+    /// Tells it.
+    pub fn is_ready(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The four endpoints; a program may merge its own.
+pub fn router(readiness: Readiness, metrics: Metrics) -> Router {
+    Router::new()
+        .route("/healthz", get(async || "ok"))
+        .route("/livez", get(async || "ok"))
+        .route("/readyz", get(ready).with_state(readiness))
+        .route("/metrics", get(figures).with_state(metrics))
+}
+
+/// Listens on an address; port 0 picks a free one, which the listener knows.
+///
+/// # Errors
+///
+/// When the address is taken or not ours.
+pub async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    TcpListener::bind(address).await
+}
+
+/// Serves until the token is cancelled, then finishes what it is answering.
+///
+/// # Errors
+///
+/// When the listener breaks.
+pub async fn serve(listener: TcpListener, router: Router, until: CancellationToken) -> std::io::Result<()> {
+    axum::serve(listener, router)
+        .with_graceful_shutdown(until.cancelled_owned())
+        .await
+}
+
+async fn ready(State(readiness): State<Readiness>) -> Response {
+    if readiness.is_ready() {
+        "ok".into_response()
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "not ready").into_response()
+    }
+}
+
+async fn figures(State(metrics): State<Metrics>) -> Response {
+    const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+    match metrics.text() {
+        Ok(text) => ([(header::CONTENT_TYPE, TEXT_FORMAT)], text).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::{Body, to_bytes};
+    use axum::http::Request;
+    use tower::ServiceExt as _;
+
+    use super::*;
+
+    async fn get(router: &Router, path: &str) -> (StatusCode, String) {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let answer = router.clone().oneshot(request).await.unwrap();
+        let status = answer.status();
+        let body = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_process_lives_from_the_start_and_is_ready_when_it_says_so() {
+        let readiness = Readiness::default();
+        let router = router(readiness.clone(), Metrics::new().unwrap());
+        for path in ["/healthz", "/livez"] {
+            assert_eq!(get(&router, path).await, (StatusCode::OK, "ok".to_owned()));
+        }
+        assert_eq!(get(&router, "/readyz").await.0, StatusCode::SERVICE_UNAVAILABLE);
+        readiness.set(true);
+        assert_eq!(get(&router, "/readyz").await.0, StatusCode::OK);
+        assert_eq!(get(&router, "/else").await.0, StatusCode::NOT_FOUND);
+    }
+
+    #[tokio::test]
+    async fn figures_are_served_as_text() {
+        let metrics = Metrics::new().unwrap();
+        metrics.set_leading("leader", false);
+        let (status, text) = get(&router(Readiness::default(), metrics), "/metrics").await;
+        assert_eq!(status, StatusCode::OK);
+        assert!(
+            text.contains("leader_election_master_status{name=\"leader\"} 0"),
+            "{text}"
+        );
+    }
+
+    #[tokio::test]
+    async fn serving_ends_with_the_token() {
+        let until = CancellationToken::new();
+        let listener = listen(([127, 0, 0, 1], 0).into()).await.unwrap();
+        let router = router(Readiness::default(), Metrics::new().unwrap());
+        let serving = tokio::spawn(serve(listener, router, until.clone()));
+        until.cancel();
+        serving.await.unwrap().unwrap();
+    }
+}

@@ -1,0 +1,181 @@
+//! A command line and an environment to a program's `Args`: flag beats environment beats default.
+//!
+//! Three things that Go programs do and `clap` does not, so that existing manifests keep working: flags may have one
+//! dash (`-group`), booleans may have a value (`--debug=false`), and a variable that is set to nothing counts as not
+//! set (config maps are full of those).
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use clap::error::ErrorKind;
+use clap::{Arg, CommandFactory, FromArgMatches};
+
+/// Reads the process's arguments and environment.
+///
+/// What cannot be read is explained on standard error, and the process ends with a status other than 0; `--help` is
+/// answered and ends it with 0.
+pub fn parse<A: CommandFactory + FromArgMatches>() -> A {
+    match parse_from(std::env::args_os()) {
+        Ok(args) => args,
+        Err(error) => error.exit(),
+    }
+}
+
+/// Reads these arguments (program name first) and the process's environment.
+///
+/// # Errors
+///
+/// What `clap` says about them.
+pub fn parse_from<A: CommandFactory + FromArgMatches>(
+    args: impl IntoIterator<Item = OsString>,
+) -> Result<A, clap::Error> {
+    let mut command = A::command().mut_args(|arg| without_empty_variable(arg, |name| std::env::var_os(name)));
+    let matches = command.try_get_matches_from_mut(args.into_iter().map(two_dashes))?;
+    A::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// A boolean as Go reads it (`strconv.ParseBool`).
+///
+/// Use it with `#[arg(long, env = "…", value_parser = boolean, num_args = 0..=1, require_equals = true,
+/// default_value = "false", default_missing_value = "true")]`, so that the bare flag means true.
+///
+/// # Errors
+///
+/// The texts that it accepts.
+pub fn boolean(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err("write true or false".to_owned()),
+    }
+}
+
+/// Which API server; flattened into a program's `Args`.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct ClientArgs {
+    /// Kubeconfig to use instead of the pod's service account
+    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+}
+
+/// A program's own complaint about its arguments, in the form of `clap`'s.
+pub fn refuse<A: CommandFactory>(message: impl std::fmt::Display) -> clap::Error {
+    A::command().error(ErrorKind::ValueValidation, message)
+}
+
+/// Unties an argument from its environment variable when that is set to nothing.
+fn without_empty_variable(arg: Arg, read: impl Fn(&OsStr) -> Option<OsString>) -> Arg {
+    let is_empty = arg.get_env().and_then(read).is_some_and(|value| value.is_empty());
+    if is_empty {
+        arg.env(None::<&'static str>)
+    } else {
+        arg
+    }
+}
+
+/// `-group` to `--group`; single letters, numbers and all that is no flag stay.
+fn two_dashes(arg: OsString) -> OsString {
+    let name = arg.to_str().and_then(|text| text.strip_prefix('-'));
+    match name.map(str::as_bytes) {
+        Some([first, second, ..]) if first.is_ascii_alphabetic() && *second != b'=' => {
+            let mut doubled = OsString::from("-");
+            doubled.push(&arg);
+            doubled
+        }
+        _ => arg,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::GoDuration;
+
+    #[derive(Debug, clap::Parser)]
+    struct Args {
+        #[arg(long, env = "RUNTIME_ARGS_TEST_GROUP", default_value = "")]
+        group: String,
+        #[arg(long = "urlChartInspector", default_value = "http://here")]
+        url_chart_inspector: String,
+        #[arg(long, default_value = "3m")]
+        poll: GoDuration,
+        #[arg(long, default_value = "5")]
+        workers: u16,
+        // A variable that every process has.
+        #[arg(long, env = "PATH", default_value = "default")]
+        path: String,
+        #[arg(long, value_parser = boolean, num_args = 0..=1, require_equals = true,
+              default_value = "false", default_missing_value = "true")]
+        debug: bool,
+        #[command(flatten)]
+        client: ClientArgs,
+    }
+
+    fn read(args: &[&str]) -> Result<Args, clap::Error> {
+        parse_from(["program"].iter().chain(args).map(OsString::from))
+    }
+
+    #[test]
+    fn flags_are_read_as_go_reads_them() {
+        let args = read(&[
+            "-group",
+            "a.b",
+            "-urlChartInspector=http://there",
+            "--poll",
+            "1h30m",
+            "-debug=false",
+        ])
+        .unwrap();
+        assert_eq!(
+            (args.group.as_str(), args.url_chart_inspector.as_str()),
+            ("a.b", "http://there")
+        );
+        assert_eq!((args.poll.to_string().as_str(), args.debug), ("1h30m0s", false));
+        for bare in ["-debug", "--debug", "--debug=1"] {
+            assert!(read(&[bare]).unwrap().debug, "{bare}");
+        }
+        assert_eq!(
+            read(&["-kubeconfig", "/a"]).unwrap().client.kubeconfig,
+            Some(PathBuf::from("/a"))
+        );
+    }
+
+    #[test]
+    fn flag_beats_environment_beats_default() {
+        assert_eq!(read(&[]).unwrap().path, std::env::var("PATH").unwrap());
+        assert_eq!(read(&["--path", "flag"]).unwrap().path, "flag");
+        assert_eq!(read(&[]).unwrap().group, "");
+    }
+
+    #[test]
+    fn a_variable_that_is_set_to_nothing_is_not_set() {
+        let tied = |value: Option<&str>| {
+            let arg = Arg::new("poll").env("POLL");
+            without_empty_variable(arg, |_| value.map(OsString::from))
+                .get_env()
+                .is_some()
+        };
+        assert_eq!([Some("3m"), Some(""), None].map(tied), [true, false, true]);
+    }
+
+    #[test]
+    fn what_cannot_be_read_names_the_flag() {
+        for (args, named) in [
+            (&["--poll", "soon"][..], "--poll"),
+            (&["--debug=perhaps"], "--debug"),
+            (&["--workers=-1"], "--workers"),
+            (&["-nonsense"], "--nonsense"),
+        ] {
+            let error = read(args).unwrap_err();
+            assert!(
+                error.exit_code() != 0 && error.to_string().contains(named),
+                "{error}"
+            );
+        }
+        assert!(
+            refuse::<Args>("--poll must be shorter")
+                .to_string()
+                .contains("--poll must be shorter")
+        );
+    }
+}

@@ -1,0 +1,219 @@
+//! Durations as Go spells them: `1h`, `3m`, `1h30m`, `250ms`.
+//!
+//! Follows `ParseDuration` and `Duration.String` of Go's `time` package, for the settings that existing manifests
+//! already carry. Settings are never negative, so a sign is refused here.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// A duration in Go's syntax; a value parser for `clap` by its `FromStr`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GoDuration(pub Duration);
+
+/// Why a text is no duration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    /// Nothing, or something that is no number with a unit.
+    #[error("{0:?} is not a duration; write it like 1h, 3m, 1h30m or 250ms")]
+    Malformed(String),
+    /// A number without a unit.
+    #[error("{0:?} has no unit; write it like 1h, 3m, 1h30m or 250ms")]
+    NoUnit(String),
+    /// More than Go's 64 bits of nanoseconds (about 292 years).
+    #[error("{0:?} is too long for a duration")]
+    TooLong(String),
+}
+
+const UNITS: [(&str, u64); 8] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("\u{b5}s", 1_000),  // micro sign
+    ("\u{3bc}s", 1_000), // Greek letter mu
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("m", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+];
+
+impl FromStr for GoDuration {
+    type Err = Invalid;
+
+    fn from_str(text: &str) -> Result<Self, Invalid> {
+        if text == "0" {
+            return Ok(Self::default());
+        }
+        if text.is_empty() {
+            return Err(Invalid::Malformed(text.to_owned()));
+        }
+        let (mut rest, mut total) = (text, 0_u128);
+        while !rest.is_empty() {
+            let (nanoseconds, after) = part(text, rest)?;
+            total = total
+                .checked_add(nanoseconds)
+                .ok_or_else(|| Invalid::TooLong(text.to_owned()))?;
+            rest = after;
+        }
+        let nanoseconds = i64::try_from(total).map_err(|_| Invalid::TooLong(text.to_owned()))?;
+        Ok(Self(Duration::from_nanos(nanoseconds.unsigned_abs())))
+    }
+}
+
+/// One number with its unit, in nanoseconds, and what follows it.
+fn part<'a>(text: &str, rest: &'a str) -> Result<(u128, &'a str), Invalid> {
+    let malformed = || Invalid::Malformed(text.to_owned());
+    let too_long = || Invalid::TooLong(text.to_owned());
+    let (whole, rest) = split_digits(rest);
+    let (fraction, rest) = rest.strip_prefix('.').map_or(("", rest), split_digits);
+    if whole.is_empty() && fraction.is_empty() {
+        return Err(malformed());
+    }
+    let end = rest
+        .find(|c: char| c == '.' || c.is_ascii_digit())
+        .unwrap_or(rest.len());
+    let (unit, rest) = rest.split_at(end);
+    if unit.is_empty() {
+        return Err(Invalid::NoUnit(text.to_owned()));
+    }
+    let (_, factor) = UNITS
+        .into_iter()
+        .find(|(name, _)| *name == unit)
+        .ok_or_else(malformed)?;
+    let factor = u128::from(factor);
+    let whole = if whole.is_empty() {
+        0
+    } else {
+        whole.parse::<u128>().map_err(|_| too_long())?
+    };
+    let nanoseconds = whole.checked_mul(factor).ok_or_else(too_long)?;
+    // More than 18 digits say nothing about nanoseconds.
+    let fraction = &fraction[..fraction.len().min(18)];
+    let part = if fraction.is_empty() {
+        0
+    } else {
+        fraction.parse::<u128>().map_err(|_| malformed())?
+    };
+    let exponent = u32::try_from(fraction.len()).map_err(|_| malformed())?;
+    Ok((nanoseconds + part * factor / 10_u128.pow(exponent), rest))
+}
+
+fn split_digits(text: &str) -> (&str, &str) {
+    text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
+}
+
+/// As Go prints it: `1h30m0s`, `1.5s`, `250ms`, `0s`.
+impl fmt::Display for GoDuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanoseconds = self.0.as_nanos();
+        if nanoseconds == 0 {
+            return f.write_str("0s");
+        }
+        if nanoseconds < 1_000_000_000 {
+            let (unit, factor) = match nanoseconds {
+                ..1_000 => ("ns", 1),
+                1_000..1_000_000 => ("\u{b5}s", 1_000),
+                _ => ("ms", 1_000_000),
+            };
+            return write!(f, "{}{unit}", decimal(nanoseconds, factor));
+        }
+        let (hours, minutes) = (self.0.as_secs() / 3600, self.0.as_secs() / 60 % 60);
+        if hours > 0 {
+            write!(f, "{hours}h")?;
+        }
+        if hours > 0 || minutes > 0 {
+            write!(f, "{minutes}m")?;
+        }
+        write!(f, "{}s", decimal(nanoseconds % 60_000_000_000, 1_000_000_000))
+    }
+}
+
+/// `value / factor` without trailing zeros.
+fn decimal(value: u128, factor: u128) -> String {
+    let fraction = value % factor;
+    if fraction == 0 {
+        return (value / factor).to_string();
+    }
+    let width = factor.ilog10() as usize;
+    format!("{}.{fraction:0width$}", value / factor)
+        .trim_end_matches('0')
+        .to_owned()
+}
+
+impl From<GoDuration> for Duration {
+    fn from(GoDuration(duration): GoDuration) -> Self {
+        duration
+    }
+}
+
+impl From<Duration> for GoDuration {
+    fn from(duration: Duration) -> Self {
+        Self(duration)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// The cases of Go's `time_test.go` that are not negative, and some of ours.
+    #[test]
+    fn durations_are_read_and_printed_as_go_does() {
+        let check = |text: &str, nanoseconds: u64, printed: &str| {
+            let read: GoDuration = text.parse().unwrap();
+            assert_eq!(read, GoDuration(Duration::from_nanos(nanoseconds)), "{text}");
+            assert_eq!(read.to_string(), printed, "{text}");
+        };
+        check("0", 0, "0s");
+        check("5s", 5 * SECOND, "5s");
+        check("1h", 3600 * SECOND, "1h0m0s");
+        check("3m", 180 * SECOND, "3m0s");
+        check("1h30m", 5400 * SECOND, "1h30m0s");
+        check("250ms", 250_000_000, "250ms");
+        check("5.6s", 5_600_000_000, "5.6s");
+        check("5.s", 5 * SECOND, "5s");
+        check(".5s", 500_000_000, "500ms");
+        check("1.004s", 1_004_000_000, "1.004s");
+        check("100.00100s", 100_001_000_000, "1m40.001s");
+        check("10ns", 10, "10ns");
+        check("11us", 11_000, "11\u{b5}s");
+        check("12\u{b5}s", 12_000, "12\u{b5}s");
+        check("12\u{3bc}s10ns", 12_010, "12.01\u{b5}s");
+        check("39h9m14.425s", 140_954_425_000_000, "39h9m14.425s");
+        check(
+            "9007199254.740993ms",
+            9_007_199_254_740_993,
+            "2501h59m59.254740993s",
+        );
+        check("0.3333333333333333333h", 1_200 * SECOND - 1, "19m59.999999999s");
+        check(
+            "9223372036854775807ns",
+            i64::MAX.unsigned_abs(),
+            "2562047h47m16.854775807s",
+        );
+    }
+
+    #[test]
+    fn what_is_no_duration_is_refused_with_the_way_to_write_one() {
+        for text in [
+            "",
+            "3",
+            "-5s",
+            "+5s",
+            "s",
+            ".",
+            "-.",
+            ".s",
+            "1d",
+            "3000000h",
+            "9223372036854775808ns",
+            "1h x",
+            "1 h",
+        ] {
+            let error = text.parse::<GoDuration>().unwrap_err().to_string();
+            assert!(error.contains(&format!("{text:?}")), "{error}");
+        }
+        assert_eq!("3".parse::<GoDuration>(), Err(Invalid::NoUnit("3".to_owned())));
+    }
+}

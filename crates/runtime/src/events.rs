@@ -1,0 +1,283 @@
+//! What happened to an object, told to its users as `events.k8s.io/v1` events.
+//!
+//! kube's own recorder counts repetitions with a write for each, and keeps only the first message of a reason. Here
+//! the same words about the same object are told once in a while, and new words at once.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use cluster::{Cluster, ObjectId};
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
+
+/// As long as the same words are not repeated, unless the program is told otherwise.
+pub const SILENCE: Duration = Duration::from_mins(5);
+
+/// The API server's limit for a note, in bytes.
+const LONGEST_NOTE: usize = 1024;
+
+/// As many different words are remembered.
+const CAPACITY: usize = 20_000;
+
+/// Whether an event is good news.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Severity {
+    /// It went as it should.
+    Normal,
+    /// It needs a look.
+    Warning,
+}
+
+/// One event about an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Happening<'a> {
+    /// Good news or not.
+    pub severity: Severity,
+    /// Reason, one word in camel case, such as `CompositionCreated`.
+    pub reason: &'a str,
+    /// What was being done, one word in camel case.
+    pub action: &'a str,
+    /// The sentence for the user.
+    pub note: &'a str,
+}
+
+/// Publishes events in the name of a controller; cheap to clone.
+#[derive(Clone)]
+pub struct Recorder {
+    cluster: Cluster,
+    controller: Arc<str>,
+    instance: Arc<str>,
+    silence: Duration,
+    told: Arc<Mutex<HashMap<u64, Instant>>>,
+}
+
+impl Recorder {
+    /// For a controller, and the instance of it that this process is (its pod's name).
+    pub fn new(cluster: Cluster, controller: &str, instance: &str) -> Self {
+        Self {
+            cluster,
+            controller: controller.into(),
+            instance: instance.into(),
+            silence: SILENCE,
+            told: Arc::default(),
+        }
+    }
+
+    /// With another time in which the same words are not repeated.
+    pub fn with_silence(self, silence: Duration) -> Self {
+        Self { silence, ..self }
+    }
+
+    /// Tells that something happened to an object.
+    ///
+    /// An event is a courtesy: one that cannot be published is a warning in the log and no failure of the pass.
+    pub async fn publish(&self, regarding: &ObjectReference, happening: &Happening<'_>) {
+        if !self.is_news(regarding, happening) {
+            return;
+        }
+        if let Err(error) = self.create(regarding, happening).await {
+            tracing::warn!(
+                reason = happening.reason,
+                object = regarding.name,
+                namespace = regarding.namespace,
+                error = &error as &dyn std::error::Error,
+                "could not publish an event"
+            );
+        }
+    }
+
+    async fn create(
+        &self,
+        regarding: &ObjectReference,
+        happening: &Happening<'_>,
+    ) -> Result<(), cluster::Error> {
+        let now = Timestamp::now();
+        // Events about cluster-scoped objects stand in `default`, where kubectl looks for them.
+        let namespace = regarding
+            .namespace
+            .as_deref()
+            .filter(|n| !n.is_empty())
+            .unwrap_or("default");
+        let name = event_name(regarding.name.as_deref().unwrap_or(&self.controller), now);
+        let event = json!({
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": name, "namespace": namespace},
+            "eventTime": k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime(now),
+            "regarding": regarding,
+            "type": match happening.severity {
+                Severity::Normal => "Normal",
+                Severity::Warning => "Warning",
+            },
+            "reason": happening.reason,
+            "action": happening.action,
+            "note": cut(happening.note, LONGEST_NOTE),
+            "reportingController": &*self.controller,
+            "reportingInstance": cut(&self.instance, 128),
+        });
+        let id = ObjectId::of::<Event>(Some(namespace), &name)?;
+        self.cluster
+            .create(&id, &event, &self.controller)
+            .await
+            .map(|_| ())
+    }
+
+    /// True when these words about this object were not told within the silence; then they count as told.
+    fn is_news(&self, regarding: &ObjectReference, happening: &Happening<'_>) -> bool {
+        let mut hasher = DefaultHasher::new();
+        (
+            &regarding.kind,
+            &regarding.namespace,
+            &regarding.name,
+            &regarding.uid,
+            happening,
+        )
+            .hash(&mut hasher);
+        let (key, now) = (hasher.finish(), Instant::now());
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told
+            .get(&key)
+            .is_some_and(|at| now.duration_since(*at) < self.silence)
+        {
+            return false;
+        }
+        if told.len() >= CAPACITY {
+            told.retain(|_, at| now.duration_since(*at) < self.silence);
+        }
+        if told.len() >= CAPACITY {
+            told.clear(); // rather some words twice than memory without bound
+        }
+        told.insert(key, now);
+        true
+    }
+}
+
+/// `web.1869a0…`: the object's name and the time, as client-go names events.
+fn event_name(object: &str, now: Timestamp) -> String {
+    let suffix = format!("{:x}", now.as_nanosecond());
+    // RBAC names may hold what an event's name may not.
+    let clean = |c: char| {
+        if c.is_ascii_lowercase() || c.is_ascii_digit() || c == '.' {
+            c
+        } else {
+            '-'
+        }
+    };
+    let object: String = cut(object, 253 - 1 - suffix.len()).chars().map(clean).collect();
+    format!("{}.{suffix}", object.trim_matches(['-', '.']))
+}
+
+/// At most so many bytes of a text, at a character's boundary.
+fn cut(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
+}
+
+#[cfg(test)]
+mod tests {
+    use cluster::scripted::Script;
+    use http::Method;
+
+    use super::*;
+
+    const EVENTS: &str = "/apis/events.k8s.io/v1/namespaces/shop/events";
+
+    fn web() -> ObjectReference {
+        ObjectReference {
+            kind: Some("Shop".into()),
+            namespace: Some("shop".into()),
+            name: Some("web".into()),
+            uid: Some("u1".into()),
+            ..ObjectReference::default()
+        }
+    }
+
+    fn created(note: &str) -> Happening<'_> {
+        Happening {
+            severity: Severity::Normal,
+            reason: "CompositionCreated",
+            action: "CreateEvent",
+            note,
+        }
+    }
+
+    #[tokio::test]
+    async fn the_same_words_are_told_once_and_others_at_once() {
+        let script = Script::new("two different notes")
+            .on(
+                Method::POST,
+                EVENTS,
+                |sent| {
+                    assert!(sent["metadata"]["name"].as_str().unwrap().starts_with("web."));
+                    assert_eq!(sent["regarding"]["uid"], "u1");
+                    assert_eq!(
+                        [&sent["type"], &sent["reason"], &sent["action"], &sent["note"]],
+                        ["Normal", "CompositionCreated", "CreateEvent", "one"]
+                    );
+                    assert_eq!(
+                        [&sent["reportingController"], &sent["reportingInstance"]],
+                        ["cdc", "pod-1"]
+                    );
+                },
+                201,
+                json!({}),
+            )
+            .on(
+                Method::POST,
+                EVENTS,
+                |sent| assert_eq!(sent["note"], "two"),
+                201,
+                json!({}),
+            );
+        let recorder = Recorder::new(script.cluster(), "cdc", "pod-1");
+        for note in ["one", "one", "two", "one"] {
+            recorder.publish(&web(), &created(note)).await;
+        }
+        script.finish();
+    }
+
+    #[tokio::test]
+    async fn the_same_words_are_told_again_after_the_silence() {
+        let script = Script::new("twice")
+            .on(Method::POST, EVENTS, |_| {}, 201, json!({}))
+            .on(Method::POST, EVENTS, |_| {}, 201, json!({}));
+        let recorder = Recorder::new(script.cluster(), "cdc", "pod-1").with_silence(Duration::ZERO);
+        recorder.publish(&web(), &created("one")).await;
+        recorder.publish(&web(), &created("one")).await;
+        script.finish();
+    }
+
+    #[tokio::test]
+    async fn a_refused_event_fails_nothing_and_cluster_scoped_objects_have_a_place() {
+        let script = Script::new("forbidden").refuse(
+            Method::POST,
+            "/apis/events.k8s.io/v1/namespaces/default/events",
+            403,
+            "Forbidden",
+            "no",
+        );
+        let node = ObjectReference {
+            name: Some("node".into()),
+            ..ObjectReference::default()
+        };
+        Recorder::new(script.cluster(), "cdc", "pod-1")
+            .publish(&node, &created("one"))
+            .await;
+        script.finish();
+    }
+
+    #[test]
+    fn names_and_notes_fit_the_server() {
+        let now = Timestamp::from_nanosecond(0x1869_a0ff).unwrap();
+        assert_eq!(event_name("web", now), "web.1869a0ff");
+        assert_eq!(
+            event_name("composition:shops:a:b", now),
+            "composition-shops-a-b.1869a0ff"
+        );
+        assert_eq!(event_name(&"x".repeat(300), now).len(), 253);
+        assert_eq!(cut("aé", 2), "a");
+    }
+}

@@ -1,0 +1,202 @@
+//! Logs as JSON, one object a line: `timestamp` (RFC 3339, nanoseconds, UTC), `level`, `service`, `message`, and the
+//! fields of the event and of the spans around it.
+
+use std::error::Error;
+use std::fmt;
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Map, Value};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::{JsonFields, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields, MakeWriter};
+use tracing_subscriber::registry::LookupSpan;
+
+/// Chatty below `info` about each request and byte; `RUST_LOG` turns them up when that is what is looked for.
+const QUIET: &str = "hyper=info,hyper_util=info,h2=info,rustls=info,tower=info,reqwest=info,kube_client=info";
+
+/// What is logged: what `RUST_LOG` says, else `debug` and above or `info` and above.
+pub fn filter(debug: bool) -> EnvFilter {
+    let level = if debug {
+        format!("debug,{QUIET}")
+    } else {
+        "info".to_owned()
+    };
+    std::env::var(EnvFilter::DEFAULT_ENV)
+        .ok()
+        .filter(|directives| !directives.is_empty())
+        .and_then(|directives| EnvFilter::try_new(directives).ok())
+        .unwrap_or_else(|| EnvFilter::new(level))
+}
+
+/// A subscriber that writes JSON lines to `writer` in the name of a service.
+pub fn subscriber<W>(service: &str, filter: EnvFilter, writer: W) -> impl Subscriber + Send + Sync
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .fmt_fields(JsonFields::new())
+        .event_format(Lines {
+            service: service.to_owned(),
+        })
+        .with_writer(writer)
+        .finish()
+}
+
+struct Lines {
+    service: String,
+}
+
+impl<S, N> FormatEvent<S, N> for Lines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        ctx: &FmtContext<'_, S, N>,
+        mut out: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut line = Map::new();
+        // Inner spans and the event itself have the last word about a field.
+        for span in ctx
+            .event_scope()
+            .into_iter()
+            .flat_map(tracing_subscriber::registry::Scope::from_root)
+        {
+            let extensions = span.extensions();
+            let fields = extensions
+                .get::<FormattedFields<N>>()
+                .map(|fields| fields.fields.as_str());
+            if let Some(Ok(Value::Object(fields))) = fields.map(serde_json::from_str) {
+                line.extend(fields);
+            }
+        }
+        event.record(&mut Fields(&mut line));
+        let metadata = event.metadata();
+        line.insert("timestamp".to_owned(), Timestamp::now().to_string().into());
+        line.insert("level".to_owned(), metadata.level().as_str().into());
+        line.insert("service".to_owned(), self.service.clone().into());
+        line.insert("target".to_owned(), metadata.target().into());
+        writeln!(out, "{}", Value::Object(line))
+    }
+}
+
+/// Fields to JSON values.
+struct Fields<'a>(&'a mut Map<String, Value>);
+
+impl Fields<'_> {
+    fn set(&mut self, field: &Field, value: impl Into<Value>) {
+        self.0.insert(field.name().to_owned(), value.into());
+    }
+}
+
+impl Visit for Fields<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.set(field, format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.set(field, value);
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.set(field, value);
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.set(field, value);
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.set(field, value);
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.set(field, value);
+    }
+
+    fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
+        self.set(field, crate::chain(value));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Captured(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Captured {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logged(filter: &str, log: impl FnOnce()) -> Vec<Value> {
+        let captured = Captured::default();
+        let writer = captured.clone();
+        let subscriber = subscriber("core-provider", EnvFilter::new(filter), move || writer.clone());
+        tracing::subscriber::with_default(subscriber, log);
+        let text = String::from_utf8(captured.0.lock().unwrap().clone()).unwrap();
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    #[test]
+    fn a_line_has_time_service_message_and_all_fields() {
+        let lines = logged("info", || {
+            let span = tracing::info_span!("pass", object = "shop/web", attempt = 1);
+            let _entered = span.enter();
+            let error = std::io::Error::other("disk");
+            tracing::warn!(
+                count = 3,
+                attempt = 2,
+                error = &error as &dyn Error,
+                "could not {}",
+                "write"
+            );
+            tracing::debug!("unheard");
+        });
+        let [line] = lines.as_slice() else {
+            panic!("{lines:?}")
+        };
+        for (key, value) in [
+            ("service", "core-provider".into()),
+            ("level", "WARN".into()),
+            ("message", "could not write".into()),
+            ("object", "shop/web".into()),
+            ("attempt", 2.into()),
+            ("count", 3.into()),
+            ("error", Value::from("disk")),
+        ] {
+            assert_eq!(line[key], value, "{key}");
+        }
+        let stamp = line["timestamp"].as_str().unwrap();
+        assert!(
+            stamp.ends_with('Z') && stamp.parse::<Timestamp>().is_ok(),
+            "{stamp}"
+        );
+    }
+
+    #[test]
+    fn debug_turns_us_up_but_not_every_byte() {
+        let heard = logged(&format!("debug,{QUIET}"), || {
+            tracing::debug!(target: "core_provider", "heard");
+            tracing::debug!(target: "hyper::proto", "unheard");
+        });
+        assert_eq!(heard.len(), 1);
+    }
+}

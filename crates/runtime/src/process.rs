@@ -1,0 +1,365 @@
+//! One controller process from its start to its end.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use axum::Router;
+use cluster::{ClientOptions, Cluster, Election, Held};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::admin::{self, Readiness};
+use crate::{Metrics, Recorder, logs, shutdown};
+
+/// How long passes under way may still take after the signal; a pod has 30 seconds before it is killed.
+const GRACE: Duration = Duration::from_secs(20);
+
+/// What a process is told at its start.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Name of the program, for logs, the user agent and events.
+    pub service: &'static str,
+    /// Its version.
+    pub version: &'static str,
+    /// Log `debug` too.
+    pub debug: bool,
+    /// Kubeconfig to use instead of the pod's service account.
+    pub kubeconfig: Option<PathBuf>,
+    /// Where probes and figures are served; nowhere if none.
+    pub admin: Option<SocketAddr>,
+}
+
+impl Options {
+    /// A program of this name and version with everything else as by default.
+    pub fn new(service: &'static str, version: &'static str) -> Self {
+        Self {
+            service,
+            version,
+            debug: false,
+            kubeconfig: None,
+            admin: None,
+        }
+    }
+}
+
+/// Why a process could not start, or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no client for the API server.
+    #[error("could not make a client for the API server")]
+    Client(#[source] cluster::Error),
+    /// The address for probes and figures is taken or not ours.
+    #[error("could not serve probes and figures on {address}")]
+    Admin {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Signals cannot be handled.
+    #[error("could not listen for signals")]
+    Signals(#[source] std::io::Error),
+    /// The figures could not be set up.
+    #[error("could not set up the figures")]
+    Metrics(#[source] prometheus::Error),
+    /// The lease makes no address.
+    #[error("could not stand for the lease {namespace}/{name}")]
+    Stand {
+        /// Namespace of the lease.
+        namespace: String,
+        /// Name of the lease.
+        name: String,
+        /// Why.
+        source: cluster::Error,
+    },
+    /// The process was told to end while it waited for the lease.
+    #[error("told to end while waiting for the lease")]
+    Ended,
+}
+
+/// Installs what a process has one of: the TLS provider, the log, the hook that logs panics.
+///
+/// A second call leaves what is there.
+pub fn init(service: &str, debug: bool) {
+    // An error says that there is one already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let subscriber = logs::subscriber(service, logs::filter(debug), std::io::stderr);
+    if tracing::subscriber::set_global_default(subscriber).is_ok() {
+        std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "a task panicked")));
+    }
+}
+
+/// Starts a process: logs, client, figures, signals, and the admin server.
+///
+/// # Errors
+///
+/// [`Error`], for `main` to print.
+pub async fn start(options: Options) -> Result<Process, Error> {
+    init(options.service, options.debug);
+    let Options {
+        service,
+        version,
+        debug: _,
+        kubeconfig,
+        admin,
+    } = options;
+    let user_agent = format!("{service}/{version}");
+    let client = cluster::client(&ClientOptions {
+        kubeconfig,
+        context: None,
+        user_agent,
+    })
+    .await;
+    let process = Process {
+        service,
+        instance: hostname(),
+        cluster: Cluster::new(client.map_err(Error::Client)?),
+        metrics: Metrics::new().map_err(Error::Metrics)?,
+        readiness: Readiness::default(),
+        shutdown: shutdown::on_signals().map_err(Error::Signals)?,
+        tasks: TaskTracker::new(),
+        ended: CancellationToken::new(),
+    };
+    if let Some(address) = admin {
+        process.serve(address, process.admin()).await?;
+    }
+    tracing::info!(version, instance = process.instance, "started");
+    Ok(process)
+}
+
+/// A running process, and what its parts share.
+pub struct Process {
+    service: &'static str,
+    instance: String,
+    cluster: Cluster,
+    metrics: Metrics,
+    readiness: Readiness,
+    shutdown: CancellationToken,
+    tasks: TaskTracker,
+    /// Cancelled when all else has ended: probes are answered until then.
+    ended: CancellationToken,
+}
+
+impl Process {
+    /// The API server.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// The figures.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// What `/readyz` says.
+    pub fn readiness(&self) -> &Readiness {
+        &self.readiness
+    }
+
+    /// Cancelled when the process is to end.
+    pub fn shutdown(&self) -> CancellationToken {
+        self.shutdown.clone()
+    }
+
+    /// Name of the pod, or of the machine.
+    pub fn instance(&self) -> &str {
+        &self.instance
+    }
+
+    /// Publishes events in the name of this process.
+    pub fn recorder(&self) -> Recorder {
+        Recorder::new(self.cluster.clone(), self.service, &self.instance)
+    }
+
+    /// The routes of the admin server, for programs that serve them beside their own.
+    pub fn admin(&self) -> Router {
+        admin::router(self.readiness.clone(), self.metrics.clone())
+    }
+
+    /// Runs a task that [`Process::finish`] waits for. It watches [`Process::shutdown`].
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.tasks.spawn(task);
+    }
+
+    /// Serves plain HTTP in the background until the process has ended.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Admin`] when the address is taken or not ours.
+    pub async fn serve(&self, address: SocketAddr, router: Router) -> Result<SocketAddr, Error> {
+        let refused = |source| Error::Admin { address, source };
+        let listener = admin::listen(address).await.map_err(refused)?;
+        let bound = listener.local_addr().map_err(refused)?;
+        let until = self.ended.clone();
+        tokio::spawn(async move {
+            if let Err(error) = admin::serve(listener, router, until).await {
+                tracing::error!(%address, error = &error as &dyn std::error::Error, "could not go on serving");
+            }
+        });
+        Ok(bound)
+    }
+
+    /// Waits for the lease that makes this process the one that works.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Ended`] when the process is to end before; [`Error::Stand`].
+    pub async fn lead(&self, namespace: &str, name: &str) -> Result<Held, Error> {
+        let identity = format!("{}_{:016x}", self.instance, RandomState::new().hash_one(name));
+        let election = Election::new(self.cluster.clone(), namespace, name, &identity).map_err(|source| {
+            Error::Stand {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+                source,
+            }
+        })?;
+        self.metrics.set_leading(name, false);
+        tracing::info!(lease = name, identity, "waiting for the lease");
+        let held = self
+            .shutdown
+            .run_until_cancelled(election.acquire())
+            .await
+            .ok_or(Error::Ended)?;
+        tracing::info!(lease = name, "leading");
+        self.metrics.set_leading(name, true);
+        let (metrics, lost, name) = (self.metrics.clone(), held.lost(), name.to_owned());
+        tokio::spawn(async move {
+            lost.cancelled().await;
+            tracing::error!(lease = name, "lost the lease");
+            metrics.set_leading(&name, false);
+        });
+        Ok(held)
+    }
+
+    /// Ends the process: tells the tasks, waits for them a while, then frees the lease.
+    ///
+    /// Not ready at once, so that no new work is sent here; alive until the last task is through.
+    pub async fn finish(self, leading: Option<Held>) {
+        self.readiness.set(false);
+        self.shutdown.cancel();
+        self.tasks.close();
+        let drained = tokio::time::timeout(GRACE, self.tasks.wait()).await.is_ok();
+        match leading {
+            // While a task may still write, nobody else is to begin: the lease runs out instead.
+            Some(held) if drained => held.release().await,
+            Some(_) | None => {}
+        }
+        if drained {
+            tracing::info!("ended");
+        } else {
+            tracing::warn!(tasks = self.tasks.len(), "ended with tasks under way");
+        }
+        self.ended.cancel();
+    }
+}
+
+/// The pod's name, which is its hostname.
+fn hostname() -> String {
+    let named = std::env::var("HOSTNAME").ok().filter(|name| !name.is_empty());
+    let kernel = || std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let name = named.or_else(kernel).map(|name| name.trim().to_owned());
+    name.filter(|name| !name.is_empty())
+        .unwrap_or_else(|| "unknown".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use cluster::scripted::Script;
+    use http::Method;
+    use serde_json::json;
+
+    use super::*;
+
+    fn process(script: &Script) -> Process {
+        Process {
+            service: "test",
+            instance: "pod-1".to_owned(),
+            cluster: script.cluster(),
+            metrics: Metrics::new().unwrap(),
+            readiness: Readiness::default(),
+            shutdown: CancellationToken::new(),
+            tasks: TaskTracker::new(),
+            ended: CancellationToken::new(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_leader_finishes_its_tasks_before_it_frees_the_lease() {
+        let path = "/apis/coordination.k8s.io/v1/namespaces/krateo/leases/leader";
+        let through = Arc::new(AtomicBool::new(false));
+        let before_release = through.clone();
+        let script = Script::new("lead, then end")
+            .absent(path)
+            .on(
+                Method::POST,
+                "/apis/coordination.k8s.io/v1/namespaces/krateo/leases",
+                |sent| {
+                    assert!(
+                        sent["spec"]["holderIdentity"]
+                            .as_str()
+                            .unwrap()
+                            .starts_with("pod-1_")
+                    );
+                },
+                201,
+                json!({"metadata": {"name": "leader"}, "spec": {"holderIdentity": "pod-1_x"}}),
+            )
+            .on(
+                Method::PUT,
+                path,
+                move |sent| {
+                    assert_eq!(sent["spec"]["holderIdentity"], "");
+                    assert!(
+                        before_release.load(Ordering::Relaxed),
+                        "a task is still under way"
+                    );
+                },
+                200,
+                json!({}),
+            );
+        let process = process(&script);
+        let held = process.lead("krateo", "leader").await.unwrap();
+        let shutdown = process.shutdown();
+        process.spawn(async move {
+            shutdown.cancelled().await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            through.store(true, Ordering::Relaxed);
+        });
+        let ended = process.ended.clone();
+        process.finish(Some(held)).await;
+        assert!(ended.is_cancelled());
+        script.finish();
+    }
+
+    #[tokio::test]
+    async fn waiting_for_the_lease_ends_with_the_process() {
+        let held = json!({"spec": {"holderIdentity": "other", "leaseDurationSeconds": 60}});
+        let script = Script::new("led by another").from_then_on(move |_, _, _| (200, held.clone()));
+        let process = process(&script);
+        let shutdown = process.shutdown();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            shutdown.cancel();
+        });
+        assert!(matches!(
+            process.lead("krateo", "leader").await,
+            Err(Error::Ended)
+        ));
+    }
+
+    #[tokio::test]
+    async fn a_taken_address_is_named() {
+        let process = process(&Script::new("no request"));
+        let first = process
+            .serve(([127, 0, 0, 1], 0).into(), process.admin())
+            .await
+            .unwrap();
+        let error = process.serve(first, process.admin()).await.unwrap_err();
+        assert!(error.to_string().contains(&first.to_string()), "{error}");
+    }
+}
