@@ -312,8 +312,14 @@ impl Records {
     /// The deployed revision below one that is not: the one it was made upon, or the first that is found going down.
     async fn deployed_below(&self, newest: &Record) -> Result<Option<Record>, Error> {
         if let Some(base) = newest.provenance.base_revision {
-            let base = self.read(base).await?;
-            return Ok(base.filter(|record| *record.status() == Status::Deployed));
+            // Superseded too: between that and the newest becoming deployed, the action was cut off.
+            let has_not_succeeded = newest.status().is_pending() || *newest.status() == Status::Failed;
+            let is_held = |record: &Record| match record.status() {
+                Status::Deployed => true,
+                Status::Superseded => has_not_succeeded,
+                _ => false,
+            };
+            return Ok(self.read(base).await?.filter(is_held));
         }
         for revision in (1..newest.revision()).rev() {
             match self.read(revision).await {
@@ -611,6 +617,13 @@ mod tests {
             .absent(&url(10))
             .get(&url(2), stored(2, Status::Deployed));
         assert_eq!(observed(&script, 9).await, (9, Some(2), false));
+
+        let pending = secret(&release(3, Status::PendingUpgrade), &json!({BASE_REVISION: "2"}));
+        let script = Script::new("killed between superseding the old and deploying the new")
+            .get(&url(3), pending)
+            .absent(&url(4))
+            .get(&url(2), stored(2, Status::Superseded));
+        assert_eq!(observed(&script, 3).await, (3, Some(2), false));
 
         let script = Script::new("failures of Helm's own")
             .get(&url(9), stored(9, Status::Failed))

@@ -32,11 +32,12 @@ impl Releases {
     /// definitions in `crds/` that are not there are made and awaited; pre-install hooks; the objects, in order;
     /// post-install hooks; the record becomes deployed.
     ///
-    /// When something fails, what was made is removed again, definitions and kept objects excepted, and the record
+    /// When a hook or an object fails, what was made is removed again, definitions and kept objects excepted, and the record
     /// stays as failed. Until the pending record is made, nothing is written.
     ///
     /// # Errors
-    /// [`Error::Install`] once the record is made; before that what stands in the way.
+    /// [`Error::Install`] when it failed and was undone; [`Error::Records`] when its end could not be recorded; else
+    /// what stands in the way, with nothing written.
     pub async fn install(&self, desired: &Desired, observed: &Observed) -> Result<Deployed, Error> {
         if let Some(deployed) = observed.deployed() {
             return Err(Error::NameInUse {
@@ -53,16 +54,21 @@ impl Releases {
             "installing a release");
 
         let mut written = Written::default();
-        match self
+        let installed = self
             .carry_out_install(&plan, desired, &records, &mut record, &mut written)
-            .await
-        {
-            Ok(()) => Ok(Deployed {
-                record,
-                objects: written.objects,
-            }),
-            Err(failure) => Err(self.end_failed_install(written, &records, record, failure).await),
+            .await;
+        if let Err(failure) = installed {
+            return Err(self.end_failed_install(written, &records, record, failure).await);
         }
+        // When this fails, nothing is removed: the objects are as wanted, and what the record says is not known.
+        record.release.info.status = Status::Deployed;
+        "Install complete".clone_into(&mut record.release.info.description);
+        let deployed = records.update(&mut record, Timestamp::now()).await;
+        deployed.map_err(Error::Records)?;
+        Ok(Deployed {
+            record,
+            objects: written.objects,
+        })
     }
 
     async fn plan_install(&self, desired: &Desired, observed: &Observed) -> Result<Plan, Error> {
@@ -111,13 +117,7 @@ impl Releases {
         apply::write(&self.cluster, &plan.objects, &owner, &force, written).await?;
         remove::remove(&self.cluster, &plan.leftovers, &owner, Policy::OfLive).await?;
         self.run_hooks(records, record, HookEvent::PostInstall, |_| true)
-            .await?;
-        record.release.info.status = Status::Deployed;
-        "Install complete".clone_into(&mut record.release.info.description);
-        records
-            .update(record, Timestamp::now())
             .await
-            .map_err(Error::Records)
     }
 
     /// Makes the definitions that are not there and waits until they are established. One that is there is left as

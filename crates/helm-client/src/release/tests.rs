@@ -484,6 +484,54 @@ async fn an_upgrade_that_changed_nothing_has_nothing_to_roll_back() {
 }
 
 #[tokio::test]
+async fn a_revision_that_was_superseded_in_vain_is_deployed_again() {
+    let wanted = desired(&[("ConfigMap", "a")]);
+    let observed = Observed {
+        newest: Some(stored(2, Status::PendingUpgrade, &wanted)),
+        older_deployed: Some(stored(1, Status::Superseded, &wanted)),
+        may_be_newer: false,
+    };
+    let script = Script::new("killed before the last write, then refused")
+        .writes_record(2, "failed")
+        .writes_record(3, "pending-upgrade")
+        .refuses(&map("a"))
+        .applies(&map("a"))
+        .writes_record(1, "deployed")
+        .writes_record(3, "failed");
+    releases(&script).upgrade(&wanted, &observed).await.unwrap_err();
+    script.finish();
+}
+
+#[tokio::test]
+async fn what_is_done_but_not_recorded_is_not_undone() {
+    let wanted = desired(&[("ConfigMap", "a")]);
+    let script = Script::new("the last write of an install is lost")
+        .absent(&map("a"))
+        .writes_record(1, "pending-install")
+        .applies(&map("a"))
+        .refuse(Method::PATCH, &record(1), 500, "InternalError", "etcd is away");
+    let failure = releases(&script)
+        .install(&wanted, &Observed::default())
+        .await
+        .unwrap_err();
+    assert!(failure.is_transient());
+    script.finish();
+
+    let current = stored(1, Status::Deployed, &wanted);
+    let script = Script::new("the last write of an upgrade is lost")
+        .writes_record(2, "pending-upgrade")
+        .applies(&map("a"))
+        .writes_record(1, "superseded")
+        .refuse(Method::PATCH, &record(2), 500, "InternalError", "etcd is away");
+    let failure = releases(&script)
+        .upgrade(&wanted, &observed(current))
+        .await
+        .unwrap_err();
+    assert!(matches!(failure, Error::Records(_)), "{failure}");
+    script.finish();
+}
+
+#[tokio::test]
 async fn fields_that_helm_3_wrote_become_applied_ones() {
     let mut current = stored(1, Status::Deployed, &desired(&[("ConfigMap", "a")]));
     current.release.apply_method = None;

@@ -28,11 +28,12 @@ impl Releases {
     /// release; the pending record is made; pre-upgrade hooks; the objects, in order; objects dropped since are
     /// removed; post-upgrade hooks; the old record becomes superseded, the new one deployed.
     ///
-    /// When something fails, the manifest of the deployed revision is applied again, what the upgrade made is
+    /// When a hook or an object fails, the manifest of the deployed revision is applied again, what the upgrade made is
     /// removed, and the new record stays as failed; the deployed one stays deployed.
     ///
     /// # Errors
-    /// [`Error::Upgrade`] once the record is made; before that what stands in the way.
+    /// [`Error::Upgrade`] when it failed and was rolled back; [`Error::Records`] when its end could not be recorded;
+    /// else what stands in the way, with nothing written.
     pub async fn upgrade(&self, desired: &Desired, observed: &Observed) -> Result<Deployed, Error> {
         let Some(current) = observed.deployed() else {
             return Err(Error::NotDeployed {
@@ -48,22 +49,20 @@ impl Releases {
             "upgrading a release");
 
         let mut written = Written::default();
-        let mut current = current.clone();
-        match self
-            .carry_out_upgrade(&plan, desired, &records, &mut record, &mut current, &mut written)
-            .await
-        {
-            Ok(()) => Ok(Deployed {
-                record,
-                objects: written.objects,
-            }),
-            Err(failure) => {
-                let revision = current.revision();
-                Err(self
-                    .end_failed_upgrade(&plan, written, &records, record, revision, failure)
-                    .await)
-            }
+        let upgraded = self
+            .carry_out_upgrade(&plan, desired, &records, &mut record, current, &mut written)
+            .await;
+        if let Err(failure) = upgraded {
+            return Err(self
+                .end_failed_upgrade(&plan, written, &records, record, current.clone(), failure)
+                .await);
         }
+        self.end_upgrade(&records, &mut record, &mut current.clone())
+            .await?;
+        Ok(Deployed {
+            record,
+            objects: written.objects,
+        })
     }
 
     async fn plan_upgrade(
@@ -104,7 +103,7 @@ impl Releases {
         desired: &Desired,
         records: &Records,
         record: &mut Record,
-        current: &mut Record,
+        current: &Record,
         written: &mut Written,
     ) -> Result<(), Error> {
         let owner = owner(&record.release);
@@ -122,19 +121,24 @@ impl Releases {
         apply::write(&self.cluster, &plan.objects, &owner, &force, written).await?;
         remove::remove(&self.cluster, &plan.dropped, &owner, Policy::OfLive).await?;
         self.run_hooks(records, record, HookEvent::PostUpgrade, |_| true)
-            .await?;
-
-        current.release.info.status = Status::Superseded;
-        records
-            .update(current, Timestamp::now())
             .await
-            .map_err(Error::Records)?;
+    }
+
+    /// Says in the records that the upgrade is complete. When that fails, nothing is rolled back: the objects are as
+    /// wanted, and what the records say now is not known. They are continued from when they are read again.
+    async fn end_upgrade(
+        &self,
+        records: &Records,
+        record: &mut Record,
+        current: &mut Record,
+    ) -> Result<(), Error> {
+        current.release.info.status = Status::Superseded;
+        let superseded = records.update(current, Timestamp::now()).await;
+        superseded.map_err(Error::Records)?;
         record.release.info.status = Status::Deployed;
         "Upgrade complete".clone_into(&mut record.release.info.description);
-        records
-            .update(record, Timestamp::now())
-            .await
-            .map_err(Error::Records)
+        let deployed = records.update(record, Timestamp::now()).await;
+        deployed.map_err(Error::Records)
     }
 
     /// Brings back the deployed revision, and says in the record of the failed one how that went.
@@ -144,19 +148,25 @@ impl Releases {
         written: Written,
         records: &Records,
         mut record: Record,
-        revision: i64,
+        mut current: Record,
         failure: Error,
     ) -> Error {
         let release = record.release.name.clone();
         let undone = match self.bring_back(plan, written, &record).await {
-            Ok(()) => Undone::RolledBack(revision),
+            Ok(()) => Undone::RolledBack(current.revision()),
             Err(failure) => Undone::Not {
                 because: told(&failure),
             },
         };
         record.release.info.status = Status::Failed;
         record.release.info.description = format!("Upgrade {release:?} failed: {}; {undone}", told(&failure));
-        if let Err(failure) = records.update(&mut record, Timestamp::now()).await {
+        let mut recorded = Ok(());
+        if *current.status() != Status::Deployed {
+            // An earlier upgrade was cut off between superseding it and becoming deployed itself.
+            current.release.info.status = Status::Deployed;
+            recorded = records.update(&mut current, Timestamp::now()).await;
+        }
+        if let Err(failure) = recorded.and(records.update(&mut record, Timestamp::now()).await) {
             tracing::warn!(error = told(&failure), %release, "could not record that an upgrade failed");
         }
         Error::Upgrade {
