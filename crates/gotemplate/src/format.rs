@@ -656,8 +656,6 @@ impl<'o> Printer<'o> {
         if !f.is_finite() {
             if f.is_nan() && !self.flags.space && !self.flags.plus {
                 text.remove(0);
-            } else if text[0] == b'+' && !self.flags.plus {
-                text.remove(0);
             }
             self.pad_with_spaces(&text);
             return;

@@ -271,6 +271,9 @@ pub fn parse_float(text: &str) -> Option<f64> {
         b'+' => (1.0, &text[1..]),
         _ => (1.0, text),
     };
+    if digits.starts_with(['+', '-']) {
+        return None;
+    }
     if matches!(digits.to_ascii_lowercase().as_str(), "inf" | "infinity") {
         return Some(sign * f64::INFINITY);
     }

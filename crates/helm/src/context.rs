@@ -3,9 +3,11 @@
 //! Rendering is pure, so whatever Go's template functions would have asked the system for is handed in here, and
 //! what `lookup` asked for without an answer comes back out of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use gotemplate::string::Str;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
@@ -23,6 +25,7 @@ pub struct Context {
     pub resolver: Option<Box<dyn Resolver + Send + Sync>>,
     /// What `lookup` may answer and what it could not.
     pub lookups: Lookups,
+    pub(crate) depths: Depths,
     random: Mutex<Box<dyn Random + Send>>,
 }
 
@@ -35,6 +38,7 @@ impl Context {
             lint: false,
             resolver: None,
             lookups: Lookups::default(),
+            depths: Depths::default(),
             random: Mutex::new(Box::new(random)),
         }
     }
@@ -92,6 +96,40 @@ impl std::fmt::Debug for Context {
             .field("lint", &self.lint)
             .field("lookups", &self.lookups)
             .finish_non_exhaustive()
+    }
+}
+
+/// How deep the render is nested right now.
+#[derive(Debug, Default)]
+pub(crate) struct Depths {
+    includes: Mutex<HashMap<Str, usize>>,
+    tpl: AtomicUsize,
+}
+
+impl Depths {
+    /// Notes that a template is included; how often it is now included within itself, this time counted.
+    pub(crate) fn enter_include(&self, name: &Str) -> usize {
+        let mut includes = lock(&self.includes);
+        let depth = includes.entry(name.clone()).or_default();
+        *depth += 1;
+        *depth
+    }
+
+    /// Notes that an inclusion is over.
+    pub(crate) fn leave_include(&self, name: &Str) {
+        if let Some(depth) = lock(&self.includes).get_mut(name) {
+            *depth -= 1;
+        }
+    }
+
+    /// Notes that `tpl` is called; how many calls are under way, this one counted.
+    pub(crate) fn enter_tpl(&self) -> usize {
+        self.tpl.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Notes that a call of `tpl` is over.
+    pub(crate) fn leave_tpl(&self) {
+        self.tpl.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -7,6 +7,7 @@ pub mod capabilities;
 pub mod chart;
 pub mod context;
 pub mod digest;
+pub mod functions;
 pub mod hook;
 mod interim;
 pub mod json;

@@ -1,0 +1,157 @@
+//! What steers a render: `include`, `tpl`, `required`, `fail`, `lookup` (Helm's `engine.go`, `lookup_func.go`).
+
+use std::fmt;
+
+use gotemplate::function::{Call, Error};
+use gotemplate::json::{Numbers, from_json};
+use gotemplate::quote::quote;
+use gotemplate::string::Str;
+use gotemplate::value::{Map, Value};
+
+use crate::context::{Answer, Context, LookupKey};
+
+/// A chart's own word that it does not render like this: `required` or `fail`.
+///
+/// Its text stands between Helm's marks, by which Helm finds it in the chain of template errors.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("HELM_ERR_START{message}HELM_ERR_END")]
+pub struct Refusal {
+    /// What the chart says.
+    pub message: String,
+}
+
+fn refuse(message: &Str) -> Error {
+    Error::from_error(Refusal {
+        message: message.lossy().into_owned(),
+    })
+}
+
+/// `tpl` failed on its text.
+///
+/// Helm words this itself, around Go's error, which is why such an error is printed as one line.
+#[derive(Debug)]
+pub struct TplError {
+    text: Str,
+    source: Error,
+}
+
+impl fmt::Display for TplError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = quote(&self.text);
+        let text = String::from_utf8_lossy(&text);
+        if self.source.downcast_ref::<gotemplate::parse::Error>().is_some() {
+            write!(f, "cannot parse template {text}: {}", self.source)
+        } else {
+            write!(
+                f,
+                "error during tpl function execution for {text}: {}",
+                self.source
+            )
+        }
+    }
+}
+
+impl std::error::Error for TplError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(self.source.as_error())
+    }
+}
+
+/// How often a template may be included within itself.
+const MAX_INCLUDES: usize = 1000;
+/// How deep `tpl` may be nested. Helm has no limit and overflows its stack.
+const MAX_TPL: usize = 100;
+
+pub(super) fn include(call: &mut Call, name: Str, data: Value) -> Result<Str, Error> {
+    let depth = call.host::<Context>()?.depths.enter_include(&name);
+    let output = if depth > MAX_INCLUDES + 1 {
+        Err(Error::new(format!(
+            "rendering template has a nested reference name: {name}: unable to execute template"
+        )))
+    } else {
+        call.execute(&name, data)
+    };
+    call.host::<Context>()?.depths.leave_include(&name);
+    output
+}
+
+pub(super) fn tpl(call: &mut Call, text: Str, data: Value) -> Result<Str, Error> {
+    let depth = call.host::<Context>()?.depths.enter_tpl();
+    let output = if depth > MAX_TPL {
+        Err(Error::new(format!(
+            "tpl is nested more than {MAX_TPL} levels deep"
+        )))
+    } else {
+        call.execute_text(&text, data)
+            .map_err(|source| Error::from_error(TplError { text, source }))
+    };
+    call.host::<Context>()?.depths.leave_tpl();
+    Ok(without_no_value(output?))
+}
+
+/// Go prints a missing value as `<no value>` even where Helm asks for nothing.
+fn without_no_value(text: Str) -> Str {
+    const NO_VALUE: &[u8] = b"<no value>";
+    if !text.windows(NO_VALUE.len()).any(|window| window == NO_VALUE) {
+        return text;
+    }
+    let mut kept = Vec::with_capacity(text.len());
+    let mut rest: &[u8] = &text;
+    while let Some((first, behind)) = rest.split_first() {
+        if let Some(behind) = rest.strip_prefix(NO_VALUE) {
+            rest = behind;
+        } else {
+            kept.push(*first);
+            rest = behind;
+        }
+    }
+    kept.into()
+}
+
+/// The value, unless it is nil or "". Lint takes "" for it instead of failing.
+pub(super) fn required(call: &mut Call, message: Str, value: Value) -> Result<Value, Error> {
+    let missing = value.is_untyped_nil() || value.as_str().is_some_and(Str::is_empty);
+    match (missing, call.host::<Context>()?.lint) {
+        (false, _) => Ok(value),
+        (true, true) => Ok("".into()),
+        (true, false) => Err(refuse(&message)),
+    }
+}
+
+pub(super) fn fail(call: &mut Call, message: Str) -> Result<&'static str, Error> {
+    if call.host::<Context>()?.lint {
+        Ok("")
+    } else {
+        Err(refuse(&message))
+    }
+}
+
+/// An object of the cluster, a list of them if `name` is empty, an empty map if there is none.
+pub(super) fn lookup(
+    call: &mut Call,
+    api_version: Str,
+    kind: Str,
+    namespace: Str,
+    name: Str,
+) -> Result<Map, Error> {
+    let context = call.host::<Context>()?;
+    if context.lint {
+        return Ok(Map::new());
+    }
+    let text = |part: Str| part.lossy().into_owned();
+    let key = LookupKey {
+        api_version: text(api_version),
+        kind: text(kind),
+        namespace: text(namespace),
+        name: text(name),
+    };
+    match context.lookups.ask(key) {
+        Answer::NotFound => Ok(Map::new()),
+        Answer::Failed(problem) => Err(Error::new(problem)),
+        // Kubernetes' decoder keeps integers, unlike that of values.
+        Answer::Found(object) => match from_json(object, Numbers::Int64) {
+            Value::Map(object) => Ok(object),
+            _ => Ok(Map::new()),
+        },
+    }
+}

@@ -1,0 +1,325 @@
+//! Dates: sprig's `date.go`, and Go's `time.Time` as templates see it.
+
+use std::any::Any;
+use std::sync::LazyLock;
+
+use gotemplate::function::{Arguments, Call, Error, Functions, Int64, Parameter, Receiver, Returned};
+use gotemplate::string::Str;
+use gotemplate::types::{self, Type};
+use gotemplate::value::{Object, Value};
+
+use super::go::clock::{Civil, MONTHS, Time, WEEKDAYS, Zone};
+use super::go::duration::{self, Duration};
+use super::go::strconv;
+use crate::context::Context;
+
+static TIME: Type = Type::structure("time.Time").with_methods(&TIME_METHODS);
+static MONTH: Type = Type::basic("time.Month", &types::INT).with_methods(&CALENDAR_NAME_METHODS);
+static WEEKDAY: Type = Type::basic("time.Weekday", &types::INT).with_methods(&CALENDAR_NAME_METHODS);
+
+impl Object for Time {
+    fn ty(&self) -> &'static Type {
+        &TIME
+    }
+
+    /// For comparing only: Go's own are not exported.
+    fn fields(&self) -> Vec<(&'static str, Value)> {
+        let zone = format!("{:?}", self.zone);
+        vec![
+            ("wall", Value::Int64(self.seconds)),
+            ("ext", Value::Uint(self.nanos.into())),
+            ("loc", zone.into()),
+        ]
+    }
+
+    fn field(&self, _: &str) -> Option<Value> {
+        None
+    }
+
+    fn text(&self) -> Option<String> {
+        Some(Self::text(self))
+    }
+
+    fn json(&self) -> Value {
+        Value::String(self.format(b"2006-01-02T15:04:05.999999999Z07:00").into())
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Parameter for Time {
+    fn go_type() -> &'static Type {
+        &TIME
+    }
+
+    fn take(arguments: &mut Arguments<'_>) -> Result<Self, Error> {
+        let value = arguments.take().unwrap_or_default();
+        value.as_object::<Self>().cloned().ok_or_else(|| {
+            Error::new(format!(
+                "wrong type for value; expected time.Time; got {}",
+                value.type_name()
+            ))
+        })
+    }
+}
+
+impl Returned for Time {
+    fn into_result(self) -> Result<Value, Error> {
+        Ok(Value::object(self))
+    }
+}
+
+/// A month or a day of the week: a number with a name.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum CalendarName {
+    /// 1 is January.
+    Month(i64),
+    /// 0 is Sunday.
+    Weekday(i64),
+}
+
+impl CalendarName {
+    pub(super) fn number(&self) -> i64 {
+        match self {
+            Self::Month(number) | Self::Weekday(number) => *number,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Month(number) => MONTHS[(number - 1) as usize],
+            Self::Weekday(number) => WEEKDAYS[number as usize],
+        }
+    }
+}
+
+impl Object for CalendarName {
+    fn ty(&self) -> &'static Type {
+        match self {
+            Self::Month(_) => &MONTH,
+            Self::Weekday(_) => &WEEKDAY,
+        }
+    }
+
+    fn text(&self) -> Option<String> {
+        Some(self.name().to_owned())
+    }
+
+    fn underlying(&self) -> Option<Value> {
+        Some(Value::Int(self.number()))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Returned for CalendarName {
+    fn into_result(self) -> Result<Value, Error> {
+        Ok(Value::object(self))
+    }
+}
+
+static CALENDAR_NAME_METHODS: LazyLock<Functions> = LazyLock::new(|| {
+    let mut methods = Functions::default();
+    methods.add("String", |this: Receiver| {
+        Ok::<_, Error>(this.object::<CalendarName>()?.name())
+    });
+    methods
+});
+
+/// The methods of `time.Time` that take and return what templates have.
+static TIME_METHODS: LazyLock<Functions> = LazyLock::new(|| {
+    let mut methods = Functions::default();
+    methods.add("Format", |this: Receiver, layout: Str| {
+        Ok::<Str, Error>(time(&this)?.format(&layout).into())
+    });
+    methods.add("String", |this: Receiver| Ok::<_, Error>(time(&this)?.text()));
+    methods.add("Year", |this: Receiver| civil(&this).map(|civil| civil.year));
+    methods.add("Month", |this: Receiver| {
+        civil(&this).map(|civil| CalendarName::Month(civil.month))
+    });
+    methods.add("Day", |this: Receiver| civil(&this).map(|civil| civil.day));
+    methods.add("Weekday", |this: Receiver| {
+        civil(&this).map(|civil| CalendarName::Weekday(civil.weekday))
+    });
+    methods.add("YearDay", |this: Receiver| {
+        civil(&this).map(|civil| civil.year_day)
+    });
+    methods.add("Hour", |this: Receiver| civil(&this).map(|civil| civil.hour));
+    methods.add("Minute", |this: Receiver| civil(&this).map(|civil| civil.minute));
+    methods.add("Second", |this: Receiver| civil(&this).map(|civil| civil.second));
+    methods.add("Nanosecond", |this: Receiver| {
+        time(&this).map(|time| i64::from(time.nanos))
+    });
+    methods.add("Unix", |this: Receiver| unix(&this, 1));
+    methods.add("UnixMilli", |this: Receiver| unix(&this, 1_000));
+    methods.add("UnixMicro", |this: Receiver| unix(&this, 1_000_000));
+    methods.add("UnixNano", |this: Receiver| unix(&this, 1_000_000_000));
+    methods.add("UTC", |this: Receiver| {
+        Ok::<_, Error>(time(&this)?.within(Zone::Utc))
+    });
+    methods.add("Local", |call: &mut Call, this: Receiver| {
+        Ok::<_, Error>(time(&this)?.within(local(call)?))
+    });
+    methods.add("IsZero", |this: Receiver| {
+        time(&this).map(|time| time.since(&Time::ZERO).0 == 0)
+    });
+    methods.add("Add", |this: Receiver, by: Duration| {
+        Ok::<_, Error>(time(&this)?.add(by))
+    });
+    methods.add("Sub", |this: Receiver, other: Time| {
+        Ok::<_, Error>(time(&this)?.since(&other))
+    });
+    methods.add("AddDate", |this: Receiver, years: i64, months: i64, days: i64| {
+        Ok::<_, Error>(time(&this)?.add_date(years, months, days))
+    });
+    methods.add("After", |this: Receiver, other: Time| {
+        time(&this).map(|time| instant(time) > instant(&other))
+    });
+    methods.add("Before", |this: Receiver, other: Time| {
+        time(&this).map(|time| instant(time) < instant(&other))
+    });
+    methods.add("Equal", |this: Receiver, other: Time| {
+        time(&this).map(|time| instant(time) == instant(&other))
+    });
+    methods
+});
+
+fn time(this: &Receiver) -> Result<&Time, Error> {
+    this.object()
+}
+
+fn civil(this: &Receiver) -> Result<Civil, Error> {
+    Ok(time(this)?.civil())
+}
+
+fn instant(time: &Time) -> (i64, u32) {
+    (time.seconds, time.nanos)
+}
+
+fn unix(this: &Receiver, per_second: i64) -> Result<Int64, Error> {
+    let time = time(this)?;
+    let fraction = i64::from(time.nanos) * per_second / 1_000_000_000;
+    Ok(Int64(
+        time.seconds.wrapping_mul(per_second).wrapping_add(fraction),
+    ))
+}
+
+fn local(call: &Call) -> Result<Zone, Error> {
+    Ok(Zone::local(&call.host::<Context>()?.time_zone))
+}
+
+pub(super) fn now(call: &mut Call) -> Result<Time, Error> {
+    Ok(Time::from_timestamp(call.host::<Context>()?.now, local(call)?))
+}
+
+/// The moment that a value stands for: a time, or whole seconds as an integer. Anything else is now, numbers from
+/// values files included.
+fn moment(call: &mut Call, value: &Value) -> Result<Time, Error> {
+    match value {
+        Value::Int(seconds) | Value::Int64(seconds) => Ok(Time::from_unix(*seconds, Zone::Utc)),
+        Value::Int32(seconds) => Ok(Time::from_unix((*seconds).into(), Zone::Utc)),
+        other => match other.as_object::<Time>() {
+            Some(time) => Ok(time.clone()),
+            None => now(call),
+        },
+    }
+}
+
+pub(super) fn date_in_zone(call: &mut Call, layout: Str, date: Value, zone: Str) -> Result<Str, Error> {
+    let time = moment(call, &date)?;
+    let local = &call.host::<Context>()?.time_zone;
+    let zone = zone
+        .to_str()
+        .and_then(|name| Zone::load(name, local))
+        .unwrap_or(Zone::Utc);
+    Ok(time.within(zone).format(&layout).into())
+}
+
+pub(super) fn date(call: &mut Call, layout: Str, date: Value) -> Result<Str, Error> {
+    date_in_zone(call, layout, date, "Local".into())
+}
+
+pub(super) fn html_date(call: &mut Call, date: Value) -> Result<Str, Error> {
+    date_in_zone(call, "2006-01-02".into(), date, "Local".into())
+}
+
+pub(super) fn html_date_in_zone(call: &mut Call, date: Value, zone: Str) -> Result<Str, Error> {
+    date_in_zone(call, "2006-01-02".into(), date, zone)
+}
+
+/// The date unchanged if the duration cannot be read.
+pub(super) fn date_modify(by: Str, date: Time) -> Time {
+    match Duration::parse(&by) {
+        Ok(by) => date.add(by),
+        Err(_) => date,
+    }
+}
+
+pub(super) fn must_date_modify(by: Str, date: Time) -> Result<Time, Error> {
+    Ok(date.add(Duration::parse(&by).map_err(Error::from_error)?))
+}
+
+/// January 1st of year 1 if the text cannot be read.
+pub(super) fn to_date(call: &mut Call, layout: Str, text: Str) -> Result<Time, Error> {
+    Ok(Time::parse(&layout, &text, &local(call)?).unwrap_or(Time::ZERO))
+}
+
+pub(super) fn must_to_date(call: &mut Call, layout: Str, text: Str) -> Result<Time, Error> {
+    Time::parse(&layout, &text, &local(call)?).map_err(Error::from_error)
+}
+
+pub(super) fn unix_epoch(date: Time) -> String {
+    date.seconds.to_string()
+}
+
+/// The time since then, in whole seconds.
+pub(super) fn ago(call: &mut Call, date: Value) -> Result<String, Error> {
+    // Unlike dates, this knows no int32.
+    let then = if matches!(date, Value::Int32(_)) {
+        now(call)?
+    } else {
+        moment(call, &date)?
+    };
+    let ago = now(call)?.since(&then).round(Duration(duration::SECOND));
+    Ok(ago.to_string())
+}
+
+/// Seconds, as decimal text or int64, as a duration; a plain int is none.
+pub(super) fn duration(seconds: Value) -> String {
+    let seconds = match seconds {
+        Value::String(text) => strconv::parse_int(&text, 10).unwrap_or_else(|error| error.nearest),
+        Value::Int64(seconds) => seconds,
+        _ => 0,
+    };
+    Duration(seconds.wrapping_mul(duration::SECOND)).to_string()
+}
+
+/// The largest unit that it exceeds: `3d`, `2mo`.
+pub(super) fn duration_round(call: &mut Call, value: Value) -> Result<String, Error> {
+    let span = match &value {
+        Value::String(text) => Duration::parse(text).unwrap_or_default(),
+        Value::Int64(nanos) => Duration(*nanos),
+        other => match other.as_object::<Time>() {
+            Some(time) => now(call)?.since(time),
+            None => Duration(0),
+        },
+    };
+    let span = span.0.unsigned_abs();
+    let day = 24 * duration::HOUR;
+    let units = [
+        (365 * day, "y"),
+        (30 * day, "mo"),
+        (day, "d"),
+        (duration::HOUR, "h"),
+        (duration::MINUTE, "m"),
+        (duration::SECOND, "s"),
+    ];
+    let largest = units.iter().find(|(unit, _)| span > unit.unsigned_abs());
+    Ok(largest.map_or("0s".to_owned(), |(unit, name)| {
+        format!("{}{name}", span / unit.unsigned_abs())
+    }))
+}

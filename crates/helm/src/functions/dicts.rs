@@ -1,0 +1,147 @@
+//! Maps: sprig's `dict.go`. `set`, `unset` and the merges change the map that they are given.
+
+use gotemplate::function::{Error, Rest};
+use gotemplate::string::Str;
+use gotemplate::types;
+use gotemplate::value::{List, Map, Value};
+
+use super::merge::{Overwrite, merge_into};
+use super::strings::text_of;
+
+/// `dict KEY VALUE …`; a last key without value gets "".
+pub(super) fn dict(entries: Rest<Value>) -> Result<Map, Error> {
+    let map = Map::new();
+    for entry in entries.chunks(2) {
+        let value = entry.get(1).cloned().unwrap_or_else(|| "".into());
+        map.insert(text_of(&entry[0])?, value);
+    }
+    Ok(map)
+}
+
+/// "" if there is no such key.
+pub(super) fn get(map: Map, key: Str) -> Value {
+    map.get(key).unwrap_or_else(|| "".into())
+}
+
+pub(super) fn set(map: Map, key: Str, value: Value) -> Result<Map, Error> {
+    if map.is_nil() {
+        return Err(Error::new("assignment to entry in nil map"));
+    }
+    map.insert(key, value);
+    Ok(map)
+}
+
+pub(super) fn unset(map: Map, key: Str) -> Map {
+    map.remove(key);
+    map
+}
+
+pub(super) fn has_key(map: Map, key: Str) -> bool {
+    map.contains_key(key)
+}
+
+pub(super) fn pluck(key: Str, maps: Rest<Map>) -> List {
+    maps.iter().filter_map(|map| map.get(&key)).collect()
+}
+
+/// In order, where Go's is random.
+pub(super) fn keys(maps: Rest<Map>) -> Vec<Str> {
+    maps.iter().flat_map(Map::keys).collect()
+}
+
+/// In the order of the keys, where Go's is random.
+pub(super) fn values(map: Map) -> List {
+    map.borrow().values().cloned().collect()
+}
+
+pub(super) fn pick(map: Map, keys: Rest<Str>) -> Map {
+    keys.into_iter()
+        .filter_map(|key| Some((key.clone(), map.get(key)?)))
+        .collect()
+}
+
+pub(super) fn omit(map: Map, keys: Rest<Str>) -> Map {
+    map.entries()
+        .into_iter()
+        .filter(|(key, _)| !keys.contains(key))
+        .collect()
+}
+
+/// Fills what is empty in the first map.
+pub(super) fn merge(map: Map, others: Rest<Map>) -> Result<Value, Error> {
+    merge_all(map, &others, Overwrite::EmptyOnly)
+}
+
+/// The last map wins.
+pub(super) fn merge_overwrite(map: Map, others: Rest<Map>) -> Result<Value, Error> {
+    merge_all(map, &others, Overwrite::Always)
+}
+
+fn merge_all(map: Map, others: &[Map], overwrite: Overwrite) -> Result<Value, Error> {
+    let mut map = map;
+    for other in others {
+        // mergo makes a map of a nil one, and sprig returns that.
+        if map.is_nil() && !other.is_nil() {
+            map = Map::with_type(map.ty());
+        }
+        merge_into(&map, other, overwrite)?;
+    }
+    Ok(Value::Map(map))
+}
+
+pub(super) fn deep_copy(value: Value) -> Result<Value, Error> {
+    if value.is_untyped_nil() {
+        return Err(Error::new("reflect: call of reflect.Value.Type on zero Value"));
+    }
+    Ok(value.deep_copy()?)
+}
+
+pub(super) fn deep_equal(a: Value, b: Value) -> Result<bool, Error> {
+    Ok(a.deep_equal(&b)?)
+}
+
+/// `dig KEY … DEFAULT MAP`. Every step must be a plain map; the map of `.Values` itself is none.
+pub(super) fn dig(arguments: Rest<Value>) -> Result<Value, Error> {
+    let [keys @ .., default, map] = arguments.0.as_slice() else {
+        return Err(Error::new("dig needs at least three arguments"));
+    };
+    if keys.is_empty() {
+        return Err(Error::new("dig needs at least three arguments"));
+    }
+    let mut map = plain_map(map)?;
+    let keys: Vec<&Str> = keys.iter().map(plain_text).collect::<Result<_, _>>()?;
+    let (last, path) = keys
+        .split_last()
+        .ok_or_else(|| Error::new("dig needs at least three arguments"))?;
+    for key in path {
+        match map.get(key) {
+            Some(step) => map = plain_map(&step)?,
+            None => return Ok(default.clone()),
+        }
+    }
+    Ok(map.get(last).unwrap_or_else(|| default.clone()))
+}
+
+fn plain_map(value: &Value) -> Result<Map, Error> {
+    match value {
+        Value::Map(map) if map.ty().is(&types::MAP) => Ok(map.clone()),
+        other => Err(conversion_error(other, types::MAP.name())),
+    }
+}
+
+fn plain_text(value: &Value) -> Result<&Str, Error> {
+    value
+        .as_str()
+        .ok_or_else(|| conversion_error(value, types::STRING.name()))
+}
+
+fn conversion_error(value: &Value, wanted: &str) -> Error {
+    let found = if value.is_untyped_nil() {
+        "nil"
+    } else {
+        value.type_name()
+    };
+    Error::new(format!(
+        "interface conversion: interface {{}} is {found}, not {wanted}"
+    ))
+}

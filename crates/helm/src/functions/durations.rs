@@ -1,0 +1,210 @@
+//! Durations: Helm's own helpers, and Go's `time.Duration` as templates see it.
+
+use std::any::Any;
+use std::sync::LazyLock;
+
+use gotemplate::format;
+use gotemplate::function::{Arguments, Error, Functions, Int64, Parameter, Receiver, Returned};
+use gotemplate::quote::quote;
+use gotemplate::types::{self, Type};
+use gotemplate::value::{Object, Value};
+
+use super::go::duration::{self, Duration};
+use super::go::unicode;
+
+static DURATION: Type = Type::basic("time.Duration", &types::INT64).with_methods(&DURATION_METHODS);
+
+impl Object for Duration {
+    fn ty(&self) -> &'static Type {
+        &DURATION
+    }
+
+    fn text(&self) -> Option<String> {
+        Some(self.to_string())
+    }
+
+    fn underlying(&self) -> Option<Value> {
+        Some(Value::Int64(self.0))
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+impl Parameter for Duration {
+    fn go_type() -> &'static Type {
+        &DURATION
+    }
+
+    fn take(arguments: &mut Arguments<'_>) -> Result<Self, Error> {
+        let value = arguments.take().unwrap_or_default();
+        value.as_object().copied().ok_or_else(|| {
+            Error::new(format!(
+                "wrong type for value; expected time.Duration; got {}",
+                value.type_name()
+            ))
+        })
+    }
+}
+
+impl Returned for Duration {
+    fn into_result(self) -> Result<Value, Error> {
+        Ok(Value::object(self))
+    }
+}
+
+static DURATION_METHODS: LazyLock<Functions> = LazyLock::new(|| {
+    let mut methods = Functions::default();
+    methods.add("String", |this: Receiver| {
+        receiver(&this).map(|span| span.to_string())
+    });
+    methods.add("Hours", |this: Receiver| receiver(&this).map(Duration::hours));
+    methods.add("Minutes", |this: Receiver| receiver(&this).map(Duration::minutes));
+    methods.add("Seconds", |this: Receiver| receiver(&this).map(Duration::seconds));
+    methods.add("Milliseconds", |this: Receiver| {
+        receiver(&this).map(|span| Int64(span.0 / duration::MILLISECOND))
+    });
+    methods.add("Microseconds", |this: Receiver| {
+        receiver(&this).map(|span| Int64(span.0 / duration::MICROSECOND))
+    });
+    methods.add("Nanoseconds", |this: Receiver| {
+        receiver(&this).map(|span| Int64(span.0))
+    });
+    methods.add("Abs", |this: Receiver| receiver(&this).map(Duration::abs));
+    methods.add("Round", |this: Receiver, unit: Duration| {
+        receiver(&this).map(|span| span.round(unit))
+    });
+    methods.add("Truncate", |this: Receiver, unit: Duration| {
+        receiver(&this).map(|span| span.truncate(unit))
+    });
+    methods
+});
+
+fn receiver(this: &Receiver) -> Result<Duration, Error> {
+    this.object::<Duration>().copied()
+}
+
+/// A duration, its text, or a number of seconds as text or number.
+fn duration_of(value: &Value) -> Result<Duration, Error> {
+    if let Some(span) = value.as_object::<Duration>() {
+        return Ok(*span);
+    }
+    match value {
+        Value::Nil => Err(Error::new("invalid duration")),
+        Value::String(text) => from_text(text),
+        other => match (other.as_i64(), other.as_u64(), other.as_f64()) {
+            (Some(seconds), ..) => from_seconds(seconds.into()),
+            (_, Some(seconds), _) => from_seconds(seconds.into()),
+            (.., Some(seconds)) => from_fraction(seconds),
+            _ => Err(Error::new(format!(
+                "unsupported duration type {}",
+                other.type_name()
+            ))),
+        },
+    }
+}
+
+fn from_text(text: &[u8]) -> Result<Duration, Error> {
+    let trimmed = unicode::trim(text, unicode::is_space);
+    if trimmed.is_empty() {
+        return Err(Error::new("empty duration"));
+    }
+    if let Ok(span) = Duration::parse(trimmed) {
+        return Ok(span);
+    }
+    match std::str::from_utf8(trimmed)
+        .ok()
+        .and_then(gotemplate::number::parse_float)
+    {
+        Some(seconds) => from_fraction(seconds),
+        None => Err(Error::new(format!(
+            "could not parse duration {}",
+            String::from_utf8_lossy(&quote(text))
+        ))),
+    }
+}
+
+fn from_seconds(seconds: i128) -> Result<Duration, Error> {
+    let limit = i128::from(i64::MAX / duration::SECOND);
+    if seconds.abs() > limit {
+        return Err(Error::new(format!("duration seconds overflow: {seconds}")));
+    }
+    Ok(Duration(seconds as i64 * duration::SECOND))
+}
+
+fn from_fraction(seconds: f64) -> Result<Duration, Error> {
+    let printed = |number: f64| format::to_string(&Value::Float64(number));
+    if !seconds.is_finite() {
+        return Err(Error::new(format!(
+            "invalid duration seconds: {}",
+            printed(seconds)?
+        )));
+    }
+    let largest = i64::MAX as f64;
+    if seconds.abs() > largest / duration::SECOND as f64 {
+        return Err(Error::new(format!(
+            "duration seconds overflow: {}",
+            printed(seconds)?
+        )));
+    }
+    let nanos = seconds * duration::SECOND as f64;
+    if nanos.abs() > largest {
+        return Err(Error::new(format!(
+            "duration nanoseconds overflow: {}",
+            printed(nanos)?
+        )));
+    }
+    // 2^63 itself passes these checks; Go's conversion then gives the smallest number.
+    Ok(Duration(if nanos >= largest { i64::MIN } else { nanos as i64 }))
+}
+
+/// 0 if there is no duration to be had.
+fn or_zero(value: &Value) -> Duration {
+    duration_of(value).unwrap_or_default()
+}
+
+pub(super) fn must_to_duration(value: Value) -> Result<Duration, Error> {
+    duration_of(&value)
+}
+
+pub(super) fn seconds(value: Value) -> f64 {
+    or_zero(&value).seconds()
+}
+
+pub(super) fn milliseconds(value: Value) -> Int64 {
+    Int64(or_zero(&value).0 / duration::MILLISECOND)
+}
+
+pub(super) fn microseconds(value: Value) -> Int64 {
+    Int64(or_zero(&value).0 / duration::MICROSECOND)
+}
+
+pub(super) fn nanoseconds(value: Value) -> Int64 {
+    Int64(or_zero(&value).0)
+}
+
+pub(super) fn minutes(value: Value) -> f64 {
+    or_zero(&value).minutes()
+}
+
+pub(super) fn hours(value: Value) -> f64 {
+    or_zero(&value).hours()
+}
+
+pub(super) fn days(value: Value) -> f64 {
+    or_zero(&value).hours() / 24.0
+}
+
+pub(super) fn weeks(value: Value) -> f64 {
+    or_zero(&value).hours() / 24.0 / 7.0
+}
+
+/// The duration unchanged if the unit is none.
+pub(super) fn round_to(value: Value, unit: Value) -> Duration {
+    or_zero(&value).round(or_zero(&unit))
+}
+
+pub(super) fn truncate_to(value: Value, unit: Value) -> Duration {
+    or_zero(&value).truncate(or_zero(&unit))
+}

@@ -1,0 +1,60 @@
+//! Go's `strconv.ParseInt` of a given base. Numbers as Go's syntax spells them are read by [`gotemplate::number`].
+
+/// A text that is no number, or one that does not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotANumber {
+    /// What Go returns beside the error: the nearest number that fits, or 0. Some callers ignore the error.
+    pub(crate) nearest: i64,
+}
+
+/// `strconv.ParseInt(text, radix, 64)`: an optional sign and digits.
+pub(crate) fn parse_int(text: &[u8], radix: u32) -> Result<i64, NotANumber> {
+    let (negative, digits) = match text {
+        [b'-', rest @ ..] => (true, rest),
+        [b'+', rest @ ..] | rest => (false, rest),
+    };
+    if digits.is_empty() || !digits.iter().all(|byte| char::from(*byte).is_digit(radix)) {
+        return Err(NotANumber { nearest: 0 });
+    }
+    let too_large = NotANumber {
+        nearest: if negative { i64::MIN } else { i64::MAX },
+    };
+    let number = digits.iter().try_fold(0_i64, |number, byte| {
+        let digit = i64::from(char::from(*byte).to_digit(radix)?);
+        number
+            .checked_mul(radix.into())?
+            .checked_add(if negative { -digit } else { digit })
+    });
+    number.ok_or(too_large)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_are_read_as_go_reads_them() {
+        for (text, radix, expected) in [
+            ("12", 10, Ok(12)),
+            ("-12", 10, Ok(-12)),
+            ("+5", 10, Ok(5)),
+            ("", 10, Err(0)),
+            ("+", 10, Err(0)),
+            ("1_0", 10, Err(0)),
+            (" 1", 10, Err(0)),
+            ("9223372036854775807", 10, Ok(i64::MAX)),
+            ("9223372036854775808", 10, Err(i64::MAX)),
+            ("-9223372036854775808", 10, Ok(i64::MIN)),
+            ("-99999999999999999999", 10, Err(i64::MIN)),
+            ("777", 8, Ok(511)),
+            ("8", 8, Err(0)),
+        ] {
+            let expected = expected.map_err(|nearest| NotANumber { nearest });
+            assert_eq!(
+                parse_int(text.as_bytes(), radix),
+                expected,
+                "{text} in base {radix}"
+            );
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! Lists: sprig's `list.go`. Whatever is made here is a new list; equality is Go's `reflect.DeepEqual`.
+
+use gotemplate::function::{Error, Rest};
+use gotemplate::types;
+use gotemplate::value::{List, TooDeep, Value};
+
+use super::NIL_DEREFERENCE;
+use super::conversions::int64_of;
+
+/// The items of any slice. Otherwise an error that says what cannot be done with it.
+fn items(value: &Value, attempt: &str) -> Result<Vec<Value>, Error> {
+    match value {
+        Value::List(list) => Ok(list.to_vec()),
+        Value::Bytes(bytes) => Ok(bytes.iter().map(|byte| Value::Uint8(*byte)).collect()),
+        Value::Nil => Err(Error::new(NIL_DEREFERENCE)),
+        other => Err(Error::new(format!("{attempt} {}", other.kind()))),
+    }
+}
+
+/// What sprig returns where it returns no list: printed as `[]`, but null in JSON.
+fn nil_list() -> List {
+    List::nil(&types::LIST)
+}
+
+pub(super) fn list(values: Rest<Value>) -> List {
+    values.0.into()
+}
+
+pub(super) fn push(list: Value, value: Value) -> Result<List, Error> {
+    let mut items = items(&list, "Cannot push on type")?;
+    items.push(value);
+    Ok(items.into())
+}
+
+pub(super) fn prepend(list: Value, value: Value) -> Result<List, Error> {
+    let mut items = items(&list, "Cannot prepend on type")?;
+    items.insert(0, value);
+    Ok(items.into())
+}
+
+pub(super) fn concat(lists: Rest<Value>) -> Result<Value, Error> {
+    let mut all = Vec::new();
+    for list in &*lists {
+        match list {
+            Value::List(_) | Value::Bytes(_) | Value::Nil => all.extend(items(list, "")?),
+            other => return Err(Error::new(format!("Cannot concat type {} as list", other.kind()))),
+        }
+    }
+    Ok(Value::List(if all.is_empty() { nil_list() } else { all.into() }))
+}
+
+/// Lists of `size` items each, the last one shorter.
+pub(super) fn chunk(size: i64, list: Value) -> Result<List, Error> {
+    let items = items(&list, "Cannot chunk type")?;
+    let chunks = match usize::try_from(size) {
+        Ok(size @ 1..) => items
+            .chunks(size)
+            .map(|chunk| Value::List(chunk.to_vec().into()))
+            .collect(),
+        _ if counts_no_chunks(size, items.len()) => Vec::new(),
+        // The one size below 0 at which sprig's arithmetic comes to a good end with something to show.
+        _ if items.len() == 1 && size < -1 => vec![Value::List(items.into())],
+        _ => return Err(Error::new("runtime error: makeslice: len out of range")),
+    };
+    Ok(List::with_type(&types::LISTS, chunks))
+}
+
+/// Sprig computes the number of chunks in floating point, which makes it 0 for some sizes below 0.
+fn counts_no_chunks(size: i64, length: usize) -> bool {
+    ((length as f64 - 1.0) / size as f64).floor() + 1.0 == 0.0
+}
+
+pub(super) fn first(list: Value) -> Result<Value, Error> {
+    Ok(items(&list, "Cannot find first on type")?
+        .into_iter()
+        .next()
+        .unwrap_or_default())
+}
+
+pub(super) fn last(list: Value) -> Result<Value, Error> {
+    Ok(items(&list, "Cannot find last on type")?
+        .pop()
+        .unwrap_or_default())
+}
+
+/// All but the first.
+pub(super) fn rest(list: Value) -> Result<List, Error> {
+    let mut items = items(&list, "Cannot find rest on type")?;
+    if items.is_empty() {
+        return Ok(nil_list());
+    }
+    items.remove(0);
+    Ok(items.into())
+}
+
+/// All but the last.
+pub(super) fn initial(list: Value) -> Result<List, Error> {
+    let mut items = items(&list, "Cannot find initial on type")?;
+    match items.pop() {
+        Some(_) => Ok(items.into()),
+        None => Ok(nil_list()),
+    }
+}
+
+pub(super) fn reverse(list: Value) -> Result<List, Error> {
+    let mut items = items(&list, "Cannot find reverse on type")?;
+    items.reverse();
+    Ok(items.into())
+}
+
+/// Without what is empty.
+pub(super) fn compact(list: Value) -> Result<List, Error> {
+    let items = items(&list, "Cannot compact on type")?;
+    Ok(items.into_iter().filter(Value::truth).collect())
+}
+
+pub(super) fn uniq(list: Value) -> Result<List, Error> {
+    let mut kept = Vec::new();
+    for item in items(&list, "Cannot find uniq on type")? {
+        if !is_among(&kept, &item)? {
+            kept.push(item);
+        }
+    }
+    Ok(kept.into())
+}
+
+pub(super) fn without(list: Value, unwanted: Rest<Value>) -> Result<List, Error> {
+    let mut kept = Vec::new();
+    for item in items(&list, "Cannot find without on type")? {
+        if !is_among(&unwanted, &item)? {
+            kept.push(item);
+        }
+    }
+    Ok(kept.into())
+}
+
+/// A missing list has nothing; sprig allows that here alone.
+pub(super) fn has(needle: Value, list: Value) -> Result<bool, Error> {
+    if list.is_untyped_nil() {
+        return Ok(false);
+    }
+    Ok(is_among(&items(&list, "Cannot find has on type")?, &needle)?)
+}
+
+fn is_among(items: &[Value], needle: &Value) -> Result<bool, TooDeep> {
+    for item in items {
+        if needle.deep_equal(item)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// `slice LIST [FROM [TO]]`, which keeps the type of the list.
+pub(super) fn slice(list: Value, bounds: Rest<Value>) -> Result<Value, Error> {
+    let items = items(&list, "list should be type of slice or array but")?;
+    if items.is_empty() {
+        return Ok(Value::Nil);
+    }
+    let start = bounds.first().map_or(0, int64_of);
+    let end = bounds.get(1).map_or(items.len() as i64, int64_of);
+    if start < 0 || end < start || end > items.len() as i64 {
+        return Err(Error::new("reflect.Value.Slice: slice index out of bounds"));
+    }
+    let (start, end) = (start as usize, end as usize);
+    Ok(match &list {
+        Value::Bytes(bytes) => Value::Bytes(bytes[start..end].into()),
+        Value::List(list) => Value::List(List::with_type(list.ty(), items[start..end].to_vec())),
+        _ => Value::Nil,
+    })
+}

@@ -1,0 +1,55 @@
+//! Merging maps as dario.cat/mergo 1.0.1 does, of which sprig's `merge` and `mergeOverwrite` are thin wrappers.
+//!
+//! What is taken over is shared, not copied: a map that comes from the source is the source's own, and a later change
+//! is seen in both.
+
+use gotemplate::value::{MAX_DEPTH, Map, TooDeep, Value};
+
+/// Which entries of the destination give way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Overwrite {
+    /// Those that are empty: nil, "", 0, false, an empty list or map.
+    EmptyOnly,
+    /// All, though nested maps are merged and not replaced.
+    Always,
+}
+
+/// Merges `source` into `destination`.
+pub(super) fn merge_into(destination: &Map, source: &Map, overwrite: Overwrite) -> Result<(), TooDeep> {
+    merge_at(destination, source, overwrite, 0)
+}
+
+fn merge_at(destination: &Map, source: &Map, overwrite: Overwrite, depth: usize) -> Result<(), TooDeep> {
+    if depth > MAX_DEPTH {
+        return Err(TooDeep);
+    }
+    for (key, new) in source.entries() {
+        let old = destination.get(&key);
+        if new.is_untyped_nil() {
+            // A nil in the source wins only where everything in the source wins.
+            if overwrite == Overwrite::Always {
+                destination.insert(key, new);
+            }
+            continue;
+        }
+        if let (Some(Value::Map(old)), Value::Map(new)) = (&old, &new)
+            && !old.is_nil()
+        {
+            merge_at(old, new, overwrite, depth + 1)?;
+            // Two empty maps are where mergo puts the source's own in place.
+            if !old.is_empty() {
+                continue;
+            }
+        }
+        let gives_way = overwrite == Overwrite::Always || old.as_ref().is_none_or(is_empty);
+        if gives_way {
+            destination.insert(key, new);
+        }
+    }
+    Ok(())
+}
+
+/// mergo's `isEmptyValue`. Structs are never empty.
+fn is_empty(value: &Value) -> bool {
+    !value.truth()
+}

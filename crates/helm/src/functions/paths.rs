@@ -1,0 +1,25 @@
+//! Paths: Go's `path`, and `path/filepath` as it is on Linux, which is the same to a template.
+
+use gotemplate::string::Str;
+
+use super::go::path;
+
+pub(super) fn base(text: Str) -> Str {
+    path::base(&text).into()
+}
+
+pub(super) fn dir(text: Str) -> Str {
+    path::dir(&text).into()
+}
+
+pub(super) fn clean(text: Str) -> Str {
+    path::clean(&text).into()
+}
+
+pub(super) fn ext(text: Str) -> Str {
+    path::ext(&text).into()
+}
+
+pub(super) fn is_abs(text: Str) -> bool {
+    path::is_abs(&text)
+}

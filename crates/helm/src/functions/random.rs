@@ -1,0 +1,54 @@
+//! Random texts: goutils' `CryptoRandom`, out of the render's own source.
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use gotemplate::function::{Call, Error};
+use gotemplate::string::Str;
+
+use super::MAX_TEXT;
+use crate::context::Context;
+
+pub(super) fn alpha_num(call: &mut Call, count: i64) -> Result<Str, Error> {
+    characters(call, count, |byte| byte.is_ascii_alphanumeric())
+}
+
+pub(super) fn alpha(call: &mut Call, count: i64) -> Result<Str, Error> {
+    characters(call, count, |byte| byte.is_ascii_alphabetic())
+}
+
+pub(super) fn numeric(call: &mut Call, count: i64) -> Result<Str, Error> {
+    characters(call, count, |byte| byte.is_ascii_digit())
+}
+
+/// Space to tilde.
+pub(super) fn ascii(call: &mut Call, count: i64) -> Result<Str, Error> {
+    characters(call, count, |byte| (b' '..=b'~').contains(&byte))
+}
+
+/// Nothing for a negative count: goutils reports an error there, which sprig ignores.
+fn characters(call: &mut Call, count: i64, allowed: fn(u8) -> bool) -> Result<Str, Error> {
+    let alphabet: Vec<u8> = (0..0x80).filter(|byte| allowed(*byte)).collect();
+    let count = checked(count)?;
+    let context = call.host::<Context>()?;
+    let drawn = (0..count).map(|_| alphabet[context.random_below(alphabet.len() as u64) as usize]);
+    Ok(drawn.collect::<Vec<u8>>().into())
+}
+
+/// That many bytes in base 64.
+pub(super) fn bytes(call: &mut Call, count: i64) -> Result<String, Error> {
+    if count < 0 {
+        return Err(Error::new("runtime error: makeslice: len out of range"));
+    }
+    let mut bytes = vec![0; checked(count)?];
+    call.host::<Context>()?.fill_random(&mut bytes);
+    Ok(BASE64_STANDARD.encode(bytes))
+}
+
+fn checked(count: i64) -> Result<usize, Error> {
+    let count = usize::try_from(count).unwrap_or(0);
+    if count > MAX_TEXT {
+        Err(Error::new("text is too long"))
+    } else {
+        Ok(count)
+    }
+}

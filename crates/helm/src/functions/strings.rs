@@ -1,0 +1,475 @@
+//! Texts: the functions of sprig's `strings.go` and of the libraries behind it.
+//!
+//! Strings are bytes: lengths and positions count bytes and may cut a character in two, as in Go.
+
+use gotemplate::format;
+use gotemplate::function::{Call, Error, Rest};
+use gotemplate::quote::quote as go_quote;
+use gotemplate::rune::runes;
+use gotemplate::string::Str;
+use gotemplate::types;
+use gotemplate::value::{List, Map, Value};
+
+use super::MAX_TEXT;
+use super::go::unicode;
+use crate::context::Context;
+
+/// The text of a value as sprig sees it: strings and bytes as they are, everything else printed.
+pub(super) fn text_of(value: &Value) -> Result<Str, Error> {
+    match value {
+        Value::String(text) | Value::Bytes(text) => Ok(text.clone()),
+        other => Ok(format::to_string(other)?),
+    }
+}
+
+pub(super) fn to_string(value: Value) -> Result<Str, Error> {
+    text_of(&value)
+}
+
+pub(super) fn trim(text: Str) -> Str {
+    unicode::trim(&text, unicode::is_space).into()
+}
+
+pub(super) fn trim_all(cut: Str, text: Str) -> Str {
+    unicode::trim(&text, |c| runes(&cut).any(|(candidate, _)| candidate == c)).into()
+}
+
+pub(super) fn trim_suffix(suffix: Str, text: Str) -> Str {
+    text.strip_suffix(suffix.as_bytes()).unwrap_or(&text).into()
+}
+
+pub(super) fn trim_prefix(prefix: Str, text: Str) -> Str {
+    text.strip_prefix(prefix.as_bytes()).unwrap_or(&text).into()
+}
+
+pub(super) fn upper(text: Str) -> Str {
+    unicode::map_runes(&text, unicode::to_upper).into()
+}
+
+pub(super) fn lower(text: Str) -> Str {
+    unicode::map_runes(&text, unicode::to_lower).into()
+}
+
+/// Every letter behind something that is neither letter, digit nor underscore; beyond ASCII, behind a space.
+pub(super) fn title(text: Str) -> Str {
+    let mut previous = ' ';
+    unicode::map_runes(&text, |c| {
+        let starts = is_title_separator(std::mem::replace(&mut previous, c));
+        if starts { unicode::to_title(c) } else { c }
+    })
+    .into()
+}
+
+fn is_title_separator(c: char) -> bool {
+    if c.is_ascii() {
+        return !c.is_ascii_alphanumeric() && c != '_';
+    }
+    !gotemplate::unicode::is_letter(c) && !gotemplate::unicode::is_digit(c) && unicode::is_space(c)
+}
+
+/// The first letter of every word.
+pub(super) fn untitle(text: Str) -> Str {
+    let mut starts = true;
+    unicode::map_runes(&text, |c| {
+        if unicode::is_space(c) {
+            starts = true;
+            return c;
+        }
+        if std::mem::take(&mut starts) {
+            unicode::to_lower(c)
+        } else {
+            c
+        }
+    })
+    .into()
+}
+
+pub(super) fn swapcase(text: Str) -> Str {
+    let mut starts = true;
+    unicode::map_runes(&text, |c| {
+        if unicode::is_upper(c) || unicode::is_title(c) {
+            starts = false;
+            unicode::to_lower(c)
+        } else if unicode::is_lower(c) {
+            if std::mem::take(&mut starts) {
+                unicode::to_title(c)
+            } else {
+                unicode::to_upper(c)
+            }
+        } else {
+            starts = unicode::is_space(c);
+            c
+        }
+    })
+    .into()
+}
+
+pub(super) fn repeat(count: i64, text: Str) -> Result<Str, Error> {
+    repeated(&text, count).map(Str::from)
+}
+
+fn repeated(text: &[u8], count: i64) -> Result<Vec<u8>, Error> {
+    let count = usize::try_from(count).map_err(|_| Error::new("strings: negative Repeat count"))?;
+    // Go allows what memory holds; one call of a template must not take all of it.
+    match text
+        .len()
+        .checked_mul(count)
+        .filter(|length| i64::try_from(*length).is_ok())
+    {
+        Some(length) if length <= MAX_TEXT => Ok(text.repeat(count)),
+        Some(_) => Err(Error::new("runtime error: makeslice: len out of range")),
+        None => Err(Error::new("strings: Repeat output length overflow")),
+    }
+}
+
+pub(super) fn substr(start: i64, end: i64, text: Str) -> Result<Str, Error> {
+    let length = text.len() as i64;
+    let out_of_range =
+        |bounds: String| Error::new(format!("runtime error: slice bounds out of range {bounds}"));
+    let (from, to) = match (start, end) {
+        (..0, ..0) => return Err(out_of_range(format!("[:{end}]"))),
+        (..0, _) if end > length => return Err(out_of_range(format!("[:{end}] with length {length}"))),
+        (..0, _) => (0, end),
+        _ if end < 0 || end > length => (start, length),
+        _ => (start, end),
+    };
+    if from > to {
+        return Err(out_of_range(format!("[{from}:{to}]")));
+    }
+    Ok(text[from as usize..to as usize].into())
+}
+
+pub(super) fn trunc(count: i64, text: Str) -> Str {
+    let length = text.len() as i64;
+    if count < 0 && length + count > 0 {
+        return text[(length + count) as usize..].into();
+    }
+    if count >= 0 && length > count {
+        return text[..count as usize].into();
+    }
+    text
+}
+
+/// Looks at bytes where it means characters: once there is a space to remove, other non-ASCII text is garbled, in Go
+/// too.
+pub(super) fn nospace(text: Str) -> Str {
+    let kept: Vec<char> = latin1(&text).filter(|c| !unicode::is_space(*c)).collect();
+    if kept.len() == text.len() {
+        text
+    } else {
+        kept.into_iter().collect::<String>().into()
+    }
+}
+
+/// The first byte of every word, as a character.
+pub(super) fn initials(text: Str) -> Str {
+    let mut starts = true;
+    latin1(&text)
+        .filter(|c| {
+            if unicode::is_space(*c) {
+                starts = true;
+                return false;
+            }
+            std::mem::take(&mut starts)
+        })
+        .collect::<String>()
+        .into()
+}
+
+/// Go's `rune(s[i])`.
+fn latin1(text: &[u8]) -> impl Iterator<Item = char> {
+    text.iter().map(|byte| char::from(*byte))
+}
+
+pub(super) fn abbrev(width: i64, text: Str) -> Str {
+    if width < 4 {
+        text
+    } else {
+        abbreviated(&text, 0, width).into()
+    }
+}
+
+pub(super) fn abbrevboth(left: i64, right: i64, text: Str) -> Str {
+    if right < 4 || (left > 0 && right < 7) {
+        text
+    } else {
+        abbreviated(&text, left, right).into()
+    }
+}
+
+/// goutils' `AbbreviateFull`: at most `width` bytes around `offset`, with dots where something is left out. Nothing
+/// where goutils reports an error, which sprig ignores.
+fn abbreviated(text: &[u8], offset: i64, width: i64) -> Vec<u8> {
+    let length = text.len() as i64;
+    if text.is_empty() || width < 4 {
+        return Vec::new();
+    }
+    if length <= width {
+        return text.to_vec();
+    }
+    let room = width - 3;
+    let offset = offset.min(length);
+    let offset = if length - offset < room {
+        length - room
+    } else {
+        offset
+    };
+    if offset <= 4 {
+        return [&text[..room as usize], b"..."].concat();
+    }
+    if width < 7 {
+        return Vec::new();
+    }
+    if offset + room < length {
+        return [b"...".as_slice(), &abbreviated(&text[offset as usize..], 0, room)].concat();
+    }
+    [b"...", &text[(length - room) as usize..]].concat()
+}
+
+pub(super) fn contains(part: Str, text: Str) -> bool {
+    find(&text, &part).is_some()
+}
+
+pub(super) fn has_prefix(prefix: Str, text: Str) -> bool {
+    text.starts_with(&prefix)
+}
+
+pub(super) fn has_suffix(suffix: Str, text: Str) -> bool {
+    text.ends_with(&suffix)
+}
+
+fn find(text: &[u8], part: &[u8]) -> Option<usize> {
+    if part.is_empty() {
+        return Some(0);
+    }
+    text.windows(part.len()).position(|window| window == part)
+}
+
+pub(super) fn replace(old: Str, new: Str, text: Str) -> Result<Str, Error> {
+    let parts = if old.is_empty() {
+        around_every_rune(&text)
+    } else {
+        split_bytes(&text, &old, None)
+    };
+    let length = new.len().saturating_mul(parts.len()).saturating_add(text.len());
+    if length > MAX_TEXT {
+        return Err(Error::new("text is too long"));
+    }
+    Ok(parts.join(new.as_bytes()).into())
+}
+
+/// An empty old text stands before, between and behind all characters.
+fn around_every_rune(text: &[u8]) -> Vec<&[u8]> {
+    let mut parts = vec![b"".as_slice()];
+    parts.extend(explode(text, None));
+    parts.push(b"");
+    parts
+}
+
+/// Go's `strings.SplitN`; no limit stands for `Split`.
+fn split_bytes<'t>(text: &'t [u8], separator: &[u8], limit: Option<usize>) -> Vec<&'t [u8]> {
+    if limit == Some(0) {
+        return Vec::new();
+    }
+    if separator.is_empty() {
+        return explode(text, limit);
+    }
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while limit.is_none_or(|limit| parts.len() + 1 < limit) {
+        let Some(at) = find(rest, separator) else { break };
+        parts.push(&rest[..at]);
+        rest = &rest[at + separator.len()..];
+    }
+    parts.push(rest);
+    parts
+}
+
+/// The characters, the last part holding all the rest.
+fn explode(text: &[u8], limit: Option<usize>) -> Vec<&[u8]> {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while let Some((_, width)) = gotemplate::rune::decode(rest) {
+        if limit.is_some_and(|limit| parts.len() + 1 == limit) {
+            parts.push(rest);
+            break;
+        }
+        parts.push(&rest[..width]);
+        rest = &rest[width..];
+    }
+    parts
+}
+
+pub(super) fn plural(one: Str, many: Str, count: i64) -> Str {
+    if count == 1 { one } else { many }
+}
+
+pub(super) fn wrap(width: i64, text: Str) -> Str {
+    wrapped(&text, width, b"\n", false).into()
+}
+
+pub(super) fn wrap_with(width: i64, separator: Str, text: Str) -> Str {
+    let separator: &[u8] = if separator.is_empty() { b"\n" } else { &separator };
+    wrapped(&text, width, separator, true).into()
+}
+
+/// goutils' `WrapCustom`: lines of at most `width` bytes, cut at spaces; longer words are cut too if `cut_words`.
+fn wrapped(text: &[u8], width: i64, separator: &[u8], cut_words: bool) -> Vec<u8> {
+    let width = usize::try_from(width).unwrap_or(0).max(1);
+    let mut out = Vec::with_capacity(text.len() + text.len() / width * separator.len());
+    let mut rest = text;
+    while rest.len() > width {
+        if rest[0] == b' ' {
+            rest = &rest[1..];
+            continue;
+        }
+        let space_within = rest[..=width].iter().rposition(|byte| *byte == b' ');
+        let space = || {
+            rest[width..]
+                .iter()
+                .position(|byte| *byte == b' ')
+                .map(|at| width + at)
+        };
+        let (line, behind) = match space_within {
+            Some(space) => (space, space + 1),
+            None if cut_words => (width, width),
+            None => match space() {
+                Some(space) => (space, space + 1),
+                None => break,
+            },
+        };
+        out.extend_from_slice(&rest[..line]);
+        out.extend_from_slice(separator);
+        rest = &rest[behind..];
+    }
+    out.extend_from_slice(rest);
+    out
+}
+
+pub(super) fn indent(spaces: i64, text: Str) -> Result<Str, Error> {
+    indented(b"", spaces, &text)
+}
+
+pub(super) fn nindent(spaces: i64, text: Str) -> Result<Str, Error> {
+    indented(b"\n", spaces, &text)
+}
+
+/// Every line, the empty ones too.
+fn indented(before: &[u8], spaces: i64, text: &[u8]) -> Result<Str, Error> {
+    let pad = repeated(b" ", spaces)?;
+    let lines = text.split(|byte| *byte == b'\n').count();
+    let length = pad
+        .len()
+        .saturating_mul(lines)
+        .saturating_add(text.len() + before.len());
+    if length > MAX_TEXT {
+        return Err(Error::new("text is too long"));
+    }
+    let mut out = Vec::with_capacity(length);
+    out.extend_from_slice(before);
+    for line in text.split_inclusive(|byte| *byte == b'\n') {
+        out.extend_from_slice(&pad);
+        out.extend_from_slice(line);
+    }
+    // `split_inclusive` has no part behind a final line break.
+    if text.last().is_none_or(|byte| *byte == b'\n') {
+        out.extend_from_slice(&pad);
+    }
+    Ok(out.into())
+}
+
+pub(super) fn cat(values: Rest<Value>) -> Result<Str, Error> {
+    let texts: Result<Vec<_>, _> = values
+        .iter()
+        .filter(|value| !value.is_untyped_nil())
+        .map(format::to_string)
+        .collect();
+    Ok(texts?.join(b" ".as_slice()).into())
+}
+
+pub(super) fn quote(values: Rest<Value>) -> Result<Str, Error> {
+    join_each(&values, |value| Ok(go_quote(&text_of(value)?)))
+}
+
+/// Inner quotes are not escaped.
+pub(super) fn squote(values: Rest<Value>) -> Result<Str, Error> {
+    join_each(&values, |value| {
+        Ok([b"'", format::to_string(value)?.as_bytes(), b"'"].concat())
+    })
+}
+
+fn join_each(values: &[Value], print: impl Fn(&Value) -> Result<Vec<u8>, Error>) -> Result<Str, Error> {
+    let texts: Result<Vec<_>, Error> = values
+        .iter()
+        .filter(|value| !value.is_untyped_nil())
+        .map(print)
+        .collect();
+    Ok(texts?.join(b" ".as_slice()).into())
+}
+
+/// The texts of a list without its nils; of anything else, its own.
+fn texts_of(value: &Value) -> Result<Vec<Str>, Error> {
+    match value {
+        Value::Nil => Ok(Vec::new()),
+        Value::List(list) => list
+            .iter()
+            .filter(|item| !item.is_untyped_nil())
+            .map(text_of)
+            .collect(),
+        Value::Bytes(bytes) => Ok(bytes.iter().map(|byte| byte.to_string().into()).collect()),
+        other => Ok(vec![text_of(other)?]),
+    }
+}
+
+pub(super) fn to_strings(value: Value) -> Result<Value, Error> {
+    match &value {
+        // Go hands a []string on, a nil one too.
+        Value::List(list) if list.ty().is(&types::STRINGS) => Ok(value),
+        _ => Ok(Value::strings(texts_of(&value)?)),
+    }
+}
+
+pub(super) fn join(separator: Str, value: Value) -> Result<Str, Error> {
+    Ok(texts_of(&value)?.join(separator.as_bytes()).into())
+}
+
+pub(super) fn sort_alpha(value: Value) -> Result<List, Error> {
+    let mut texts = match &value {
+        // Sorted in place, so to speak: a nil list stays one.
+        Value::List(list) if list.is_nil() && list.ty().is(&types::STRINGS) => return Ok(list.clone()),
+        Value::Nil => vec![text_of(&value)?],
+        _ => texts_of(&value)?,
+    };
+    texts.sort();
+    Ok(List::strings(texts))
+}
+
+pub(super) fn split(separator: Str, text: Str) -> Map {
+    numbered(&split_bytes(&text, &separator, None))
+}
+
+pub(super) fn splitn(separator: Str, limit: i64, text: Str) -> Map {
+    numbered(&split_bytes(&text, &separator, usize::try_from(limit).ok()))
+}
+
+fn numbered(parts: &[&[u8]]) -> Map {
+    let entries = parts.iter().enumerate();
+    let entries = entries
+        .map(|(index, part)| (format!("_{index}").into(), Value::String((*part).into())))
+        .collect();
+    Map::from_entries(&types::STRING_MAP, entries)
+}
+
+pub(super) fn split_list(separator: Str, text: Str) -> List {
+    List::strings(split_bytes(&text, &separator, None))
+}
+
+pub(super) fn shuffle(call: &mut Call, text: Str) -> Result<Str, Error> {
+    let context = call.host::<Context>()?;
+    let mut characters: Vec<char> = runes(&text).map(|(c, _)| c).collect();
+    for last in (1..characters.len()).rev() {
+        let other = context.random_below(last as u64 + 1) as usize;
+        characters.swap(last, other);
+    }
+    Ok(characters.into_iter().collect::<String>().into())
+}
