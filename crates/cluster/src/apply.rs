@@ -205,6 +205,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_field_that_the_kind_does_not_have_is_a_mistake_not_a_fault() {
+        let said = "failed to create typed patch object (/web; apps/v1, Kind=Deployment): .spc: field not declared in schema";
+        let script = Script::new("a typing error").refuse(Method::PATCH, PATH, 500, "", said);
+        let error = script
+            .cluster()
+            .apply(&web(), &wanted(), &Apply::by("helm"))
+            .await
+            .unwrap_err();
+        assert!(error.is_invalid() && !error.is_transient());
+        script.finish();
+    }
+
+    #[tokio::test]
     async fn a_busy_server_is_asked_again() {
         let script = Script::new("priority and fairness")
             .refuse(Method::PATCH, PATH, 429, "TooManyRequests", "later")

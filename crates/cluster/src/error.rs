@@ -136,10 +136,10 @@ impl Error {
         self.status().is_some_and(|status| status.code == 403)
     }
 
-    /// The server's validation refused the object (422, and 400 of strict field validation).
+    /// The server's validation refused the object: 422, 400, and the 500 for fields that its schema does not have.
     pub fn is_invalid(&self) -> bool {
         self.status()
-            .is_some_and(|status| matches!(status.code, 400 | 422))
+            .is_some_and(|status| matches!(status.code, 400 | 422) || is_untypable(status))
     }
 
     /// Another writer was there first (409): an outdated resourceVersion, a foreign field manager, or a
@@ -247,8 +247,9 @@ impl Failure {
             Self::Unanswered(_) | Self::TimedOut(_) => true,
             Self::Unreadable(_) => false,
             Self::Refused(status) => match status.code {
-                // 401: a token that is just being rotated. 500: a webhook that could not be called.
-                401 | 408 | 429 | 500 | 502..=504 => true,
+                // 401: a token that is just being rotated. 500: a webhook that could not be called, a slow store.
+                401 | 408 | 429 | 502..=504 => true,
+                500 => !is_untypable(status),
                 // An outdated resourceVersion is read again; a foreign field manager stays.
                 409 => !status.is_already_exists() && !is_field_manager_conflict(status),
                 _ => false,
@@ -260,20 +261,21 @@ impl Failure {
     pub(crate) fn without_content(self) -> Self {
         match self {
             Self::Refused(mut status) if !matches!(status.code, 401 | 403 | 404 | 409 | 429 | 502..=504) => {
-                let fields: Vec<_> = causes(&status)
-                    .into_iter()
-                    .map(|cause| cause.field)
-                    .filter(|f| !f.is_empty())
-                    .collect();
-                let at = if fields.is_empty() {
-                    String::new()
+                let said = if is_untypable(&status) {
+                    // `…: .stringData.a: expected string, got &value.valueUnstructured{Value:12345}`
+                    let line = status.message.lines().next().unwrap_or_default();
+                    line.split(", got ").next().unwrap_or_default().to_owned()
                 } else {
-                    format!(" at {}", fields.join(", "))
+                    let fields = causes(&status).into_iter().map(|cause| cause.field);
+                    let fields: Vec<_> = fields.filter(|field| !field.is_empty()).collect();
+                    let at = if fields.is_empty() {
+                        String::new()
+                    } else {
+                        format!(" at {}", fields.join(", "))
+                    };
+                    format!("status {} {}{at}", status.code, status.reason)
                 };
-                status.message = format!(
-                    "{}{at} (the message may quote the Secret and is withheld)",
-                    status.reason
-                );
+                status.message = format!("{said} (the rest may quote the Secret and is withheld)");
                 for cause in status.details.iter_mut().flat_map(|details| &mut details.causes) {
                     cause.message.clear();
                 }
@@ -291,6 +293,12 @@ pub struct FieldCause {
     pub field: String,
     /// What is wrong with it.
     pub message: String,
+}
+
+/// Server-side apply answers with an internal error when an object does not fit the schema of its kind: an unknown
+/// field, a number where text belongs, a list with two items of one key.
+fn is_untypable(status: &Status) -> bool {
+    status.code == 500 && status.message.starts_with("failed to create typed patch object")
 }
 
 const FIELD_MANAGER_CONFLICT: &str = "FieldManagerConflict";
@@ -346,6 +354,8 @@ mod tests {
         check(true, json!({"code": 429}));
         check(true, json!({"code": 500, "message": "failed calling webhook"}));
         check(true, json!({"code": 503}));
+        let untypable = "failed to create typed patch object (/a; /v1, Kind=ConfigMap): .dta: field not declared in schema";
+        check(false, json!({"code": 500, "message": untypable}));
         check(true, json!({"code": 409, "reason": "Conflict"}));
         check(false, json!({"code": 409, "reason": "AlreadyExists"}));
         let foreign = json!([{"reason": "FieldManagerConflict", "message": "conflict with \"x\"", "field": ".spec.replicas"}]);
@@ -381,7 +391,7 @@ mod tests {
             "Apply failed with 2 conflicts; .spec.replicas: conflict with \"hpa\"; .spec.paused: conflict with \"kubectl\"",
         );
         assert_eq!(error.causes()[1].field, ".spec.paused");
-        assert!(error.is_conflict() && !error.is_transient());
+        assert!(error.is_conflict() && !error.is_transient() && !error.is_invalid());
     }
 
     #[test]
@@ -393,7 +403,7 @@ mod tests {
         }));
         let shown = format!("{0} {0:?}", quoting.without_content());
         assert!(
-            !shown.contains("hunter2") && shown.contains("Invalid at data[x]"),
+            !shown.contains("hunter2") && shown.contains("status 422 Invalid at data[x] ("),
             "{shown}"
         );
         let harmless =

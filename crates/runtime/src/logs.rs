@@ -16,18 +16,24 @@ use tracing_subscriber::registry::LookupSpan;
 /// Chatty below `info` about each request and byte; `RUST_LOG` turns them up when that is what is looked for.
 const QUIET: &str = "hyper=info,hyper_util=info,h2=info,rustls=info,tower=info,reqwest=info,kube_client=info";
 
+/// kube's client calls every answer above 499 an error of its own; ours is logged where it stops travelling.
+const SILENT: &str = "kube_client::client::builder=off";
+
 /// What is logged: what `RUST_LOG` says, else `debug` and above or `info` and above.
 pub fn filter(debug: bool) -> EnvFilter {
-    let level = if debug {
-        format!("debug,{QUIET}")
-    } else {
-        "info".to_owned()
-    };
     std::env::var(EnvFilter::DEFAULT_ENV)
         .ok()
         .filter(|directives| !directives.is_empty())
         .and_then(|directives| EnvFilter::try_new(directives).ok())
-        .unwrap_or_else(|| EnvFilter::new(level))
+        .unwrap_or_else(|| EnvFilter::new(directives(debug)))
+}
+
+fn directives(debug: bool) -> String {
+    if debug {
+        format!("debug,{QUIET},{SILENT}")
+    } else {
+        format!("info,{SILENT}")
+    }
 }
 
 /// A subscriber that writes JSON lines to `writer` in the name of a service.
@@ -193,9 +199,10 @@ mod tests {
 
     #[test]
     fn debug_turns_us_up_but_not_every_byte() {
-        let heard = logged(&format!("debug,{QUIET}"), || {
+        let heard = logged(&directives(true), || {
             tracing::debug!(target: "core_provider", "heard");
             tracing::debug!(target: "hyper::proto", "unheard");
+            tracing::error!(target: "kube_client::client::builder", "unheard");
         });
         assert_eq!(heard.len(), 1);
     }
