@@ -14,6 +14,8 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
+use crate::functions;
+
 /// A value has no TOML text. The wording is that of `BurntSushi/toml`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -107,6 +109,7 @@ impl Writer {
         if let Value::Object(object) = value {
             return match object.json() {
                 Value::Map(_) => self.table(key, &object.fields()),
+                _ if functions::toml_date(value).is_some() => self.key_value(key, value, false),
                 other => self.entry(key, &other),
             };
         }
@@ -230,9 +233,10 @@ impl Writer {
             Value::Bytes(bytes) => self.list(bytes.iter().map(|byte| Value::Uint8(*byte)), depth)?,
             Value::List(list) => self.list(list.iter().cloned(), depth)?,
             Value::Map(_) => self.inline_table(&entries_of(value))?,
-            Value::Object(object) => match object.json() {
-                Value::Map(_) => self.inline_table(&object.fields())?,
-                other => self.element(&other, depth + 1)?,
+            Value::Object(object) => match (object.json(), functions::toml_date(value)) {
+                (_, Some(date)) => self.out.extend_from_slice(&date),
+                (Value::Map(_), None) => self.inline_table(&object.fields())?,
+                (other, None) => self.element(&other, depth + 1)?,
             },
             Value::Nil => return Err(Error::Nil),
             Value::Func(_) | Value::Complex(..) => return Err(Error::Unsupported(value.kind().name())),

@@ -18,7 +18,6 @@ use helm::functions;
 static VALUES: Type = Type::map("common.Values", &gotemplate::types::INTERFACE).defined_as(&MAP);
 
 #[test]
-#[ignore = "functions over semantic versions, TOML and certificates are still to come"]
 fn every_vector_gives_what_helm_gives() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors/functions");
     let values = std::fs::read(folder.join("values.yaml")).unwrap();
@@ -27,6 +26,8 @@ fn every_vector_gives_what_helm_gives() {
         .map(|entry| entry.unwrap().path())
         .collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "txt"));
+    // The functions over certificates and passwords are not there yet.
+    files.retain(|file| !file.ends_with("crypto.txt"));
     files.sort();
     let mut differences = String::new();
     let (mut total, mut different) = (0, 0);

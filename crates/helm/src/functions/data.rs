@@ -1,14 +1,16 @@
 //! Values as JSON, YAML and TOML and back: Helm's `funcs.go` and what is left of sprig's `defaults.go`.
 
 use gotemplate::function::Error;
-use gotemplate::json::{self, Layout, Numbers};
+use gotemplate::json::{Layout, marshal};
 use gotemplate::string::Str;
-use gotemplate::value::{Map, Value};
+use gotemplate::value::{List, Map, Value};
 
-use crate::yaml;
+use super::dates;
+use crate::json::{self, Decoded};
+use crate::{toml, yaml};
 
 fn encoded(value: &Value, layout: Layout) -> Result<Str, Error> {
-    Ok(json::marshal(value, layout).map_err(Error::from_error)?.into())
+    Ok(marshal(value, layout).map_err(Error::from_error)?.into())
 }
 
 /// "" for what JSON cannot hold.
@@ -61,29 +63,74 @@ pub(super) fn must_to_yaml(value: Value) -> Result<String, Error> {
     yaml::to_yaml(&value).map_err(Error::from_error)
 }
 
+/// As YAML with lists indented under their keys; "" for what YAML cannot hold.
+pub(super) fn to_yaml_pretty(value: Value) -> String {
+    yaml::to_yaml_pretty(&value).unwrap_or_default()
+}
+
+/// The error's text for what TOML cannot hold.
+pub(super) fn to_toml(value: Value) -> Result<Str, Error> {
+    match toml::to_toml(&value) {
+        Ok(text) => Ok(text.into()),
+        Err(error) if error.is_panic() => Err(Error::from_error(error)),
+        Err(error) => Ok(error.to_string().into()),
+    }
+}
+
+pub(super) fn must_to_toml(value: Value) -> Result<Str, Error> {
+    toml::to_toml(&value).map(Str::from).map_err(Error::from_error)
+}
+
+/// Why a text could not be read, in the place of what it says.
+fn error_entry(map: &Map, error: &dyn std::error::Error) {
+    map.insert("Error", error.to_string());
+}
+
+fn error_map(error: &dyn std::error::Error) -> Map {
+    [("Error", error.to_string())].into_iter().collect()
+}
+
+fn error_list(error: &dyn std::error::Error) -> List {
+    vec![Value::from(error.to_string())].into()
+}
+
 /// What cannot be read becomes a map whose `Error` says why.
-fn or_error(read: Result<Map, impl ToString>) -> Map {
-    read.unwrap_or_else(|error| [("Error", error.to_string())].into_iter().collect())
+pub(super) fn from_yaml(text: Str) -> Map {
+    yaml::template_map(&text).unwrap_or_else(|error| error_map(&error))
 }
 
 /// What cannot be read becomes a list of one text that says why.
-fn or_error_item(read: Result<Vec<Value>, impl ToString>) -> Value {
-    Value::list(read.unwrap_or_else(|error| vec![error.to_string().into()]))
+pub(super) fn from_yaml_array(text: Str) -> List {
+    yaml::template_list(&text).unwrap_or_else(|error| error_list(&error))
 }
 
-pub(super) fn from_yaml(text: Str) -> Map {
-    or_error(yaml::parse_map(&text).map(|entries| {
-        entries
-            .into_iter()
-            .map(|(key, value)| (key, from_json_value(value)))
-            .collect()
-    }))
+/// As [`from_yaml`]. What stands beside a number too large is kept.
+pub(super) fn from_json(text: Str) -> Map {
+    match json::parse_map(&text) {
+        Ok(Decoded { value, error }) => {
+            if let Some(error) = error {
+                error_entry(&value, &error);
+            }
+            value
+        }
+        Err(error) => error_map(&error),
+    }
 }
 
-pub(super) fn from_yaml_array(text: Str) -> Value {
-    or_error_item(yaml::parse_list(&text).map(|items| items.into_iter().map(from_json_value).collect()))
+/// As [`from_yaml_array`].
+pub(super) fn from_json_array(text: Str) -> List {
+    json::parse_list(&text)
+        .and_then(Decoded::into_result)
+        .unwrap_or_else(|error| error_list(&error))
 }
 
-fn from_json_value(value: serde_json::Value) -> Value {
-    json::from_json(value, Numbers::Float64)
+/// Any JSON.
+pub(super) fn must_from_json(text: Str) -> Result<Value, Error> {
+    json::parse(&text).map_err(Error::from_error)
+}
+
+/// As [`from_yaml`].
+pub(super) fn from_toml(text: Str) -> Map {
+    toml::parse(&text, &|datetime| Value::object(dates::of_toml(datetime)))
+        .unwrap_or_else(|error| error_map(&error))
 }

@@ -7,11 +7,13 @@ use gotemplate::function::{Arguments, Call, Error, Functions, Int64, Parameter, 
 use gotemplate::string::Str;
 use gotemplate::types::{self, Type};
 use gotemplate::value::{Object, Value};
+use toml::value::Offset;
 
 use super::go::clock::{Civil, MONTHS, Time, WEEKDAYS, Zone};
 use super::go::duration::{self, Duration};
 use super::go::strconv;
 use crate::context::Context;
+use crate::toml::Datetime;
 
 static TIME: Type = Type::structure("time.Time").with_methods(&TIME_METHODS);
 static MONTH: Type = Type::basic("time.Month", &types::INT).with_methods(&CALENDAR_NAME_METHODS);
@@ -210,6 +212,46 @@ fn unix(this: &Receiver, per_second: i64) -> Result<Int64, Error> {
 
 fn local(call: &Call) -> Result<Zone, Error> {
     Ok(Zone::local(&call.host::<Context>()?.time_zone))
+}
+
+/// A date of a TOML text. One without an offset hangs in a zone of its own, which says what was missing.
+pub(super) fn of_toml(datetime: &Datetime) -> Time {
+    let date = datetime.date.map_or((0, 1, 1), |date| {
+        (date.year.into(), date.month.into(), date.day.into())
+    });
+    let clock = datetime.time.map_or((0, 0, 0, 0), |time| {
+        let second = time.second.unwrap_or(0).into();
+        (
+            time.hour.into(),
+            time.minute.into(),
+            second,
+            time.nanosecond.unwrap_or(0),
+        )
+    });
+    let zone = |name: &str, offset| Zone::Fixed {
+        name: name.to_owned(),
+        offset,
+    };
+    let zone = match (datetime.offset, datetime.date, datetime.time) {
+        (Some(Offset::Z), ..) => Zone::Utc,
+        (Some(Offset::Custom { minutes }), ..) => zone("", i64::from(minutes) * 60),
+        (None, Some(_), Some(_)) => zone("datetime-local", 0),
+        (None, Some(_), None) => zone("date-local", 0),
+        (None, None, _) => zone("time-local", 0),
+    };
+    Time::from_civil(date, clock, zone)
+}
+
+/// A time as a date of TOML.
+pub(crate) fn toml_date(value: &Value) -> Option<Vec<u8>> {
+    let time = value.as_object::<Time>()?;
+    let layout: &[u8] = match &time.zone {
+        Zone::Fixed { name, .. } if name == "datetime-local" => b"2006-01-02T15:04:05.999999999",
+        Zone::Fixed { name, .. } if name == "date-local" => b"2006-01-02",
+        Zone::Fixed { name, .. } if name == "time-local" => b"15:04:05.999999999",
+        Zone::Utc | Zone::Rules(_) | Zone::Fixed { .. } => b"2006-01-02T15:04:05.999999999Z07:00",
+    };
+    Some(time.format(layout))
 }
 
 pub(super) fn now(call: &mut Call) -> Result<Time, Error> {

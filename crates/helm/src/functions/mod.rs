@@ -30,12 +30,14 @@ mod regex;
 mod strings;
 mod types;
 mod urls;
+mod versions;
 
 use std::sync::LazyLock;
 
 use gotemplate::function::Functions;
 
 pub use control::{Refusal, TplError};
+pub(crate) use dates::toml_date;
 
 /// How long a text may get by one call. Go takes what memory it finds.
 const MAX_TEXT: usize = 64 << 20;
@@ -68,6 +70,13 @@ fn register() -> Functions {
     f.add("mustToYaml", data::must_to_yaml);
     f.add("fromYaml", data::from_yaml);
     f.add("fromYamlArray", data::from_yaml_array);
+    f.add("toYamlPretty", data::to_yaml_pretty);
+    f.add("toToml", data::to_toml);
+    f.add("mustToToml", data::must_to_toml);
+    f.add("fromToml", data::from_toml);
+    f.add("fromJson", data::from_json);
+    f.add("fromJsonArray", data::from_json_array);
+    f.add("mustFromJson", data::must_from_json);
     f.add("toJson", data::to_json);
     f.add("mustToJson", data::must_to_json);
     f.add("toPrettyJson", data::to_pretty_json);
@@ -160,6 +169,7 @@ fn register() -> Functions {
     f.add("randNumeric", random::numeric);
     f.add("randBytes", random::bytes);
     f.add("randInt", math::rand_int);
+    f.add("uuidv4", random::uuid_v4);
 
     f.add("atoi", conversions::atoi);
     f.add("int64", conversions::int64);
@@ -281,6 +291,9 @@ fn register() -> Functions {
 
     f.add("urlParse", urls::parse);
     f.add("urlJoin", urls::join);
+
+    f.add("semver", versions::parse);
+    f.add("semverCompare", versions::compare);
 
     functions
 }

@@ -44,6 +44,12 @@ pub(super) fn bytes(call: &mut Call, count: i64) -> Result<String, Error> {
     Ok(BASE64_STANDARD.encode(bytes))
 }
 
+pub(super) fn uuid_v4(call: &mut Call) -> Result<String, Error> {
+    let mut bytes = [0; 16];
+    call.host::<Context>()?.fill_random(&mut bytes);
+    Ok(uuid::Builder::from_random_bytes(bytes).into_uuid().to_string())
+}
+
 fn checked(count: i64) -> Result<usize, Error> {
     let count = usize::try_from(count).unwrap_or(0);
     if count > MAX_TEXT {
