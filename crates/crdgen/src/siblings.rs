@@ -223,13 +223,24 @@ impl Carrying<'_> {
         structure
     }
 
-    /// Makes every closed object in it keep what it does not know.
+    /// Makes everything in it keep what it does not know, also where it has another type: the API server
+    /// empties an object at a scalar's place, and takes the remainder as unchanged since it compares it with
+    /// what it read through the same schema.
     fn open(&mut self, schema: &mut JSONSchemaProps, pointer: &str) {
-        // What has just been untyped keeps everything, and so does what stands inside a stranger.
+        // What has just been untyped keeps everything, and so does a stranger.
         if self.undo.contains_key(pointer) || is_stranger(schema) {
             return;
         }
-        if Shape::of(schema) == Shape::Struct && !is_open(schema) {
+        if Shape::of(schema) == Shape::IntOrString {
+            // The one type that may not keep what it does not know.
+            self.undo.insert(pointer.to_owned(), to_json(schema));
+            *schema = JSONSchemaProps {
+                description: schema.description.clone(),
+                ..anything()
+            };
+            return;
+        }
+        if !is_open(schema) {
             self.open_here(schema, pointer);
             if let Some(properties) = &mut schema.properties {
                 properties.retain(|_, field| !is_stranger(field));

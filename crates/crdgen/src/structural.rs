@@ -83,8 +83,8 @@ pub enum Error {
     },
 }
 
-/// More places than any schema in use has; a document that unfolds further is cut there.
-const MAX_NODES: usize = 20_000;
+/// More looks at a schema than any in use takes; a document that unfolds further is cut there.
+const MAX_LOOKS: usize = 100_000;
 
 /// What becomes of a default that violates its own schema; an API server would refuse the whole CRD, Helm
 /// takes no notice.
@@ -122,7 +122,7 @@ pub fn structural_with(
         document,
         bad_defaults,
         degraded: Vec::new(),
-        nodes: 0,
+        looks: 0,
     };
     let path = "spec";
     let flat = conversion.flatten(&[root], path)?;
@@ -159,7 +159,7 @@ struct Conversion<'a> {
     document: Document<'a>,
     bad_defaults: BadDefaults,
     degraded: Vec<Degraded>,
-    nodes: usize,
+    looks: usize,
 }
 
 impl<'a> Conversion<'a> {
@@ -172,12 +172,6 @@ impl<'a> Conversion<'a> {
         supplied: &[&'a Value],
         path: &str,
     ) -> Result<Option<JSONSchemaProps>, Error> {
-        self.nodes += 1;
-        if self.nodes > MAX_NODES {
-            let why = format!("the schema unfolds to more than {MAX_NODES} places");
-            self.degrade(path, "$ref", &why);
-            return Ok(Some(anything()));
-        }
         let flat = self.flatten(parts, path)?;
         let mut types = self.types(&flat.facets, path)?;
         if flat.never || types == Types::NONE {
@@ -211,7 +205,9 @@ impl<'a> Conversion<'a> {
             Types::INT_OR_STRING => out.x_kubernetes_int_or_string = Some(true),
             several => {
                 out.x_kubernetes_preserve_unknown_fields = Some(true);
-                if several != Types::NONE && types != Types::ALL {
+                // Where all values are told, nothing is lost.
+                let told = facets.iter().any(Facet::tells_values);
+                if several != Types::NONE && types != Types::ALL && !told {
                     self.degrade(
                         path,
                         "type",

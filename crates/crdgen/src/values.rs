@@ -26,15 +26,11 @@ pub fn fill_defaults(schema: &JSONSchemaProps, value: &mut Value) {
                 let Some(JSON(default)) = &property.default else {
                     continue;
                 };
-                let absent = map
-                    .get(key)
-                    .is_none_or(|inner| inner.is_null() && refuses_null(property));
-                if absent {
-                    map.insert(key.clone(), default.clone());
-                }
+                map.entry(key.clone()).or_insert_with(|| default.clone());
             }
             for (key, inner) in map {
                 if let Some(known) = child(schema, key) {
+                    replace_null(known, inner);
                     fill_defaults(known, inner);
                 }
             }
@@ -42,6 +38,7 @@ pub fn fill_defaults(schema: &JSONSchemaProps, value: &mut Value) {
         Value::Array(list) => {
             if let Some(known) = items(schema) {
                 for inner in list {
+                    replace_null(known, inner);
                     fill_defaults(known, inner);
                 }
             }
@@ -50,26 +47,43 @@ pub fn fill_defaults(schema: &JSONSchemaProps, value: &mut Value) {
     }
 }
 
+/// A null that the schema does not allow gives way to the default of its place.
+fn replace_null(schema: &JSONSchemaProps, value: &mut Value) {
+    if let Some(JSON(default)) = &schema.default
+        && value.is_null()
+        && refuses_null(schema)
+    {
+        *value = default.clone();
+    }
+}
+
 /// Drops the fields that the schema does not know and does not preserve, in place, as an API server does.
 ///
 /// With a version's own schema ([`crate::own_schema`]) that drops what only its siblings have.
 pub fn drop_strangers(schema: &JSONSchemaProps, value: &mut Value) {
+    prune(Some(schema), value, false);
+}
+
+/// `pruning/algorithm.go` of apiextensions-apiserver, its `prune` and, with `keep`, its `skipPrune`: what a
+/// schema preserves is kept in the lists below it as well, and what it knows is pruned all the same. An
+/// object where the schema has none loses everything.
+fn prune(schema: Option<&JSONSchemaProps>, value: &mut Value, keep: bool) {
+    let keep = keep || schema.is_some_and(|schema| schema.x_kubernetes_preserve_unknown_fields == Some(true));
     match value {
         Value::Object(map) => {
-            if schema.x_kubernetes_preserve_unknown_fields != Some(true) {
-                map.retain(|key, _| child(schema, key).is_some());
+            let known = |key: &str| schema.and_then(|schema| child(schema, key));
+            if !keep {
+                map.retain(|key, _| known(key).is_some());
             }
             for (key, inner) in map {
-                if let Some(known) = child(schema, key) {
-                    drop_strangers(known, inner);
+                if let Some(known) = known(key) {
+                    prune(Some(known), inner, false);
                 }
             }
         }
         Value::Array(list) => {
-            if let Some(known) = items(schema) {
-                for inner in list {
-                    drop_strangers(known, inner);
-                }
+            for inner in list {
+                prune(schema.and_then(items), inner, keep);
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
@@ -78,7 +92,8 @@ pub fn drop_strangers(schema: &JSONSchemaProps, value: &mut Value) {
 
 /// Why an API server would refuse a value, with the path below `path`; nothing when it would take it.
 ///
-/// `format` and CEL rules are not evaluated.
+/// CEL rules are not evaluated, and formats only as far as [`crate::structural()`] writes them: a text that is
+/// far from its format is refused.
 pub fn refusal(schema: &JSONSchemaProps, value: &Value, path: &str) -> Option<String> {
     if let Some(allowed) = &schema.enum_
         && !allowed.iter().any(|JSON(allowed)| equal(allowed, value))
@@ -191,9 +206,32 @@ fn string_refusal(schema: &JSONSchemaProps, text: &str, path: &str) -> Option<St
     {
         return Some(format!("{path}: {text:?} is too short or too long"));
     }
+    if let Some(format) = schema.format.as_deref().filter(|format| !resembles(text, format)) {
+        return Some(format!("{path}: {text:?} is no {format}"));
+    }
     let pattern = schema.pattern.as_deref()?;
     let matches = go_regex::compile(pattern).is_none_or(|regex| regex.is_match(text));
     (!matches).then(|| format!("{path}: {text:?} does not match {pattern}"))
+}
+
+/// True unless a text is far from its format.
+fn resembles(text: &str, format: &str) -> bool {
+    let is_date = |text: &str| {
+        let parts = text.split('-').map(str::len).collect::<Vec<_>>();
+        parts == [4, 2, 2] && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')
+    };
+    match format {
+        "ipv4" => text.parse::<std::net::Ipv4Addr>().is_ok(),
+        "ipv6" => text.parse::<std::net::Ipv6Addr>().is_ok(),
+        "date" => is_date(text),
+        "date-time" => text.get(..10).is_some_and(is_date),
+        "email" => text
+            .split_once('@')
+            .is_some_and(|(local, host)| !local.is_empty() && !host.is_empty()),
+        "uri" => text.contains(':') || text.starts_with('/'),
+        "uuid" => text.bytes().filter(u8::is_ascii_hexdigit).count() == 32,
+        _ => true,
+    }
 }
 
 fn number_refusal(schema: &JSONSchemaProps, number: f64, path: &str) -> Option<String> {

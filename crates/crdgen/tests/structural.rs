@@ -105,6 +105,27 @@ fn the_same_schema_gives_the_same_bytes() {
     }
 }
 
+#[test]
+fn a_schema_that_unfolds_without_end_is_cut() {
+    let fan = |at: usize| {
+        let next = json!({ "$ref": format!("#/$defs/{}", at + 1) });
+        json!({ "anyOf": [next, { "allOf": [next, next] }], "properties": { "p": next, "q": next } })
+    };
+    let definitions = (0..40)
+        .map(|at| (at.to_string(), fan(at)))
+        .chain([("40".to_owned(), json!({}))]);
+    let definitions = definitions.collect::<serde_json::Map<_, _>>();
+    let schema =
+        json!({ "type": "object", "properties": { "x": { "$ref": "#/$defs/0" } }, "$defs": definitions });
+    let structural = crdgen::structural(&schema, &json!({})).expect("a schema");
+    assert!(
+        structural
+            .degraded
+            .iter()
+            .any(|degraded| degraded.why.contains("unfolds to more than"))
+    );
+}
+
 /// One line a CRD, for `tests/oracle/crd`: `cargo test -p crdgen --test structural -- --ignored --nocapture`.
 #[test]
 #[ignore = "prints the CRDs of all vectors for tests/oracle"]

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Conversion, Error};
+use super::{Conversion, Error, MAX_LOOKS};
 use crate::source::{Part, Target};
 use crate::types::Types;
 use crate::values;
@@ -152,6 +152,11 @@ impl<'a> Facet<'a> {
         strings(self.get("required"))
     }
 
+    /// True when it lists the values that fit.
+    pub(super) fn tells_values(&self) -> bool {
+        self.constants.is_some() || self.get("enum").is_some() || self.get("const").is_some()
+    }
+
     /// The values it is limited to.
     pub(super) fn enumeration(&self, path: &str) -> Result<Option<Vec<Value>>, Error> {
         let mut allowed = self.constants.clone();
@@ -215,6 +220,15 @@ impl<'a> Conversion<'a> {
         flat: &mut Flat<'a>,
         path: &str,
     ) -> Result<(), Error> {
+        self.looks += 1;
+        if self.looks > MAX_LOOKS {
+            self.degrade(
+                path,
+                "$ref",
+                &format!("the schema unfolds to more than {MAX_LOOKS} places"),
+            );
+            return Ok(());
+        }
         let map = match part.schema {
             Value::Bool(true) => return Ok(()),
             Value::Bool(false) => {
