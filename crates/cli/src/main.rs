@@ -1,3 +1,15 @@
-//! Filled in below.
+//! `kco`: the same plans as the controllers', from a terminal.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser;
+
+mod args;
+mod chart_at;
+mod report;
+mod template;
+mod values;
+
+fn main() -> ExitCode {
+    args::Kco::parse().run()
+}

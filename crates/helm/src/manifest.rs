@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::{
     chart::scalar_text,
     hook::{self, Hook, HookDeletePolicy, HookEvent, HookOutputLogPolicy},
-    interim::yaml,
     kind_order::KindOrder,
+    yaml,
 };
 
 /// One document of a release that is no hook.
@@ -220,7 +220,7 @@ impl Head {
     /// # Errors
     /// When the document is not YAML, or one of the fields Helm reads has the wrong type.
     pub fn read(path: &str, text: &str) -> Result<Self, Error> {
-        let document = yaml::document(text.as_bytes()).map_err(|source| Error::Yaml {
+        let document = yaml::parse_typed(text.as_bytes()).map_err(|source| Error::Yaml {
             path: path.to_owned(),
             source,
         })?;

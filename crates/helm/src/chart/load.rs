@@ -9,7 +9,7 @@ use super::{
     archive::{self, Budget},
     decode, metadata,
 };
-use crate::{interim::yaml, values};
+use crate::{schema::Schema, values, yaml};
 
 /// Why files are no chart.
 #[derive(Debug, thiserror::Error)]
@@ -169,7 +169,7 @@ fn subchart(
 }
 
 fn document(file: &'static str, text: &[u8]) -> Result<Value, Error> {
-    yaml::document(text).map_err(|source| Error::Yaml { file, source })
+    yaml::parse_typed(text).map_err(|source| Error::Yaml { file, source })
 }
 
 impl Parts {
@@ -191,7 +191,7 @@ impl Parts {
         match file.name.as_str() {
             "Chart.lock" => chart.lock = Some(read_lock("Chart.lock", &file)?),
             "values.yaml" => chart.values = values::read(&file.data).map_err(Error::Values)?,
-            "values.schema.json" => chart.schema = Some(file.data),
+            "values.schema.json" => chart.schema = Some(Schema::new(file.data)),
             "requirements.yaml" => {
                 self.has_metadata = true;
                 let found = document("requirements.yaml", &file.data)?;

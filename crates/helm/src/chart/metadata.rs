@@ -6,6 +6,8 @@ use gotemplate::unicode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::semver;
+
 /// What `Chart.yaml` says about a chart.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
@@ -199,7 +201,7 @@ impl Metadata {
         if self.version.is_empty() {
             return Err(Invalid::new("chart.metadata.version is required"));
         }
-        if !crate::interim::semver::is_version(&self.version) {
+        if semver::Version::parse(&self.version).is_err() {
             return Err(Invalid::new(format!(
                 "chart.metadata.version {:?} is invalid",
                 self.version

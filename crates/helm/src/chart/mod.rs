@@ -18,6 +18,7 @@ pub use self::{
     metadata::{Dependency, Invalid, Maintainer, Metadata},
 };
 pub(crate) use self::{decode::scalar_text, resolved::ResolvedChart};
+use crate::schema::Schema;
 
 /// A file of a chart.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -57,7 +58,7 @@ pub struct Chart {
     metadata: Metadata,
     lock: Option<Value>,
     values: Map<String, Value>,
-    schema: Option<Vec<u8>>,
+    schema: Option<Schema>,
     templates: Vec<File>,
     files: Vec<File>,
     dependencies: Vec<Chart>,
@@ -118,7 +119,12 @@ impl Chart {
 
     /// `values.schema.json`.
     pub fn schema(&self) -> Option<&[u8]> {
-        self.schema.as_deref()
+        self.schema.as_ref().map(Schema::text)
+    }
+
+    /// `values.schema.json`, compiled once.
+    pub(crate) fn schema_check(&self) -> Option<&Schema> {
+        self.schema.as_ref()
     }
 
     /// The files below `templates/`.

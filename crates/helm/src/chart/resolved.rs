@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Chart, Crd, Dependency, File, Metadata, is_crd};
 use crate::{
-    interim::semver,
+    semver,
     values::{
         self, as_table,
         coalesce::{self, Error},
@@ -125,7 +125,7 @@ impl<'c> ResolvedChart<'c> {
     fn matched(&self, declared: &[Dependency]) -> Vec<ResolvedChart<'c>> {
         let fits = |subchart: &Self, dependency: &Dependency| {
             subchart.name() == dependency.name
-                && semver::satisfies(&subchart.metadata.version, &dependency.version)
+                && semver::satisfies(&dependency.version, &subchart.metadata.version).unwrap_or(false)
         };
         let loaded = &self.dependencies;
         let undeclared = loaded

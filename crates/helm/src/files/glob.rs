@@ -17,7 +17,9 @@ enum Step {
     Single,
     Class(Class),
     /// Any number of characters; separators among them only where allowed.
-    Star { crosses: bool },
+    Star {
+        crosses: bool,
+    },
     /// Go on at either place.
     Split(usize, usize),
     Jump(usize),
@@ -51,14 +53,22 @@ pub(super) struct Malformed;
 
 impl Glob {
     pub(super) fn new(pattern: &str) -> Result<Self, Malformed> {
-        let mut compiler = Compiler { pattern: pattern.chars().collect(), position: 0, program: Vec::new() };
+        let mut compiler = Compiler {
+            pattern: pattern.chars().collect(),
+            position: 0,
+            program: Vec::new(),
+        };
         compiler.alternatives(0)?;
-        Ok(Self { program: compiler.program })
+        Ok(Self {
+            program: compiler.program,
+        })
     }
 
     /// Matches everything: what Helm falls back to for a malformed pattern.
     pub(super) fn everything() -> Self {
-        Self { program: vec![Step::Star { crosses: true }] }
+        Self {
+            program: vec![Step::Star { crosses: true }],
+        }
     }
 
     pub(super) fn matches(&self, text: &str) -> bool {
@@ -184,7 +194,10 @@ impl Compiler {
             if self.read() != Some(']') || last < first {
                 return Err(Malformed);
             }
-            return Ok(Class { negated, members: Members::Range(first, last) });
+            return Ok(Class {
+                negated,
+                members: Members::Range(first, last),
+            });
         }
         self.position -= 1;
         let mut list = Vec::new();
@@ -198,7 +211,10 @@ impl Compiler {
         if list.is_empty() {
             return Err(Malformed);
         }
-        Ok(Class { negated, members: Members::List(list) })
+        Ok(Class {
+            negated,
+            members: Members::List(list),
+        })
     }
 }
 
@@ -247,7 +263,11 @@ mod tests {
             (true, "[!/]", "x"),
             (true, "a\\", "a"),
         ] {
-            assert_eq!(Glob::new(pattern).unwrap().matches(text), expected, "{pattern:?} on {text:?}");
+            assert_eq!(
+                Glob::new(pattern).unwrap().matches(text),
+                expected,
+                "{pattern:?} on {text:?}"
+            );
         }
     }
 

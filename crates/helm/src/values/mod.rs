@@ -7,7 +7,7 @@
 use gotemplate::value::{self, Value as GoValue};
 use serde_json::{Map, Value};
 
-use crate::interim::yaml;
+use crate::yaml;
 
 pub(crate) mod coalesce;
 pub mod strvals;
@@ -41,7 +41,7 @@ pub enum ReadError {
 pub fn read(text: &[u8]) -> Result<Map<String, Value>, ReadError> {
     let mut values = Map::new();
     for document in documents(text)? {
-        let document = yaml::document(&document).map_err(ReadError::Yaml)?;
+        let document = yaml::parse(&document).map_err(ReadError::Yaml)?;
         let table = match document {
             Value::Null => continue,
             Value::Object(table) => table,
@@ -50,7 +50,7 @@ pub fn read(text: &[u8]) -> Result<Map<String, Value>, ReadError> {
             Value::Number(_) => return Err(ReadError::NotATable { found: "number" }),
             Value::Bool(_) => return Err(ReadError::NotATable { found: "bool" }),
         };
-        merge(&mut values, floats(table));
+        merge(&mut values, table);
     }
     Ok(values)
 }

@@ -1,0 +1,204 @@
+//! What was typed.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::{report, template};
+
+/// Plans for Helm charts and compositions, shown before they run.
+#[derive(Debug, Parser)]
+#[command(name = "kco", version, about)]
+pub(crate) struct Kco {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Render a chart locally and print the manifests, as `helm template` does.
+    Template(Box<Template>),
+}
+
+impl Kco {
+    pub(crate) fn run(self) -> ExitCode {
+        let outcome = match self.command {
+            Command::Template(args) => template::run(&args),
+        };
+        match outcome {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                report::print(&error);
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
+
+/// The flags of `helm template`.
+#[derive(Debug, Args)]
+pub(crate) struct Template {
+    /// The name of the release, then the chart: a folder, an archive, a URL or an OCI reference. Without a name the
+    /// release is called "release-name".
+    #[arg(required = true, value_name = "[NAME] CHART")]
+    pub(crate) name_and_chart: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) values: Values,
+    #[command(flatten)]
+    pub(crate) source: Source,
+
+    /// API versions for Capabilities.APIVersions, besides the built-in ones.
+    #[arg(short, long, value_delimiter = ',')]
+    pub(crate) api_versions: Vec<String>,
+    /// Kubernetes version for Capabilities.KubeVersion.
+    #[arg(long)]
+    pub(crate) kube_version: Option<String>,
+    /// Namespace of the release.
+    #[arg(
+        short,
+        long,
+        env = "HELM_NAMESPACE",
+        default_value = "default",
+        hide_env = true
+    )]
+    pub(crate) namespace: String,
+    /// Generate the name (and omit the NAME parameter).
+    #[arg(short, long)]
+    pub(crate) generate_name: bool,
+    /// Template for the name of the release.
+    #[arg(long)]
+    pub(crate) name_template: Option<String>,
+    /// Set .Release.IsUpgrade instead of .Release.IsInstall.
+    #[arg(long)]
+    pub(crate) is_upgrade: bool,
+    /// Include CRDs in the output.
+    #[arg(long)]
+    pub(crate) include_crds: bool,
+    /// Leave hooks out.
+    #[arg(long)]
+    pub(crate) no_hooks: bool,
+    /// Leave test hooks out.
+    #[arg(long)]
+    pub(crate) skip_tests: bool,
+    /// Show only the manifests rendered from these templates (can specify multiple).
+    #[arg(short, long)]
+    pub(crate) show_only: Vec<String>,
+    /// Write the manifests to files below this folder instead of standard output.
+    #[arg(long)]
+    pub(crate) output_dir: Option<PathBuf>,
+    /// Put the name of the release into the path below the output folder.
+    #[arg(long)]
+    pub(crate) release_name: bool,
+    /// Do not check values against the charts' schemas.
+    #[arg(long)]
+    pub(crate) skip_schema_validation: bool,
+    /// Look host names up when templates ask for them.
+    #[arg(long)]
+    pub(crate) enable_dns: bool,
+    /// Print what was rendered even if it is invalid.
+    #[arg(long, env = "HELM_DEBUG", hide_env = true)]
+    pub(crate) debug: bool,
+    /// Where to simulate: only "client" is possible here.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "client", default_missing_value = "client")]
+    pub(crate) dry_run: String,
+
+    #[command(flatten)]
+    pub(crate) without_effect: WithoutEffect,
+}
+
+/// Where values come from; the groups are applied in the order of these fields.
+#[derive(Debug, Args)]
+pub(crate) struct Values {
+    /// Values in a YAML file, "-" for standard input (can specify multiple).
+    #[arg(short = 'f', long = "values", value_delimiter = ',')]
+    pub(crate) files: Vec<String>,
+    /// Set JSON values: key1=jsonval1,key2=jsonval2 or {"key1": jsonval1}.
+    #[arg(long)]
+    pub(crate) set_json: Vec<String>,
+    /// Set values: key1=val1,key2=val2.
+    #[arg(long)]
+    pub(crate) set: Vec<String>,
+    /// Set string values: key1=val1,key2=val2.
+    #[arg(long)]
+    pub(crate) set_string: Vec<String>,
+    /// Set values from files: key1=path1,key2=path2.
+    #[arg(long)]
+    pub(crate) set_file: Vec<String>,
+    /// Set a literal string: key=val.
+    #[arg(long)]
+    pub(crate) set_literal: Vec<String>,
+}
+
+/// Where a chart that is not on disk comes from.
+#[derive(Debug, Args)]
+pub(crate) struct Source {
+    /// Address of the chart repository in which the chart is looked up by name.
+    #[arg(long)]
+    pub(crate) repo: Option<String>,
+    /// Version of the chart.
+    #[arg(long)]
+    pub(crate) version: Option<String>,
+    /// User name for the repository or registry.
+    #[arg(long)]
+    pub(crate) username: Option<String>,
+    /// Password for the repository or registry.
+    #[arg(long)]
+    pub(crate) password: Option<String>,
+    /// Speak HTTP without TLS to the registry.
+    #[arg(long)]
+    pub(crate) plain_http: bool,
+    /// Take any certificate that the server shows.
+    #[arg(long)]
+    pub(crate) insecure_skip_tls_verify: bool,
+}
+
+/// Flags of `helm template` that change nothing about what it prints; accepted so that command lines can be kept.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Accepted without effect")]
+pub(crate) struct WithoutEffect {
+    #[arg(long)]
+    create_namespace: bool,
+    #[arg(long)]
+    description: Option<String>,
+    #[arg(long)]
+    devel: bool,
+    #[arg(long)]
+    disable_openapi_validation: bool,
+    #[arg(long, alias = "force")]
+    force_replace: bool,
+    #[arg(long, conflicts_with = "force_replace")]
+    force_conflicts: bool,
+    #[arg(long, hide = true)]
+    hide_notes: bool,
+    #[arg(long, hide = true)]
+    render_subchart_notes: bool,
+    #[arg(short, long)]
+    labels: Vec<String>,
+    #[arg(long)]
+    replace: bool,
+    #[arg(long, alias = "atomic")]
+    rollback_on_failure: bool,
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    server_side: Option<bool>,
+    #[arg(long)]
+    skip_crds: bool,
+    #[arg(long)]
+    take_ownership: bool,
+    #[arg(long)]
+    timeout: Option<String>,
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "watcher")]
+    wait: Option<String>,
+    #[arg(long)]
+    wait_for_jobs: bool,
+    #[arg(long)]
+    pass_credentials: bool,
+    #[arg(long)]
+    keyring: Option<PathBuf>,
+    #[arg(long)]
+    kubeconfig: Option<PathBuf>,
+    #[arg(long)]
+    kube_context: Option<String>,
+    #[arg(long, alias = "colour")]
+    color: Option<String>,
+}

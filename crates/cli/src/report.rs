@@ -1,0 +1,88 @@
+//! Errors for people: Helm's message first, then where in which template it happened.
+
+use std::fmt::Write;
+
+use helm::engine::{self, Place, TemplateFailure};
+
+/// Prints an error and, where a template failed, the lines it failed in, outermost first.
+#[expect(clippy::print_stderr, reason = "this is what a terminal program is for")]
+pub(crate) fn print(error: &anyhow::Error) {
+    eprintln!("Error: {error:#}");
+    let failure = error
+        .chain()
+        .find_map(|link| match link.downcast_ref::<engine::Error>() {
+            Some(engine::Error::Template(failure)) => Some(failure),
+            _ => link.downcast_ref::<TemplateFailure>(),
+        });
+    if let Some(failure) = failure {
+        eprint!("{}", places(failure));
+    }
+    if error.chain().any(is_of_rendering) {
+        eprintln!("\nUse --debug flag to render out invalid YAML");
+    }
+}
+
+fn is_of_rendering(link: &(dyn std::error::Error + 'static)) -> bool {
+    matches!(
+        link.downcast_ref(),
+        Some(engine::Error::Template(_) | engine::Error::Manifest(_) | engine::Error::KubeVersion { .. })
+    )
+}
+
+fn places(failure: &TemplateFailure) -> String {
+    let mut text = String::new();
+    for place in failure.trace.iter().filter(|place| !place.source_line.is_empty()) {
+        text.push('\n');
+        text.push_str(&shown(place));
+    }
+    text
+}
+
+/// The place, the line of the source, and a mark below the expression.
+fn shown(place: &Place) -> String {
+    let Place {
+        file,
+        line,
+        column,
+        expression,
+        source_line,
+    } = place;
+    let number = line.to_string();
+    let margin = " ".repeat(number.len());
+    let mut text = String::new();
+    let at = column.map(|column| format!(":{column}")).unwrap_or_default();
+    let _ = writeln!(text, "{margin}--> {file}:{line}{at}");
+    let _ = writeln!(text, "{margin} |");
+    let _ = writeln!(text, "{number} | {source_line}");
+    if let Some(column) = *column {
+        // Tabs stay tabs, so that the mark stands where the expression does.
+        let before = source_line
+            .get(..column.min(source_line.len()))
+            .unwrap_or_default();
+        let blank: String = before
+            .chars()
+            .map(|c| if c == '\t' { '\t' } else { ' ' })
+            .collect();
+        let _ = writeln!(text, "{margin} | {blank}^ {expression}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_mark_stands_below_the_expression() {
+        let place = Place {
+            file: "c/templates/a.yaml".to_owned(),
+            line: 12,
+            column: Some(5),
+            expression: ".Values.a.b".to_owned(),
+            source_line: "\ta: {{ .Values.a.b }}".to_owned(),
+        };
+        let expected =
+            "  --> c/templates/a.yaml:12:5\n   |\n12 | \ta: {{ .Values.a.b }}\n   | \t    ^ .Values.a.b\n";
+        assert_eq!(shown(&place), expected);
+    }
+}

@@ -1,0 +1,346 @@
+//! `kco template`: what `helm template` prints (Helm's `pkg/cmd/template.go`).
+
+use std::{
+    collections::BTreeSet,
+    fs::{self, File, OpenOptions},
+    io::{Read, Write},
+    path::Path,
+};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use gotemplate::{exec, set::Set, value::Value as GoValue};
+use helm::{
+    capabilities::{Capabilities, KubeVersion},
+    chart::{Chart, Crd},
+    context::{Context, Resolver},
+    engine::{self, Engine, Operation, ReleaseOptions, RenderOptions, Rendered},
+    functions,
+    hook::{Hook, HookEvent},
+    manifest::{self, Manifest},
+    path_match,
+};
+
+use crate::{args, chart_at, values};
+
+/// Stack for deeply nested templates; pages that are not used cost nothing.
+const STACK: usize = 256 << 20;
+
+/// Renders and prints.
+pub(crate) fn run(args: &args::Template) -> Result<()> {
+    let kube_version = args
+        .kube_version
+        .as_deref()
+        .map(|text| KubeVersion::parse(text).with_context(|| format!("invalid kube version '{text}'")));
+    let mut capabilities = Capabilities::default();
+    if let Some(version) = kube_version.transpose()? {
+        capabilities.kube_version = version;
+    }
+    capabilities
+        .api_versions
+        .extend(args.api_versions.iter().cloned());
+    match args.dry_run.as_str() {
+        "client" | "unset" | "true" => {}
+        "server" => bail!("--dry-run=server needs a cluster; charts are rendered without one here"),
+        other => bail!("invalid dry-run value ({other}). Must be \"none\", \"server\", or \"client\""),
+    }
+    let (name, reference) = name_and_chart(args)?;
+    let values = values::merged(&args.values)?;
+    let chart = chart_at::load(&reference, &args.source)?;
+    check(&chart)?;
+    check_release_name(&name)?;
+
+    let operation = if args.is_upgrade {
+        Operation::Upgrade
+    } else {
+        Operation::Install
+    };
+    let release = ReleaseOptions {
+        name: name.clone(),
+        namespace: args.namespace.clone(),
+        revision: 1,
+        operation,
+    };
+    let rendered = on_large_stack(move || {
+        let mut options = RenderOptions::new(release, capabilities, context(args.enable_dns)?);
+        options.skip_schema_validation = args.skip_schema_validation;
+        options.limits.stack = STACK - (STACK >> 4);
+        Ok(Engine::new(chart).render(&values, &options)?)
+    });
+    match rendered {
+        Ok(rendered) => print(&rendered, &name, args),
+        Err(error) => {
+            if args.debug {
+                print_invalid(&error)?;
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Runs on a thread whose stack allows for as deep a nesting as Helm's.
+fn on_large_stack<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new()
+            .stack_size(STACK)
+            .spawn_scoped(scope, work);
+        let outcome = thread.context("could not start a thread")?.join();
+        outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// The system's clock, time zone and randomness.
+fn context(enable_dns: bool) -> Result<Context> {
+    let mut random =
+        File::open("/dev/urandom").context("could not open the system's source of randomness")?;
+    let fill = move |bytes: &mut [u8]| {
+        // A read of this device does not fail once it is open.
+        let _ = random.read_exact(bytes);
+    };
+    let context = Context::new(jiff::Timestamp::now(), fill).with_time_zone(jiff::tz::TimeZone::system());
+    Ok(if enable_dns {
+        context.with_resolver(Hosts)
+    } else {
+        context
+    })
+}
+
+/// The system's resolver.
+struct Hosts;
+
+impl Resolver for Hosts {
+    fn addresses(&self, host: &str) -> Vec<String> {
+        let found = std::net::ToSocketAddrs::to_socket_addrs(&(host, 0));
+        found
+            .into_iter()
+            .flatten()
+            .map(|address| address.ip().to_string())
+            .collect()
+    }
+}
+
+/// The release's name and the chart's reference, by Helm's rules.
+fn name_and_chart(args: &args::Template) -> Result<(String, String)> {
+    match &args.name_and_chart[..] {
+        [chart] => {
+            let name = match &args.name_template {
+                Some(template) => templated_name(template)?,
+                None => "release-name".to_owned(),
+            };
+            Ok((name, chart.clone()))
+        }
+        [name, chart] if args.generate_name => {
+            bail!("cannot set --generate-name and also specify a name: {name} {chart}")
+        }
+        [name, chart] if args.name_template.is_some() => {
+            bail!("cannot set --name-template and also specify a name: {name} {chart}")
+        }
+        [name, chart] => Ok((name.clone(), chart.clone())),
+        [_, _, rest @ ..] => bail!(
+            "expected at most two arguments, unexpected arguments: {}",
+            rest.join(", ")
+        ),
+        [] => bail!("\"kco template\" requires at least 1 argument"),
+    }
+}
+
+fn templated_name(template: &str) -> Result<String> {
+    let mut set = Set::new("name-template", functions::all().clone());
+    set.parse("name-template", template)
+        .map_err(|error| anyhow!("{error}"))?;
+    let context = context(false)?;
+    let options = exec::Options {
+        host: &context,
+        ..exec::Options::default()
+    };
+    let name = set
+        .execute("name-template", GoValue::Nil, &options)
+        .map_err(|error| anyhow!("{error}"))?;
+    Ok(String::from_utf8_lossy(&name).into_owned())
+}
+
+fn check(chart: &Chart) -> Result<()> {
+    let metadata = chart.metadata();
+    if !matches!(metadata.chart_type.as_str(), "" | "application") {
+        return Err(engine::Error::NotInstallable {
+            chart_type: metadata.chart_type.clone(),
+        }
+        .into());
+    }
+    if metadata.deprecated {
+        warn("this chart is deprecated");
+    }
+    let missing = chart.missing_dependencies();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    bail!(
+        "an error occurred while checking for chart dependencies. You may need to run 'helm dependency build' to fetch \
+         missing dependencies: found in Chart.yaml, but missing in charts/ directory: {}",
+        missing.join(", ")
+    )
+}
+
+/// Helm's `ValidateReleaseName`.
+fn check_release_name(name: &str) -> Result<()> {
+    const PATTERN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
+    let refused = format!("release name check failed: release name {name:?}");
+    if name.is_empty() {
+        bail!("{refused}: no name provided");
+    }
+    let is_alphanumeric = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let is_label = |label: &str| {
+        label.starts_with(is_alphanumeric)
+            && label.ends_with(is_alphanumeric)
+            && label.chars().all(|c| is_alphanumeric(c) || c == '-')
+    };
+    if name.len() > 53 || !name.split('.').all(is_label) {
+        bail!(
+            "{refused}: invalid release name, must match regex {PATTERN} and the length must not be longer than 53"
+        );
+    }
+    Ok(())
+}
+
+fn print(rendered: &Rendered, release: &str, args: &args::Template) -> Result<()> {
+    for warning in &rendered.warnings {
+        warn(warning);
+    }
+    let is_shown = |hook: &&Hook| !(args.skip_tests && hook.runs_at(&HookEvent::Test));
+    let hooks: Vec<&Hook> = rendered
+        .hooks
+        .iter()
+        .filter(is_shown)
+        .filter(|_| !args.no_hooks)
+        .collect();
+    let crds: Vec<_> = rendered.crds.iter().filter(|_| args.include_crds).collect();
+    let text = match &args.output_dir {
+        Some(folder) => {
+            write_files(
+                rendered,
+                &crds,
+                &hooks,
+                folder,
+                args.release_name.then_some(release),
+            )?;
+            "\n".to_owned()
+        }
+        None => text_of(rendered, &crds, &hooks),
+    };
+    if args.show_only.is_empty() {
+        out(&text)
+    } else {
+        out(&shown_only(&text, &args.show_only)?)
+    }
+}
+
+fn text_of(rendered: &Rendered, crds: &[&Crd], hooks: &[&Hook]) -> String {
+    let crds = crds
+        .iter()
+        .map(|crd| manifest::frame(&crd.path, &String::from_utf8_lossy(&crd.data)));
+    let manifests = crds.collect::<String>() + &rendered.manifest_text();
+    let hooks = hooks
+        .iter()
+        .map(|hook| manifest::frame(&hook.path, &hook.manifest));
+    format!("{}\n{}", manifests.trim(), hooks.collect::<String>())
+}
+
+/// One file a template; the first document starts it anew, unless it is a hook's and the file is there.
+fn write_files(
+    rendered: &Rendered,
+    crds: &[&Crd],
+    hooks: &[&Hook],
+    folder: &Path,
+    release: Option<&str>,
+) -> Result<()> {
+    for crd in crds {
+        write(folder, &crd.path, &String::from_utf8_lossy(&crd.data), false)?;
+    }
+    let folder = release.map_or_else(|| folder.to_owned(), |release| folder.join(release));
+    let mut written = BTreeSet::new();
+    for Manifest { path, text, .. } in &rendered.manifests {
+        write(&folder, path, text, !written.insert(path))?;
+    }
+    for hook in hooks {
+        write(
+            &folder,
+            &hook.path,
+            &hook.manifest,
+            folder.join(&hook.path).exists(),
+        )?;
+    }
+    Ok(())
+}
+
+/// The documents of the named templates, in the order of the names.
+fn shown_only(text: &str, wanted: &[String]) -> Result<String> {
+    let documents: Vec<(&str, &str)> = manifest::split(text)
+        .filter_map(|document| Some((source_in_chart(document)?, document)))
+        .collect();
+    let mut shown = String::new();
+    for pattern in wanted {
+        let matches = |path: &str| path_match::matches(pattern, path).unwrap_or(false);
+        let before = shown.len();
+        for (_, document) in documents.iter().filter(|(path, _)| matches(path)) {
+            shown.push_str("---\n");
+            shown.push_str(document);
+            shown.push('\n');
+        }
+        if shown.len() == before {
+            bail!("could not find template {pattern} in chart");
+        }
+    }
+    Ok(shown)
+}
+
+/// The path behind `# Source:`, without the chart's name: `# Source: [^/]+/(.+)`.
+fn source_in_chart(document: &str) -> Option<&str> {
+    document.match_indices("# Source: ").find_map(|(start, mark)| {
+        let rest = &document[start + mark.len()..];
+        let line = rest.lines().next()?;
+        // The chart's name may not be empty; Go's class would take a line break into it, which no path has.
+        let (chart, path) = line.split_once('/')?;
+        (!chart.is_empty() && !path.is_empty()).then_some(path)
+    })
+}
+
+/// Writes a document to its file below an output folder.
+fn write(folder: &Path, path: &str, text: &str, append: bool) -> Result<()> {
+    let file = folder.join(path);
+    if let Some(parent) = file.parent() {
+        fs::create_dir_all(parent).with_context(|| format!("could not create {}", parent.display()))?;
+    }
+    let opened = OpenOptions::new()
+        .create(true)
+        .write(true)
+        .append(append)
+        .truncate(!append)
+        .open(&file);
+    let written = opened.and_then(|mut opened| opened.write_all(manifest::frame(path, text).as_bytes()));
+    written.with_context(|| format!("could not write {}", file.display()))?;
+    out(&format!("wrote {}\n", file.display()))
+}
+
+/// What was rendered before it turned out to be invalid.
+fn print_invalid(error: &anyhow::Error) -> Result<()> {
+    if let Some(engine::Error::Manifest(invalid)) = error.downcast_ref() {
+        let text: String = invalid
+            .files
+            .iter()
+            .map(|(path, text)| manifest::frame(path, text))
+            .collect();
+        out(&format!("{}\n", text.trim()))?;
+    }
+    Ok(())
+}
+
+fn out(text: &str) -> Result<()> {
+    std::io::stdout()
+        .lock()
+        .write_all(text.as_bytes())
+        .context("could not write to standard output")
+}
+
+#[expect(clippy::print_stderr, reason = "this is what a terminal program is for")]
+fn warn(text: &str) {
+    eprintln!("WARNING: {}", text.strip_prefix("warning: ").unwrap_or(text));
+}

@@ -1,0 +1,183 @@
+//! Why a template could not be parsed or executed, in Helm 4's words and with the place in the source.
+
+use std::fmt;
+
+use gotemplate::{exec, parse};
+
+/// What `fail` and `required` put around their message, so that it can be found in a chain of errors.
+pub(crate) const WARNING_START: &str = "HELM_ERR_START";
+/// See [`WARNING_START`].
+pub(crate) const WARNING_END: &str = "HELM_ERR_END";
+
+/// A template that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TemplateFailure {
+    /// Helm's message.
+    message: String,
+    /// The places from the file that was rendered down to the expression that failed.
+    pub trace: Vec<Place>,
+}
+
+/// A place in a template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The full path of the file, or `gotpl` for a text given to `tpl`.
+    pub file: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// The byte in the line, from 0; parsing knows lines only.
+    pub column: Option<usize>,
+    /// The expression as Go prints it; empty where none is known.
+    pub expression: String,
+    /// The line of the source; empty where the text is not a file of the chart.
+    pub source_line: String,
+}
+
+impl fmt::Display for TemplateFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for TemplateFailure {}
+
+impl TemplateFailure {
+    /// A failure to parse a file.
+    pub(super) fn parse(error: &parse::Error, source: impl Fn(&str) -> Option<String>) -> Self {
+        let text = error.to_string();
+        let location = text.split(": ").nth(1).unwrap_or_default();
+        let message = text.rsplit(": ").next().unwrap_or_default();
+        let file = error.file.lossy().into_owned();
+        let place = Place {
+            source_line: line_of(source(&file), error.line),
+            file,
+            line: error.line,
+            column: None,
+            expression: String::new(),
+        };
+        Self {
+            message: format!("parse error at ({location}): {message}"),
+            trace: vec![place],
+        }
+    }
+
+    /// A failure to execute a file.
+    pub(super) fn execution(error: &exec::Error, source: impl Fn(&str) -> Option<String>) -> Self {
+        let mut trace = Vec::new();
+        let mut current = Some(error);
+        while let Some(error) = current {
+            trace.extend(error.place().map(|place| {
+                let file = place.location.file.to_string();
+                Place {
+                    source_line: line_of(source(&file), place.location.line),
+                    file,
+                    line: place.location.line,
+                    column: Some(place.location.column),
+                    expression: place.node.clone(),
+                }
+            }));
+            current = error.inner();
+        }
+        Self {
+            message: message(error),
+            trace,
+        }
+    }
+}
+
+fn line_of(text: Option<String>, line: usize) -> String {
+    let text = text.unwrap_or_default();
+    text.lines()
+        .nth(line.saturating_sub(1))
+        .unwrap_or_default()
+        .to_owned()
+}
+
+/// Helm's `reformatExecErrorMsg`.
+fn message(error: &exec::Error) -> String {
+    let text = error.to_string();
+    let mut tokens = text.splitn(3, ": ");
+    let (Some(_), Some(location), Some(rest)) = (tokens.next(), tokens.next(), tokens.next()) else {
+        return text;
+    };
+    if let Some(warning) = warning(rest) {
+        return format!("execution error at ({location}): {warning}");
+    }
+    let Some(links) = links(error) else { return text };
+    links.concat().trim().to_owned()
+}
+
+/// The text between the first start mark and the last end mark.
+fn warning(text: &str) -> Option<&str> {
+    let start = text.find(WARNING_START)? + WARNING_START.len();
+    let end = text.rfind(WARNING_END)?;
+    text.get(start..end)
+}
+
+/// Every link of the chain on lines of its own; `None` when one of them is not from a template, which leaves Go's
+/// one line.
+fn links(error: &exec::Error) -> Option<Vec<String>> {
+    let mut links: Vec<String> = Vec::new();
+    let mut current = error;
+    loop {
+        let link = link(&current.to_string())?;
+        if links.last() != Some(&link) {
+            links.push(link);
+        }
+        match (current.inner(), current.cause()) {
+            (Some(inner), _) => current = inner,
+            (None, Some(cause)) => {
+                let link = self::link(&cause.to_string())?;
+                if links.last() != Some(&link) {
+                    links.push(link);
+                }
+                return Some(links);
+            }
+            (None, None) => return Some(links),
+        }
+    }
+}
+
+/// Helm's `parseTemplateExecErrorString` and `TraceableError.String`.
+fn link(text: &str) -> Option<String> {
+    let rest = text.strip_prefix("template: ")?;
+    if rest.starts_with("no template ") {
+        return Some(format!("{text}\n"));
+    }
+    if let Some(link) = executing(rest) {
+        return Some(link);
+    }
+    let (location, message) = rest.rsplit_once(": ")?;
+    Some(shown(location, "", cut(message)))
+}
+
+fn executing(rest: &str) -> Option<String> {
+    let (location, after) = rest.split_once(": executing ")?;
+    let after = after.strip_prefix('"')?;
+    let (name, after) = after.split_once('"')?;
+    let (node, message) = after.strip_prefix(" at <")?.split_once(">: ")?;
+    Some(shown(
+        location,
+        &format!("executing \"{name}\" at <{node}>:"),
+        cut(message),
+    ))
+}
+
+/// Drops the next link from the end of a message.
+fn cut(message: &str) -> &str {
+    message.find(" template:").map_or(message, |end| &message[..end])
+}
+
+fn shown(location: &str, executing: &str, message: &str) -> String {
+    let mut text = String::new();
+    if !location.is_empty() {
+        text.push_str(&format!("{location}\n  "));
+    }
+    if !executing.is_empty() {
+        text.push_str(&format!("{executing}\n    "));
+    }
+    if !message.is_empty() {
+        text.push_str(&format!("{message}\n"));
+    }
+    text
+}

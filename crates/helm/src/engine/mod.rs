@@ -1,0 +1,422 @@
+//! A chart and values into manifests, hooks and notes (Helm's `pkg/engine/engine.go` and `renderResources`).
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use gotemplate::{
+    exec::{self, MissingKey},
+    set::Set,
+    value::{CycleGuard, Map as GoMap, Value as GoValue},
+};
+use serde_json::{Map, Value};
+
+use crate::{
+    capabilities::Capabilities,
+    chart::{Chart, Crd, Metadata, ResolvedChart},
+    context::{Context, LookupKey},
+    functions,
+    hook::Hook,
+    kind_order::KindOrder,
+    manifest::{self, Dropped, Manifest, Sorted},
+    release::RecordedChart,
+    schema, semver,
+    values::{self, CoalesceError, coalesce},
+};
+
+mod failure;
+mod scope;
+
+pub use self::failure::{Place, TemplateFailure};
+
+/// The name of the root template, which Helm's messages show for texts given to `tpl`.
+const ROOT: &str = "gotpl";
+
+/// How many sets of parsed templates are kept: one for each combination of enabled subcharts.
+const MAX_SETS: usize = 8;
+
+/// A chart with its parsed templates; parsed once, rendered many times, on many threads at once.
+///
+/// Which templates take part depends on the values, by the subcharts they enable, so parsing happens on the first
+/// rendering of each combination.
+#[derive(Debug)]
+pub struct Engine {
+    chart: Arc<Chart>,
+    sets: Mutex<Vec<(Vec<TemplateId>, Set)>>,
+}
+
+/// A template by its full path and its file's place in memory.
+type TemplateId = (String, usize);
+
+/// What a rendering is told besides the values.
+#[derive(Debug)]
+pub struct RenderOptions {
+    /// The release.
+    pub release: ReleaseOptions,
+    /// What the cluster can do.
+    pub capabilities: Capabilities,
+    /// Time, randomness, names and cluster objects.
+    pub context: Context,
+    /// True when values need not fit the charts' schemas.
+    pub skip_schema_validation: bool,
+    /// True when the notes of subcharts belong to the notes.
+    pub subchart_notes: bool,
+    /// What templates may use up.
+    pub limits: exec::Limits,
+}
+
+impl RenderOptions {
+    /// Options for a release, with Helm's defaults for the rest.
+    pub fn new(release: ReleaseOptions, capabilities: Capabilities, context: Context) -> Self {
+        Self {
+            release,
+            capabilities,
+            context,
+            skip_schema_validation: false,
+            subchart_notes: false,
+            limits: exec::Limits::default(),
+        }
+    }
+}
+
+/// The release that templates see as `.Release`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReleaseOptions {
+    /// Its name.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its revision, from 1.
+    pub revision: i64,
+    /// Why it is rendered.
+    pub operation: Operation,
+}
+
+/// Why a chart is rendered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// `.Release.IsInstall` holds.
+    Install,
+    /// `.Release.IsUpgrade` holds.
+    Upgrade,
+}
+
+/// What a rendering gives.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Rendered {
+    /// The documents to install, in install order.
+    pub manifests: Vec<Manifest>,
+    /// The hooks, in install order of their kinds.
+    pub hooks: Vec<Hook>,
+    /// Documents that are neither, for an event that does not exist.
+    pub dropped: Vec<Dropped>,
+    /// The rendered `NOTES.txt`.
+    pub notes: String,
+    /// The files below `crds/` of the chart and its enabled subcharts.
+    pub crds: Vec<Crd>,
+    /// What `lookup` was asked for and did not know: find out and render again.
+    pub missing_lookups: BTreeSet<LookupKey>,
+    /// What Helm would warn of while it merges values.
+    pub warnings: Vec<String>,
+    /// The chart's metadata with the dependencies that are enabled.
+    pub metadata: Metadata,
+    /// The chart's default values; with declared dependencies, merged with those of the subcharts.
+    pub default_values: Map<String, Value>,
+}
+
+impl Rendered {
+    /// The documents in one text, as Helm stores them in a release record.
+    pub fn manifest_text(&self) -> String {
+        self.manifests
+            .iter()
+            .map(|manifest| manifest::frame(&manifest.path, &manifest.text))
+            .collect()
+    }
+
+    /// The chart as Helm stores it in a release record.
+    pub fn recorded_chart(&self, chart: &Chart) -> RecordedChart {
+        RecordedChart::new(chart, self.metadata.clone(), self.default_values.clone())
+    }
+}
+
+/// Why a chart was not rendered.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The chart is a library.
+    #[error("{chart_type} charts are not installable")]
+    NotInstallable {
+        /// Its type.
+        chart_type: String,
+    },
+    /// Dependencies could not be resolved against the values.
+    #[error("chart dependencies processing failed")]
+    Resolve(#[source] CoalesceError),
+    /// The values could not be merged with the defaults.
+    #[error("could not merge values with the chart's defaults")]
+    Coalesce(#[source] CoalesceError),
+    /// The values do not fit a schema.
+    #[error("values don't meet the specifications of the schema(s) in the following chart(s):\n{0}")]
+    Schema(schema::Error),
+    /// The chart does not run on this Kubernetes.
+    #[error("chart requires kubeVersion: {constraint} which is incompatible with Kubernetes {version}")]
+    KubeVersion {
+        /// What the chart asks for.
+        constraint: String,
+        /// What there is.
+        version: String,
+    },
+    /// A template could not be parsed or executed.
+    #[error(transparent)]
+    Template(#[from] TemplateFailure),
+    /// What was rendered is no list of Kubernetes objects.
+    #[error(transparent)]
+    Manifest(#[from] InvalidManifests),
+}
+
+/// Rendered files that are no Kubernetes objects.
+#[derive(Debug)]
+pub struct InvalidManifests {
+    /// Which document, and why.
+    pub error: manifest::Error,
+    /// All rendered files that are not blank, by path, to look for the reason in.
+    pub files: Vec<(String, String)>,
+}
+
+impl std::fmt::Display for InvalidManifests {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for InvalidManifests {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
+
+impl Engine {
+    /// An engine for a chart.
+    pub fn new(chart: impl Into<Arc<Chart>>) -> Self {
+        Self {
+            chart: chart.into(),
+            sets: Mutex::default(),
+        }
+    }
+
+    /// The chart.
+    pub fn chart(&self) -> &Chart {
+        &self.chart
+    }
+
+    /// Renders the chart for a user's values.
+    ///
+    /// In this order: dependencies are resolved, values merged and checked against the schemas, the Kubernetes version
+    /// compared, all templates parsed, then executed, deepest first; what they print is split and sorted. Two
+    /// renderings with equal arguments give equal results, provided the context's source of randomness does.
+    ///
+    /// # Errors
+    /// When one of these steps fails. Lookups without an answer are no error.
+    pub fn render(&self, values: &Map<String, Value>, options: &RenderOptions) -> Result<Rendered, Error> {
+        // What templates tie into cycles is freed when the guard goes, after everything declared below it.
+        let _guard = CycleGuard::new();
+        let chart = &*self.chart;
+        let chart_type = &chart.metadata().chart_type;
+        if !matches!(chart_type.as_str(), "" | "application") {
+            return Err(Error::NotInstallable {
+                chart_type: chart_type.clone(),
+            });
+        }
+        let mut warnings = Vec::new();
+        let user = values::to_map(values);
+        let resolved = ResolvedChart::new(chart, &user, &mut warnings).map_err(Error::Resolve)?;
+        let values = coalesce::coalesce(&resolved, &user, &mut warnings).map_err(Error::Coalesce)?;
+        if !options.skip_schema_validation {
+            schema::validate(&resolved, &values).map_err(Error::Schema)?;
+        }
+        check_kube_version(&resolved, &options.capabilities)?;
+
+        let files = self.execute(&resolved, &values, options)?;
+        let (notes, files) = without_notes(files, resolved.name(), options.subchart_notes);
+        let Sorted {
+            manifests,
+            hooks,
+            dropped,
+        } = sorted(files)?;
+        Ok(Rendered {
+            manifests,
+            hooks,
+            dropped,
+            notes,
+            crds: resolved.crds(),
+            missing_lookups: options.context.lookups.missing(),
+            warnings,
+            metadata: resolved.metadata.clone(),
+            default_values: values::to_json_map(&resolved.values),
+        })
+    }
+
+    /// Executes every template that is no partial: the texts by full path.
+    fn execute(
+        &self,
+        resolved: &ResolvedChart<'_>,
+        values: &GoMap,
+        options: &RenderOptions,
+    ) -> Result<BTreeMap<String, String>, Error> {
+        let shared = scope::Shared {
+            release: release(&options.release),
+            capabilities: options.capabilities.to_value(),
+        };
+        let templates = scope::templates(resolved, values, &shared);
+        let order = execution_order(templates.keys());
+        let source = |path: &str| {
+            templates
+                .get(path)
+                .map(|template| String::from_utf8_lossy(&template.file.data).into_owned())
+        };
+        let set = self
+            .parsed(&templates, &order)
+            .map_err(|error| TemplateFailure::parse(&error, source))?;
+        let exec_options = exec::Options {
+            missing_key: MissingKey::Zero,
+            limits: options.limits,
+            host: &options.context,
+        };
+        let mut files = BTreeMap::new();
+        for path in order {
+            let template = &templates[path];
+            if is_partial(path) {
+                continue;
+            }
+            template
+                .dot
+                .insert("Template", scope::template(path, &template.base_path));
+            let output = set
+                .execute(path, GoValue::Map(template.dot.clone()), &exec_options)
+                .map_err(|error| TemplateFailure::execution(&error, source))?;
+            files.insert(path.clone(), without_no_value(output));
+        }
+        Ok(files)
+    }
+
+    /// The parsed templates, from an earlier rendering where the same ones took part.
+    fn parsed(
+        &self,
+        templates: &BTreeMap<String, scope::Template<'_>>,
+        order: &[&String],
+    ) -> Result<Set, gotemplate::parse::Error> {
+        let id = |path: &&String| ((*path).clone(), std::ptr::from_ref(templates[*path].file).addr());
+        let ids: Vec<TemplateId> = order.iter().map(id).collect();
+        if let Some(set) = self.remembered(&ids) {
+            return Ok(set);
+        }
+        let mut set = Set::new(ROOT, functions::all().clone());
+        for path in order {
+            set.parse(path, &templates[*path].file.data)?;
+        }
+        let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
+        if sets.len() == MAX_SETS {
+            sets.remove(0);
+        }
+        sets.push((ids, set.clone()));
+        Ok(set)
+    }
+
+    fn remembered(&self, ids: &[TemplateId]) -> Option<Set> {
+        let sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
+        sets.iter()
+            .find(|(known, _)| known == ids)
+            .map(|(_, set)| set.clone())
+    }
+}
+
+fn check_kube_version(chart: &ResolvedChart<'_>, capabilities: &Capabilities) -> Result<(), Error> {
+    let constraint = &chart.metadata.kube_version;
+    let version = &capabilities.kube_version;
+    if constraint.is_empty() || semver::satisfies(constraint, version.constrained()).unwrap_or(false) {
+        return Ok(());
+    }
+    Err(Error::KubeVersion {
+        constraint: constraint.clone(),
+        version: version.version.clone(),
+    })
+}
+
+/// `.Release`.
+fn release(options: &ReleaseOptions) -> GoValue {
+    let release: GoMap = [
+        ("Name", GoValue::from(&options.name)),
+        ("Namespace", GoValue::from(&options.namespace)),
+        ("Revision", GoValue::Int(options.revision)),
+        (
+            "IsInstall",
+            GoValue::from(options.operation == Operation::Install),
+        ),
+        (
+            "IsUpgrade",
+            GoValue::from(options.operation == Operation::Upgrade),
+        ),
+        ("Service", GoValue::from("Helm")),
+    ]
+    .into_iter()
+    .collect();
+    GoValue::Map(release)
+}
+
+/// The order of parsing, in which later definitions win, and of executing: deepest first, within one depth from the
+/// last name to the first.
+fn execution_order<'p>(paths: impl Iterator<Item = &'p String>) -> Vec<&'p String> {
+    let mut order: Vec<&String> = paths.collect();
+    order.sort_by_key(|path| std::cmp::Reverse((path.matches('/').count(), *path)));
+    order
+}
+
+fn is_partial(path: &str) -> bool {
+    path.rsplit('/').next().is_some_and(|base| base.starts_with('_'))
+}
+
+/// Go prints a missing value as `<no value>`; Helm deletes that from every file.
+fn without_no_value(output: Vec<u8>) -> String {
+    let text = String::from_utf8(output)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+    if text.contains("<no value>") {
+        text.replace("<no value>", "")
+    } else {
+        text
+    }
+}
+
+/// Takes the files that end in `NOTES.txt` out and keeps that of the chart, or all of them.
+fn without_notes(
+    mut files: BTreeMap<String, String>,
+    chart: &str,
+    with_subcharts: bool,
+) -> (String, BTreeMap<String, String>) {
+    let root = format!("{chart}/templates/NOTES.txt");
+    let mut notes = String::new();
+    files.retain(|path, text| {
+        if !path.ends_with("NOTES.txt") {
+            return true;
+        }
+        if with_subcharts || *path == root {
+            if !notes.is_empty() {
+                notes.push('\n');
+            }
+            notes.push_str(text);
+        }
+        false
+    });
+    (notes, files)
+}
+
+fn sorted(files: BTreeMap<String, String>) -> Result<Sorted, InvalidManifests> {
+    let texts = files.iter().map(|(path, text)| (path.as_str(), text.as_str()));
+    let sorted = manifest::sort(texts, KindOrder::Install);
+    sorted.map_err(|error| {
+        let files = files
+            .into_iter()
+            .filter(|(_, text)| !text.trim().is_empty())
+            .collect();
+        InvalidManifests { error, files }
+    })
+}

@@ -1,0 +1,261 @@
+//! What templates see: `.Values .Chart .Release .Capabilities .Files .Template .Subcharts`, and which templates there
+//! are (the half of Helm's `engine.go` that comes before parsing).
+
+use std::{collections::BTreeMap, sync::LazyLock};
+
+use gotemplate::{
+    function::{self, Concrete, Functions, Receiver},
+    string::Str,
+    types::{self, Type},
+    value::{Map, Value},
+};
+
+use crate::{
+    chart::{Dependency, File, Metadata, ResolvedChart},
+    files, values, yaml,
+};
+
+/// The type of `.Values`, of `.Template` and of the dot of a file: a map with a few methods.
+static VALUES: Type = Type::map("common.Values", &types::INTERFACE)
+    .defined_as(&types::MAP)
+    .with_methods(&METHODS);
+
+static METHODS: LazyLock<Functions> = LazyLock::new(|| {
+    let mut methods = Functions::default();
+    methods.add("AsMap", |this: Receiver| -> Map {
+        this.map().as_type(&types::MAP)
+    });
+    methods.add("YAML", |this: Receiver| -> Result<String, function::Error> {
+        let text = yaml::to_yaml(&Value::Map(this.map())).map_err(function::Error::from_error)?;
+        Ok(format!("{text}\n"))
+    });
+    methods.add(
+        "Table",
+        |this: Receiver, path: Str| -> Result<Concrete, function::Error> {
+            let table = table(&this.map(), &path.lossy()).ok_or_else(|| no_table(&path))?;
+            Ok(Concrete(Value::Map(table.as_type(&VALUES))))
+        },
+    );
+    methods.add(
+        "PathValue",
+        |this: Receiver, path: Str| -> Result<Value, function::Error> {
+            if path.is_empty() {
+                return Err(function::Error::new("YAML path cannot be empty"));
+            }
+            path_value(&this.map(), &path.lossy()).ok_or_else(|| no_value(&path))
+        },
+    );
+    methods
+});
+
+fn last_key(path: &Str) -> String {
+    let path = path.lossy();
+    path.rsplit('.').next().unwrap_or(&path).to_owned()
+}
+
+fn no_table(path: &Str) -> function::Error {
+    function::Error::new(format!("{:?} is not a table", last_key(path)))
+}
+
+fn no_value(path: &Str) -> function::Error {
+    function::Error::new(format!("{:?} is not a value", last_key(path)))
+}
+
+/// The table at a path of keys separated by dots.
+fn table(map: &Map, path: &str) -> Option<Map> {
+    let mut table = map.clone();
+    for key in path.split('.') {
+        // Unlike in values, tables of Helm's own type count here.
+        table = table.get(key)?.as_map()?.clone();
+    }
+    Some(table)
+}
+
+/// What is at a path of keys separated by dots, unless it is a table.
+fn path_value(map: &Map, path: &str) -> Option<Value> {
+    let (folder, key) = match path.rsplit_once('.') {
+        Some((folder, key)) => (table(map, folder)?, key),
+        None => (map.clone(), path),
+    };
+    folder.get(key).filter(|value| values::as_table(value).is_none())
+}
+
+/// What all charts of a release share.
+pub(super) struct Shared {
+    /// `.Release`.
+    pub(super) release: Value,
+    /// `.Capabilities`.
+    pub(super) capabilities: Value,
+}
+
+/// A template with the dot of its chart.
+pub(super) struct Template<'c> {
+    pub(super) file: &'c File,
+    /// The dot; all files of a chart share it.
+    pub(super) dot: Map,
+    /// `.Template.BasePath`.
+    pub(super) base_path: String,
+}
+
+/// The templates of a chart and its subcharts by their full paths.
+pub(super) fn templates<'c>(
+    chart: &ResolvedChart<'c>,
+    values: &Map,
+    shared: &Shared,
+) -> BTreeMap<String, Template<'c>> {
+    let mut templates = BTreeMap::new();
+    let values = values.as_type(&VALUES);
+    collect(chart, chart.name(), values, true, shared, &mut templates);
+    templates
+}
+
+fn collect<'c>(
+    chart: &ResolvedChart<'c>,
+    path: &str,
+    values: Map,
+    is_root: bool,
+    shared: &Shared,
+    templates: &mut BTreeMap<String, Template<'c>>,
+) -> Map {
+    let subcharts = Map::new();
+    let dot = Map::with_type(&VALUES);
+    dot.insert("Chart", metadata(&chart.metadata, is_root));
+    dot.insert("Files", files::to_value(chart.chart.files()));
+    dot.insert("Release", shared.release.clone());
+    dot.insert("Capabilities", shared.capabilities.clone());
+    dot.insert("Values", Value::Map(values.clone()));
+    dot.insert("Subcharts", Value::Map(subcharts.clone()));
+    for subchart in &chart.dependencies {
+        let name = subchart.name();
+        // A name with a dot is taken for a path, finds nothing, and leaves the subchart without values.
+        let own = table(&values, name).unwrap_or_default().as_type(&VALUES);
+        let scope = collect(
+            subchart,
+            &format!("{path}/charts/{name}"),
+            own,
+            false,
+            shared,
+            templates,
+        );
+        subcharts.insert(name, Value::Map(scope.as_type(&types::MAP)));
+    }
+    for file in chart.templates() {
+        let template = Template {
+            file,
+            dot: dot.clone(),
+            base_path: format!("{path}/templates"),
+        };
+        templates.insert(format!("{path}/{}", file.name), template);
+    }
+    dot
+}
+
+/// `.Template`: which file is being rendered.
+pub(super) fn template(name: &str, base_path: &str) -> Value {
+    let template: Map = [("Name", Value::from(name)), ("BasePath", Value::from(base_path))]
+        .into_iter()
+        .collect();
+    Value::Map(template.as_type(&VALUES))
+}
+
+/// `.Chart`: the fields under their Go names, empty ones included.
+fn metadata(metadata: &Metadata, is_root: bool) -> Value {
+    // Every field is named, so that a new one is not forgotten here.
+    let Metadata {
+        name,
+        home,
+        sources,
+        version,
+        description,
+        keywords,
+        maintainers,
+        icon,
+        api_version,
+        condition,
+        tags,
+        app_version,
+        deprecated,
+        annotations,
+        kube_version,
+        dependencies,
+        chart_type,
+    } = metadata;
+    let maintainers = maintainers.iter().map(|maintainer| {
+        table_of([
+            ("Name", &maintainer.name),
+            ("Email", &maintainer.email),
+            ("URL", &maintainer.url),
+        ])
+    });
+    let annotations = if annotations.is_empty() {
+        Map::nil(&types::STRING_MAP)
+    } else {
+        let entries = annotations
+            .iter()
+            .map(|(key, value)| (Str::from(key), Value::from(value)));
+        Map::from_entries(&types::STRING_MAP, entries.collect())
+    };
+    let map: Map = [
+        ("Name", Value::from(name)),
+        ("Home", Value::from(home)),
+        ("Sources", texts(sources)),
+        ("Version", Value::from(version)),
+        ("Description", Value::from(description)),
+        ("Keywords", texts(keywords)),
+        ("Maintainers", Value::list(maintainers)),
+        ("Icon", Value::from(icon)),
+        ("APIVersion", Value::from(api_version)),
+        ("Condition", Value::from(condition)),
+        ("Tags", Value::from(tags)),
+        ("AppVersion", Value::from(app_version)),
+        ("Deprecated", Value::from(*deprecated)),
+        ("Annotations", Value::Map(annotations)),
+        ("KubeVersion", Value::from(kube_version)),
+        (
+            "Dependencies",
+            Value::list(dependencies.iter().flatten().map(dependency)),
+        ),
+        ("Type", Value::from(chart_type)),
+        ("IsRoot", Value::from(is_root)),
+    ]
+    .into_iter()
+    .collect();
+    Value::Map(map)
+}
+
+fn dependency(dependency: &Dependency) -> Value {
+    let Dependency {
+        name,
+        version,
+        repository,
+        condition,
+        tags,
+        enabled,
+        import_values,
+        alias,
+    } = dependency;
+    let map: Map = [
+        ("Name", Value::from(name)),
+        ("Version", Value::from(version)),
+        ("Repository", Value::from(repository)),
+        ("Condition", Value::from(condition)),
+        ("Tags", texts(tags)),
+        ("Enabled", Value::from(*enabled)),
+        (
+            "ImportValues",
+            Value::list(import_values.iter().map(values::to_value)),
+        ),
+        ("Alias", Value::from(alias)),
+    ]
+    .into_iter()
+    .collect();
+    Value::Map(map)
+}
+
+fn texts(texts: &[String]) -> Value {
+    Value::list(texts.iter().map(Value::from))
+}
+
+fn table_of<const N: usize>(entries: [(&str, &String); N]) -> Value {
+    Value::Map(entries.into_iter().collect())
+}

@@ -1,0 +1,2 @@
+{{ define "outer" }}
+  {{ include "inner" . }}{{ end }}{{ define "inner" }}{{ fail "no\ngood" }}{{ end }}

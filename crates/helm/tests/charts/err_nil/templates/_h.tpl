@@ -1,0 +1,3 @@
+{{ define "t" -}}
+	{{ .Values.nope.b.c }}
+{{- end }}

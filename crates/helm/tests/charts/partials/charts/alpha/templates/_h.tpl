@@ -1,0 +1,1 @@
+{{ define "shared" }}alpha{{ end }}{{ define "siblings" }}alpha{{ end }}

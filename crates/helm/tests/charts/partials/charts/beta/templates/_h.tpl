@@ -1,0 +1,1 @@
+{{ define "shared" }}beta{{ end }}{{ define "siblings" }}beta{{ end }}

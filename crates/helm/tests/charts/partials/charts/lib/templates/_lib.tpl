@@ -1,0 +1,1 @@
+{{ define "lib" }}library {{ .Values.lib.lib }}{{ end }}

@@ -1,0 +1,2 @@
+{{ define "own" }}from a {{ .Chart.Name }}{{ end }}{{ define "shared" }}parent{{ end }}
+{{ define "empty" }}not empty{{ end }}

@@ -1,0 +1,3 @@
+{{ define "own" }}from b{{ end }}
+{{ define "empty" }}  {{/* nothing */}}
+{{ end }}

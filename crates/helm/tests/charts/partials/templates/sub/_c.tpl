@@ -1,0 +1,1 @@
+{{ define "own" }}from deeper{{ end }}

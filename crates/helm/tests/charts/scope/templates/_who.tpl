@@ -1,0 +1,1 @@
+{{ define "who" }}{{ .Template.Name }}{{ end }}

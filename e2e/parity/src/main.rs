@@ -1,0 +1,139 @@
+//! `kco template` against `helm template` over folders of charts: the same text, or both refuse.
+//!
+//! Every chart below the folders is rendered with its defaults and with each of its `ci/*values.yaml`. What differs
+//! between two runs of Helm itself (certificates, passwords, dates) is compared with those places masked, and counted
+//! apart; nothing is skipped.
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::Result;
+use clap::Parser;
+
+mod cases;
+mod compare;
+mod figures;
+mod run;
+
+use crate::{
+    cases::Case,
+    compare::Verdict,
+    figures::Figures,
+    run::{Output, Program},
+};
+
+/// Compares kco with helm over folders of charts.
+#[derive(Debug, Parser)]
+struct Args {
+    /// Folders below which charts are looked for.
+    #[arg(required = true)]
+    folders: Vec<PathBuf>,
+    /// The helm to compare with.
+    #[arg(long, default_value = "helm")]
+    helm: PathBuf,
+    /// The kco to try.
+    #[arg(long, default_value = "target/release/kco")]
+    kco: PathBuf,
+    /// Only cases whose path contains this.
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Keep what helm prints in this folder and do not run it again; for when only kco changes.
+    #[arg(long)]
+    remember: Option<PathBuf>,
+    /// Lines of a difference to show.
+    #[arg(long, default_value_t = 12)]
+    lines: usize,
+    /// Seconds after which a run is given up.
+    #[arg(long, default_value_t = 120)]
+    timeout: u64,
+}
+
+fn main() -> Result<ExitCode> {
+    let args = Args::parse();
+    let mut cases = Vec::new();
+    for folder in &args.folders {
+        cases.extend(cases::below(folder)?);
+    }
+    cases.retain(|case| case.name.contains(&args.only));
+    let figures = compare_all(&args, &cases);
+    say(&figures.summary());
+    Ok(if figures.is_clean() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn compare_all(args: &Args, cases: &[Case]) -> Figures {
+    let timeout = Duration::from_secs(args.timeout);
+    let helm = Program::new(&args.helm, timeout).remembering(args.remember.as_deref());
+    let kco = Program::new(&args.kco, timeout);
+    let next = AtomicUsize::new(0);
+    let figures = Mutex::new(Figures::default());
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let verdict = judge(&helm, &kco, case);
+                    report(case, &verdict, args.lines);
+                    figures
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .count(&verdict);
+                }
+            });
+        }
+    });
+    figures.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn judge(helm: &Program, kco: &Program, case: &Case) -> Verdict {
+    let arguments = case.arguments();
+    let (theirs, ours) = match (helm.run(&arguments, 0), kco.run(&arguments, 0)) {
+        (Ok(theirs), Ok(ours)) => (theirs, ours),
+        (Err(error), _) | (_, Err(error)) => return Verdict::NotRun(format!("{error:#}")),
+    };
+    match (theirs, ours) {
+        (Output::Refused(theirs), Output::Refused(ours)) => Verdict::BothRefuse {
+            same: compare::same_refusal(&theirs, &ours),
+            theirs,
+            ours,
+        },
+        (Output::Refused(why), Output::Rendered(_)) => Verdict::OnlyHelmRefuses(why),
+        (Output::Rendered(_), Output::Refused(why)) => Verdict::OnlyKcoRefuses(why),
+        (Output::Rendered(theirs), Output::Rendered(ours)) if theirs == ours => Verdict::Equal,
+        // Only now is a second run of Helm worth its time.
+        (Output::Rendered(theirs), Output::Rendered(ours)) => match helm.run(&arguments, 1) {
+            Ok(Output::Rendered(again)) => compare::unequal(&theirs, &again, &ours),
+            Ok(Output::Refused(why)) => Verdict::OnlyHelmRefuses(why),
+            Err(error) => Verdict::NotRun(format!("{error:#}")),
+        },
+    }
+}
+
+fn report(case: &Case, verdict: &Verdict, lines: usize) {
+    if let Some(text) = verdict.report(lines) {
+        say(&format!("{}: {text}", case.name));
+    }
+}
+
+#[expect(
+    clippy::print_stdout,
+    reason = "a report on a terminal is all this program makes"
+)]
+fn say(text: &str) {
+    println!("{text}");
+}
+
+/// The path as arguments and messages show it.
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
