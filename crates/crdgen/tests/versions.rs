@@ -277,7 +277,7 @@ fn keeps(part: &Value, whole: &Value) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     // Also none that the schema refuses: what an object already has is not validated again (ratcheting).
     #[test]

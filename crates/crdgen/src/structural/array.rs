@@ -21,7 +21,7 @@ impl<'a> Conversion<'a> {
         out.type_ = Some("array".to_owned());
         out.min_items = largest(facets, "minItems", path)?;
         out.max_items = smallest(facets, "maxItems", path)?;
-        let item = if self.is_tuple(facets, path) {
+        let mut item = if self.is_tuple(facets, path) {
             anything()
         } else {
             let parts = facets
@@ -33,6 +33,8 @@ impl<'a> Conversion<'a> {
                 anything()
             })
         };
+        // It would replace nulls, which is not what a default of an item is meant for.
+        item.default = None;
         self.list_type(facets, &item, out, path);
         out.items = Some(JSONSchemaPropsOrArray::Schema(Box::new(item)));
         for facet in facets {

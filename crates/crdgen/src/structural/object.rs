@@ -238,6 +238,8 @@ impl<'a> Conversion<'a> {
                 if inside.iter().any(|value| !value.is_null()) {
                     allow_null(&mut value);
                 }
+                // As with items of a list, it would only replace nulls.
+                value.default = None;
                 out.additional_properties = Some(JSONSchemaPropsOrBool::Schema(Box::new(value)));
             }
         }
