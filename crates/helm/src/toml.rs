@@ -92,6 +92,11 @@ fn shape(value: &Value, depth: usize) -> Result<Shape, Error> {
     })
 }
 
+/// Times and durations have a spelling of their own.
+fn is_time(value: &Value) -> bool {
+    functions::toml_date(value).is_some() || functions::duration_text(value).is_some()
+}
+
 fn is_nil(value: &Value) -> bool {
     value.is_nil()
 }
@@ -109,7 +114,7 @@ impl Writer {
         if let Value::Object(object) = value {
             return match object.json() {
                 Value::Map(_) => self.table(key, &object.fields()),
-                _ if functions::toml_date(value).is_some() => self.key_value(key, value, false),
+                _ if is_time(value) => self.key_value(key, value, false),
                 other => self.entry(key, &other),
             };
         }
@@ -235,6 +240,9 @@ impl Writer {
             Value::Map(_) => self.inline_table(&entries_of(value))?,
             Value::Object(object) => match (object.json(), functions::toml_date(value)) {
                 (_, Some(date)) => self.out.extend_from_slice(&date),
+                _ if is_time(value) => {
+                    self.quoted(&functions::duration_text(value).unwrap_or_default().into())
+                }
                 (Value::Map(_), None) => self.inline_table(&object.fields())?,
                 (other, None) => self.element(&other, depth + 1)?,
             },

@@ -242,6 +242,13 @@ pub(super) fn of_toml(datetime: &Datetime) -> Time {
     Time::from_civil(date, clock, zone)
 }
 
+/// A time as a timestamp of YAML.
+pub(crate) fn yaml_timestamp(value: &Value) -> Option<String> {
+    let time = value.as_object::<Time>()?;
+    let text = time.format(b"2006-01-02T15:04:05.999999999Z07:00");
+    Some(String::from_utf8_lossy(&text).into_owned())
+}
+
 /// A time as a date of TOML.
 pub(crate) fn toml_date(value: &Value) -> Option<Vec<u8>> {
     let time = value.as_object::<Time>()?;

@@ -85,6 +85,11 @@ fn receiver(this: &Receiver) -> Result<Duration, Error> {
     this.object::<Duration>().copied()
 }
 
+/// A duration as documents spell it: not as the number that it is.
+pub(crate) fn duration_text(value: &Value) -> Option<String> {
+    value.as_object::<Duration>().map(Duration::to_string)
+}
+
 /// A duration, its text, or a number of seconds as text or number.
 fn duration_of(value: &Value) -> Result<Duration, Error> {
     if let Some(span) = value.as_object::<Duration>() {

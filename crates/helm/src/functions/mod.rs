@@ -37,7 +37,8 @@ use std::sync::LazyLock;
 use gotemplate::function::Functions;
 
 pub use control::{Refusal, TplError};
-pub(crate) use dates::toml_date;
+pub(crate) use dates::{toml_date, yaml_timestamp};
+pub(crate) use durations::duration_text;
 
 /// How long a text may get by one call. Go takes what memory it finds.
 const MAX_TEXT: usize = 64 << 20;

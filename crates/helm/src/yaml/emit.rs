@@ -83,6 +83,11 @@ impl Emitter {
         self.plain(if value { "true" } else { "false" });
     }
 
+    /// A date, which is no string and so not quoted.
+    pub(super) fn timestamp(&mut self, text: &str) {
+        self.plain(text);
+    }
+
     pub(super) fn int(&mut self, value: i64) {
         self.number(|out| {
             let _ = write!(out, "{value}");

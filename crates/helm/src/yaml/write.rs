@@ -13,7 +13,7 @@ use super::{
     emit::{Detour, Dialect, Emitter},
     order, parse_json,
 };
-use crate::json::utf8_or_replacement;
+use crate::{functions, json::utf8_or_replacement};
 
 /// Writes a document as `toYaml` does: without the line break at the end.
 pub fn to_string(value: &serde_json::Value) -> Result<String, Error> {
@@ -197,6 +197,14 @@ fn write_pretty(value: &Value, emitter: &mut Emitter, depth: usize) -> Result<()
             emitter.end();
         }
         Value::Object(object) => {
+            if let Some(timestamp) = functions::yaml_timestamp(value) {
+                emitter.timestamp(&timestamp);
+                return Ok(());
+            }
+            if let Some(duration) = functions::duration_text(value) {
+                emitter.string(&duration)?;
+                return Ok(());
+            }
             let fields = object.fields();
             if let Some(value) = object.underlying() {
                 return write_pretty(&value, emitter, depth + 1);
