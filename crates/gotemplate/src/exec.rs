@@ -1106,24 +1106,13 @@ fn integer(kind: Kind, n: u64) -> Value {
     }
 }
 
-/// The short way through maps without methods. None where anything is out of the ordinary, and the long way has to find out.
+/// The short way through maps. None where anything is out of the ordinary, and the long way has to find out.
 fn path(value: &Value, names: &[Str]) -> Option<Reflect> {
-    let Value::Map(map) = value else {
-        return None;
-    };
-    let (name, rest) = names.split_first()?;
-    if map.ty().method(name).is_some() {
-        return None;
-    }
-    let entries = map.borrow();
-    let element = entries.get(name.as_bytes())?;
-    if rest.is_empty() {
-        Some(Reflect::element(element.clone(), map.ty().element()))
-    } else {
-        path(element, rest)
-    }
+    let (value, ty) = value.as_map()?.path(names)?;
+    Some(Reflect::element(value, ty))
 }
 
+#[inline]
 fn check_arity(
     frame: &Frame<'_>,
     name: &Str,
@@ -1148,6 +1137,7 @@ fn check_arity(
 }
 
 /// Go's `validateType`: the value as one of the type, or an error.
+#[inline]
 fn validate(frame: &Frame<'_>, value: Reflect, ty: &'static Type) -> Result<Reflect> {
     if !value.is_valid() {
         if ty.can_be_nil() {

@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// What a text printed in one go may not exceed. `%1000000d` is a width that Go accepts, any number of times.
-const MAX_LENGTH: usize = 64 << 20;
+const MAX_LENGTH: usize = 16 << 20;
 
 /// Why values have no text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum Error {
     /// A cycle, most likely.
     #[error(transparent)]
     TooDeep(#[from] TooDeep),
-    /// More than 64 MiB.
+    /// More than 16 MiB.
     #[error("text is too long to be printed")]
     TooLong,
 }

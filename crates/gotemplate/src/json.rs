@@ -5,7 +5,7 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use crate::{
     string::Str,
     types,
-    value::{List, MAX_DEPTH, Map, TooDeep, Value},
+    value::{List, Map, TooDeep, Value, Walk},
 };
 
 /// Why a value has no JSON text. The wording is that of `encoding/json`.
@@ -56,13 +56,11 @@ pub fn from_json(json: serde_json::Value, numbers: Numbers) -> Value {
 /// The JSON document of a value, as `json.Marshal` sees it: bytes as base64, nil lists and maps as null, invalid UTF-8 as U+FFFD.
 /// Floats without a fraction become integers where `i64` or `u64` can hold them, so that printing the document gives Go's digits.
 pub fn to_json(value: &Value) -> Result<serde_json::Value, Error> {
-    to_json_at(value, 0)
+    to_json_at(value, &mut Walk::new(), 0)
 }
 
-fn to_json_at(value: &Value, depth: usize) -> Result<serde_json::Value, Error> {
-    if depth > MAX_DEPTH {
-        return Err(TooDeep.into());
-    }
+fn to_json_at(value: &Value, walk: &mut Walk, depth: usize) -> Result<serde_json::Value, Error> {
+    walk.visit(depth)?;
     Ok(match value {
         Value::Nil => serde_json::Value::Null,
         Value::Bool(b) => (*b).into(),
@@ -74,7 +72,7 @@ fn to_json_at(value: &Value, depth: usize) -> Result<serde_json::Value, Error> {
         Value::List(list) => {
             let mut items = Vec::with_capacity(list.len());
             for item in list.iter() {
-                items.push(to_json_at(item, depth + 1)?);
+                items.push(to_json_at(item, walk, depth + 1)?);
             }
             items.into()
         }
@@ -82,11 +80,11 @@ fn to_json_at(value: &Value, depth: usize) -> Result<serde_json::Value, Error> {
         Value::Map(map) => {
             let mut entries = serde_json::Map::new();
             for (key, item) in map.borrow().iter() {
-                entries.insert(key.lossy().into_owned(), to_json_at(item, depth + 1)?);
+                entries.insert(key.lossy().into_owned(), to_json_at(item, walk, depth + 1)?);
             }
             entries.into()
         }
-        Value::Object(object) => to_json_at(&object.json(), depth + 1)?,
+        Value::Object(object) => to_json_at(&object.json(), walk, depth + 1)?,
         Value::Complex(..) | Value::Func(_) => return Err(Error::UnsupportedType(value.type_name())),
         integer => match (integer.as_i64(), integer.as_u64()) {
             (Some(n), _) => n.into(),
@@ -143,6 +141,7 @@ pub fn marshal(value: &Value, layout: Layout) -> Result<Vec<u8>, Error> {
     let mut writer = Writer {
         out: Vec::new(),
         layout,
+        walk: Walk::new(),
     };
     writer.value(value, 0)?;
     Ok(writer.out)
@@ -151,13 +150,12 @@ pub fn marshal(value: &Value, layout: Layout) -> Result<Vec<u8>, Error> {
 struct Writer {
     out: Vec<u8>,
     layout: Layout,
+    walk: Walk,
 }
 
 impl Writer {
     fn value(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
-        if depth > MAX_DEPTH {
-            return Err(TooDeep.into());
-        }
+        self.walk.visit(depth)?;
         match value {
             Value::Nil => self.out.extend_from_slice(b"null"),
             Value::Bool(b) => self.out.extend_from_slice(if *b { b"true" } else { b"false" }),

@@ -36,7 +36,15 @@ pub(crate) fn can_backquote(text: &[u8]) -> bool {
 fn append(out: &mut Vec<u8>, text: &[u8], quote: u8, ascii: bool) {
     out.push(quote);
     let mut rest = text;
-    while let Some((c, len)) = rune::decode(rest) {
+    loop {
+        // Most texts are plain in whole.
+        let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && *byte != quote && *byte != b'\\';
+        let plain = rest.iter().position(|byte| !is_plain(byte)).unwrap_or(rest.len());
+        out.extend_from_slice(&rest[..plain]);
+        rest = &rest[plain..];
+        let Some((c, len)) = rune::decode(rest) else {
+            break;
+        };
         if rune::is_invalid(c, len) {
             append_hex(out, b"\\x", u32::from(rest[0]), 2);
         } else {

@@ -22,11 +22,22 @@ impl Str {
     pub const EMPTY: Self = Self(Repr::Inline(0, [0; INLINE]));
 
     /// The bytes.
+    #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Repr::Inline(len, bytes) => &bytes[..usize::from(*len)],
             Repr::Shared(bytes) => bytes,
         }
+    }
+
+    /// The first eight bytes, zeros where there are less, as a number that is ordered as they are.
+    #[inline]
+    fn prefix(&self) -> u64 {
+        let start = match &self.0 {
+            Repr::Inline(_, bytes) => bytes.first_chunk::<8>(),
+            Repr::Shared(bytes) => bytes.first_chunk::<8>(),
+        };
+        start.map_or(0, |start| u64::from_be_bytes(*start))
     }
 
     /// The text, when the bytes are UTF-8.
@@ -57,6 +68,7 @@ impl Default for Str {
 }
 
 impl From<&[u8]> for Str {
+    #[inline]
     fn from(bytes: &[u8]) -> Self {
         if bytes.len() <= INLINE {
             let mut inline = [0; INLINE];
@@ -150,9 +162,13 @@ impl PartialOrd for Str {
     }
 }
 
+/// By bytes. Most names differ in the first eight, which are compared as one number.
 impl Ord for Str {
+    #[inline]
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.as_bytes().cmp(other.as_bytes())
+        self.prefix()
+            .cmp(&other.prefix())
+            .then_with(|| self.as_bytes().cmp(other.as_bytes()))
     }
 }
 
@@ -191,6 +207,15 @@ mod tests {
     fn strings_are_ordered_by_bytes() {
         let mut names = ["b", "B", "é", "", "ba"].map(Str::from);
         names.sort();
+        for (a, b) in [
+            ("a", "a\0"),
+            ("a\0b", "ab"),
+            ("aaaaaaaa", "aaaaaaaab"),
+            ("a", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaa"),
+        ] {
+            assert!(Str::from(a) < Str::from(b) && Str::from(b) > Str::from(a));
+            assert_eq!(Str::from(b).cmp(&Str::from(b)), std::cmp::Ordering::Equal);
+        }
         assert_eq!(names, ["", "B", "b", "ba", "é"].map(Str::from));
     }
 }

@@ -21,7 +21,32 @@ use crate::{
 /// Go would overflow its stack on a map that contains itself.
 pub const MAX_DEPTH: usize = 500;
 
-/// A value is nested deeper than [`MAX_DEPTH`]: most likely a map contains itself.
+/// How many values may be visited to compare, copy or convert one: lists that hold the same list twice, level upon level, are small in memory
+/// and endless to walk.
+const MAX_VISITS: usize = 2_000_000;
+
+/// Counts the values that a walk visits, and how deep it is.
+pub(crate) struct Walk {
+    visits: usize,
+}
+
+impl Walk {
+    pub(crate) fn new() -> Self {
+        Self { visits: 0 }
+    }
+
+    /// Visits one more value at that depth.
+    pub(crate) fn visit(&mut self, depth: usize) -> Result<(), TooDeep> {
+        self.visits += 1;
+        if depth > MAX_DEPTH || self.visits > MAX_VISITS {
+            Err(TooDeep)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// A value is nested deeper than [`MAX_DEPTH`], or is endless in another way: most likely a map contains itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("value is nested too deeply, does it contain itself?")]
 pub struct TooDeep;
@@ -217,19 +242,17 @@ impl Value {
 
     /// Go's `reflect.DeepEqual`: same types, same contents; numbers of different types differ, an empty list differs from a nil one.
     pub fn deep_equal(&self, other: &Self) -> Result<bool, TooDeep> {
-        deep_equal(self, other, 0)
+        deep_equal(self, other, &mut Walk::new(), 0)
     }
 
     /// A copy whose maps and lists are its own (`copystructure`, which `deepCopy` uses). Host objects are shared.
     pub fn deep_copy(&self) -> Result<Self, TooDeep> {
-        deep_copy(self, 0)
+        deep_copy(self, &mut Walk::new(), 0)
     }
 }
 
-fn deep_equal(a: &Value, b: &Value, depth: usize) -> Result<bool, TooDeep> {
-    if depth > MAX_DEPTH {
-        return Err(TooDeep);
-    }
+fn deep_equal(a: &Value, b: &Value, walk: &mut Walk, depth: usize) -> Result<bool, TooDeep> {
+    walk.visit(depth)?;
     Ok(match (a, b) {
         (Value::Nil, Value::Nil) => true,
         (Value::Bool(a), Value::Bool(b)) => a == b,
@@ -245,7 +268,7 @@ fn deep_equal(a: &Value, b: &Value, depth: usize) -> Result<bool, TooDeep> {
                 return Ok(true);
             }
             for (a, b) in a.iter().zip(b.iter()) {
-                if !deep_equal(a, b, depth + 1)? {
+                if !deep_equal(a, b, walk, depth + 1)? {
                     return Ok(false);
                 }
             }
@@ -259,7 +282,7 @@ fn deep_equal(a: &Value, b: &Value, depth: usize) -> Result<bool, TooDeep> {
                 return Ok(true);
             }
             for ((key_a, a), (key_b, b)) in a.borrow().iter().zip(b.borrow().iter()) {
-                if key_a != key_b || !deep_equal(a, b, depth + 1)? {
+                if key_a != key_b || !deep_equal(a, b, walk, depth + 1)? {
                     return Ok(false);
                 }
             }
@@ -273,7 +296,7 @@ fn deep_equal(a: &Value, b: &Value, depth: usize) -> Result<bool, TooDeep> {
                 return Ok(true);
             }
             if let (Some(a), Some(b)) = (a.underlying(), b.underlying()) {
-                return deep_equal(&a, &b, depth + 1);
+                return deep_equal(&a, &b, walk, depth + 1);
             }
             let (a, b) = (a.fields(), b.fields());
             if a.is_empty() || a.len() != b.len() {
@@ -281,7 +304,7 @@ fn deep_equal(a: &Value, b: &Value, depth: usize) -> Result<bool, TooDeep> {
                 return Ok(false);
             }
             for ((_, a), (_, b)) in a.iter().zip(&b) {
-                if !deep_equal(a, b, depth + 1)? {
+                if !deep_equal(a, b, walk, depth + 1)? {
                     return Ok(false);
                 }
             }
@@ -303,22 +326,20 @@ fn same_type(a: &Value, b: &Value) -> bool {
     matches!((a.ty(), b.ty()), (Some(a), Some(b)) if a.is(b))
 }
 
-fn deep_copy(value: &Value, depth: usize) -> Result<Value, TooDeep> {
-    if depth > MAX_DEPTH {
-        return Err(TooDeep);
-    }
+fn deep_copy(value: &Value, walk: &mut Walk, depth: usize) -> Result<Value, TooDeep> {
+    walk.visit(depth)?;
     Ok(match value {
         Value::List(list) if !list.is_nil() => {
             let items = list
                 .iter()
-                .map(|item| deep_copy(item, depth + 1))
+                .map(|item| deep_copy(item, walk, depth + 1))
                 .collect::<Result<Vec<_>, _>>()?;
             Value::List(List::with_type(list.ty(), items))
         }
         Value::Map(map) if !map.is_nil() => {
             let copy = Map::with_type(map.ty());
             for (key, item) in map.borrow().iter() {
-                copy.insert(key.clone(), deep_copy(item, depth + 1)?);
+                copy.insert(key.clone(), deep_copy(item, walk, depth + 1)?);
             }
             Value::Map(copy)
         }
@@ -521,6 +542,21 @@ impl Map {
         self.len() == 0
     }
 
+    /// What is at the end of a path of keys, through maps whose types have no such method.
+    pub(crate) fn path(&self, names: &[Str]) -> Option<(Value, &'static Type)> {
+        let (name, rest) = names.split_first()?;
+        if self.ty.method(name).is_some() {
+            return None;
+        }
+        let entries = self.data.entries.borrow();
+        let element = entries.get(name)?;
+        match element {
+            _ if rest.is_empty() => Some((element.clone(), self.ty.element())),
+            Value::Map(map) => map.path(rest),
+            _ => None,
+        }
+    }
+
     /// The value of a key.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<Value> {
         self.data.entries.borrow().get(key.as_ref()).cloned()
@@ -636,7 +672,8 @@ impl Drop for CycleGuard {
 
 impl Drop for Items {
     fn drop(&mut self) {
-        if self.items.iter().any(is_container) {
+        let references = self.items.len();
+        if self.items.iter().any(|item| may_be_last(item, references)) {
             drop_deep(std::mem::take(&mut self.items));
         }
     }
@@ -645,9 +682,19 @@ impl Drop for Items {
 impl Drop for Entries {
     fn drop(&mut self) {
         let entries = self.entries.get_mut();
-        if entries.values().any(is_container) {
+        let references = entries.len();
+        if entries.values().any(|item| may_be_last(item, references)) {
             drop_deep(std::mem::take(entries).into_values());
         }
+    }
+}
+
+/// Whether dropping so many references to a container may be the end of it.
+fn may_be_last(value: &Value, references: usize) -> bool {
+    match value {
+        Value::List(list) => Rc::strong_count(&list.data) <= references,
+        Value::Map(map) => Rc::strong_count(&map.data) <= references,
+        _ => false,
     }
 }
 

@@ -1,0 +1,207 @@
+//! A hostile template ends in an error, and leaves nothing behind.
+
+mod oracle;
+
+use std::{rc::Rc, thread};
+
+use gotemplate::{
+    exec::{Error, Limit, Limits, Options},
+    format,
+    set::Set,
+    types,
+    value::{CycleGuard, List, Map, Object, TooDeep, Value},
+};
+
+fn execute(text: &str, limits: Limits) -> Result<Vec<u8>, Error> {
+    let mut set = Set::new("main", oracle::functions());
+    set.parse("test", text).unwrap();
+    set.execute(
+        "test",
+        Value::map(),
+        &Options {
+            limits,
+            ..Options::default()
+        },
+    )
+}
+
+fn check(text: &str, limits: Limits, expected: Limit) {
+    let error = execute(text, limits).unwrap_err();
+    assert_eq!(error.limit(), Some(expected), "{text}: {error}");
+}
+
+#[test]
+fn templates_that_call_themselves_are_stopped_by_depth_or_stack() {
+    let depth = Limits {
+        depth: 20,
+        ..Limits::default()
+    };
+    let stack = Limits {
+        stack: 300_000,
+        ..Limits::default()
+    };
+    for text in [
+        r#"{{ define "t" }}{{ template "t" }}{{ end }}{{ template "t" }}"#,
+        r#"{{ define "t" }}{{ include "t" . }}{{ end }}{{ include "t" . }}"#,
+        r#"{{ $t := "{{ tpl . . }}" }}{{ tpl $t $t }}"#,
+    ] {
+        check(text, depth, Limit::Depth(20));
+        check(text, stack, Limit::Stack(300_000));
+    }
+}
+
+#[test]
+fn output_is_stopped_while_it_grows() {
+    let limits = Limits {
+        output: 10_000,
+        ..Limits::default()
+    };
+    check(
+        "{{ range 1000000 }}0123456789{{ end }}",
+        limits,
+        Limit::Output(10_000),
+    );
+    let nested = r#"{{ define "t" }}{{ range 1000000 }}0123456789{{ end }}{{ end }}{{ include "t" . }}"#;
+    check(nested, limits, Limit::Output(10_000));
+    check(r#"{{ printf "%20000d" 1 }}"#, limits, Limit::Output(10_000));
+}
+
+#[test]
+fn steps_are_counted_in_empty_loops_too() {
+    let limits = Limits {
+        steps: 10_000,
+        ..Limits::default()
+    };
+    check("{{ range 9223372036854775807 }}{{ end }}", limits, Limit::Steps);
+    check(
+        "{{ range 1000 }}{{ range 1000 }}{{ $x := 1 }}{{ end }}{{ end }}",
+        limits,
+        Limit::Steps,
+    );
+}
+
+#[test]
+fn nesting_in_the_text_is_stopped_by_the_parser() {
+    let deep = |open: &str, close: &str| format!("{}{}", open.repeat(100_000), close.repeat(100_000));
+    for text in [
+        format!("{{{{ {} }}}}", deep("(", ")")),
+        deep("{{ if true }}", "{{ end }}"),
+        format!(
+            "{{{{ if false }}}}{}{{{{ end }}}}",
+            "{{ else if false }}".repeat(100_000)
+        ),
+        deep(r#"{{ block "x" . }}"#, "{{ end }}"),
+    ] {
+        let error = Set::new("main", oracle::functions())
+            .parse("test", text)
+            .unwrap_err();
+        assert!(
+            error.message.starts_with("max ") && error.message.ends_with(" depth exceeded"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_map_that_contains_itself_is_an_error_and_is_freed() {
+    let alive = Rc::new(());
+    {
+        let _guard = CycleGuard::new();
+        let map = Map::new();
+        map.insert("witness", Value::object(Witness(alive.clone())));
+        let data = Value::Map(map);
+        let mut set = Set::new("main", oracle::functions());
+        set.parse(
+            "test",
+            r#"{{ $_ := set . "self" . }}{{ $_ := set . "list" (list .) }}{{ .self.self.list | len }}"#,
+        )
+        .unwrap();
+        assert_eq!(
+            set.execute("test", data.clone(), &Options::default()).unwrap(),
+            b"1"
+        );
+        set.parse("print", "{{ . }}").unwrap();
+        let error = set
+            .execute("print", data.clone(), &Options::default())
+            .unwrap_err();
+        assert!(
+            error
+                .to_string()
+                .ends_with("value is nested too deeply, does it contain itself?"),
+            "{error}"
+        );
+        assert_eq!(data.deep_copy().unwrap_err(), TooDeep);
+        assert_eq!(Rc::strong_count(&alive), 2);
+    }
+    assert_eq!(Rc::strong_count(&alive), 1);
+}
+
+struct Witness(#[expect(dead_code, reason = "is only held")] Rc<()>);
+
+impl Object for Witness {
+    fn ty(&self) -> &'static types::Type {
+        static WITNESS: types::Type = types::Type::structure("Witness");
+        &WITNESS
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}
+
+#[test]
+fn values_nested_a_million_deep_are_dropped_without_recursion() {
+    let mut list = Value::Nil;
+    for _ in 0..1_000_000 {
+        // Twice, so that no reference is the only one.
+        list = Value::list([list.clone(), list]);
+    }
+    drop(list);
+    let mut map = Value::Nil;
+    for _ in 0..1_000_000 {
+        map = Value::Map([("a", map.clone()), ("b", map)].into_iter().collect());
+    }
+    drop(map);
+    let text = "{{ $x := list }}{{ range 100000 }}{{ $x = list $x }}{{ end }}{{ len $x }}";
+    assert_eq!(execute(text, Limits::default()).unwrap(), b"1");
+}
+
+#[test]
+fn values_that_grow_exponentially_are_an_error() {
+    let text = "{{ $x := list 1 }}{{ range 64 }}{{ $x = list $x $x }}{{ end }}{{ $x }}";
+    let error = execute(text, Limits::default()).unwrap_err();
+    assert!(
+        error.to_string().ends_with("text is too long to be printed"),
+        "{error}"
+    );
+    let double = || {
+        let mut list = Value::from(List::nil(&types::LIST));
+        for _ in 0..64 {
+            list = Value::list([list.clone(), list]);
+        }
+        list
+    };
+    assert!(double().deep_equal(&double()).is_err());
+    assert!(double().deep_copy().is_err());
+    assert!(gotemplate::json::to_json(&double()).is_err());
+    assert!(gotemplate::json::marshal(&double(), gotemplate::json::Layout::default()).is_err());
+    assert!(format::to_string(&double()).is_err());
+}
+
+#[test]
+fn a_set_is_shared_between_threads() {
+    let mut set = Set::new("main", oracle::functions());
+    set.parse("test", r#"{{ range $i := 100 }}{{ tpl "{{ . }}," $i }}{{ end }}"#)
+        .unwrap();
+    let expected: Vec<u8> = (0..100).flat_map(|i| format!("{i},").into_bytes()).collect();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                assert_eq!(
+                    set.execute("test", Value::Nil, &Options::default()).unwrap(),
+                    expected
+                )
+            });
+        }
+    });
+}
