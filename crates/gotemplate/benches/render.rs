@@ -40,7 +40,7 @@ fn main() {
     time("render", || {
         drop(black_box(
             set.execute("deployment.yaml", data.clone(), &options).unwrap(),
-        ))
+        ));
     });
 }
 

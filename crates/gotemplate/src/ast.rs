@@ -43,6 +43,7 @@ impl fmt::Display for Location {
 
 impl Source {
     /// The position of a byte.
+    #[expect(clippy::naive_bytecount, reason = "asked for errors only")]
     pub fn location(&self, pos: usize) -> Location {
         let before = &self.text[..pos.min(self.text.len())];
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();

@@ -120,10 +120,14 @@ fn values(arguments: &mut Vec<Reflect>) -> Vec<Value> {
 
 /// Go's `evalArgs`: `print` for escapers, with arguments as an action would print them.
 fn plain_text(arguments: &[Reflect]) -> Result<Str> {
-    if let [only] = arguments {
-        if let Value::String(text) = &only.value {
-            return Ok(text.clone());
-        }
+    if let [
+        Reflect {
+            value: Value::String(text),
+            ..
+        },
+    ] = arguments
+    {
+        return Ok(text.clone());
     }
     let arguments: Vec<Value> = arguments
         .iter()
@@ -249,18 +253,15 @@ fn eq_other(a: &Value, b: &Value) -> Result<bool> {
     if a.is_nil() || b.is_nil() {
         return Ok(a.is_nil() == b.is_nil());
     }
-    match (a, b) {
-        (Value::Object(x), Value::Object(y)) => {
-            if x.ty().kind() == Kind::Pointer {
-                return Ok(std::rc::Rc::ptr_eq(x, y));
-            }
+    if let (Value::Object(x), Value::Object(y)) = (a, b) {
+        return if x.ty().kind() == Kind::Pointer {
+            Ok(std::rc::Rc::ptr_eq(x, y))
+        } else {
             Ok(a.deep_equal(b)?)
-        }
-        _ => {
-            let text = format::sprintf(b"non-comparable type %s: %s", &[b.clone(), b.type_name().into()])?;
-            Err(Error::new(String::from_utf8_lossy(&text)))
-        }
+        };
     }
+    let text = format::sprintf(b"non-comparable type %s: %s", &[b.clone(), b.type_name().into()])?;
+    Err(Error::new(String::from_utf8_lossy(&text)))
 }
 
 fn compare_integers(a: &Value, b: &Value) -> Option<Ordering> {
@@ -467,14 +468,16 @@ fn js(text: &[u8]) -> Vec<u8> {
             '\\' => out.extend_from_slice(b"\\\\"),
             '\'' => out.extend_from_slice(b"\\'"),
             '"' => out.extend_from_slice(b"\\\""),
-            '<' | '>' | '&' | '=' | '\0'..' ' => {
-                out.extend_from_slice(format!("\\u{:04X}", u32::from(c)).as_bytes())
-            }
+            '<' | '>' | '&' | '=' | '\0'..' ' => escape_js(&mut out, c),
             c if c.is_ascii() || unicode::is_print(c) => out.extend_from_slice(bytes),
-            c => out.extend_from_slice(format!("\\u{:04X}", u32::from(c)).as_bytes()),
+            c => escape_js(&mut out, c),
         }
     }
     out
+}
+
+fn escape_js(out: &mut Vec<u8>, c: char) {
+    out.extend_from_slice(format!("\\u{:04X}", u32::from(c)).as_bytes());
 }
 
 /// Go's `url.QueryEscape`.

@@ -367,7 +367,7 @@ impl<'e> Execution<'e> {
                 quoted(self.set.name())
             )));
         };
-        self.execute_tree(&tree, Reflect::concrete(data))
+        self.execute_tree(&tree, &Reflect::concrete(data))
     }
 
     /// A template by name: of the texts being executed, innermost first, then of the set. An empty one hides nothing.
@@ -385,7 +385,7 @@ impl<'e> Execution<'e> {
         in_set.or_else(|| empty.map(|tree| Found::InText(tree.clone())))
     }
 
-    fn execute_tree(&mut self, tree: &Tree, data: Reflect) -> Result {
+    fn execute_tree(&mut self, tree: &Tree, data: &Reflect) -> Result {
         let frame = Frame {
             tree,
             at: Cell::new(At::Root),
@@ -393,7 +393,7 @@ impl<'e> Execution<'e> {
         self.depth += 1;
         let base = std::mem::replace(&mut self.base, self.variables.len());
         self.variables.push((0, data.clone()));
-        let result = self.walk_list(&frame, &data, &tree.root);
+        let result = self.walk_list(&frame, data, &tree.root);
         self.variables.truncate(self.base);
         self.base = base;
         self.depth -= 1;
@@ -626,7 +626,7 @@ impl<'e> Execution<'e> {
             Some(pipe) => self.pipeline(frame, dot, pipe)?,
             None => Reflect::INVALID,
         };
-        self.execute_tree(&tree, data)
+        self.execute_tree(&tree, &data)
     }
 
     fn assign(&mut self, frame: &Frame<'_>, id: u32, name: &Str, value: Reflect) -> Result {
@@ -682,9 +682,11 @@ impl<'e> Execution<'e> {
         self.step(frame)?;
         let first = &command.args[0];
         let has_arguments = command.args.len() > 1 || last.is_some();
-        let no_function = |frame: &Frame<'t>| match has_arguments {
-            true => Err(frame.error(format!("can't give argument to non-function {}", operand(first)))),
-            false => Ok(()),
+        let no_function = |frame: &Frame<'t>| {
+            if has_arguments {
+                return Err(frame.error(format!("can't give argument to non-function {}", operand(first))));
+            }
+            Ok(())
         };
         match first {
             Expr::Field { .. } | Expr::Chain { .. } | Expr::Variable { .. } => {
@@ -707,37 +709,15 @@ impl<'e> Execution<'e> {
                 self.check_stack(frame)?;
                 self.pipeline(frame, dot, pipe)
             }
-            literal => {
-                frame.at(literal);
+            value => {
+                frame.at(value);
                 no_function(frame)?;
-                match literal {
+                match value {
                     Expr::Nil { .. } => Err(frame.error("nil is not a command")),
-                    literal => self.literal(frame, dot, literal),
+                    other => literal(frame, dot, other),
                 }
             }
         }
-    }
-
-    /// A literal where any type will do.
-    fn literal<'t>(&mut self, frame: &Frame<'t>, dot: &Reflect, literal: &'t Expr) -> Result<Reflect> {
-        frame.at(literal);
-        Ok(Reflect::concrete(match literal {
-            Expr::Dot { .. } => return Ok(dot.clone()),
-            Expr::Bool { value, .. } => Value::Bool(*value),
-            Expr::String { text, .. } => Value::String(text.clone()),
-            Expr::Number(number) => match number.ideal() {
-                Ideal::Int(n) => Value::Int(n),
-                Ideal::Float(f) => Value::Float64(f),
-                Ideal::Complex(re, im) => Value::Complex(re, im),
-                Ideal::Overflow => return Err(frame.error(format!("{} overflows int", number.text))),
-            },
-            other => {
-                return Err(frame.error(format!(
-                    "can't evaluate command {}",
-                    quoted(other.to_string().as_bytes())
-                )));
-            }
-        }))
     }
 
     /// `.a.b`, `$x.a.b` or `(pipe).a.b`, with arguments if the last one is a method.
@@ -779,7 +759,7 @@ impl<'e> Execution<'e> {
                 // Kept as it is: no value stays no value.
                 (self.argument(frame, dot, &types::REFLECT_VALUE, node)?, fields)
             }
-            other => return self.literal(frame, dot, other),
+            other => return literal(frame, dot, other),
         };
         let Some((name, before)) = names.split_last() else {
             return Ok(receiver);
@@ -1069,12 +1049,34 @@ impl<'e> Execution<'e> {
             }
             Expr::Bool { .. } | Expr::Number(_) | Expr::String { .. } => {
                 if ty.kind() == Kind::Interface || is_reflect(ty) {
-                    return self.literal(frame, dot, expr);
+                    return literal(frame, dot, expr);
                 }
                 literal_of_type(frame, ty, expr).map(Reflect::concrete)
             }
         }
     }
+}
+
+/// A literal where any type will do.
+fn literal<'t>(frame: &Frame<'t>, dot: &Reflect, literal: &'t Expr) -> Result<Reflect> {
+    frame.at(literal);
+    Ok(Reflect::concrete(match literal {
+        Expr::Dot { .. } => return Ok(dot.clone()),
+        Expr::Bool { value, .. } => Value::Bool(*value),
+        Expr::String { text, .. } => Value::String(text.clone()),
+        Expr::Number(number) => match number.ideal() {
+            Ideal::Int(n) => Value::Int(n),
+            Ideal::Float(f) => Value::Float64(f),
+            Ideal::Complex(re, im) => Value::Complex(re, im),
+            Ideal::Overflow => return Err(frame.error(format!("{} overflows int", number.text))),
+        },
+        other => {
+            return Err(frame.error(format!(
+                "can't evaluate command {}",
+                quoted(other.to_string().as_bytes())
+            )));
+        }
+    }))
 }
 
 /// An operand in a message: a pipeline without its parentheses, as in Go.
@@ -1266,7 +1268,7 @@ impl Runtime for Execution<'_> {
         };
         let start = self.out.len();
         self.overlays.push(trees);
-        let result = self.execute_tree(&tree, Reflect::concrete(data));
+        let result = self.execute_tree(&tree, &Reflect::concrete(data));
         self.overlays.pop();
         result?;
         let text = Str::from(&self.out[start..]);

@@ -280,10 +280,11 @@ impl<'o> Printer<'o> {
     fn argument(&mut self, value: &Value, verb: char) -> Result {
         match (verb, value) {
             ('T' | 'v', Value::Nil) => self.pad(b"<nil>"),
-            (_, Value::Nil) => self.bad_verb(value, verb, 0)?,
             ('T', _) => self.text(value.type_name().as_bytes()),
             // Go's `%w` wraps errors, elsewhere than here.
-            ('w', Value::List(_) | Value::Map(_) | Value::Object(_)) => self.bad_verb(value, verb, 0)?,
+            (_, Value::Nil) | ('w', Value::List(_) | Value::Map(_) | Value::Object(_)) => {
+                self.bad_verb(value, verb, 0)?;
+            }
             ('p', _) => self.pointer(value, 'p', 0)?,
             _ => self.value(value, verb, 0)?,
         }
@@ -564,10 +565,8 @@ impl<'o> Printer<'o> {
                 self.out.resize(self.out.len() + width, b' ');
                 return;
             }
-        } else if self.flags.zero && !self.flags.minus {
-            if let Some(width) = self.flags.width {
-                precision = width.saturating_sub(usize::from(signed));
-            }
+        } else if let (true, false, Some(width)) = (self.flags.zero, self.flags.minus, self.flags.width) {
+            precision = width.saturating_sub(usize::from(signed));
         }
         // From right to left.
         let mut text = Vec::with_capacity(precision + 24);
@@ -607,14 +606,12 @@ impl<'o> Printer<'o> {
     fn code_point(&mut self, bits: u64) {
         let precision = self.flags.precision.unwrap_or(4).max(4);
         let mut text = format!("U+{bits:0precision$X}").into_bytes();
-        if self.flags.sharp {
-            if let Some(c) = u32::try_from(bits)
-                .ok()
-                .and_then(char::from_u32)
-                .filter(|c| unicode::is_print(*c))
-            {
-                text.extend_from_slice(format!(" '{c}'").as_bytes());
-            }
+        let shown = u32::try_from(bits)
+            .ok()
+            .and_then(char::from_u32)
+            .filter(|c| unicode::is_print(*c));
+        if let (true, Some(c)) = (self.flags.sharp, shown) {
+            text.extend_from_slice(format!(" '{c}'").as_bytes());
         }
         self.pad_with_spaces(&text);
     }

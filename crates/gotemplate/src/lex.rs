@@ -580,6 +580,7 @@ fn trailing_spaces(text: &[u8]) -> usize {
     text.iter().rev().take_while(|byte| is_space_byte(**byte)).count()
 }
 
+#[expect(clippy::naive_bytecount, reason = "the pieces between actions are short")]
 fn newlines(text: &[u8]) -> usize {
     text.iter().filter(|byte| **byte == b'\n').count()
 }

@@ -179,7 +179,7 @@ fn append_hex(out: &mut Vec<u8>, f: f64, format: u8, precision: Option<usize>, s
     if mantissa == 0 {
         exponent = 0;
     } else {
-        let shift = mantissa.leading_zeros() as i64 - 3;
+        let shift = i64::from(mantissa.leading_zeros()) - 3;
         mantissa <<= shift;
         exponent -= shift;
     }

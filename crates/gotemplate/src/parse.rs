@@ -538,13 +538,11 @@ impl<'t> Parser<'_, 't> {
     }
 
     fn variable(&mut self, name: &[u8]) -> Variable {
-        let id = match self.variables.iter().position(|known| known.as_bytes() == name) {
-            Some(id) => id,
-            None => {
-                self.variables.push(name.into());
-                self.variables.len() - 1
-            }
-        };
+        let known = self.variables.iter().position(|known| known.as_bytes() == name);
+        let id = known.unwrap_or_else(|| {
+            self.variables.push(name.into());
+            self.variables.len() - 1
+        });
         Variable {
             name: self.variables[id].clone(),
             id: id as u32,

@@ -213,7 +213,7 @@ impl Type {
         matches!(
             self.kind,
             Kind::Func | Kind::Interface | Kind::Map | Kind::Pointer | Kind::Slice
-        ) || std::ptr::eq(self, &REFLECT_VALUE)
+        ) || std::ptr::eq(self, &raw const REFLECT_VALUE)
     }
 
     /// The zero value.

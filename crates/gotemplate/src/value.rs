@@ -251,6 +251,7 @@ impl Value {
     }
 }
 
+#[expect(clippy::float_cmp, reason = "Go compares them so")]
 fn deep_equal(a: &Value, b: &Value, walk: &mut Walk, depth: usize) -> Result<bool, TooDeep> {
     walk.visit(depth)?;
     Ok(match (a, b) {
@@ -462,7 +463,7 @@ pub struct Map {
 }
 
 struct Entries {
-    entries: RefCell<BTreeMap<Str, Value>>,
+    by_key: RefCell<BTreeMap<Str, Value>>,
     nil: bool,
     /// Whether the running [`CycleGuard`] knows this map already.
     remembered: Cell<bool>,
@@ -489,7 +490,7 @@ impl Map {
     pub fn from_entries(ty: &'static Type, entries: BTreeMap<Str, Value>) -> Self {
         Self {
             data: Rc::new(Entries {
-                entries: RefCell::new(entries),
+                by_key: RefCell::new(entries),
                 nil: false,
                 remembered: Cell::new(false),
             }),
@@ -501,7 +502,7 @@ impl Map {
     pub fn nil(ty: &'static Type) -> Self {
         Self {
             data: Rc::new(Entries {
-                entries: RefCell::default(),
+                by_key: RefCell::default(),
                 nil: true,
                 remembered: Cell::new(false),
             }),
@@ -534,7 +535,7 @@ impl Map {
 
     /// Number of entries.
     pub fn len(&self) -> usize {
-        self.data.entries.borrow().len()
+        self.data.by_key.borrow().len()
     }
 
     /// Whether there are no entries.
@@ -548,7 +549,7 @@ impl Map {
         if self.ty.method(name).is_some() {
             return None;
         }
-        let entries = self.data.entries.borrow();
+        let entries = self.data.by_key.borrow();
         let element = entries.get(name)?;
         match element {
             _ if rest.is_empty() => Some((element.clone(), self.ty.element())),
@@ -559,12 +560,12 @@ impl Map {
 
     /// The value of a key.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<Value> {
-        self.data.entries.borrow().get(key.as_ref()).cloned()
+        self.data.by_key.borrow().get(key.as_ref()).cloned()
     }
 
     /// Whether there is such a key.
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> bool {
-        self.data.entries.borrow().contains_key(key.as_ref())
+        self.data.by_key.borrow().contains_key(key.as_ref())
     }
 
     /// Sets a key and returns what was there. On a nil map nothing happens: callers that follow Go's panic check [`is_nil`](Self::is_nil) first.
@@ -580,17 +581,17 @@ impl Map {
         {
             CycleGuard::remember(&self.data);
         }
-        self.data.entries.borrow_mut().insert(key.into(), value)
+        self.data.by_key.borrow_mut().insert(key.into(), value)
     }
 
     /// Removes a key and returns its value.
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Option<Value> {
-        self.data.entries.borrow_mut().remove(key.as_ref())
+        self.data.by_key.borrow_mut().remove(key.as_ref())
     }
 
     /// The entries, for reading. Nothing may be changed while they are borrowed: do not call back into templates meanwhile.
     pub fn borrow(&self) -> Ref<'_, BTreeMap<Str, Value>> {
-        self.data.entries.borrow()
+        self.data.by_key.borrow()
     }
 
     /// The entries as they are now, in key order.
@@ -662,7 +663,7 @@ impl Drop for CycleGuard {
         }
         let remembered = REMEMBERED.with_borrow_mut(Option::take).unwrap_or_default();
         for map in remembered.iter().filter_map(Weak::upgrade) {
-            let entries = map.entries.take();
+            let entries = map.by_key.take();
             drop_deep(entries.into_values());
         }
     }
@@ -681,7 +682,7 @@ impl Drop for Items {
 
 impl Drop for Entries {
     fn drop(&mut self) {
-        let entries = self.entries.get_mut();
+        let entries = self.by_key.get_mut();
         let references = entries.len();
         if entries.values().any(|item| may_be_last(item, references)) {
             drop_deep(std::mem::take(entries).into_values());
@@ -714,7 +715,7 @@ fn drop_deep(values: impl IntoIterator<Item = Value>) {
             Value::Map(map) => {
                 if let Ok(mut data) = Rc::try_unwrap(map.data) {
                     waiting.extend(
-                        std::mem::take(data.entries.get_mut())
+                        std::mem::take(data.by_key.get_mut())
                             .into_values()
                             .filter(is_container),
                     );

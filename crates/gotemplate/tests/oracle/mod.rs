@@ -1,6 +1,7 @@
 //! The functions and data of `go/oracle`, once more for this engine.
 
 #![allow(dead_code, reason = "not every test uses everything")]
+#![allow(clippy::unwrap_used, reason = "only tests use it")]
 
 use std::{any::Any, sync::LazyLock};
 
@@ -74,6 +75,7 @@ fn print(value: &Value) -> String {
     format::to_string(value).unwrap().to_string()
 }
 
+#[allow(clippy::too_many_lines, reason = "a long list, not a long story")]
 pub fn functions() -> Functions {
     let mut f = Functions::default();
     f.add("include", |call: &mut Call, name: Str, data: Value| {
@@ -388,9 +390,12 @@ static T_METHODS: LazyLock<Functions> = LazyLock::new(|| {
             pointer: true,
         }))
     });
-    methods.add("MyError", |_: Receiver, fails: bool| match fails {
-        true => Err(Error::new("my error")),
-        false => Ok(false),
+    methods.add("MyError", |_: Receiver, fails: bool| {
+        if fails {
+            Err(Error::new("my error"))
+        } else {
+            Ok(false)
+        }
     });
     methods
 });
