@@ -15,6 +15,8 @@ use serde_json::Value;
 
 use crate::{chart::ResolvedChart, values::as_table};
 
+mod formats;
+
 /// What does not fit, for every chart: its name and the messages below it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
@@ -114,6 +116,9 @@ fn compile(text: &[u8]) -> Result<Validator, String> {
         .with_retriever(NoRetrieval)
         .with_base_uri(LOCATION);
     options = options.with_pattern_options(PatternOptions::regex());
+    for (name, check) in formats::ALL {
+        options = options.with_format(name, move |text| check(text).is_ok());
+    }
     if names_newest_draft(&schema) {
         if let Some(fields) = schema.as_object_mut() {
             fields.remove("$schema");
@@ -269,7 +274,13 @@ fn message(group: &[ValidationError<'_>]) -> String {
             Value::Array(_) | Value::Object(_) => "'const' failed".to_owned(),
             value => format!("value must be {}", shown(value)),
         },
-        ValidationErrorKind::Format { format } => format!("{} is not valid {format}", shown(instance)),
+        ValidationErrorKind::Format { format } => {
+            let check = formats::ALL.iter().find(|(name, _)| name == format);
+            let why = check
+                .and_then(|(_, check)| check(instance.as_str()?).err())
+                .unwrap_or_default();
+            format!("{} is not valid {format}: {why}", shown(instance))
+        }
         ValidationErrorKind::MinProperties { limit } => format!("minProperties: got {count}, want {limit}"),
         ValidationErrorKind::MaxProperties { limit } => format!("maxProperties: got {count}, want {limit}"),
         ValidationErrorKind::MinItems { limit } => format!("minItems: got {count}, want {limit}"),
