@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use http::Method;
 use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use serde_json::{Value, json};
@@ -155,11 +155,11 @@ impl Cluster {
     }
 
     async fn not_allowed<'a>(&self, asked: Vec<&'a Access>) -> Result<Vec<&'a Access>, Error> {
-        let answers = stream::iter(asked).map(async |access| {
-            let allowed = self.is_allowed(access).await?;
-            Ok::<_, Error>((!allowed).then_some(access))
-        });
-        answers
+        let ask = |access: &'a Access| {
+            async move { self.is_allowed(access).await.map(|allowed| (!allowed).then_some(access)) }.boxed()
+        };
+        let answers: Vec<_> = asked.into_iter().map(ask).collect();
+        stream::iter(answers)
             .buffered(PARALLEL)
             .try_filter_map(async |missing| Ok(missing))
             .try_collect()

@@ -202,7 +202,7 @@ impl ObjectId {
     }
 
     /// URL path of the object.
-    pub(crate) fn path(&self) -> String {
+    pub fn path(&self) -> String {
         format!(
             "{}/{}",
             self.resource.collection(self.namespace()),

@@ -2,57 +2,35 @@
 //! unpacked, templates parsed; kept for a while, because many objects ask for the same chart.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use cluster::{Cluster, ObjectId};
 use helm::chart::{self, Chart};
+use helm::engine::Engine;
+use helm::origin::{ChartSpec, CredentialsSpec};
 use k8s_openapi::api::core::v1::Secret;
 
 use crate::source::{self, Archive, ChartRef, Credentials, InvalidRef, Limits, Password};
-
-/// A chart's origin as users write it in `spec.chart`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct ChartSpec {
-    /// `oci://…`, an archive's URL, or the root of a chart repository.
-    pub url: String,
-    /// Appended to an `oci://` path, or the chart's name in a repository.
-    pub repo: Option<String>,
-    /// The version; a registry needs one.
-    pub version: Option<String>,
-    /// Speak HTTP without TLS to a registry.
-    pub plain_http: bool,
-    /// Take any certificate.
-    pub insecure_skip_verify: bool,
-    /// Who we are there.
-    pub credentials: Option<CredentialsSpec>,
-}
-
-/// A user name, and where its password is kept.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct CredentialsSpec {
-    /// The user name.
-    pub username: String,
-    /// Namespace of the Secret.
-    pub namespace: String,
-    /// Name of the Secret.
-    pub secret: String,
-    /// Key in the Secret's data.
-    pub key: String,
-}
 
 /// A chart, ready to be rendered.
 #[derive(Debug)]
 pub struct LoadedChart {
     /// What was asked for.
     pub spec: ChartSpec,
-    /// The chart.
-    pub chart: Chart,
+    /// The chart with its parsed templates.
+    pub engine: Engine,
     /// Digest of its archive: `sha256:…`.
     pub digest: String,
     /// Where it was found, without credentials.
     pub found_at: String,
+}
+
+impl LoadedChart {
+    /// The chart.
+    pub fn chart(&self) -> &Chart {
+        self.engine.chart()
+    }
 }
 
 /// A chart could not be had.
@@ -200,13 +178,7 @@ impl Charts {
 fn load(spec: &ChartSpec, archive: Archive) -> Result<LoadedChart, Error> {
     let chart = Chart::from_archive(&archive.bytes, &chart::Limits::default())
         .map_err(|source| Error::Load { found_at: archive.found_at.clone(), source })?;
-    Ok(LoadedChart { spec: spec.clone(), chart, digest: archive.digest, found_at: archive.found_at })
-}
-
-impl fmt::Display for CredentialsSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.secret)
-    }
+    Ok(LoadedChart { spec: spec.clone(), engine: Engine::new(chart), digest: archive.digest, found_at: archive.found_at })
 }
 
 #[cfg(test)]

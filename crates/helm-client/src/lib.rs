@@ -5,4 +5,5 @@ mod digest;
 mod json;
 pub mod records;
 pub mod release;
+pub mod rendering;
 pub mod source;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use cluster::{Apply, Cluster, ObjectId};
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use serde_json::Value;
 
 use super::objects::{Identity, Place, Target};
@@ -63,13 +63,15 @@ pub(super) async fn check_ownership(
     owner: &Owner,
     action: &'static str,
 ) -> Result<(), Error> {
-    let ids: Vec<&ObjectId> = targets.filter_map(Target::id).collect();
-    let mut found = stream::iter(ids)
-        .map(|id| async move { Ok::<_, cluster::Error>((id, cluster.get::<Value>(id).await?)) })
-        .buffered(AT_ONCE);
+    let look = |id: &ObjectId| {
+        let id = id.clone();
+        async move { cluster.get::<Value>(&id).await.map(|live| (id, live)) }.boxed()
+    };
+    let looks: Vec<_> = targets.filter_map(Target::id).map(look).collect();
+    let mut found = stream::iter(looks).buffered(AT_ONCE);
     while let Some((id, live)) = found.try_next().await.map_err(Error::objects("look for"))? {
         if let Some(live) = live {
-            let object = in_words_of_helm(id);
+            let object = in_words_of_helm(&id);
             owner.check(&live).map_err(|reason| Error::NotOurs {
                 action,
                 object,
@@ -103,11 +105,8 @@ pub(super) async fn write(
 ) -> Result<(), Error> {
     for batch in targets.chunk_by(|one, other| one.kind() == other.kind()) {
         written.begun = true;
-        let puts: Vec<_> = stream::iter(batch)
-            .map(|target| put(cluster, target, owner, force))
-            .buffered(AT_ONCE)
-            .collect()
-            .await;
+        let puts: Vec<_> = batch.iter().map(|target| put(cluster, target, owner, force).boxed()).collect();
+        let puts: Vec<_> = stream::iter(puts).buffered(AT_ONCE).collect().await;
         let mut outcome = Ok(());
         for (target, put) in batch.iter().zip(puts) {
             match put {

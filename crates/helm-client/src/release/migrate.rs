@@ -4,7 +4,7 @@
 //! own every field along with us, and a field that a chart drops would stay for ever.
 
 use cluster::{Cluster, ObjectId};
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use serde_json::{Map, Value, json};
 
 use super::Error;
@@ -19,9 +19,8 @@ pub(super) async fn updates_to_applies(
     cluster: &Cluster,
     ids: impl Iterator<Item = &ObjectId>,
 ) -> Result<(), Error> {
-    let ids: Vec<&ObjectId> = ids.collect();
-    stream::iter(ids)
-        .map(|id| migrate(cluster, id))
+    let migrations: Vec<_> = ids.map(|id| migrate(cluster, id).boxed()).collect();
+    stream::iter(migrations)
         .buffered(AT_ONCE)
         .try_collect::<()>()
         .await

@@ -15,6 +15,7 @@ mod objects;
 mod ownership;
 mod remove;
 mod state;
+mod touched;
 mod uninstall;
 mod upgrade;
 
@@ -28,6 +29,7 @@ use serde_json::Value;
 pub use desired::Desired;
 pub use error::{Error, Undone};
 pub use state::{Moment, Reason, State, state};
+pub use touched::{Role, Touched, touched};
 pub use uninstall::Uninstalled;
 
 use crate::records::{Observed, Provenance, Record, Records};

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use cluster::{Cluster, Delete, Deleted, Goal, ObjectId, Propagation};
-use futures::{StreamExt as _, TryStreamExt as _, stream};
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use helm::kind_order::KindOrder;
 use helm::resource_policy::{OnUninstall, RESOURCE_POLICY, is_kept_on_upgrade};
 use serde_json::Value;
@@ -64,8 +64,9 @@ pub(super) async fn remove(
 ) -> Result<Removed, Error> {
     let mut removed = Removed::default();
     for batch in targets.chunk_by(|one, other| one.kind() == other.kind()) {
-        let outcomes: Vec<Outcome> = stream::iter(batch)
-            .map(|target| remove_one(cluster, target, owner, policy))
+        let removals: Vec<_> =
+            batch.iter().map(|target| remove_one(cluster, target, owner, policy).boxed()).collect();
+        let outcomes: Vec<Outcome> = stream::iter(removals)
             .buffered(AT_ONCE)
             .try_collect()
             .await
@@ -138,12 +139,12 @@ impl Removed {
     /// # Errors
     /// [`Error::Objects`] names the first object that stays, and what holds it.
     pub(super) async fn wait(&self, cluster: &Cluster, timeout: Duration) -> Result<(), Error> {
-        stream::iter(&self.going)
-            .map(|(id, uid)| async move {
-                cluster
-                    .wait_until(id, Goal::GoneOf(uid.clone()), timeout, &mut |_| {})
-                    .await
-            })
+        let wait = |(id, uid): &(ObjectId, String)| {
+            let (id, goal) = (id.clone(), Goal::GoneOf(uid.clone()));
+            async move { cluster.wait_until(&id, goal, timeout, &mut |_| {}).await }.boxed()
+        };
+        let waits: Vec<_> = self.going.iter().map(wait).collect();
+        stream::iter(waits)
             .buffer_unordered(AT_ONCE.max(self.going.len()))
             .try_collect::<Vec<_>>()
             .await

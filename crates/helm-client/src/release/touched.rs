@@ -1,0 +1,159 @@
+//! A rendered chart or a stored revision to the list of objects that it touches.
+
+use cluster::{Cluster, ObjectId, ResourceId};
+use helm::engine::Rendered;
+
+use super::objects::{self, Place};
+use super::{Error, Releases};
+use crate::records::Record;
+
+/// An object that a release would touch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Touched {
+    /// The kind.
+    pub resource: ResourceId,
+    /// The namespace; none outside of namespaces.
+    pub namespace: Option<String>,
+    /// The name; none when the server makes one up.
+    pub name: Option<String>,
+    /// The template or file that it comes from.
+    pub path: String,
+    /// What it is to the release.
+    pub role: Role,
+}
+
+/// What an object is to a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// A definition in `crds/`: made when it is not there, never changed or removed.
+    Definition,
+    /// Made, changed and removed with the release.
+    Object,
+    /// Made and removed at an event.
+    Hook,
+}
+
+/// The objects that releasing a rendered chart touches: definitions, then objects in install order, then hooks.
+///
+/// A kind that the chart's own definitions bring need not be served yet.
+///
+/// # Errors
+/// [`Error::Parse`] when a document is no object, [`Error::Locate`] when its kind is neither served nor defined.
+pub async fn touched(cluster: &Cluster, rendered: &Rendered, namespace: &str) -> Result<Vec<Touched>, Error> {
+    let mut documents = Vec::new();
+    for crd in &rendered.crds {
+        documents.push((String::from_utf8_lossy(&crd.data).into_owned(), crd.path.as_str(), Role::Definition));
+    }
+    documents.extend(rendered.manifests.iter().map(|m| (m.text.clone(), m.path.as_str(), Role::Object)));
+    documents.extend(rendered.hooks.iter().map(|h| (h.manifest.clone(), h.path.as_str(), Role::Hook)));
+
+    let mut parsed = Vec::new();
+    for (text, path, role) in documents {
+        parsed.extend(objects::parse(&text, path)?.into_iter().map(|object| (object, path, role)));
+    }
+    let definitions: Vec<_> = parsed
+        .iter()
+        .map(|(object, ..)| object)
+        .filter(|object| object["kind"] == "CustomResourceDefinition")
+        .cloned()
+        .collect();
+    let defined = objects::defined_by(&definitions);
+    let mut touched = Vec::with_capacity(parsed.len());
+    for (object, path, role) in parsed {
+        for target in objects::locate(cluster, vec![object], namespace, &defined).await? {
+            touched.push(Touched::new(target.place, path, role));
+        }
+    }
+    Ok(touched)
+}
+
+impl Touched {
+    fn new(place: Place, path: &str, role: Role) -> Self {
+        let (resource, namespace, name) = match place {
+            Place::Named(id) => {
+                (id.resource().clone(), id.namespace().map(str::to_owned), Some(id.name().to_owned()))
+            }
+            Place::Unnamed { resource, namespace } => (resource, namespace, None),
+        };
+        Self { resource, namespace, name, path: path.to_owned(), role }
+    }
+}
+
+impl Releases {
+    /// The objects that a stored revision wrote, as far as they can still be there; hooks are not among them.
+    ///
+    /// # Errors
+    /// [`Error::Parse`] when the record holds no manifest, [`Error::Locate`] when it cannot be found out what the
+    /// cluster serves.
+    pub async fn objects(&self, record: &Record) -> Result<Vec<ObjectId>, Error> {
+        let targets = self.targets_of(record).await?;
+        Ok(targets.iter().filter_map(|target| target.id().cloned()).collect())
+    }
+
+    /// The hooks of a stored revision, as far as their kinds are still served.
+    ///
+    /// # Errors
+    /// As [`Releases::objects`].
+    pub async fn hooks(&self, record: &Record) -> Result<Vec<ObjectId>, Error> {
+        let mut ids = Vec::new();
+        for hook in &record.release.hooks {
+            let objects = objects::parse(&hook.manifest, &hook.path)?;
+            let targets = objects::locate_earlier(&self.cluster, objects, &record.release.namespace).await?;
+            ids.extend(targets.iter().filter_map(|target| target.id().cloned()));
+        }
+        Ok(ids)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cluster::{Served, scripted::Script};
+    use helm::chart::Crd;
+    use helm::hook::Hook;
+    use helm::kind_order::KindOrder;
+    use helm::manifest::Manifest;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+
+    use super::*;
+
+    fn manifest(path: &str, text: &str) -> Manifest {
+        helm::manifest::sort([(path, text)], KindOrder::Install).unwrap().manifests.remove(0)
+    }
+
+    #[tokio::test]
+    async fn definitions_objects_and_hooks_are_listed_with_their_templates() {
+        let served =
+            Served::of([ResourceId::of::<ConfigMap>(), ResourceId::of::<CustomResourceDefinition>()]);
+        let cluster = Cluster::with_served(Script::new("no request").cluster().client(), served);
+        let crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: shops.g.io}\n\
+                   spec: {group: g.io, scope: Namespaced, names: {kind: Shop, plural: shops}, versions: [{name: v1}]}\n";
+        let rendered = Rendered {
+            crds: vec![Crd { path: "c/crds/shop.yaml".into(), data: crd.into() }],
+            manifests: vec![
+                manifest("c/templates/shop.yaml", "apiVersion: g.io/v1\nkind: Shop\nmetadata: {name: a}\n"),
+                manifest("c/templates/map.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: b-}\n"),
+            ],
+            hooks: vec![Hook {
+                path: "c/templates/hook.yaml".into(),
+                manifest: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: h, namespace: other}\n".into(),
+                ..Hook::default()
+            }],
+            ..Rendered::default()
+        };
+        let touched = touched(&cluster, &rendered, "team").await.unwrap();
+        let lines: Vec<_> = touched
+            .iter()
+            .map(|t| format!("{:?} {} {:?} {:?} {}", t.role, t.resource.plural, t.namespace, t.name, t.path))
+            .collect();
+        assert_eq!(
+            lines,
+            [
+                r#"Definition customresourcedefinitions None Some("shops.g.io") c/crds/shop.yaml"#,
+                r#"Object shops Some("team") Some("a") c/templates/shop.yaml"#,
+                r#"Object configmaps Some("team") None c/templates/map.yaml"#,
+                r#"Hook configmaps Some("other") Some("h") c/templates/hook.yaml"#,
+            ]
+        );
+    }
+}

@@ -1,0 +1,276 @@
+//! A loaded chart, values and what the cluster knows become the release that is wanted.
+//!
+//! Rendering itself is pure. This finds out what it may not know: what the cluster serves, and the objects that
+//! templates look up. Those are asked for in rounds, because an answer may lead to further questions.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use cluster::{Cluster, ObjectId, ResourceId, Selector};
+use helm::capabilities::{Capabilities, KubeVersion};
+use helm::context::{Answer, Context, LookupKey};
+use helm::engine::{self, Operation, ReleaseOptions, RenderOptions, Rendered};
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use crate::charts::LoadedChart;
+use crate::digest::sha256;
+use crate::release::{self, Desired};
+
+/// What is to be rendered.
+pub struct Request<'a> {
+    /// The chart.
+    pub chart: &'a LoadedChart,
+    /// Name of the release.
+    pub name: &'a str,
+    /// Namespace of the release.
+    pub namespace: &'a str,
+    /// The revision that it would become.
+    pub revision: i64,
+    /// True when a revision is deployed already.
+    pub is_upgrade: bool,
+    /// The user's values.
+    pub values: Map<String, Value>,
+    /// Labels for every object of the release.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Rendering {
+    /// The release that is wanted.
+    pub desired: Desired,
+    /// The same as the engine gave it, without labels: documents and hooks with their templates.
+    pub rendered: Rendered,
+    /// What the templates looked up.
+    pub lookups: Vec<Lookup>,
+}
+
+/// A question of a template to the cluster.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Lookup {
+    /// The kind.
+    pub resource: ResourceId,
+    /// The namespace; empty for all, or outside of namespaces.
+    pub namespace: String,
+    /// The name; empty for all.
+    pub name: String,
+    /// True when we may not read it; the template was told that it is not there.
+    pub denied: bool,
+}
+
+/// A release could not be rendered.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The cluster did not say what it serves.
+    #[error("could not find out what the cluster serves")]
+    Capabilities(#[source] cluster::Error),
+    /// An object that a template looks up could not be read.
+    #[error("could not look up {what} for the chart")]
+    Lookup {
+        /// Kind, namespace and name.
+        what: String,
+        /// Why.
+        source: Box<cluster::Error>,
+    },
+    /// The templates failed, or the values do not fit.
+    #[error(transparent)]
+    Engine(Box<engine::Error>),
+    /// Each answer led to another question.
+    #[error("the chart's lookups lead to ever more lookups: gave up after {0} rounds")]
+    Endless(usize),
+    /// The rendered text is not what it should be.
+    #[error("could not label the objects of the chart")]
+    Label(#[source] Box<release::Error>),
+}
+
+impl Error {
+    /// True when the same attempt can succeed later although nobody changed anything.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Capabilities(error) => error.is_transient(),
+            Self::Lookup { source, .. } => source.is_transient(),
+            Self::Engine(_) | Self::Endless(_) | Self::Label(_) => false,
+        }
+    }
+}
+
+/// How old our knowledge of what the cluster serves may be.
+const SERVED_AGE: Duration = Duration::from_mins(1);
+
+/// Charts look up one thing by the name of another, rarely more.
+const ROUNDS: usize = 8;
+
+/// Renders a chart as it would be released now.
+///
+/// Objects that we may not read are answered as "not there" and reported as denied: the caller decides whether to
+/// ask for the permission or to go on without.
+///
+/// # Errors
+/// When the cluster does not answer, the values do not fit or a template fails.
+pub async fn render(cluster: &Cluster, request: &Request<'_>) -> Result<Rendering, Error> {
+    let capabilities = capabilities(cluster).await?;
+    let mut lookups = Vec::new();
+    let mut answers = BTreeMap::new();
+    for _ in 0..ROUNDS {
+        let rendered = request.render(&capabilities, &answers)?;
+        if rendered.missing_lookups.is_empty() {
+            let desired = request.desired(&rendered, &capabilities, &answers)?;
+            return Ok(Rendering { desired, rendered, lookups });
+        }
+        for key in &rendered.missing_lookups {
+            let (answer, lookup) = look_up(cluster, key).await?;
+            answers.insert(key.clone(), answer);
+            lookups.extend(lookup);
+        }
+    }
+    Err(Error::Endless(ROUNDS))
+}
+
+/// What charts are told about the cluster.
+///
+/// # Errors
+/// When the cluster does not answer.
+pub async fn capabilities(cluster: &Cluster) -> Result<Capabilities, Error> {
+    let served = cluster.discovery().served(SERVED_AGE).await.map_err(Error::Capabilities)?;
+    let version = served.version();
+    Ok(Capabilities {
+        kube_version: KubeVersion {
+            version: version.git_version.clone(),
+            normalized: String::new(),
+            major: version.major.clone(),
+            minor: version.minor.clone(),
+        },
+        api_versions: served.api_versions().to_vec(),
+        ..Capabilities::default()
+    })
+}
+
+impl Request<'_> {
+    fn render(
+        &self,
+        capabilities: &Capabilities,
+        answers: &BTreeMap<LookupKey, Answer>,
+    ) -> Result<Rendered, Error> {
+        let release = ReleaseOptions {
+            name: self.name.to_owned(),
+            namespace: self.namespace.to_owned(),
+            revision: self.revision,
+            operation: if self.is_upgrade { Operation::Upgrade } else { Operation::Install },
+        };
+        let context = Context::new(Timestamp::now(), system_random).with_lookups(answers.clone());
+        let options = RenderOptions::new(release, capabilities.clone(), context);
+        self.chart.engine.render(&self.values, &options).map_err(|error| Error::Engine(Box::new(error)))
+    }
+
+    fn desired(
+        &self,
+        rendered: &Rendered,
+        capabilities: &Capabilities,
+        answers: &BTreeMap<LookupKey, Answer>,
+    ) -> Result<Desired, Error> {
+        let desired = Desired {
+            name: self.name.to_owned(),
+            namespace: self.namespace.to_owned(),
+            chart: rendered.recorded_chart(self.chart.chart()),
+            chart_digest: self.chart.digest.clone(),
+            environment_digest: Some(environment_digest(capabilities, answers)),
+            config: self.values.clone(),
+            manifest: rendered.manifest_text(),
+            hooks: rendered.hooks.clone(),
+            crds: rendered.crds.iter().map(|crd| String::from_utf8_lossy(&crd.data).into_owned()).collect(),
+            notes: rendered.notes.clone(),
+            labels: BTreeMap::new(),
+            writer: None,
+            take_ownership: false,
+        };
+        desired.with_labels(&self.labels).map_err(|error| Error::Label(Box::new(error)))
+    }
+}
+
+/// Reads what a template asks for.
+async fn look_up(cluster: &Cluster, key: &LookupKey) -> Result<(Answer, Option<Lookup>), Error> {
+    let kind = json!({"apiVersion": key.api_version, "kind": key.kind});
+    let failed = |source| Error::Lookup { what: told(key), source: Box::new(source) };
+    let resource = match cluster.discovery().resource_of(&kind).await {
+        Ok(resource) => resource,
+        // Helm ends the render there as well.
+        Err(error @ cluster::Error::UnknownKind { .. }) => return Ok((Answer::Failed(error.to_string()), None)),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut lookup = Lookup {
+        namespace: if resource.namespaced { key.namespace.clone() } else { String::new() },
+        name: key.name.clone(),
+        resource,
+        denied: false,
+    };
+    let answer = match read(cluster, &lookup).await {
+        Ok(answer) => answer,
+        Err(error) if error.is_forbidden() => {
+            lookup.denied = true;
+            Answer::NotFound
+        }
+        Err(error) => return Err(failed(error)),
+    };
+    Ok((answer, Some(lookup)))
+}
+
+async fn read(cluster: &Cluster, lookup: &Lookup) -> Result<Answer, cluster::Error> {
+    let Lookup { resource, namespace, name, denied: _ } = lookup;
+    let namespace = Some(namespace.as_str()).filter(|namespace| !namespace.is_empty());
+    if name.is_empty() {
+        let selector = Selector { namespace, labels: None };
+        let items: Vec<Value> = cluster.list(resource, selector).await?;
+        let list = json!({
+            "apiVersion": resource.api_version(),
+            "kind": format!("{}List", resource.kind),
+            "metadata": {},
+            "items": items,
+        });
+        return Ok(Answer::Found(list));
+    }
+    let id = ObjectId::new(resource.clone(), namespace, name)?;
+    Ok(cluster.get(&id).await?.map_or(Answer::NotFound, Answer::Found))
+}
+
+fn told(key: &LookupKey) -> String {
+    format!("{} {} {}/{}", key.api_version, key.kind, key.namespace, key.name)
+}
+
+/// Tells two renders of the same chart and values apart by what else they drew on.
+fn environment_digest(capabilities: &Capabilities, answers: &BTreeMap<LookupKey, Answer>) -> String {
+    // A kind more in a version that was served already changes nothing that charts ask for.
+    let versions: Vec<&String> =
+        capabilities.api_versions.iter().filter(|version| version.matches('/').count() < 2).collect();
+    let answers: Vec<Value> = answers
+        .iter()
+        .map(|(key, answer)| match answer {
+            Answer::Found(object) => json!([told(key), without_bookkeeping(object)]),
+            Answer::NotFound => json!([told(key), null]),
+            Answer::Failed(why) => json!([told(key), why]),
+        })
+        .collect();
+    sha256(json!([capabilities.kube_version.version, versions, answers]).to_string().as_bytes())
+}
+
+/// Who wrote an object when changes all the time, for instance on a Node; what it says does not.
+fn without_bookkeeping(object: &Value) -> Value {
+    let mut object = object.clone();
+    let bare = |object: &mut Value| {
+        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+            metadata.remove("managedFields");
+            metadata.remove("resourceVersion");
+        }
+    };
+    bare(&mut object);
+    if let Some(items) = object.get_mut("items").and_then(Value::as_array_mut) {
+        items.iter_mut().for_each(bare);
+    }
+    object
+}
+
+/// The system's randomness. Without it no key may be made, so its absence ends the pass.
+fn system_random(bytes: &mut [u8]) {
+    #[expect(clippy::expect_used, reason = "a system without randomness must not make keys")]
+    getrandom::fill(bytes).expect("the system gives random bytes");
+}
