@@ -18,6 +18,10 @@ pub struct Query {
     pub composition_definition_name: String,
     /// Namespace of the definition that supplies the chart.
     pub composition_definition_namespace: String,
+    /// Name of the release, when the caller has chosen one already; the inspector chooses as a controller with
+    /// default settings does otherwise. Ours: the reference has no such parameter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub release_name: Option<String>,
     /// API group of the composition.
     #[serde(default = "composition_group")]
     pub composition_group: String,
@@ -57,6 +61,35 @@ pub struct Resource {
     /// Place in the order of installation, counted from 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<u32>,
+}
+
+impl Resource {
+    /// An object, and what is done to it.
+    pub fn new(
+        group: &str,
+        version: &str,
+        resource: &str,
+        namespace: &str,
+        name: &str,
+        verbs: &[Verb],
+    ) -> Self {
+        Self {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            resource: resource.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            verbs: verbs.to_vec(),
+            path: None,
+            order: None,
+        }
+    }
+
+    /// What a template looks up: one object, or all of a kind when `name` is empty.
+    pub fn looked_up(group: &str, version: &str, resource: &str, namespace: &str, name: &str) -> Self {
+        let verb = if name.is_empty() { Verb::List } else { Verb::Get };
+        Self::new(group, version, resource, namespace, name, &[verb])
+    }
 }
 
 /// What is done to an object, in the words of Kubernetes' authorisation.

@@ -3,11 +3,13 @@
 //!
 //! Pure: no client, no clock, no await. The controller carries the plan out, `kco plan` prints it.
 
+pub mod chart;
 pub mod permissions;
 pub mod plan;
 pub mod release_name;
 pub mod rendering;
 
+pub use chart::{chart_spec, serves};
 pub use permissions::{Account, Permissions};
 pub use plan::{Blocked, Observed, Plan, plan};
 pub use release_name::ReleaseName;

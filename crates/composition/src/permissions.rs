@@ -7,7 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::inspection::{Resource, Verb};
-use k8s_openapi::api::authorization::v1::ResourceAttributes;
 use k8s_openapi::api::rbac::v1::{
     ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
 };
@@ -64,22 +63,17 @@ impl Permissions {
         permissions
     }
 
-    /// The permissions for the release's own records around `revision` (0 when there is none yet).
+    /// The permissions for the release's own records around the newest of `revisions` (none: there is no
+    /// record yet), and for those of `revisions` that lie further back.
     ///
     /// Records are read and written by name and never listed: a controller sees no Secret but its own.
-    pub fn of_records(namespace: &str, release: &ReleaseName, revision: i64, max_history: i64) -> Self {
+    pub fn of_records(namespace: &str, release: &ReleaseName, revisions: &[i64], max_history: i64) -> Self {
         let mut permissions = Self::default();
-        for revision in (revision - max_history).max(1)..=revision.max(0) + REVISIONS_AHEAD {
-            let record = Resource {
-                group: String::new(),
-                version: "v1".to_owned(),
-                resource: "secrets".to_owned(),
-                namespace: namespace.to_owned(),
-                name: format!("sh.helm.release.v1.{release}.v{revision}"),
-                verbs: Vec::new(),
-                path: None,
-                order: None,
-            };
+        let newest = revisions.iter().copied().max().unwrap_or(0);
+        let around = (newest - max_history).max(1)..=newest + REVISIONS_AHEAD;
+        for revision in around.chain(revisions.iter().copied()) {
+            let name = format!("sh.helm.release.v1.{release}.v{revision}");
+            let record = Resource::new("", "v1", "secrets", namespace, &name, &MANAGE);
             permissions.add(&record, &MANAGE);
         }
         permissions
@@ -113,26 +107,6 @@ impl Permissions {
     /// The namespaces in which the permissions hold; the empty one is the cluster.
     pub fn namespaces(&self) -> impl Iterator<Item = &str> {
         self.rules.keys().map(String::as_str)
-    }
-
-    /// Every single right, as an access review asks for it.
-    pub fn reviews(&self) -> Vec<ResourceAttributes> {
-        let mut reviews = Vec::new();
-        for (namespace, targets) in &self.rules {
-            for (target, needs) in targets {
-                let named = needs.by_name.iter().flat_map(|(name, verbs)| verbs.iter().map(move |v| (Some(name), v)));
-                let of_all = needs.of_all.iter().map(|verb| (None, verb));
-                reviews.extend(named.chain(of_all).map(|(name, verb)| ResourceAttributes {
-                    group: Some(target.group.clone()),
-                    resource: Some(target.resource.clone()),
-                    namespace: some_unless_empty(namespace),
-                    name: name.cloned(),
-                    verb: Some(verb.as_str().to_owned()),
-                    ..ResourceAttributes::default()
-                }));
-            }
-        }
-        reviews
     }
 
     /// The Roles and bindings that grant the permissions to `account`, one for each namespace, and a
@@ -234,6 +208,30 @@ impl Grant {
         }
     }
 
+    /// The grant with nothing in it but what [`Permissions::grants`] writes: for a comparison with what the
+    /// server returned, which adds its own bookkeeping, and perhaps labels of others.
+    #[must_use]
+    pub fn as_written(self, labels: &BTreeMap<String, String>) -> Self {
+        let bare = |metadata: ObjectMeta| ObjectMeta {
+            name: metadata.name,
+            namespace: metadata.namespace,
+            labels: metadata
+                .labels
+                .map(|found| found.into_iter().filter(|(name, _)| labels.contains_key(name)).collect()),
+            ..ObjectMeta::default()
+        };
+        match self {
+            Self::Namespaced(role, binding) => Self::Namespaced(
+                Role { metadata: bare(role.metadata), ..role },
+                RoleBinding { metadata: bare(binding.metadata), ..binding },
+            ),
+            Self::Cluster(role, binding) => Self::Cluster(
+                ClusterRole { metadata: bare(role.metadata), ..role },
+                ClusterRoleBinding { metadata: bare(binding.metadata), ..binding },
+            ),
+        }
+    }
+
     /// The rules.
     pub fn rules(&self) -> &[PolicyRule] {
         match self {
@@ -253,16 +251,7 @@ mod tests {
     use super::*;
 
     fn resource(group: &str, resource: &str, namespace: &str, name: &str, verbs: &[Verb]) -> Resource {
-        Resource {
-            group: group.into(),
-            version: "v1".into(),
-            resource: resource.into(),
-            namespace: namespace.into(),
-            name: name.into(),
-            verbs: verbs.to_vec(),
-            path: None,
-            order: None,
-        }
+        Resource::new(group, "v1", resource, namespace, name, verbs)
     }
 
     fn lines(permissions: &Permissions) -> Vec<String> {
@@ -314,26 +303,25 @@ mod tests {
     #[test]
     fn records_are_named_around_the_current_revision() {
         let release = ReleaseName::new("web").unwrap();
-        let names = |revision| {
-            let reviews = Permissions::of_records("n", &release, revision, 3).reviews();
-            let names: BTreeSet<_> = reviews.into_iter().filter_map(|review| review.name).collect();
-            names.into_iter().map(|name| name.rsplit_once('v').unwrap().1.to_owned()).collect::<Vec<_>>()
+        let check = |revisions: &[i64], expected: &str| {
+            let lines = lines(&Permissions::of_records("n", &release, revisions, 3));
+            let names = expected.replace('v', "sh.helm.release.v1.web.v");
+            assert_eq!(lines, [format!("n|/secrets|get,create,patch,delete|{names}")]);
         };
-        assert_eq!(names(0), ["1", "2"]);
-        assert_eq!(names(1), ["1", "2", "3"]);
-        assert_eq!(names(5), ["2", "3", "4", "5", "6", "7"]);
+        check(&[], "v1,v2");
+        check(&[1], "v1,v2,v3");
+        check(&[5], "v2,v3,v4,v5,v6,v7");
+        // Many failed upgrades may lie above the deployed revision.
+        check(&[1, 6], "v1,v3,v4,v5,v6,v7,v8");
     }
 
     #[test]
-    fn every_right_is_reviewed_and_none_is_a_wildcard() {
+    fn no_permission_is_a_wildcard() {
         let permissions = Permissions::of_resources(&[
             resource("", "secrets", "n", "own", &[]),
             resource("", "nodes", "", "", &[Verb::List]),
         ]);
-        let reviews = permissions.reviews();
-        assert_eq!(reviews.len(), 5);
-        assert!(reviews.iter().all(|r| r.verb.as_deref() != Some("*") && r.resource.as_deref() != Some("*")));
-        assert_eq!(reviews[0].namespace, None);
+        assert!(!lines(&permissions).join("\n").contains('*'));
     }
 
     #[test]

@@ -267,16 +267,7 @@ pub(crate) mod tests {
     }
 
     fn grants(namespace: &str) -> Vec<Grant> {
-        let resource = Resource {
-            group: String::new(),
-            version: "v1".into(),
-            resource: "services".into(),
-            namespace: namespace.into(),
-            name: "web".into(),
-            verbs: Vec::new(),
-            path: None,
-            order: None,
-        };
+        let resource = Resource::new("", "v1", "services", namespace, "web", &[]);
         let account = Account { namespace: "system".into(), name: "cdc".into() };
         Permissions::of_resources(&[resource]).grants("composition:webs:team:web", &account, &BTreeMap::new())
     }

@@ -290,6 +290,11 @@ fn status() -> JSONSchemaProps {
             ("path", words("Path at which the API server has the object.")),
         ],
     );
+    let revision = JSONSchemaProps {
+        type_: Some("integer".to_owned()),
+        format: Some("int64".to_owned()),
+        ..words("Revision of the Helm release that was seen last.")
+    };
     object(
         "What was done, and how it is.",
         [
@@ -302,6 +307,8 @@ fn status() -> JSONSchemaProps {
             ("digest", words("Digest of the deployed manifest.")),
             ("previousDigest", words("Digest of the manifest deployed before.")),
             ("managed", list("The objects that the chart manages.", managed)),
+            ("releaseName", words("Name of the Helm release, chosen once.")),
+            ("releaseRevision", revision),
         ],
     )
 }
