@@ -1,3 +1,11 @@
-//! Filled in below.
+//! chart-inspector: which objects would this composition's chart touch?
 
-fn main() {}
+mod args;
+mod http;
+mod inspection;
+mod run;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    runtime::args::parse::<args::Args>().run().await
+}

@@ -1,0 +1,29 @@
+//! What is typed on the command line or set in the environment. The names are the contract's.
+
+use clap::Parser;
+use runtime::args::{ClientArgs, boolean};
+
+/// Answers which objects a composition's chart would touch. It changes nothing.
+#[derive(Debug, Clone, Parser)]
+#[command(version)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+    /// Log more.
+    #[arg(
+        long,
+        env = "DEBUG",
+        value_parser = boolean,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "false",
+        default_missing_value = "true"
+    )]
+    pub(crate) debug: bool,
+    /// Port to answer on.
+    #[arg(long, env = "PLUGIN_PORT", default_value_t = 8081, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port: u16,
+    /// The platform's own namespace, as charts are told it.
+    #[arg(long, env = "KRATEO_NAMESPACE", default_value = "krateo-system")]
+    pub(crate) krateo_namespace: String,
+}

@@ -1,0 +1,60 @@
+//! The HTTP side: a query in, a list of objects out.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::inspection::{Query, Resource};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{self, State};
+use axum::http::StatusCode;
+use axum::routing::get;
+use axum::{Json, Router};
+use runtime::chain;
+
+use crate::inspection::Inspector;
+
+/// Longest time for one answer; the reference's write timeout.
+const TIMEOUT: Duration = Duration::from_secs(50);
+
+/// The routes of chart-inspector, probes aside.
+pub(crate) fn app(inspector: Arc<Inspector>) -> Router {
+    Router::new().route("/resources", get(resources)).with_state(inspector)
+}
+
+/// 200 and the objects; 400 when the query lacks something; 500 for anything else, with the reason as text.
+async fn resources(
+    State(inspector): State<Arc<Inspector>>,
+    query: Result<extract::Query<Query>, QueryRejection>,
+) -> Result<Json<Vec<Resource>>, (StatusCode, String)> {
+    let extract::Query(query) = query.map_err(|error| (StatusCode::BAD_REQUEST, error.body_text()))?;
+    if let Some(name) = empty_parameter(&query) {
+        return Err((StatusCode::BAD_REQUEST, format!("query parameter {name} is empty")));
+    }
+    let name = format!("{}/{}", query.composition_namespace, query.composition_name);
+    match tokio::time::timeout(TIMEOUT, inspector.inspect(&query)).await {
+        Ok(Ok(resources)) => {
+            tracing::debug!(composition = name, objects = resources.len(), "inspected");
+            Ok(Json(resources))
+        }
+        Ok(Err(error)) => {
+            let said = chain(&error);
+            tracing::warn!(composition = name, error = said, "could not inspect");
+            Err((StatusCode::INTERNAL_SERVER_ERROR, said))
+        }
+        Err(_) => Err((StatusCode::INTERNAL_SERVER_ERROR, format!("no answer within {TIMEOUT:?}"))),
+    }
+}
+
+fn empty_parameter(query: &Query) -> Option<&'static str> {
+    [
+        ("compositionName", &query.composition_name),
+        ("compositionNamespace", &query.composition_namespace),
+        ("compositionVersion", &query.composition_version),
+        ("compositionResource", &query.composition_resource),
+        ("compositionDefinitionName", &query.composition_definition_name),
+        ("compositionDefinitionNamespace", &query.composition_definition_namespace),
+    ]
+    .into_iter()
+    .find(|(_, value)| value.is_empty())
+    .map(|(name, _)| name)
+}

@@ -1,0 +1,193 @@
+//! A composition becomes the list of objects that its chart would touch. Nothing is written.
+
+use std::collections::BTreeMap;
+
+use api::inspection::{Query, Resource, Verb};
+use api::{Composition, CompositionDefinition};
+use cluster::{Cluster, ObjectId};
+use composition::permissions::MANAGE;
+use composition::release_name::InvalidReleaseName;
+use composition::{ReleaseName, chart_spec, rendering, serves};
+use helm_client::charts::{self, Charts, LoadedChart};
+use helm_client::release::{self, Role, Touched, touched};
+use helm_client::rendering::{self as render, Lookup, Request};
+use kube::core::{DynamicObject, GroupVersionResource};
+
+/// What an inspection needs of the process.
+pub(crate) struct Inspector {
+    pub(crate) cluster: Cluster,
+    pub(crate) charts: Charts,
+    pub(crate) krateo_namespace: String,
+}
+
+/// A composition could not be inspected.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("could not read the composition or its definition")]
+    Read(#[from] cluster::Error),
+    #[error("composition {0} does not exist")]
+    NoComposition(String),
+    #[error("the composition is not usable")]
+    Malformed(#[from] api::composition::Malformed),
+    #[error("CompositionDefinition {0} does not exist")]
+    NoDefinition(String),
+    #[error("CompositionDefinition {definition} does not serve {kind} in {api_version}")]
+    ForeignDefinition { definition: String, kind: String, api_version: String },
+    #[error("the composition's release has no usable name")]
+    ReleaseName(#[from] InvalidReleaseName),
+    #[error("could not fetch the chart")]
+    Chart(#[from] charts::Error),
+    #[error("could not render the chart")]
+    Render(#[from] render::Error),
+    #[error("could not find the places of the chart's objects")]
+    Locate(#[from] release::Error),
+}
+
+impl Inspector {
+    /// The objects that the chart would touch, each once, in the order of installation.
+    ///
+    /// The chart is rendered both ways, as an install and as an upgrade: permissions must do for either.
+    pub(crate) async fn inspect(&self, query: &Query) -> Result<Vec<Resource>, Error> {
+        let composition = self.composition(query).await?;
+        let definition = self.definition(query, &composition).await?;
+        let chart = self.charts.get(&chart_spec(&definition)).await?;
+        let release = match &query.release_name {
+            Some(name) => ReleaseName::new(name)?,
+            None => ReleaseName::of(&composition, None, true)?,
+        };
+        let mut found = Inspection::default();
+        for is_upgrade in [false, true] {
+            let request = self.request(&composition, &chart, &release, is_upgrade);
+            let rendering = render::render(&self.cluster, &request).await?;
+            for touched in touched(&self.cluster, &rendering.rendered, &composition.namespace).await? {
+                found.add(touched_resource(&touched));
+            }
+            for lookup in &rendering.lookups {
+                found.add(looked_up_resource(lookup));
+            }
+        }
+        Ok(found.resources)
+    }
+
+    async fn composition(&self, query: &Query) -> Result<Composition, Error> {
+        let gvr = GroupVersionResource::gvr(
+            &query.composition_group,
+            &query.composition_version,
+            &query.composition_resource,
+        );
+        let resource = self.cluster.discovery().resource_of_plural(&gvr).await?;
+        let id =
+            ObjectId::new(resource.clone(), Some(&query.composition_namespace), &query.composition_name)?;
+        let object: Option<DynamicObject> = self.cluster.get(&id).await?;
+        let object = object.ok_or_else(|| Error::NoComposition(id.to_string()))?;
+        Ok(Composition::read(&object, &resource.api_resource())?)
+    }
+
+    /// The definition that the caller names, provided that it serves this very type: nobody gets the chart of
+    /// another one rendered.
+    async fn definition(
+        &self,
+        query: &Query,
+        composition: &Composition,
+    ) -> Result<CompositionDefinition, Error> {
+        let (namespace, name) =
+            (&query.composition_definition_namespace, &query.composition_definition_name);
+        let gvr = GroupVersionResource::gvr(
+            &query.composition_definition_group,
+            &query.composition_definition_version,
+            &query.composition_definition_resource,
+        );
+        let resource = self.cluster.discovery().resource_of_plural(&gvr).await?;
+        let id = ObjectId::new(resource, Some(namespace), name)?;
+        let definition: Option<CompositionDefinition> = self.cluster.get(&id).await?;
+        let definition = definition.ok_or_else(|| Error::NoDefinition(format!("{namespace}/{name}")))?;
+        let (kind, api_version) = (&composition.resource.kind, &composition.resource.api_version);
+        if serves(&definition, api_version, kind) {
+            Ok(definition)
+        } else {
+            Err(Error::ForeignDefinition {
+                definition: format!("{namespace}/{name}"),
+                kind: kind.clone(),
+                api_version: api_version.clone(),
+            })
+        }
+    }
+
+    fn request<'a>(
+        &self,
+        composition: &'a Composition,
+        chart: &'a LoadedChart,
+        release: &'a ReleaseName,
+        is_upgrade: bool,
+    ) -> Request<'a> {
+        Request {
+            chart,
+            name: release.as_str(),
+            namespace: &composition.namespace,
+            revision: if is_upgrade { 2 } else { 1 },
+            is_upgrade,
+            values: rendering::values(composition, &self.krateo_namespace),
+            labels: BTreeMap::new(),
+        }
+    }
+}
+
+/// The objects found so far, each once.
+#[derive(Default)]
+struct Inspection {
+    resources: Vec<Resource>,
+}
+
+impl Inspection {
+    /// Adds an object, or what is new about one that is there: a chart may look up what it renders.
+    fn add(&mut self, mut found: Resource) {
+        let same = |known: &&mut Resource| {
+            (&known.group, &known.resource, &known.namespace, &known.name)
+                == (&found.group, &found.resource, &found.namespace, &found.name)
+        };
+        if let Some(known) = self.resources.iter_mut().find(same) {
+            known.verbs.append(&mut found.verbs);
+            known.verbs.sort_unstable();
+            known.verbs.dedup();
+        } else {
+            found.order = u32::try_from(self.resources.len()).ok();
+            self.resources.push(found);
+        }
+    }
+}
+
+fn touched_resource(touched: &Touched) -> Resource {
+    let verbs: &[Verb] = match touched.role {
+        Role::Definition => &[Verb::Get, Verb::Create, Verb::Patch],
+        Role::Object | Role::Hook => &MANAGE,
+    };
+    let (kind, namespace) = (&touched.resource, touched.namespace.as_deref().unwrap_or_default());
+    let name = touched.name.as_deref().unwrap_or_default();
+    let resource = Resource::new(&kind.group, &kind.version, &kind.plural, namespace, name, verbs);
+    Resource { path: Some(touched.path.clone()), ..resource }
+}
+
+fn looked_up_resource(lookup: &Lookup) -> Resource {
+    let Lookup { resource, namespace, name, denied: _ } = lookup;
+    Resource::looked_up(&resource.group, &resource.version, &resource.plural, namespace, name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resource(name: &str, verbs: &[Verb]) -> Resource {
+        Resource::new("", "v1", "secrets", "team", name, verbs)
+    }
+
+    #[test]
+    fn an_object_that_is_rendered_and_looked_up_is_listed_once() {
+        let mut found = Inspection::default();
+        found.add(resource("a", &MANAGE));
+        found.add(resource("a", &[Verb::Get]));
+        found.add(resource("b", &[Verb::Get]));
+        let listed: Vec<_> =
+            found.resources.iter().map(|r| (r.name.as_str(), r.verbs.len(), r.order)).collect();
+        assert_eq!(listed, [("a", 4, Some(0)), ("b", 1, Some(1))]);
+    }
+}

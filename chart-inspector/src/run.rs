@@ -1,0 +1,35 @@
+//! What was typed, worked out: the process and its HTTP server.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use anyhow::Result;
+use helm_client::charts::Charts;
+use helm_client::source::Limits;
+
+use crate::args::Args;
+use crate::http::app;
+use crate::inspection::Inspector;
+
+impl Args {
+    /// Answers until told to end.
+    pub(crate) async fn run(self) -> Result<()> {
+        let mut options = runtime::Options::new("chart-inspector", env!("CARGO_PKG_VERSION"));
+        options.debug = self.debug;
+        options.kubeconfig.clone_from(&self.client.kubeconfig);
+        let process = runtime::start(options).await?;
+
+        let cluster = process.cluster().clone();
+        let inspector = Inspector {
+            charts: Charts::new(cluster.clone(), Limits::default()),
+            cluster,
+            krateo_namespace: self.krateo_namespace,
+        };
+        let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, self.port));
+        process.serve(address, app(Arc::new(inspector)).merge(process.admin())).await?;
+        process.readiness().set(true);
+        process.shutdown().cancelled().await;
+        process.finish(None).await;
+        Ok(())
+    }
+}
