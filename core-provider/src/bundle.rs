@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use api::definition::SecretKeyRef;
 use helm::text_template::{self, TextTemplate};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::templates::{Asset, Templates};
 
@@ -93,7 +93,8 @@ pub fn bundle(target: &Target, platform: &Platform, templates: &Templates) -> Re
     let mut variables = variables(target, platform);
     // The environment comes from the ConfigMap, so the pods must be told when that changes.
     let environment = render(Asset::ConfigMap, &variables, templates)?;
-    variables["environmentDigest"] = json!(helm::digest::fnv1_64_hex(environment.as_bytes()));
+    let digest = helm::digest::fnv1_64_hex(environment.as_bytes());
+    variables.insert("environmentDigest".to_owned(), json!(digest));
     Asset::ALL
         .into_iter()
         .filter(|&asset| is_wanted(asset, target))
@@ -109,9 +110,9 @@ fn is_wanted(asset: Asset, target: &Target) -> bool {
 }
 
 /// The names that templates may use. Those of the contract first, then ours.
-fn variables(target: &Target, platform: &Platform) -> Value {
+fn variables(target: &Target, platform: &Platform) -> Map<String, Value> {
     let base = target.base_name();
-    json!({
+    let variables = json!({
         "apiGroup": target.group,
         "apiVersion": target.version,
         "resource": target.resource,
@@ -136,10 +137,14 @@ fn variables(target: &Target, platform: &Platform) -> Value {
         "krateoNamespace": platform.krateo_namespace,
         "metricsPort": METRICS_PORT,
         "env": platform.env,
-    })
+    });
+    match variables {
+        Value::Object(variables) => variables,
+        _ => Map::new(),
+    }
 }
 
-fn render(asset: Asset, variables: &Value, templates: &Templates) -> Result<String, Error> {
+fn render(asset: Asset, variables: &Map<String, Value>, templates: &Templates) -> Result<String, Error> {
     let path = asset.path();
     TextTemplate::parse(path, templates.text(asset))
         .and_then(|template| template.render(variables))

@@ -1,3 +1,12 @@
-//! Filled in below.
+//! core-provider: a chart that a CompositionDefinition points at becomes a type and a controller.
 
-fn main() {}
+mod args;
+mod bundle;
+mod definition;
+mod run;
+mod templates;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    runtime::args::parse::<args::Args>().run().await
+}

@@ -102,7 +102,7 @@ fn applicable(wanted: &CustomResourceDefinition) -> serde_json::Value {
     serde_json::json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": wanted.metadata.name},
+        "metadata": {"name": wanted.metadata.name, "annotations": wanted.metadata.annotations},
         "spec": wanted.spec,
     })
 }

@@ -12,7 +12,8 @@ use api::CompositionDefinition;
 use cluster::Cluster;
 use helm_client::charts::Charts;
 use kube::runtime::controller::Action;
-use runtime::events::Recorder;
+use kube::runtime::reflector::ObjectRef;
+use runtime::{Backoff, Metrics, Recorder};
 
 use crate::bundle::Platform;
 use crate::templates::Templates;
@@ -29,6 +30,8 @@ pub(crate) struct Context {
     pub(crate) templates: Templates,
     pub(crate) platform: Platform,
     pub(crate) recorder: Recorder,
+    pub(crate) metrics: Metrics,
+    pub(crate) backoff: Backoff<ObjectRef<CompositionDefinition>>,
     /// After how long a definition that is as it should be is looked at again.
     pub(crate) poll_interval: Duration,
 }
@@ -36,6 +39,8 @@ pub(crate) struct Context {
 /// A pass failed in one of its steps.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
+    #[error("could not read the definition")]
+    Read(#[source] cluster::Error),
     #[error("could not observe the definition")]
     Observe(#[source] observe::Error),
     #[error("the definition cannot be carried out")]
@@ -53,7 +58,7 @@ impl Error {
             Self::Observe(error) => error.is_transient(),
             Self::Plan(_) => false,
             Self::Apply(error) => error.is_transient(),
-            Self::Report(error) => error.is_transient(),
+            Self::Read(error) | Self::Report(error) => error.is_transient(),
         }
     }
 }
@@ -63,8 +68,20 @@ pub(crate) async fn reconcile(
     definition: Arc<CompositionDefinition>,
     ctx: Arc<Context>,
 ) -> Result<Action, Error> {
-    let outcome = pass(&definition, &ctx).await;
-    let reported = status::report(&definition, &outcome, &ctx).await;
+    let namespace = definition.metadata.namespace.as_deref().unwrap_or_default();
+    let action = ctx.metrics.pass("CompositionDefinition", namespace, once(&definition, &ctx)).await?;
+    ctx.backoff.succeeded(&ObjectRef::from_obj(definition.as_ref()));
+    Ok(action)
+}
+
+async fn once(definition: &CompositionDefinition, ctx: &Context) -> Result<Action, Error> {
+    // What the watch has may be older than our own last write.
+    let id = apply::id_of(definition).map_err(Error::Read)?;
+    let Some(definition) = ctx.cluster.get(&id).await.map_err(Error::Read)? else {
+        return Ok(Action::await_change());
+    };
+    let outcome = pass(&definition, ctx).await;
+    let reported = status::report(&definition, &outcome, ctx).await;
     let standing = outcome?; // the first failure is the one worth returning
     reported.map_err(Error::Report)?;
     Ok(next_check(standing.standing, ctx.poll_interval))

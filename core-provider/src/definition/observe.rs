@@ -2,16 +2,20 @@
 
 use std::sync::Arc;
 
-use api::{COMPOSITION_GROUP, CompositionDefinition, annotations, labels};
+use api::{COMPOSITION_GROUP, CompositionDefinition, annotations, conditions, labels};
 use cluster::{Apply, Cluster, ObjectId, ResourceId, Selector};
 use crdgen::{CustomResourceDefinition, Names, ServedVersion};
-use helm_client::charts::{self, ChartSpec, LoadedChart};
+use composition::{chart_spec, serves};
+use helm_client::charts::{self, LoadedChart};
 use kube::ResourceExt as _;
 use kube::core::PartialObjectMeta;
 use serde_json::Value;
 
 use super::{Context, FIELD_MANAGER};
 use crate::bundle::{self, Target, bundle};
+
+/// The name that core-provider's own Role allows a dry run under.
+const DRY_RUN: &str = "core-provider-dry-run";
 
 /// What a pass saw.
 pub(crate) enum Observed {
@@ -35,8 +39,8 @@ pub(crate) struct Wanted {
     /// The definition that already serves this very type, when there is an older one.
     pub(crate) taken_by: Option<String>,
     pub(crate) bundle: Vec<Member>,
-    /// True when the controller's Deployment says it is available.
-    pub(crate) controller_available: bool,
+    /// True when the controller's Deployment says it is available and the API server takes objects of the type.
+    pub(crate) usable: bool,
 }
 
 /// One object of the bundle.
@@ -79,7 +83,9 @@ pub(crate) enum Error {
     #[error("the chart's values.schema.json is not valid JSON")]
     SchemaSyntax(#[source] serde_json::Error),
     #[error("the chart's values.schema.json cannot become a type")]
-    Schema(#[source] crdgen::Error),
+    Schema(#[source] crdgen::structural::Error),
+    #[error("the type cannot get another version")]
+    AnotherVersion(#[from] crdgen::crd::Error),
     #[error("could not make the controller's objects")]
     Bundle(#[from] bundle::Error),
     #[error("could not look at the cluster")]
@@ -96,6 +102,7 @@ impl Error {
             | Self::NoSchema { .. }
             | Self::SchemaSyntax(_)
             | Self::Schema(_)
+            | Self::AnotherVersion(_)
             | Self::Bundle(_) => false,
         }
     }
@@ -114,18 +121,19 @@ pub(crate) async fn observe(definition: &CompositionDefinition, ctx: &Context) -
 
 async fn wanted(definition: &CompositionDefinition, ctx: &Context) -> Result<Wanted, Error> {
     let chart = ctx.charts.get(&chart_spec(definition)).await.map_err(Error::Chart)?;
-    let metadata = chart.chart.metadata();
+    let metadata = chart.chart().metadata();
     let names = Names::of_chart(&metadata.name)?;
     let version = ServedVersion::of_chart(&metadata.version)?;
-    let schema = chart.chart.schema().ok_or_else(|| Error::NoSchema { chart: metadata.name.clone() })?;
+    let schema = chart.chart().schema().ok_or_else(|| Error::NoSchema { chart: metadata.name.clone() })?;
 
     let live: Option<CustomResourceDefinition> = ctx.cluster.get(&type_id(&names.plural)?).await?;
-    let wanted = type_with(live.as_ref(), &names, &version, schema, chart.chart.values())?;
+    let wanted = type_with(live.as_ref(), &names, &version, schema, chart.chart().values())?;
     let taken_by = taken_by(definition, &names, &version, &ctx.cluster).await?;
     let target = target(definition, &names.plural, version.as_str(), schema);
     let members = members(&target, ctx).await?;
-    let controller_available = is_available(&target, &ctx.cluster).await?;
-    Ok(Wanted { names, version, live, wanted, taken_by, bundle: members, controller_available, chart })
+    let usable =
+        is_available(&target, &ctx.cluster).await? && takes_objects(definition, &names, &target, &ctx.cluster).await?;
+    Ok(Wanted { names, version, live, wanted, taken_by, bundle: members, usable, chart })
 }
 
 fn type_with(
@@ -138,8 +146,8 @@ fn type_with(
     let schema = serde_json::from_slice(schema).map_err(Error::SchemaSyntax)?;
     let structural = crdgen::structural(&schema, &Value::Object(values.clone())).map_err(Error::Schema)?;
     match live {
-        None => Ok(crdgen::crd(names, version, &structural)),
-        Some(live) => crdgen::with_version(live, version, &structural).map_err(Error::Schema),
+        None => Ok(crdgen::crd(names, version, &structural.spec)),
+        Some(live) => Ok(crdgen::with_version(live.clone(), version, &structural.spec)?),
     }
 }
 
@@ -157,12 +165,6 @@ async fn taken_by(
         .filter(|other| serves(other, &api_version, &names.kind))
         .find(|other| other.metadata.creation_timestamp <= definition.metadata.creation_timestamp)
         .map(|other| format!("{}/{}", other.namespace().unwrap_or_default(), other.name_any())))
-}
-
-fn serves(definition: &CompositionDefinition, api_version: &str, kind: &str) -> bool {
-    definition.status.as_ref().is_some_and(|status| {
-        status.api_version.as_deref() == Some(api_version) && status.kind.as_deref() == Some(kind)
-    })
 }
 
 async fn others(
@@ -214,6 +216,36 @@ async fn is_available(target: &Target, cluster: &Cluster) -> Result<bool, Error>
     Ok(live.is_some_and(|deployment| cluster::health(&deployment).is_current()))
 }
 
+/// True when an object of the type passes admission, whatever the schema says to it.
+///
+/// A type is served seconds before admission policies know it; until then every write to it is refused with a
+/// 503, and users would meet it. Once seen, it stays so.
+async fn takes_objects(
+    definition: &CompositionDefinition,
+    names: &Names,
+    target: &Target,
+    cluster: &Cluster,
+) -> Result<bool, Error> {
+    let status = definition.status.as_ref();
+    if status.is_some_and(|status| conditions::holds(&status.conditions, conditions::READY)) {
+        return Ok(true);
+    }
+    let resource = composition_resource(&target.resource, &names.kind, &target.version);
+    let probe = serde_json::json!({
+        "apiVersion": resource.api_version(),
+        "kind": resource.kind,
+        "metadata": {"name": DRY_RUN},
+    });
+    let id = ObjectId::new(resource, Some(&target.namespace), DRY_RUN)?;
+    match cluster.apply(&id, &probe, &Apply::by(FIELD_MANAGER).dry_run()).await {
+        Ok(_) => Ok(true),
+        Err(error) if error.is_invalid() => Ok(true),
+        // Not known to admission, or its Role not in force, or not served yet: a matter of seconds.
+        Err(error) if error.is_transient() || error.is_forbidden() || error.is_not_found() => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
 async fn leaving(definition: &CompositionDefinition, ctx: &Context) -> Result<Leaving, Error> {
     let Some(status) = &definition.status else { return Ok(Leaving { made: None }) };
     let (Some(api_version), Some(kind), Some(plural)) = (&status.api_version, &status.kind, &status.resource)
@@ -245,13 +277,7 @@ async fn compositions(
     version: &str,
     cluster: &Cluster,
 ) -> Result<Vec<ObjectId>, Error> {
-    let resource = ResourceId {
-        group: COMPOSITION_GROUP.to_owned(),
-        version: version.to_owned(),
-        kind: kind.to_owned(),
-        plural: plural.to_owned(),
-        namespaced: true,
-    };
+    let resource = composition_resource(plural, kind, version);
     let governed = format!("{}={version}", labels::COMPOSITION_VERSION);
     let selector = Selector { namespace: None, labels: Some(&governed) };
     let found: Vec<PartialObjectMeta> = match cluster.list(&resource, selector).await {
@@ -266,6 +292,16 @@ async fn compositions(
         })
         .collect::<Result<_, _>>()
         .map_err(Error::from)
+}
+
+fn composition_resource(plural: &str, kind: &str, version: &str) -> ResourceId {
+    ResourceId {
+        group: COMPOSITION_GROUP.to_owned(),
+        version: version.to_owned(),
+        kind: kind.to_owned(),
+        plural: plural.to_owned(),
+        namespaced: true,
+    }
 }
 
 async fn bundle_ids(target: &Target, ctx: &Context) -> Result<Vec<ObjectId>, Error> {
@@ -291,19 +327,3 @@ fn type_id(plural: &str) -> Result<ObjectId, cluster::Error> {
     ObjectId::of::<CustomResourceDefinition>(None, &format!("{plural}.{COMPOSITION_GROUP}"))
 }
 
-fn chart_spec(definition: &CompositionDefinition) -> ChartSpec {
-    let chart = &definition.spec.chart;
-    ChartSpec {
-        url: chart.url.clone(),
-        repo: chart.repo.clone(),
-        version: chart.version.clone(),
-        plain_http: chart.plain_http.unwrap_or_default(),
-        insecure_skip_verify: chart.insecure_skip_verify_tls.unwrap_or_default(),
-        credentials: chart.credentials.as_ref().map(|credentials| charts::CredentialsSpec {
-            username: credentials.username.clone(),
-            namespace: credentials.password_ref.namespace.clone(),
-            secret: credentials.password_ref.name.clone(),
-            key: credentials.password_ref.key.clone(),
-        }),
-    }
-}

@@ -81,7 +81,7 @@ fn carry_out(definition: &CompositionDefinition, wanted: &Wanted) -> Result<Plan
     if let Some(live) = wanted.live.as_ref().filter(|live| live.spec.names.kind != wanted.names.kind) {
         return Err(Blocked::KindTaken {
             kind: live.spec.names.kind.clone(),
-            chart: wanted.chart.chart.name().to_owned(),
+            chart: wanted.chart.chart().name().to_owned(),
             plural: live.spec.names.plural.clone(),
         });
     }
@@ -89,12 +89,15 @@ fn carry_out(definition: &CompositionDefinition, wanted: &Wanted) -> Result<Plan
     if !is_held(definition) {
         steps.push(Step::Hold);
     }
-    if wanted.live.as_ref().is_none_or(|live| live.spec != wanted.wanted.spec) {
+    let is_served = |live: &CustomResourceDefinition| {
+        live.spec == wanted.wanted.spec && live.metadata.annotations == wanted.wanted.metadata.annotations
+    };
+    if !wanted.live.as_ref().is_some_and(is_served) {
         steps.push(Step::Type(Box::new(wanted.wanted.clone())));
     }
     let missing = wanted.bundle.iter().filter(|member| !member.in_place);
     steps.extend(missing.map(|member| Step::Apply(member.id.clone(), member.wanted.clone())));
-    let standing = match (steps.is_empty(), wanted.controller_available) {
+    let standing = match (steps.is_empty(), wanted.usable) {
         (false, _) => Standing::Underway,
         (true, false) => Standing::Starting,
         (true, true) => Standing::Ready,

@@ -5,6 +5,10 @@ use api::definition::{ChartCoordinates, ManagedType, VersionInfo};
 use api::{COMPOSITION_GROUP, CompositionDefinition, CompositionDefinitionStatus, events};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Resource as _;
+use runtime::chain;
+use runtime::events::{Happening, Severity};
 use serde_json::json;
 
 use super::apply::id_of;
@@ -49,7 +53,7 @@ fn managed(wanted: &Wanted) -> ManagedType {
             stored: version.storage,
             chart: (version.name == wanted.version.as_str()).then(|| ChartCoordinates {
                 url: wanted.chart.spec.url.clone(),
-                version: Some(wanted.chart.chart.metadata().version.clone()),
+                version: Some(wanted.chart.chart().metadata().version.clone()),
                 repo: wanted.chart.spec.repo.clone(),
             }),
         })
@@ -78,6 +82,7 @@ pub(crate) async fn report(
 }
 
 async fn publish(definition: &CompositionDefinition, outcome: &Result<Outcome, Error>, ctx: &Context) {
+    let regarding: ObjectReference = definition.object_ref(&());
     match outcome {
         Ok(outcome) => {
             for change in &outcome.changes {
@@ -85,15 +90,23 @@ async fn publish(definition: &CompositionDefinition, outcome: &Result<Outcome, E
             }
             if !outcome.changes.is_empty() {
                 let note = outcome.changes.join("; ");
-                ctx.recorder.normal(definition, events::UPDATED, events::UPDATE, &note).await;
+                let happening = Happening {
+                    severity: Severity::Normal,
+                    reason: events::UPDATED,
+                    action: events::UPDATE,
+                    note: &note,
+                };
+                ctx.recorder.publish(&regarding, &happening).await;
             }
         }
         Err(error) => {
             let reason = match error {
-                Error::Observe(_) | Error::Plan(_) | Error::Report(_) => events::CANNOT_OBSERVE,
+                Error::Read(_) | Error::Observe(_) | Error::Plan(_) | Error::Report(_) => events::CANNOT_OBSERVE,
                 Error::Apply(_) => events::CANNOT_UPDATE,
             };
-            ctx.recorder.warning(definition, reason, events::OBSERVE, &chain(error)).await;
+            let happening =
+                Happening { severity: Severity::Warning, reason, action: events::OBSERVE, note: &chain(error) };
+            ctx.recorder.publish(&regarding, &happening).await;
         }
     }
 }
@@ -153,18 +166,6 @@ fn verdicts(outcome: &Result<Outcome, Error>) -> Vec<Verdict> {
             Standing::Removed => Vec::new(),
         },
     }
-}
-
-/// An error and its causes as one sentence.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut sentence = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        sentence.push_str(": ");
-        sentence.push_str(&error.to_string());
-        cause = error.source();
-    }
-    sentence
 }
 
 #[cfg(test)]
