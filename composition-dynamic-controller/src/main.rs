@@ -1,3 +1,11 @@
-//! Filled in below.
+//! composition-dynamic-controller: objects of one generated type become Helm releases.
 
-fn main() {}
+mod args;
+mod composition;
+mod inspector;
+mod run;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    runtime::args::parse::<args::Args>().run().await
+}

@@ -1,0 +1,111 @@
+//! What is typed on the command line or set in the environment. The names are the contract's.
+
+use clap::Parser;
+use runtime::GoDuration;
+use runtime::args::{ClientArgs, boolean};
+use url::Url;
+
+/// Serves one generated type: each of its objects becomes a Helm release.
+#[derive(Debug, Clone, Parser)]
+#[command(disable_version_flag = true)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+    /// Log more.
+    #[arg(
+        long,
+        env = "COMPOSITION_CONTROLLER_DEBUG",
+        value_parser = boolean,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "false",
+        default_missing_value = "true"
+    )]
+    pub(crate) debug: bool,
+    /// How many compositions are worked on at once.
+    #[arg(long, env = "COMPOSITION_CONTROLLER_WORKERS", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) workers: u16,
+    /// After how long a composition that is as it should be is looked at again.
+    #[arg(long, env = "COMPOSITION_CONTROLLER_RESYNC_INTERVAL", default_value = "3m")]
+    pub(crate) resync_interval: GoDuration,
+    /// Group of the type.
+    #[arg(long, env = "COMPOSITION_CONTROLLER_GROUP")]
+    pub(crate) group: String,
+    /// Version of the type; objects labelled with it are served.
+    #[arg(long = "version", id = "api-version", env = "COMPOSITION_CONTROLLER_VERSION")]
+    pub(crate) version: String,
+    /// Plural resource name of the type.
+    #[arg(long, env = "COMPOSITION_CONTROLLER_RESOURCE")]
+    pub(crate) resource: String,
+    /// The one namespace to watch; all when empty.
+    #[arg(long, env = "COMPOSITION_CONTROLLER_NAMESPACE", default_value = "")]
+    pub(crate) namespace: String,
+    /// Where chart-inspector answers.
+    #[arg(
+        long = "urlChartInspector",
+        env = "URL_CHART_INSPECTOR",
+        default_value = "http://chart-inspector.krateo-system.svc.cluster.local:8081/"
+    )]
+    pub(crate) url_chart_inspector: Url,
+    /// This controller's ServiceAccount, which gets the permissions of releases.
+    #[arg(long = "saName", env = "COMPOSITION_CONTROLLER_SA_NAME")]
+    pub(crate) sa_name: String,
+    /// Namespace of that ServiceAccount.
+    #[arg(long = "saNamespace", env = "COMPOSITION_CONTROLLER_SA_NAMESPACE")]
+    pub(crate) sa_namespace: String,
+    /// Shortest pause after a failed pass.
+    #[arg(long, env = "COMPOSITION_CONTROLLER_MIN_ERROR_RETRY_INTERVAL", default_value = "1s")]
+    pub(crate) min_error_retry_interval: GoDuration,
+    /// Longest pause after a failed pass.
+    #[arg(long, env = "COMPOSITION_CONTROLLER_MAX_ERROR_RETRY_INTERVAL", default_value = "60s")]
+    pub(crate) max_error_retry_interval: GoDuration,
+    /// Port of probes and figures; 0 is none.
+    #[arg(long, env = "COMPOSITION_CONTROLLER_METRICS_SERVER_PORT", default_value_t = 0)]
+    pub(crate) metrics_server_port: u16,
+    /// Put eight characters of the composition's UID into the name of its release.
+    #[arg(
+        long,
+        env = "COMPOSITION_CONTROLLER_SAFE_RELEASE_NAME",
+        value_parser = boolean,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "true",
+        default_missing_value = "true"
+    )]
+    pub(crate) safe_release_name: bool,
+    /// Revisions kept of each release; 0 keeps all.
+    #[arg(long, env = "HELM_MAX_HISTORY", default_value_t = 3, value_parser = clap::value_parser!(i64).range(0..))]
+    pub(crate) helm_max_history: i64,
+    /// The platform's own namespace, as charts are told it.
+    #[arg(long, env = "KRATEO_NAMESPACE", default_value = "krateo-system")]
+    pub(crate) krateo_namespace: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> Result<Args, String> {
+        let arguments = ["cdc"].iter().chain(arguments).map(std::ffi::OsString::from);
+        runtime::args::parse_from(arguments).map_err(|error| error.to_string())
+    }
+
+    const REQUIRED: [&str; 10] =
+        ["-group", "g", "-version", "v1-0-0", "-resource", "webs", "-saName", "a", "-saNamespace", "b"];
+
+    #[test]
+    fn the_flags_of_the_contract_are_understood_with_one_dash() {
+        let args = parse(&REQUIRED).unwrap();
+        assert_eq!((args.group.as_str(), args.version.as_str(), args.resource.as_str()), ("g", "v1-0-0", "webs"));
+        assert_eq!((args.workers, args.helm_max_history, args.safe_release_name), (1, 3, true));
+        assert_eq!(args.resync_interval.0.as_secs(), 180);
+    }
+
+    #[test]
+    fn a_missing_account_and_a_mistyped_duration_are_refused() {
+        assert!(parse(&REQUIRED[..6]).unwrap_err().contains("saName"));
+        let mut arguments = REQUIRED.to_vec();
+        arguments.push("-resync-interval=3");
+        assert!(parse(&arguments).unwrap_err().contains("has no unit"));
+    }
+}

@@ -1,0 +1,226 @@
+//! The steps of a plan, carried out in their order.
+
+use std::time::Duration;
+
+use api::{Composition, finalizers, labels};
+use cluster::{Access, Apply, Delete, ObjectId, Propagation};
+use composition::permissions::{Grant, role_name};
+use composition::plan::{Plan, Step};
+use helm_client::release;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use serde_json::{Value, json};
+
+use super::observe::Observed;
+use super::{Context, FIELD_MANAGER};
+
+/// How long a granted permission may take to hold.
+const GRANTED_WITHIN: Duration = Duration::from_secs(10);
+
+/// What a step changed, for events and the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    Granted,
+    Installed,
+    Upgraded,
+    Uninstalled,
+}
+
+/// A step failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("could not mark the composition")]
+    Mark(#[source] cluster::Error),
+    #[error("could not grant the permissions that the release needs")]
+    Grant(#[source] cluster::Error),
+    #[error("could not remove the permissions of the release")]
+    Revoke(#[source] cluster::Error),
+    #[error("could not install the release")]
+    Install(#[source] release::Error),
+    #[error("could not upgrade the release")]
+    Upgrade(#[source] release::Error),
+    #[error("could not uninstall the release")]
+    Uninstall(#[source] release::Error),
+}
+
+impl Error {
+    pub(crate) fn is_transient(&self) -> bool {
+        match self {
+            Self::Mark(error) | Self::Grant(error) | Self::Revoke(error) => error.is_transient(),
+            Self::Install(error) | Self::Upgrade(error) | Self::Uninstall(error) => error.is_transient(),
+        }
+    }
+}
+
+/// Carries out `plan` and says what changed. The first failure ends it; the next pass decides anew on what is
+/// there then.
+pub(super) async fn apply(
+    id: &ObjectId,
+    composition: &Composition,
+    observed: &Observed,
+    plan: &Plan,
+    ctx: &Context,
+) -> Result<Vec<Change>, Error> {
+    let pass = Pass { id, composition, observed, ctx };
+    let mut changes = Vec::new();
+    for step in &plan.steps {
+        tracing::info!(composition = %id, "{step}");
+        changes.extend(pass.take(step).await?);
+    }
+    Ok(changes)
+}
+
+struct Pass<'a> {
+    id: &'a ObjectId,
+    composition: &'a Composition,
+    observed: &'a Observed,
+    ctx: &'a Context,
+}
+
+impl Pass<'_> {
+    async fn take(&self, step: &Step) -> Result<Option<Change>, Error> {
+        match step {
+            Step::Label { namespace, name } => self.label(namespace, name).await.map_err(Error::Mark),
+            Step::Hold => self.hold().await.map_err(Error::Mark),
+            Step::Grant(grants) => self.grant(grants).await.map_err(Error::Grant),
+            Step::Revoke(namespaces) => self.revoke(namespaces).await.map_err(Error::Revoke),
+            Step::Install => self.install().await.map_err(Error::Install),
+            Step::Upgrade(_) => self.upgrade().await.map_err(Error::Upgrade),
+            Step::Uninstall => self.uninstall().await.map_err(Error::Uninstall),
+            Step::LetGo => self.let_go().await.map_err(Error::Mark),
+        }
+    }
+
+    async fn label(&self, namespace: &str, name: &str) -> Result<Option<Change>, cluster::Error> {
+        let written = [
+            (labels::DEFINITION_NAME, Some(name)),
+            (labels::DEFINITION_NAMESPACE, Some(namespace)),
+            (labels::DEFINITION_GROUP, Some(api::DEFINITION_GROUP)),
+            (labels::DEFINITION_VERSION, Some("v1alpha1")),
+            (labels::DEFINITION_RESOURCE, Some("compositiondefinitions")),
+        ];
+        self.ctx.cluster.label(self.id, written, FIELD_MANAGER).await?;
+        Ok(None)
+    }
+
+    async fn hold(&self) -> Result<Option<Change>, cluster::Error> {
+        self.ctx.cluster.add_finalizer(self.id, &self.seen(), finalizers::COMPOSITION).await?;
+        Ok(None)
+    }
+
+    async fn let_go(&self) -> Result<Option<Change>, cluster::Error> {
+        self.ctx.cluster.remove_finalizer(self.id, &self.seen(), finalizers::COMPOSITION).await?;
+        Ok(None)
+    }
+
+    /// The finalizers as this pass saw them.
+    fn seen(&self) -> kube::core::ObjectMeta {
+        kube::core::ObjectMeta {
+            finalizers: Some(self.composition.finalizers.clone()).filter(|finalizers| !finalizers.is_empty()),
+            ..kube::core::ObjectMeta::default()
+        }
+    }
+
+    /// Writes the roles, then waits until the API server acts by them: its authoriser learns of a role a moment
+    /// after it is stored, and a release that begins before would fail halfway.
+    async fn grant(&self, grants: &[Grant]) -> Result<Option<Change>, cluster::Error> {
+        let how = Apply::by(FIELD_MANAGER).force();
+        for grant in grants {
+            for (id, object) in written(grant)? {
+                self.ctx.cluster.apply(&id, &object, &how).await?;
+            }
+        }
+        let news: Vec<Access> = grants.iter().filter_map(|grant| news(grant, &self.observed.facts.granted)).collect();
+        self.ctx.cluster.wait_until_allowed(&news, GRANTED_WITHIN).await?;
+        Ok(Some(Change::Granted))
+    }
+
+    async fn revoke(&self, namespaces: &[String]) -> Result<Option<Change>, cluster::Error> {
+        let name = role_name(&self.ctx.resource.plural, &self.composition.namespace, &self.observed.release_name);
+        let how = Delete::with(Propagation::Background);
+        for namespace in namespaces {
+            // The binding first: a role without one grants nothing, a binding without a role is an error to look at.
+            let ids = if namespace.is_empty() {
+                [ObjectId::of::<ClusterRoleBinding>(None, &name)?, ObjectId::of::<ClusterRole>(None, &name)?]
+            } else {
+                [ObjectId::of::<RoleBinding>(Some(namespace), &name)?, ObjectId::of::<Role>(Some(namespace), &name)?]
+            };
+            for id in ids {
+                self.ctx.cluster.delete(&id, &how).await?;
+            }
+        }
+        Ok(None)
+    }
+
+    async fn install(&self) -> Result<Option<Change>, release::Error> {
+        let (Some(wanted), Some(records)) = (&self.observed.wanted, &self.observed.records) else { return Ok(None) };
+        self.ctx.releases.install(&wanted.desired, records).await?;
+        Ok(Some(Change::Installed))
+    }
+
+    /// A release whose first install failed has nothing to upgrade from: it is installed again.
+    async fn upgrade(&self) -> Result<Option<Change>, release::Error> {
+        let (Some(wanted), Some(records)) = (&self.observed.wanted, &self.observed.records) else { return Ok(None) };
+        self.ctx.releases.install_or_upgrade(&wanted.desired, records).await?;
+        Ok(Some(Change::Upgraded))
+    }
+
+    async fn uninstall(&self) -> Result<Option<Change>, release::Error> {
+        let Some(records) = &self.observed.records else { return Ok(None) };
+        let left = self.ctx.releases.uninstall(records).await?;
+        for kept in &left.kept {
+            tracing::info!(composition = %self.id, kept = %kept, "the release's object stays");
+        }
+        Ok(Some(Change::Uninstalled))
+    }
+}
+
+/// A grant as the two objects that are written.
+fn written(grant: &Grant) -> Result<[(ObjectId, Value); 2], cluster::Error> {
+    let name = |metadata: &kube::core::ObjectMeta| metadata.name.clone().unwrap_or_default();
+    match grant {
+        Grant::Namespaced(role, binding) => {
+            let namespace = Some(grant.namespace());
+            Ok([
+                (ObjectId::of::<Role>(namespace, &name(&role.metadata))?, json!(role)),
+                (ObjectId::of::<RoleBinding>(namespace, &name(&binding.metadata))?, json!(binding)),
+            ])
+        }
+        Grant::Cluster(role, binding) => Ok([
+            (ObjectId::of::<ClusterRole>(None, &name(&role.metadata))?, json!(role)),
+            (ObjectId::of::<ClusterRoleBinding>(None, &name(&binding.metadata))?, json!(binding)),
+        ]),
+    }
+}
+
+/// One right that a grant adds to what was there: a role takes effect as a whole, so one is enough to ask for.
+fn news(grant: &Grant, before: &[Grant]) -> Option<Access> {
+    let had: Vec<Access> =
+        before.iter().filter(|old| old.namespace() == grant.namespace()).flat_map(accesses).collect();
+    accesses(grant).into_iter().find(|access| !had.contains(access))
+}
+
+fn accesses(grant: &Grant) -> Vec<Access> {
+    let namespace = Some(grant.namespace()).filter(|namespace| !namespace.is_empty());
+    let mut accesses = Vec::new();
+    for rule in grant.rules() {
+        let names: Vec<Option<&String>> = match &rule.resource_names {
+            Some(names) => names.iter().map(Some).collect(),
+            None => vec![None],
+        };
+        for group in rule.api_groups.iter().flatten() {
+            for resource in rule.resources.iter().flatten() {
+                for name in &names {
+                    accesses.extend(rule.verbs.iter().map(|verb| Access {
+                        verb: verb.clone(),
+                        group: group.clone(),
+                        resource: resource.clone(),
+                        subresource: None,
+                        namespace: namespace.map(str::to_owned),
+                        name: name.cloned(),
+                    }));
+                }
+            }
+        }
+    }
+    accesses
+}

@@ -1,0 +1,358 @@
+//! What there is of a composition: its definition and chart, what that renders to and needs, the permissions
+//! that are granted, the release and its objects.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use api::inspection::{Query, Resource, Verb};
+use api::{Composition, CompositionDefinition, DEFINITION_GROUP, labels};
+use cluster::{Health, ObjectId, ResourceId, Selector};
+use composition::permissions::{Grant, MANAGE, role_name};
+use composition::plan::{self, Release};
+use composition::release_name::InvalidReleaseName;
+use composition::{Permissions, ReleaseName, chart_spec, rendering, serves};
+use helm_client::charts::{self, LoadedChart};
+use helm_client::records;
+use helm_client::release::{self, Desired, Moment, State, state};
+use helm_client::rendering::{self as render, Lookup};
+use jiff::Timestamp;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use kube::ResourceExt as _;
+use serde_json::Value;
+
+use super::Context;
+use crate::inspector;
+
+/// What a pass saw.
+pub(super) struct Observed {
+    /// What the plan is made from.
+    pub(super) facts: plan::Observed,
+    pub(super) release_name: ReleaseName,
+    /// What the release should be; `None` while deleting.
+    pub(super) wanted: Option<Wanted>,
+    /// Its records; `None` when they may not be read yet.
+    pub(super) records: Option<records::Observed>,
+    /// The objects of the deployed revision, and how they are.
+    pub(super) objects: Vec<(ObjectId, Health)>,
+}
+
+/// What the release should be.
+pub(super) struct Wanted {
+    pub(super) chart: Arc<LoadedChart>,
+    pub(super) desired: Desired,
+}
+
+/// A composition could not be observed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("the composition's release has no usable name")]
+    ReleaseName(#[from] InvalidReleaseName),
+    #[error("could not look at the cluster")]
+    Cluster(#[from] cluster::Error),
+    #[error(
+        "no CompositionDefinition serves {kind} in {api_version}: apply one for its chart, or correct the labels \
+         krateo.io/composition-definition-name and -namespace"
+    )]
+    NoDefinition { kind: String, api_version: String },
+    #[error(
+        "{count} CompositionDefinitions serve {kind} in {api_version}: say which one in the labels \
+         krateo.io/composition-definition-name and -namespace"
+    )]
+    SeveralDefinitions { count: usize, kind: String, api_version: String },
+    #[error("CompositionDefinition {definition}, which the labels name, does not serve {kind} in {api_version}")]
+    ForeignDefinition { definition: String, kind: String, api_version: String },
+    #[error("could not fetch the chart")]
+    Chart(#[source] charts::Error),
+    #[error("could not render the chart")]
+    Render(#[source] render::Error),
+    #[error("could not find out which objects the chart would touch")]
+    Inspect(#[source] inspector::Error),
+    #[error(
+        "the chart looks up Secret {secret}, which it does not render: a chart may read no Secret but its own; \
+         pass the value in the composition's spec instead"
+    )]
+    ForeignSecret { secret: String },
+    #[error("could not look at the release")]
+    Release(#[source] release::Error),
+}
+
+impl Error {
+    pub(crate) fn is_transient(&self) -> bool {
+        match self {
+            Self::Cluster(error) => error.is_transient(),
+            Self::Chart(error) => error.is_transient(),
+            Self::Render(error) => error.is_transient(),
+            Self::Inspect(error) => error.is_transient(),
+            Self::Release(error) => error.is_transient(),
+            // The definition may be applied, or be ready, a moment later.
+            Self::NoDefinition { .. } => true,
+            Self::ReleaseName(_) | Self::ForeignSecret { .. } | Self::SeveralDefinitions { .. } | Self::ForeignDefinition { .. } => false,
+        }
+    }
+}
+
+/// What the pass wants, as it is worked out from definition, chart and render.
+struct Intention {
+    definition: (String, String),
+    chart: Arc<LoadedChart>,
+    desired: Desired,
+    touched: Vec<Resource>,
+}
+
+/// Looks at everything a plan is made from; never writes.
+pub(super) async fn observe(composition: &Composition, ctx: &Context) -> Result<Observed, Error> {
+    let release_name = ReleaseName::of(composition, None, ctx.safe_release_name)?;
+    if composition.is_paused() {
+        return Ok(Observed::nothing(release_name));
+    }
+    let records = records(composition, &release_name, ctx).await?;
+    let intention = if composition.deleting {
+        None
+    } else {
+        Some(intention(composition, &release_name, records.as_ref(), ctx).await?)
+    };
+    let (mut objects, mut hooks) = (Vec::new(), Vec::new());
+    if let Some(record) = records.as_ref().and_then(|records| records.deployed().or(records.newest.as_ref())) {
+        objects = ctx.releases.objects(record).await.map_err(Error::Release)?;
+        hooks = ctx.releases.hooks(record).await.map_err(Error::Release)?;
+    }
+    let released: Vec<Resource> = objects.iter().chain(&hooks).map(managed).collect();
+    let permissions =
+        permissions(composition, &release_name, intention.as_ref(), records.as_ref(), &released, ctx);
+    let role = role_name(&ctx.resource.plural, &composition.namespace, &release_name);
+    let labels = rendering::object_labels(composition, &ctx.krateo_namespace);
+    let needed = permissions.grants(&role, &ctx.account, &labels);
+    let granted = granted(composition, &role, &permissions, &labels, ctx).await?;
+    let objects = if needed == granted { health(objects, ctx).await? } else { Vec::new() };
+    Ok(Observed {
+        facts: plan::Observed {
+            definition: intention.as_ref().map(|intention| intention.definition.clone()),
+            needed,
+            granted,
+            release: standing(composition, intention.as_ref(), records.as_ref(), ctx),
+        },
+        release_name,
+        wanted: intention.map(|Intention { chart, desired, .. }| Wanted { chart, desired }),
+        records,
+        objects,
+    })
+}
+
+impl Observed {
+    /// A paused composition: nothing is looked at.
+    fn nothing(release_name: ReleaseName) -> Self {
+        let facts = plan::Observed {
+            definition: None,
+            needed: Vec::new(),
+            granted: Vec::new(),
+            release: Release::Unreadable,
+        };
+        Self { facts, release_name, wanted: None, records: None, objects: Vec::new() }
+    }
+}
+
+/// The records of the release; `None` while its Role does not let us read them.
+async fn records(
+    composition: &Composition,
+    release: &ReleaseName,
+    ctx: &Context,
+) -> Result<Option<records::Observed>, Error> {
+    let hint = composition.status.release_revision.unwrap_or(0);
+    match ctx.releases.observe(&composition.namespace, release.as_str(), hint).await {
+        Ok(records) => Ok(Some(records)),
+        Err(error) if error.is_forbidden() => Ok(None),
+        Err(error) => Err(Error::Release(error)),
+    }
+}
+
+async fn intention(
+    composition: &Composition,
+    release: &ReleaseName,
+    records: Option<&records::Observed>,
+    ctx: &Context,
+) -> Result<Intention, Error> {
+    let definition = definition(composition, ctx).await?;
+    let chart = ctx.charts.get(&chart_spec(&definition)).await.map_err(Error::Chart)?;
+    let definition = (definition.namespace().unwrap_or_default(), definition.name_any());
+    let query = query(composition, release, &definition, &ctx.resource);
+    let mut touched = ctx.inspector.resources(&query).await.map_err(Error::Inspect)?;
+    let request = render::Request {
+        chart: &chart,
+        name: release.as_str(),
+        namespace: &composition.namespace,
+        revision: records.map_or(0, records::Observed::revision) + 1,
+        is_upgrade: records.is_some_and(|records| records.deployed().is_some()),
+        values: rendering::values(composition, &ctx.krateo_namespace),
+        labels: rendering::object_labels(composition, &ctx.krateo_namespace),
+    };
+    let rendering = render::render(&ctx.cluster, &request).await.map_err(Error::Render)?;
+    // What our own render looked up may go beyond the answer: the inspector reads less than we do.
+    touched.extend(rendering.lookups.iter().map(looked_up));
+    refuse_foreign_secrets(&touched)?;
+    let desired = Desired { writer: Some(ctx.writer.clone()), ..rendering.desired };
+    Ok(Intention { definition, chart, desired, touched })
+}
+
+/// A lookup of a Secret that the release does not render itself is never granted, and never answered as "not
+/// there" either: the chart would go on as if it had no password yet.
+fn refuse_foreign_secrets(touched: &[Resource]) -> Result<(), Error> {
+    let is_secret = |resource: &&Resource| resource.group.is_empty() && resource.resource == "secrets";
+    let is_own = |looked_up: &Resource| {
+        touched.iter().filter(is_secret).any(|resource| {
+            resource.verbs.contains(&Verb::Create)
+                && (&resource.namespace, &resource.name) == (&looked_up.namespace, &looked_up.name)
+        })
+    };
+    let foreign = touched.iter().filter(is_secret).find(|resource| {
+        let only_read = !resource.verbs.is_empty() && !resource.verbs.contains(&Verb::Create);
+        only_read && !is_own(resource)
+    });
+    match foreign {
+        None => Ok(()),
+        Some(resource) if resource.name.is_empty() => {
+            Err(Error::ForeignSecret { secret: format!("{}/ (all of the namespace)", resource.namespace) })
+        }
+        Some(resource) => {
+            Err(Error::ForeignSecret { secret: format!("{}/{}", resource.namespace, resource.name) })
+        }
+    }
+}
+
+/// The definition that the composition's labels name, or the only one that serves its type.
+async fn definition(composition: &Composition, ctx: &Context) -> Result<CompositionDefinition, Error> {
+    let (kind, api_version) = (composition.resource.kind.clone(), composition.resource.api_version.clone());
+    if let Some((namespace, name)) = composition.definition() {
+        let id = ObjectId::of::<CompositionDefinition>(Some(namespace), name)?;
+        let found: Option<CompositionDefinition> = ctx.cluster.get(&id).await?;
+        return match found {
+            // A label is the user's to write: it must not lead to the chart of another type.
+            Some(definition) if serves(&definition, &api_version, &kind) => Ok(definition),
+            Some(_) => Err(Error::ForeignDefinition { definition: format!("{namespace}/{name}"), kind, api_version }),
+            None => Err(Error::NoDefinition { kind, api_version }),
+        };
+    }
+    let all: Vec<CompositionDefinition> =
+        ctx.cluster.list(&ResourceId::of::<CompositionDefinition>(), Selector::default()).await?;
+    let mut serving: Vec<_> = all.into_iter().filter(|definition| serves(definition, &api_version, &kind)).collect();
+    match (serving.pop(), serving.len()) {
+        (Some(definition), 0) => Ok(definition),
+        (Some(_), others) => Err(Error::SeveralDefinitions { count: others + 1, kind, api_version }),
+        (None, _) => Err(Error::NoDefinition { kind, api_version }),
+    }
+}
+
+fn query(
+    composition: &Composition,
+    release: &ReleaseName,
+    definition: &(String, String),
+    resource: &ResourceId,
+) -> Query {
+    Query {
+        composition_name: composition.name.clone(),
+        composition_namespace: composition.namespace.clone(),
+        composition_version: resource.version.clone(),
+        composition_resource: resource.plural.clone(),
+        release_name: Some(release.to_string()),
+        composition_group: resource.group.clone(),
+        composition_definition_namespace: definition.0.clone(),
+        composition_definition_name: definition.1.clone(),
+        composition_definition_group: DEFINITION_GROUP.to_owned(),
+        composition_definition_version: "v1alpha1".to_owned(),
+        composition_definition_resource: "compositiondefinitions".to_owned(),
+    }
+}
+
+/// What the chart would touch, what the stored revision has (it may have to be removed), and the records.
+fn permissions(
+    composition: &Composition,
+    release: &ReleaseName,
+    intention: Option<&Intention>,
+    records: Option<&records::Observed>,
+    released: &[Resource],
+    ctx: &Context,
+) -> Permissions {
+    let revisions = records.map(records::Observed::revisions).unwrap_or_default();
+    let touched = intention.map(|intention| intention.touched.as_slice()).unwrap_or_default();
+    Permissions::of_records(&composition.namespace, release, &revisions, ctx.max_history)
+        .and(Permissions::of_resources(touched))
+        .and(Permissions::of_resources(released))
+}
+
+/// What reading an object by `lookup` needs.
+fn looked_up(lookup: &Lookup) -> Resource {
+    let Lookup { resource, namespace, name, denied: _ } = lookup;
+    Resource::looked_up(&resource.group, &resource.version, &resource.plural, namespace, name)
+}
+
+fn managed(id: &ObjectId) -> Resource {
+    let (kind, namespace) = (id.resource(), id.namespace().unwrap_or_default());
+    Resource::new(&kind.group, &kind.version, &kind.plural, namespace, id.name(), &MANAGE)
+}
+
+/// The Roles and bindings that are there under the release's role name: where they are needed, and where the
+/// release had objects when it was looked at last.
+async fn granted(
+    composition: &Composition,
+    role: &str,
+    needed: &Permissions,
+    labels: &BTreeMap<String, String>,
+    ctx: &Context,
+) -> Result<Vec<Grant>, Error> {
+    let had = composition.status.managed.iter().map(|object| object.namespace.as_str());
+    let namespaces: BTreeSet<&str> = needed.namespaces().chain(had).collect();
+    let mut granted = Vec::new();
+    for namespace in namespaces {
+        let grant = if namespace.is_empty() {
+            let role: Option<ClusterRole> = ctx.cluster.get(&ObjectId::of::<ClusterRole>(None, role)?).await?;
+            let Some(role) = role else { continue };
+            let id = ObjectId::of::<ClusterRoleBinding>(None, &role.name_any())?;
+            let binding: Option<ClusterRoleBinding> = ctx.cluster.get(&id).await?;
+            Grant::Cluster(role, binding.unwrap_or_default())
+        } else {
+            let role: Option<Role> = ctx.cluster.get(&ObjectId::of::<Role>(Some(namespace), role)?).await?;
+            let Some(role) = role else { continue };
+            let id = ObjectId::of::<RoleBinding>(Some(namespace), &role.name_any())?;
+            let binding: Option<RoleBinding> = ctx.cluster.get(&id).await?;
+            Grant::Namespaced(role, binding.unwrap_or_default())
+        };
+        granted.push(grant.as_written(labels));
+    }
+    Ok(granted)
+}
+
+fn standing(
+    composition: &Composition,
+    intention: Option<&Intention>,
+    records: Option<&records::Observed>,
+    ctx: &Context,
+) -> Release {
+    let Some(records) = records else { return Release::Unreadable };
+    let Some(newest) = &records.newest else { return Release::Absent };
+    if newest.release.labels.get(labels::COMPOSITION_ID) != Some(&composition.uid) {
+        let (name, namespace) = (&newest.release.name, &newest.release.namespace);
+        return Release::Foreign(format!("release {name} in namespace {namespace} is not of this composition"));
+    }
+    let Some(intention) = intention else { return Release::InSync };
+    // Whoever held our lease before is gone: we hold it.
+    let moment = Moment { now: Timestamp::now(), timeout: ctx.timeout, is_gone: &|_| false };
+    match state(&intention.desired, records, &moment) {
+        State::Absent => Release::Absent,
+        State::InSync => Release::InSync,
+        State::OutOfSync(reason) => Release::OutOfSync(format!("{reason} changed")),
+        State::Interrupted => Release::OutOfSync("the last action was interrupted".to_owned()),
+        State::Locked { writer, .. } => {
+            Release::Locked(writer.unwrap_or_else(|| "another program, as Helm".to_owned()))
+        }
+        State::Failed { description } => Release::Failed(description),
+    }
+}
+
+async fn health(objects: Vec<ObjectId>, ctx: &Context) -> Result<Vec<(ObjectId, Health)>, Error> {
+    let mut found = Vec::with_capacity(objects.len());
+    for id in objects {
+        let live: Option<Value> = ctx.cluster.get(&id).await?;
+        let health = live.map_or(Health::NotFound, |object| cluster::health(&object));
+        found.push((id, health));
+    }
+    Ok(found)
+}

@@ -1,0 +1,352 @@
+//! The outcome of a pass becomes the composition's status, and events; then one patch.
+
+use api::conditions::{self, READY, RELEASED, SYNCED, Verdict, reason};
+use api::composition::Managed;
+use api::{Composition, CompositionStatus, events};
+use cluster::{Health, ObjectId};
+use composition::ReleaseName;
+use composition::plan::{Release, Standing};
+use helm_client::records;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use runtime::chain;
+use runtime::events::{Happening, Severity};
+use serde_json::json;
+
+use super::apply::Change;
+use super::observe::Observed;
+use super::{Context, Error, FIELD_MANAGER, Outcome};
+
+/// What a pass learned that the status says.
+pub(super) struct Facts {
+    release_name: ReleaseName,
+    /// What is deployed; `None` when nothing is, or it may not be read.
+    deployed: Option<Deployed>,
+    revision: Option<i64>,
+    locked_by: Option<String>,
+    /// Objects that are not up, each with why.
+    unhealthy: Vec<(ObjectId, Health)>,
+}
+
+struct Deployed {
+    chart_url: Option<String>,
+    chart_version: Option<String>,
+    digest: String,
+    managed: Vec<Managed>,
+}
+
+impl Facts {
+    pub(super) fn of(observed: &Observed) -> Self {
+        let records = observed.records.as_ref();
+        let deployed = records.and_then(records::Observed::deployed).map(|record| Deployed {
+            chart_url: observed.wanted.as_ref().map(|wanted| wanted.chart.spec.url.clone()),
+            chart_version: record.release.chart.metadata.as_ref().map(|metadata| metadata.version.clone()),
+            digest: helm::digest::fnv1_64_hex(record.release.manifest.as_bytes()),
+            managed: managed(observed.objects.iter().map(|(id, _)| id)),
+        });
+        let locked_by = match &observed.facts.release {
+            Release::Locked(who) => Some(who.clone()),
+            _ => None,
+        };
+        Self {
+            release_name: observed.release_name.clone(),
+            deployed,
+            revision: records.map(records::Observed::revision).filter(|revision| *revision > 0),
+            locked_by,
+            unhealthy: observed.objects.iter().filter(|(_, health)| !health.is_current()).cloned().collect(),
+        }
+    }
+
+    /// True when every object of the release is up.
+    pub(super) fn is_healthy(&self) -> bool {
+        self.unhealthy.is_empty()
+    }
+}
+
+fn managed<'a>(ids: impl Iterator<Item = &'a ObjectId>) -> Vec<Managed> {
+    let mut managed: Vec<Managed> = ids
+        .map(|id| Managed {
+            api_version: id.resource().api_version(),
+            resource: id.resource().plural.clone(),
+            name: id.name().to_owned(),
+            namespace: id.namespace().unwrap_or_default().to_owned(),
+            path: id.path(),
+        })
+        .collect();
+    managed.sort_by(|a, b| (&a.resource, &a.namespace, &a.name).cmp(&(&b.resource, &b.namespace, &b.name)));
+    managed
+}
+
+/// Publishes what happened and writes the status, when it differs from what the composition says already.
+///
+/// A composition that just lost its finalizer is gone: nothing is written to it.
+pub(super) async fn report(
+    id: &ObjectId,
+    composition: &Composition,
+    outcome: &Result<Outcome, Error>,
+    ctx: &Context,
+) -> Result<(), cluster::Error> {
+    publish(composition, outcome, ctx).await;
+    if matches!(outcome, Ok(Outcome { standing: Standing::Removed, .. })) {
+        return Ok(());
+    }
+    let status = after(composition, outcome, &Time(Timestamp::now()));
+    if composition.status == status {
+        return Ok(());
+    }
+    ctx.cluster.merge_status(id, &json!(status), FIELD_MANAGER).await?;
+    Ok(())
+}
+
+async fn publish(composition: &Composition, outcome: &Result<Outcome, Error>, ctx: &Context) {
+    let regarding = ObjectReference {
+        api_version: Some(composition.resource.api_version.clone()),
+        kind: Some(composition.resource.kind.clone()),
+        name: Some(composition.name.clone()),
+        namespace: Some(composition.namespace.clone()),
+        uid: Some(composition.uid.clone()),
+        ..ObjectReference::default()
+    };
+    match outcome {
+        Ok(outcome) => {
+            for change in &outcome.changes {
+                let (reason, action, note) = match change {
+                    Change::Granted => continue,
+                    Change::Installed => (events::COMPOSITION_CREATED, events::CREATE, "Composition created"),
+                    Change::Upgraded => (events::COMPOSITION_UPDATED, events::UPDATE, "Composition values updated"),
+                    Change::Uninstalled => (events::COMPOSITION_DELETED, events::DELETE, "Composition deleted"),
+                };
+                let happening = Happening { severity: Severity::Normal, reason, action, note };
+                ctx.recorder.publish(&regarding, &happening).await;
+            }
+        }
+        Err(error) => {
+            let (reason, action) = match error {
+                Error::Apply(_) if composition.deleting => (events::CANNOT_DELETE, events::DELETE),
+                Error::Apply(_) => (events::CANNOT_UPDATE, events::UPDATE),
+                _ => (events::CANNOT_OBSERVE, events::OBSERVE),
+            };
+            let happening = Happening { severity: Severity::Warning, reason, action, note: &chain(error) };
+            ctx.recorder.publish(&regarding, &happening).await;
+        }
+    }
+}
+
+/// The status after a pass.
+fn after(composition: &Composition, outcome: &Result<Outcome, Error>, now: &Time) -> CompositionStatus {
+    let mut status = composition.status.clone();
+    if let Ok(Outcome { facts, standing, .. }) = outcome
+        && *standing != Standing::Paused
+    {
+        status.release_name = Some(facts.release_name.to_string());
+        status.release_revision = facts.revision.or(status.release_revision);
+        if let Some(deployed) = &facts.deployed {
+            note_deployed(&mut status, deployed);
+        }
+    }
+    for verdict in verdicts(outcome) {
+        conditions::set(&mut status.conditions, &verdict, composition.generation, now);
+    }
+    status
+}
+
+fn note_deployed(status: &mut CompositionStatus, deployed: &Deployed) {
+    if status.digest.as_ref() != Some(&deployed.digest) {
+        status.previous_digest = status.digest.replace(deployed.digest.clone());
+    }
+    if deployed.chart_url.is_some() {
+        status.helm_chart_url.clone_from(&deployed.chart_url);
+    }
+    status.helm_chart_version.clone_from(&deployed.chart_version);
+    if !deployed.managed.is_empty() {
+        status.managed.clone_from(&deployed.managed);
+    }
+}
+
+fn verdicts(outcome: &Result<Outcome, Error>) -> Vec<Verdict> {
+    let outcome = match outcome {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            let message = chain(error);
+            let mut verdicts = vec![Verdict::no(SYNCED, reason::RECONCILE_ERROR, message.clone())];
+            // A pass that could not look says nothing of what runs; one that could not act does.
+            if matches!(error, Error::Apply(_) | Error::Plan(_) | Error::Read(_)) {
+                verdicts.push(Verdict::no(READY, reason::UNAVAILABLE, message));
+            }
+            return verdicts;
+        }
+    };
+    let facts = &outcome.facts;
+    let synced = Verdict::yes(SYNCED, reason::RECONCILE_SUCCESS, "");
+    match outcome.standing {
+        Standing::UpToDate | Standing::ObservedOnly => vec![ready(facts), released(facts), synced],
+        Standing::Underway if facts.deployed.is_some() => {
+            vec![Verdict::no(READY, reason::PROGRESSING, "the release is being changed"), released(facts), synced]
+        }
+        Standing::Underway => {
+            vec![Verdict::no(READY, reason::CREATING, "the release is being installed"), released(facts), synced]
+        }
+        Standing::Waiting => {
+            let who = facts.locked_by.as_deref().unwrap_or("its permissions to hold");
+            vec![Verdict::no(READY, reason::PROGRESSING, format!("waiting for {who}")), synced]
+        }
+        Standing::Paused => {
+            vec![Verdict::no(SYNCED, reason::RECONCILE_PAUSED, "paused by annotation krateo.io/paused")]
+        }
+        Standing::Removed => Vec::new(),
+    }
+}
+
+fn released(facts: &Facts) -> Verdict {
+    match (&facts.deployed, facts.revision) {
+        (Some(_), Some(revision)) => {
+            let message = format!("release {} is deployed in revision {revision}", facts.release_name);
+            Verdict::yes(RELEASED, reason::DEPLOYED, message)
+        }
+        _ => Verdict::no(RELEASED, reason::NOT_DEPLOYED, format!("release {} is not deployed", facts.release_name)),
+    }
+}
+
+fn ready(facts: &Facts) -> Verdict {
+    if facts.deployed.is_none() {
+        return Verdict::no(READY, reason::UNAVAILABLE, "the release is not deployed");
+    }
+    let Some((id, health)) = facts.unhealthy.first() else {
+        return Verdict::yes(READY, reason::AVAILABLE, "Composition is up-to-date");
+    };
+    let reason = match health {
+        Health::Failed { .. } => reason::UNHEALTHY,
+        Health::Current | Health::Progressing { .. } | Health::Terminating { .. } | Health::NotFound => {
+            reason::PROGRESSING
+        }
+    };
+    Verdict::no(READY, reason, format!("{id} is {health}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use cluster::ResourceId;
+    use k8s_openapi::api::apps::v1::Deployment;
+    use kube::core::ApiResource;
+
+    use super::*;
+
+    fn composition() -> Composition {
+        Composition {
+            resource: ApiResource::from_gvk_with_plural(
+                &kube::core::GroupVersionKind::gvk("composition.krateo.io", "v1-0-0", "Web"),
+                "webs",
+            ),
+            name: "web".into(),
+            namespace: "team".into(),
+            uid: "8f4f3c1e-0000-0000-0000-000000000000".into(),
+            generation: Some(3),
+            deleting: false,
+            finalizers: Vec::new(),
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            spec: json!({}),
+            status: CompositionStatus::default(),
+        }
+    }
+
+    fn deployment() -> ObjectId {
+        ObjectId::new(ResourceId::of::<Deployment>(), Some("team"), "web").unwrap()
+    }
+
+    fn facts(deployed: bool, health: Health) -> Facts {
+        Facts {
+            release_name: ReleaseName::new("web").unwrap(),
+            deployed: deployed.then(|| Deployed {
+                chart_url: Some("oci://r/web".into()),
+                chart_version: Some("1.0.0".into()),
+                digest: "d1".into(),
+                managed: managed([&deployment()].into_iter()),
+            }),
+            revision: deployed.then_some(1),
+            locked_by: None,
+            unhealthy: if health.is_current() { Vec::new() } else { vec![(deployment(), health)] },
+        }
+    }
+
+    fn outcome(standing: Standing, facts: Facts) -> Result<Outcome, Error> {
+        Ok(Outcome { standing, facts, changes: Vec::new() })
+    }
+
+    fn check(outcome: &Result<Outcome, Error>, expected: &[(&str, &str, &str)]) -> CompositionStatus {
+        let status = after(&composition(), outcome, &Time(Timestamp::UNIX_EPOCH));
+        let said: Vec<_> = status
+            .conditions
+            .iter()
+            .map(|c| (c.type_.as_str(), c.status.as_str(), c.reason.as_str()))
+            .collect();
+        assert_eq!(said, expected);
+        status
+    }
+
+    #[test]
+    fn ready_means_that_workloads_are_up() {
+        let status = check(
+            &outcome(Standing::UpToDate, facts(true, Health::Current)),
+            &[("Ready", "True", "Available"), ("Released", "True", "Deployed"), ("Synced", "True", "ReconcileSuccess")],
+        );
+        assert_eq!(status.managed[0].path, "/apis/apps/v1/namespaces/team/deployments/web");
+        assert_eq!(status.conditions[0].observed_generation, Some(3));
+
+        let starting = Health::Progressing { why: "0 of 1 replicas are ready".into() };
+        let status = check(
+            &outcome(Standing::UpToDate, facts(true, starting)),
+            &[("Ready", "False", "Progressing"), ("Released", "True", "Deployed"), ("Synced", "True", "ReconcileSuccess")],
+        );
+        let message = &status.conditions[0].message;
+        assert!(message.contains("web") && message.ends_with("0 of 1 replicas are ready"), "{message}");
+
+        let failed = Health::Failed { why: "it crashes".into() };
+        check(
+            &outcome(Standing::UpToDate, facts(true, failed)),
+            &[("Ready", "False", "Unhealthy"), ("Released", "True", "Deployed"), ("Synced", "True", "ReconcileSuccess")],
+        );
+    }
+
+    #[test]
+    fn a_release_on_its_way_is_not_ready() {
+        check(
+            &outcome(Standing::Underway, facts(false, Health::Current)),
+            &[("Ready", "False", "Creating"), ("Released", "False", "NotDeployed"), ("Synced", "True", "ReconcileSuccess")],
+        );
+        check(
+            &outcome(Standing::Paused, facts(true, Health::Current)),
+            &[("Synced", "False", "ReconcilePaused")],
+        );
+    }
+
+    #[test]
+    fn a_second_look_at_the_same_state_gives_the_same_status() {
+        let mut composition = composition();
+        let seen = || outcome(Standing::UpToDate, facts(true, Health::Current));
+        composition.status = after(&composition, &seen(), &Time(Timestamp::UNIX_EPOCH));
+        let later = Time(Timestamp::from_second(99).unwrap());
+        assert_eq!(composition.status, after(&composition, &seen(), &later));
+        assert_eq!(composition.status.previous_digest, None);
+    }
+
+    #[test]
+    fn a_failed_look_leaves_ready_as_it_was() {
+        let mut composition = composition();
+        composition.status = after(
+            &composition,
+            &outcome(Standing::UpToDate, facts(true, Health::Current)),
+            &Time(Timestamp::UNIX_EPOCH),
+        );
+        let failed = Err(Error::Observe(super::super::observe::Error::NoDefinition {
+            kind: "Web".into(),
+            api_version: "composition.krateo.io/v1-0-0".into(),
+        }));
+        let status = after(&composition, &failed, &Time(Timestamp::UNIX_EPOCH));
+        assert!(conditions::holds(&status.conditions, READY));
+        assert!(!conditions::holds(&status.conditions, SYNCED));
+    }
+}

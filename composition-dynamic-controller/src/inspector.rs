@@ -1,0 +1,66 @@
+//! Asks chart-inspector which objects a composition's chart would touch.
+
+use std::time::Duration;
+
+use api::inspection::{Query, Resource};
+use url::Url;
+
+/// Longer than chart-inspector itself takes before it gives up.
+const TIMEOUT: Duration = Duration::from_secs(55);
+
+/// Longest part of an answer that is no list which is quoted in an error, in bytes.
+const QUOTED: usize = 2000;
+
+/// A client of chart-inspector.
+pub(crate) struct Inspector {
+    base: Url,
+    http: reqwest::Client,
+}
+
+/// chart-inspector gave no list of objects.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("could not reach chart-inspector at {url}")]
+    Unreachable { url: Url, source: reqwest::Error },
+    #[error("chart-inspector answered {status}: {said}")]
+    Refused { status: u16, said: String },
+    #[error("chart-inspector at {url} did not answer with a list of objects")]
+    Unreadable { url: Url, source: reqwest::Error },
+}
+
+impl Error {
+    pub(crate) fn is_transient(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Unreadable { .. } => true,
+            // 500 is anything from an API server that is away to a template that fails; the former passes.
+            Self::Refused { status, .. } => *status >= 500,
+        }
+    }
+}
+
+impl Inspector {
+    /// Talks to the chart-inspector at `base`, whose path ends in a slash or is taken as if it did.
+    pub(crate) fn new(mut base: Url) -> Self {
+        if !base.path().ends_with('/') {
+            base.set_path(&format!("{}/", base.path()));
+        }
+        Self { base, http: reqwest::Client::new() }
+    }
+
+    /// The objects that the chart of a composition would touch.
+    pub(crate) async fn resources(&self, query: &Query) -> Result<Vec<Resource>, Error> {
+        let url = self.base.join("resources").unwrap_or_else(|_| self.base.clone());
+        let request = self.http.get(url.clone()).query(query).timeout(TIMEOUT);
+        let answer = match request.send().await {
+            Ok(answer) => answer,
+            Err(source) => return Err(Error::Unreachable { url, source: source.without_url() }),
+        };
+        let status = answer.status();
+        if !status.is_success() {
+            let mut said = answer.text().await.unwrap_or_default().trim().to_owned();
+            said.truncate(said.floor_char_boundary(QUOTED));
+            return Err(Error::Refused { status: status.as_u16(), said });
+        }
+        answer.json().await.map_err(|source| Error::Unreadable { url, source: source.without_url() })
+    }
+}
