@@ -33,6 +33,6 @@ fn a_deleted_composition_leaves_nothing_behind() -> Result<()> {
 }
 
 fn releases(scenario: &Scenario) -> Result<Vec<String>> {
-    let releases: Vec<Value> = serde_json::from_str(&scenario.helm(&["list", "--all", "--output", "json"])?)?;
+    let releases: Vec<Value> = serde_json::from_str(&scenario.helm(&["list", "--output", "json"])?)?;
     Ok(releases.iter().map(|release| release["name"].as_str().unwrap().to_owned()).collect())
 }

@@ -20,7 +20,7 @@ fn a_deleted_definition_removes_its_compositions_then_its_type_then_its_controll
 
     scenario.kubectl(&["delete", "compositiondefinitions", "leaver", "--timeout=90s"])?;
 
-    let releases: Vec<Value> = serde_json::from_str(&scenario.helm(&["list", "--all", "--output", "json"])?)?;
+    let releases: Vec<Value> = serde_json::from_str(&scenario.helm(&["list", "--output", "json"])?)?;
     assert_eq!(releases, Vec::<Value>::new());
     scenario.wait_gone("customresourcedefinitions", "leavers.composition.krateo.io")?;
     for resource in

@@ -64,19 +64,18 @@ fn up(place: &Where) -> Result<()> {
         Kind::Current => (current(place, storage.path().to_owned())?, None),
         Kind::Local => {
             progress("starting a Kubernetes of its own");
-            let cluster = Cluster::start(Options { name: Some(CLUSTER.to_owned()), ..Options::default() })
-                .context("the demo's cluster did not start; if there is one already, `make demo-down` removes it")?;
+            // It outlives this program, also when a later step fails: that is when one wants to look.
+            Cluster::start(Options { name: Some(CLUSTER.to_owned()), ..Options::default() })
+                .context("the demo's cluster did not start; if there is one already, `make demo-down` removes it")?
+                .detach()?;
+            let cluster = Cluster::open(CLUSTER)?;
             (Site::local(&cluster)?, Some(cluster))
         }
     };
     image::push_all(&site)?;
     platform::install(&site)?;
     compose(&site)?;
-    show(&site, cluster.as_ref())?;
-    if let Some(cluster) = cluster {
-        cluster.detach()?;
-    }
-    Ok(())
+    show(&site, cluster.as_ref())
 }
 
 fn current(place: &Where, storage: PathBuf) -> Result<Site> {
@@ -120,7 +119,7 @@ fn compose(site: &Site) -> Result<()> {
 }
 
 fn wait_ready(site: &Site, object: &str) -> Result<()> {
-    let waited = site.run(site.kubectl(["wait", "--namespace", NAMESPACE, "--for=condition=Ready", object, "--timeout=180s"]));
+    let waited = site.run(site.kubectl(["wait", "--namespace", NAMESPACE, "--for=condition=Ready", object, "--timeout=120s"]));
     if let Err(error) = waited {
         let seen = site.run(site.kubectl(["get", "--namespace", NAMESPACE, object, "--output", "yaml"]))?;
         bail!("{object} did not become ready: {error:#}\n{seen}");
