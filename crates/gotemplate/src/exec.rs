@@ -40,6 +40,8 @@ pub struct Limits {
     pub output: usize,
     /// Nodes and commands that are evaluated.
     pub steps: u64,
+    /// Bytes of texts, lists and maps that functions make, all in all.
+    pub memory: usize,
 }
 
 impl Default for Limits {
@@ -49,6 +51,7 @@ impl Default for Limits {
             stack: 1 << 20,
             output: 256 << 20,
             steps: 1_000_000_000,
+            memory: 1 << 30,
         }
     }
 }
@@ -68,6 +71,9 @@ pub enum Limit {
     /// See [`Limits::steps`].
     #[error("exceeded the maximum number of steps")]
     Steps,
+    /// See [`Limits::memory`].
+    #[error("exceeded the maximum size of values ({0} bytes)")]
+    Memory(usize),
 }
 
 /// What an execution is given besides its data.
@@ -208,6 +214,7 @@ pub(crate) fn execute(set: &Set, name: &Str, data: Value, options: &Options<'_>)
         base: 0,
         depth: 0,
         steps: options.limits.steps,
+        memory: options.limits.memory,
         buffers: Vec::new(),
         values: Vec::new(),
     };
@@ -227,6 +234,7 @@ struct Execution<'e> {
     base: usize,
     depth: usize,
     steps: u64,
+    memory: usize,
     /// Spent argument lists, for the next call.
     buffers: Vec<Vec<Reflect>>,
     values: Vec<Vec<Value>>,
@@ -423,6 +431,25 @@ impl<'e> Execution<'e> {
         }
         self.steps -= 1;
         Ok(())
+    }
+
+    /// Takes what a function has made out of the budget; what others hold as well was made before.
+    fn account(&mut self, value: &Value) -> Result<(), function::Error> {
+        let size = match value {
+            Value::String(text) | Value::Bytes(text) => text.own_size(),
+            Value::List(list) => list.own_size(),
+            Value::Map(map) => map.own_size(),
+            _ => return Ok(()),
+        };
+        match self.memory.checked_sub(size) {
+            Some(rest) => {
+                self.memory = rest;
+                Ok(())
+            }
+            None => Err(function::Error::from_error(Limit::Memory(
+                self.options.limits.memory,
+            ))),
+        }
     }
 
     fn walk_list<'t>(&mut self, frame: &Frame<'t>, dot: &Reflect, list: &'t List) -> Result<Flow> {
@@ -895,6 +922,7 @@ impl<'e> Execution<'e> {
         } else {
             builtin.call(&mut values)
         };
+        let result = result.and_then(|result| self.account(&result.value).map(|()| result));
         values.clear();
         self.buffers.push(values);
         result.map_err(|error| {
@@ -1009,6 +1037,7 @@ impl<'e> Execution<'e> {
         let result = function.call(&mut Call { runtime: self }, &mut values);
         values.clear();
         self.values.push(values);
+        let result = result.and_then(|value| self.account(&value).map(|()| value));
         match result {
             Ok(value) => Ok(Reflect {
                 value,

@@ -30,6 +30,14 @@ impl Str {
         }
     }
 
+    /// Bytes that are freed with this one: nothing while others share them.
+    pub(crate) fn own_size(&self) -> usize {
+        match &self.0 {
+            Repr::Shared(bytes) if Arc::strong_count(bytes) == 1 => bytes.len(),
+            Repr::Shared(_) | Repr::Inline(..) => 0,
+        }
+    }
+
     /// The first eight bytes, zeros where there are less, as a number that is ordered as they are.
     #[inline]
     fn prefix(&self) -> u64 {

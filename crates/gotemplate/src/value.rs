@@ -425,6 +425,15 @@ impl List {
         self.data.nil
     }
 
+    /// Bytes that are freed with this one, without what its items refer to: nothing while others share them.
+    pub(crate) fn own_size(&self) -> usize {
+        if Rc::strong_count(&self.data) == 1 {
+            self.data.items.capacity() * size_of::<Value>()
+        } else {
+            0
+        }
+    }
+
     /// The items, copied only if somebody else holds them too.
     pub fn into_vec(self) -> Vec<Value> {
         match Rc::try_unwrap(self.data) {
@@ -541,6 +550,15 @@ impl Map {
     /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// As [`List::own_size`].
+    pub(crate) fn own_size(&self) -> usize {
+        if Rc::strong_count(&self.data) == 1 {
+            self.len() * size_of::<(Str, Value)>()
+        } else {
+            0
+        }
     }
 
     /// What is at the end of a path of keys, through maps whose types have no such method.

@@ -83,6 +83,32 @@ fn steps_are_counted_in_empty_loops_too() {
 }
 
 #[test]
+fn what_functions_make_is_accounted_for() {
+    let limits = Limits {
+        memory: 1 << 20,
+        ..Limits::default()
+    };
+    let expected = Limit::Memory(1 << 20);
+    check(
+        "{{ $x := print 1 }}{{ range 40 }}{{ $x = print $x $x }}{{ end }}",
+        limits,
+        expected,
+    );
+    check(
+        "{{ $x := print 1 }}{{ range 40 }}{{ $x = any (print $x $x) }}{{ end }}",
+        limits,
+        expected,
+    );
+    check(
+        "{{ $x := list }}{{ range 100000 }}{{ $x = list $x 1 2 3 4 5 6 7 8 9 }}{{ end }}",
+        limits,
+        expected,
+    );
+    let held = r#"{{ $x := repeat 1000 "x" }}{{ range 100000 }}{{ $y := any $x }}{{ end }}"#;
+    assert!(execute(held, limits).is_ok());
+}
+
+#[test]
 fn nesting_in_the_text_is_stopped_by_the_parser() {
     let deep = |open: &str, close: &str| format!("{}{}", open.repeat(100_000), close.repeat(100_000));
     for text in [

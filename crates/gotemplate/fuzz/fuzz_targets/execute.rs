@@ -21,7 +21,7 @@ fuzz_target!(|text: &[u8]| {
         return;
     }
     let data = json::from_json(serde_json::from_str(DATA).unwrap(), Numbers::Float64);
-    let limits = Limits { depth: 100, output: 1 << 20, steps: 20_000, ..Limits::default() };
+    let limits = Limits { depth: 100, output: 1 << 20, steps: 20_000, memory: 64 << 20, ..Limits::default() };
     let options = Options { missing_key: MissingKey::Zero, limits, ..Options::default() };
     if let Err(error) = set.execute("test", data, &options) {
         drop(error.to_string());
