@@ -128,12 +128,8 @@ fn name_and_chart(args: &args::Template) -> Result<(String, String)> {
             };
             Ok((name, chart.clone()))
         }
-        [name, chart] if args.generate_name => {
-            bail!("cannot set --generate-name and also specify a name: {name} {chart}")
-        }
-        [name, chart] if args.name_template.is_some() => {
-            bail!("cannot set --name-template and also specify a name: {name} {chart}")
-        }
+        [_, _] if args.generate_name => bail!("cannot set --generate-name and also specify a name"),
+        [_, _] if args.name_template.is_some() => bail!("cannot set --name-template and also specify a name"),
         [name, chart] => Ok((name.clone(), chart.clone())),
         [_, _, rest @ ..] => bail!(
             "expected at most two arguments, unexpected arguments: {}",

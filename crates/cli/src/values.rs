@@ -1,6 +1,6 @@
 //! The values a user gives on the command line, merged in Helm's order (Helm's `pkg/cli/values/options.go`).
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 
 use anyhow::{Context, Result, anyhow, bail};
 use helm::values::{self, strvals};
@@ -58,5 +58,9 @@ fn read(path: &str) -> Result<Vec<u8>> {
     if path.starts_with("http://") || path.starts_with("https://") {
         bail!("values are read from files only, not from {path}");
     }
-    std::fs::read(path).with_context(|| format!("open {path}"))
+    std::fs::read(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound => anyhow!("open {path}: no such file or directory"),
+        ErrorKind::PermissionDenied => anyhow!("open {path}: permission denied"),
+        _ => anyhow::Error::new(error).context(format!("open {path}")),
+    })
 }

@@ -170,7 +170,10 @@ impl Writer {
             }
             Value::List(list) => self.list(list, depth)?,
             Value::Map(map) => self.map(map, depth)?,
-            Value::Object(object) => self.value(&object.json(), depth + 1)?,
+            Value::Object(object) => match object.json_fields() {
+                Some(fields) => self.structure(&fields, depth + 1)?,
+                None => self.value(&object.json(), depth + 1)?,
+            },
             Value::Complex(..) | Value::Func(_) => return Err(Error::UnsupportedType(value.type_name())),
             integer => match (integer.as_i64(), integer.as_u64()) {
                 (Some(n), _) => self.out.extend_from_slice(n.to_string().as_bytes()),
@@ -210,16 +213,30 @@ impl Writer {
         }
         self.out.push(b'{');
         for (i, (key, item)) in map.borrow().iter().enumerate() {
-            self.separate(i, depth + 1);
-            self.text(key);
-            self.out.push(b':');
-            if self.layout.indent.is_some() {
-                self.out.push(b' ');
-            }
-            self.value(item, depth + 1)?;
+            self.entry(i, key, item, depth)?;
         }
         self.close(map.len(), depth, b'}');
         Ok(())
+    }
+
+    /// Fields keep the order of their declaration; keys of maps are sorted.
+    fn structure(&mut self, fields: &[(&'static str, Value)], depth: usize) -> Result<(), Error> {
+        self.out.push(b'{');
+        for (i, (key, item)) in fields.iter().enumerate() {
+            self.entry(i, &(*key).into(), item, depth)?;
+        }
+        self.close(fields.len(), depth, b'}');
+        Ok(())
+    }
+
+    fn entry(&mut self, index: usize, key: &Str, item: &Value, depth: usize) -> Result<(), Error> {
+        self.separate(index, depth + 1);
+        self.text(key);
+        self.out.push(b':');
+        if self.layout.indent.is_some() {
+            self.out.push(b' ');
+        }
+        self.value(item, depth + 1)
     }
 
     fn separate(&mut self, index: usize, depth: usize) {

@@ -795,8 +795,13 @@ pub trait Object: 'static {
     fn json(&self) -> Value {
         match self.underlying() {
             Some(value) => value,
-            None => Value::Map(self.fields().into_iter().collect()),
+            None => Value::Map(self.json_fields().unwrap_or_else(|| self.fields()).into_iter().collect()),
         }
+    }
+
+    /// The fields of a struct as JSON has them, in order: under the names of their tags, without those that are left out.
+    fn json_fields(&self) -> Option<Vec<(&'static str, Value)>> {
+        None
     }
 
     /// For the host to get its own type back.

@@ -246,6 +246,10 @@ impl Object for Capabilities {
         ]
     }
 
+    fn json_fields(&self) -> Option<Vec<(&'static str, Value)>> {
+        Some(self.fields())
+    }
+
     fn as_any(&self) -> &dyn std::any::Any {
         self
     }
@@ -280,16 +284,9 @@ impl Object for KubeVersion {
         Some(self.constrained().to_owned())
     }
 
-    fn json(&self) -> Value {
-        Value::Map(
-            [
-                ("Version", &self.version),
-                ("Major", &self.major),
-                ("Minor", &self.minor),
-            ]
-            .into_iter()
-            .collect(),
-        )
+    fn json_fields(&self) -> Option<Vec<(&'static str, Value)>> {
+        let exported = |(name, _): &(&str, Value)| *name != "normalizedVersion";
+        Some(self.fields().into_iter().filter(exported).collect())
     }
 
     fn as_any(&self) -> &dyn std::any::Any {
@@ -312,7 +309,7 @@ impl Object for HelmVersion {
         ]
     }
 
-    fn json(&self) -> Value {
+    fn json_fields(&self) -> Option<Vec<(&'static str, Value)>> {
         let optional = [
             ("version", &self.version),
             ("git_commit", &self.git_commit),
@@ -320,11 +317,8 @@ impl Object for HelmVersion {
             ("go_version", &self.go_version),
         ];
         let filled = optional.into_iter().filter(|(_, text)| !text.is_empty());
-        Value::Map(
-            filled
-                .chain([("kube_client_version", &self.kube_client_version)])
-                .collect(),
-        )
+        let all = filled.chain([("kube_client_version", &self.kube_client_version)]);
+        Some(all.map(|(name, text)| (name, Value::from(text))).collect())
     }
 
     fn as_any(&self) -> &dyn std::any::Any {

@@ -39,7 +39,10 @@ impl TextTemplate {
     pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
         let mut set = Set::new(name, functions::all().clone());
         set.parse(name, text)?;
-        Ok(Self { name: name.to_owned(), set })
+        Ok(Self {
+            name: name.to_owned(),
+            set,
+        })
     }
 
     /// The text with these variables, `{{ .name }}` for each. A variable that is not there is an error, and equal
@@ -77,7 +80,10 @@ mod tests {
     #[test]
     fn variables_and_helms_functions_are_there() {
         assert_eq!(render("{{ .name | quote }} {{ .port }}").unwrap(), "\"web\" 8080");
-        assert_eq!(render("{{ range $k, $v := .env }}{{ $k }}={{ $v }}{{ end }}").unwrap(), "A=1");
+        assert_eq!(
+            render("{{ range $k, $v := .env }}{{ $k }}={{ $v }}{{ end }}").unwrap(),
+            "A=1"
+        );
     }
 
     #[test]
