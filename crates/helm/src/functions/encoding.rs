@@ -67,7 +67,7 @@ fn is_line_break(byte: u8) -> bool {
 }
 
 /// The bytes, or the position at which Go's decoder gives up. Line breaks are skipped, but count as positions.
-fn decode_base64(text: &[u8]) -> Result<Vec<u8>, usize> {
+pub(super) fn decode_base64(text: &[u8]) -> Result<Vec<u8>, usize> {
     let mut out = Vec::with_capacity(text.len() / 4 * 3);
     let mut group = Vec::with_capacity(4);
     let mut rest = text.iter().enumerate().filter(|(_, byte)| !is_line_break(**byte));

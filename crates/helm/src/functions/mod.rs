@@ -12,6 +12,7 @@
 mod case;
 mod control;
 mod conversions;
+mod crypto;
 mod data;
 mod dates;
 mod decimal;
@@ -292,6 +293,23 @@ fn register() -> Functions {
 
     f.add("urlParse", urls::parse);
     f.add("urlJoin", urls::join);
+
+    f.add("genPrivateKey", crypto::private_key);
+    f.add("genCA", crypto::authority);
+    f.add("genCAWithKey", crypto::authority_with_key);
+    f.add("genSelfSignedCert", crypto::self_signed_certificate);
+    f.add(
+        "genSelfSignedCertWithKey",
+        crypto::self_signed_certificate_with_key,
+    );
+    f.add("genSignedCert", crypto::signed_certificate);
+    f.add("genSignedCertWithKey", crypto::signed_certificate_with_key);
+    f.add("buildCustomCert", crypto::custom_certificate);
+    f.add("htpasswd", crypto::htpasswd);
+    f.add("bcrypt", crypto::bcrypt);
+    f.add("derivePassword", crypto::derive_password);
+    f.add("encryptAES", crypto::encrypt_aes);
+    f.add("decryptAES", crypto::decrypt_aes);
 
     f.add("semver", versions::parse);
     f.add("semverCompare", versions::compare);
