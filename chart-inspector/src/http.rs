@@ -18,7 +18,9 @@ const TIMEOUT: Duration = Duration::from_secs(50);
 
 /// The routes of chart-inspector, probes aside.
 pub(crate) fn app(inspector: Arc<Inspector>) -> Router {
-    Router::new().route("/resources", get(resources)).with_state(inspector)
+    Router::new()
+        .route("/resources", get(resources))
+        .with_state(inspector)
 }
 
 /// 200 and the objects; 400 when the query lacks something; 500 for anything else, with the reason as text.
@@ -28,7 +30,10 @@ async fn resources(
 ) -> Result<Json<Vec<Resource>>, (StatusCode, String)> {
     let extract::Query(query) = query.map_err(|error| (StatusCode::BAD_REQUEST, error.body_text()))?;
     if let Some(name) = empty_parameter(&query) {
-        return Err((StatusCode::BAD_REQUEST, format!("query parameter {name} is empty")));
+        return Err((
+            StatusCode::BAD_REQUEST,
+            format!("query parameter {name} is empty"),
+        ));
     }
     let name = format!("{}/{}", query.composition_namespace, query.composition_name);
     match tokio::time::timeout(TIMEOUT, inspector.inspect(&query)).await {
@@ -41,7 +46,10 @@ async fn resources(
             tracing::warn!(composition = name, error = said, "could not inspect");
             Err((StatusCode::INTERNAL_SERVER_ERROR, said))
         }
-        Err(_) => Err((StatusCode::INTERNAL_SERVER_ERROR, format!("no answer within {TIMEOUT:?}"))),
+        Err(_) => Err((
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("no answer within {TIMEOUT:?}"),
+        )),
     }
 }
 
@@ -52,7 +60,10 @@ fn empty_parameter(query: &Query) -> Option<&'static str> {
         ("compositionVersion", &query.composition_version),
         ("compositionResource", &query.composition_resource),
         ("compositionDefinitionName", &query.composition_definition_name),
-        ("compositionDefinitionNamespace", &query.composition_definition_namespace),
+        (
+            "compositionDefinitionNamespace",
+            &query.composition_definition_namespace,
+        ),
     ]
     .into_iter()
     .find(|(_, value)| value.is_empty())

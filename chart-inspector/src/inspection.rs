@@ -32,7 +32,11 @@ pub(crate) enum Error {
     #[error("CompositionDefinition {0} does not exist")]
     NoDefinition(String),
     #[error("CompositionDefinition {definition} does not serve {kind} in {api_version}")]
-    ForeignDefinition { definition: String, kind: String, api_version: String },
+    ForeignDefinition {
+        definition: String,
+        kind: String,
+        api_version: String,
+    },
     #[error("the composition's release has no usable name")]
     ReleaseName(#[from] InvalidReleaseName),
     #[error("could not fetch the chart")]
@@ -76,8 +80,11 @@ impl Inspector {
             &query.composition_resource,
         );
         let resource = self.cluster.discovery().resource_of_plural(&gvr).await?;
-        let id =
-            ObjectId::new(resource.clone(), Some(&query.composition_namespace), &query.composition_name)?;
+        let id = ObjectId::new(
+            resource.clone(),
+            Some(&query.composition_namespace),
+            &query.composition_name,
+        )?;
         let object: Option<DynamicObject> = self.cluster.get(&id).await?;
         let object = object.ok_or_else(|| Error::NoComposition(id.to_string()))?;
         Ok(Composition::read(&object, &resource.api_resource())?)
@@ -90,8 +97,10 @@ impl Inspector {
         query: &Query,
         composition: &Composition,
     ) -> Result<CompositionDefinition, Error> {
-        let (namespace, name) =
-            (&query.composition_definition_namespace, &query.composition_definition_name);
+        let (namespace, name) = (
+            &query.composition_definition_namespace,
+            &query.composition_definition_name,
+        );
         let gvr = GroupVersionResource::gvr(
             &query.composition_definition_group,
             &query.composition_definition_version,
@@ -161,15 +170,32 @@ fn touched_resource(touched: &Touched) -> Resource {
         Role::Definition => &[Verb::Get, Verb::Create, Verb::Patch],
         Role::Object | Role::Hook => &MANAGE,
     };
-    let (kind, namespace) = (&touched.resource, touched.namespace.as_deref().unwrap_or_default());
+    let (kind, namespace) = (
+        &touched.resource,
+        touched.namespace.as_deref().unwrap_or_default(),
+    );
     let name = touched.name.as_deref().unwrap_or_default();
     let resource = Resource::new(&kind.group, &kind.version, &kind.plural, namespace, name, verbs);
-    Resource { path: Some(touched.path.clone()), ..resource }
+    Resource {
+        path: Some(touched.path.clone()),
+        ..resource
+    }
 }
 
 fn looked_up_resource(lookup: &Lookup) -> Resource {
-    let Lookup { resource, namespace, name, denied: _ } = lookup;
-    Resource::looked_up(&resource.group, &resource.version, &resource.plural, namespace, name)
+    let Lookup {
+        resource,
+        namespace,
+        name,
+        denied: _,
+    } = lookup;
+    Resource::looked_up(
+        &resource.group,
+        &resource.version,
+        &resource.plural,
+        namespace,
+        name,
+    )
 }
 
 #[cfg(test)]
@@ -186,8 +212,11 @@ mod tests {
         found.add(resource("a", &MANAGE));
         found.add(resource("a", &[Verb::Get]));
         found.add(resource("b", &[Verb::Get]));
-        let listed: Vec<_> =
-            found.resources.iter().map(|r| (r.name.as_str(), r.verbs.len(), r.order)).collect();
+        let listed: Vec<_> = found
+            .resources
+            .iter()
+            .map(|r| (r.name.as_str(), r.verbs.len(), r.order))
+            .collect();
         assert_eq!(listed, [("a", 4, Some(0)), ("b", 1, Some(1))]);
     }
 }

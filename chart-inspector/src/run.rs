@@ -26,7 +26,9 @@ impl Args {
             krateo_namespace: self.krateo_namespace,
         };
         let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, self.port));
-        process.serve(address, app(Arc::new(inspector)).merge(process.admin())).await?;
+        process
+            .serve(address, app(Arc::new(inspector)).merge(process.admin()))
+            .await?;
         process.readiness().set(true);
         process.shutdown().cancelled().await;
         process.finish(None).await;

@@ -54,10 +54,18 @@ pub(crate) struct Args {
     #[arg(long = "saNamespace", env = "COMPOSITION_CONTROLLER_SA_NAMESPACE")]
     pub(crate) sa_namespace: String,
     /// Shortest pause after a failed pass.
-    #[arg(long, env = "COMPOSITION_CONTROLLER_MIN_ERROR_RETRY_INTERVAL", default_value = "1s")]
+    #[arg(
+        long,
+        env = "COMPOSITION_CONTROLLER_MIN_ERROR_RETRY_INTERVAL",
+        default_value = "1s"
+    )]
     pub(crate) min_error_retry_interval: GoDuration,
     /// Longest pause after a failed pass.
-    #[arg(long, env = "COMPOSITION_CONTROLLER_MAX_ERROR_RETRY_INTERVAL", default_value = "60s")]
+    #[arg(
+        long,
+        env = "COMPOSITION_CONTROLLER_MAX_ERROR_RETRY_INTERVAL",
+        default_value = "60s"
+    )]
     pub(crate) max_error_retry_interval: GoDuration,
     /// Port of probes and figures; 0 is none.
     #[arg(long, env = "COMPOSITION_CONTROLLER_METRICS_SERVER_PORT", default_value_t = 0)]
@@ -90,14 +98,30 @@ mod tests {
         runtime::args::parse_from(arguments).map_err(|error| error.to_string())
     }
 
-    const REQUIRED: [&str; 10] =
-        ["-group", "g", "-version", "v1-0-0", "-resource", "webs", "-saName", "a", "-saNamespace", "b"];
+    const REQUIRED: [&str; 10] = [
+        "-group",
+        "g",
+        "-version",
+        "v1-0-0",
+        "-resource",
+        "webs",
+        "-saName",
+        "a",
+        "-saNamespace",
+        "b",
+    ];
 
     #[test]
     fn the_flags_of_the_contract_are_understood_with_one_dash() {
         let args = parse(&REQUIRED).unwrap();
-        assert_eq!((args.group.as_str(), args.version.as_str(), args.resource.as_str()), ("g", "v1-0-0", "webs"));
-        assert_eq!((args.workers, args.helm_max_history, args.safe_release_name), (1, 3, true));
+        assert_eq!(
+            (args.group.as_str(), args.version.as_str(), args.resource.as_str()),
+            ("g", "v1-0-0", "webs")
+        );
+        assert_eq!(
+            (args.workers, args.helm_max_history, args.safe_release_name),
+            (1, 3, true)
+        );
         assert_eq!(args.resync_interval.0.as_secs(), 180);
     }
 

@@ -44,7 +44,10 @@ impl Inspector {
         if !base.path().ends_with('/') {
             base.set_path(&format!("{}/", base.path()));
         }
-        Self { base, http: reqwest::Client::new() }
+        Self {
+            base,
+            http: reqwest::Client::new(),
+        }
     }
 
     /// The objects that the chart of a composition would touch.
@@ -53,14 +56,25 @@ impl Inspector {
         let request = self.http.get(url.clone()).query(query).timeout(TIMEOUT);
         let answer = match request.send().await {
             Ok(answer) => answer,
-            Err(source) => return Err(Error::Unreachable { url, source: source.without_url() }),
+            Err(source) => {
+                return Err(Error::Unreachable {
+                    url,
+                    source: source.without_url(),
+                });
+            }
         };
         let status = answer.status();
         if !status.is_success() {
             let mut said = answer.text().await.unwrap_or_default().trim().to_owned();
             said.truncate(said.floor_char_boundary(QUOTED));
-            return Err(Error::Refused { status: status.as_u16(), said });
+            return Err(Error::Refused {
+                status: status.as_u16(),
+                said,
+            });
         }
-        answer.json().await.map_err(|source| Error::Unreadable { url, source: source.without_url() })
+        answer.json().await.map_err(|source| Error::Unreadable {
+            url,
+            source: source.without_url(),
+        })
     }
 }

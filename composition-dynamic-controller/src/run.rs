@@ -64,7 +64,10 @@ impl Args {
                 }
                 served => {
                     return served.with_context(|| {
-                        format!("{} of {}/{} is not served", self.resource, self.group, self.version)
+                        format!(
+                            "{} of {}/{} is not served",
+                            self.resource, self.group, self.version
+                        )
                     });
                 }
             }
@@ -80,7 +83,8 @@ impl Args {
                 () = lost.cancelled() => {}
             }
         };
-        let watched = watcher::Config::default().labels(&format!("{}={}", labels::COMPOSITION_VERSION, self.version));
+        let watched =
+            watcher::Config::default().labels(&format!("{}={}", labels::COMPOSITION_VERSION, self.version));
         let namespace = (!self.namespace.is_empty()).then_some(self.namespace.as_str());
         let compositions = resource.api(process.cluster().client(), namespace);
         let context = Arc::new(self.context(resource.clone(), process));
@@ -98,10 +102,16 @@ impl Args {
 
     fn context(&self, resource: ResourceId, process: &Process) -> Context {
         let cluster = process.cluster().clone();
-        let options = Options { max_history: self.helm_max_history, ..Options::default() };
+        let options = Options {
+            max_history: self.helm_max_history,
+            ..Options::default()
+        };
         Context {
             resource,
-            account: Account { namespace: self.sa_namespace.clone(), name: self.sa_name.clone() },
+            account: Account {
+                namespace: self.sa_namespace.clone(),
+                name: self.sa_name.clone(),
+            },
             writer: format!("{}/{}", self.sa_namespace, self.lease()),
             krateo_namespace: self.krateo_namespace.clone(),
             safe_release_name: self.safe_release_name,
@@ -121,10 +131,18 @@ impl Args {
 
 /// A failed pass is tried again: soon and ever less often when it can succeed by itself, else at the next
 /// resync (a change of the object comes before that).
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the signature that kube's Controller asks for"
+)]
 fn retry(object: Arc<DynamicObject>, error: &Error, ctx: Arc<Context>) -> Action {
     let object = ObjectRef::from_obj_with(object.as_ref(), ctx.resource.api_resource());
     let pause = ctx.backoff.failed(&object);
-    let pause = if error.is_transient() { pause } else { pause.max(ctx.resync_interval) };
+    let pause = if error.is_transient() {
+        pause
+    } else {
+        pause.max(ctx.resync_interval)
+    };
     tracing::warn!(%object, error = chain(error), retry_in = ?pause, "could not reconcile");
     Action::requeue(pause)
 }

@@ -78,7 +78,11 @@ pub(crate) struct Args {
     )]
     pub(crate) url_chart_inspector: String,
     /// ServiceAccount of chart-inspector, in the platform's namespace.
-    #[arg(long, env = "CHART_INSPECTOR_SERVICE_ACCOUNT", default_value = "chart-inspector")]
+    #[arg(
+        long,
+        env = "CHART_INSPECTOR_SERVICE_ACCOUNT",
+        default_value = "chart-inspector"
+    )]
     pub(crate) chart_inspector_service_account: String,
 }
 
@@ -94,14 +98,20 @@ mod tests {
     use super::*;
 
     fn parse(arguments: &[&str]) -> Result<Args, String> {
-        let arguments = ["core-provider"].iter().chain(arguments).map(std::ffi::OsString::from);
+        let arguments = ["core-provider"]
+            .iter()
+            .chain(arguments)
+            .map(std::ffi::OsString::from);
         runtime::args::parse_from(arguments).map_err(|error| error.to_string())
     }
 
     #[test]
     fn the_defaults_are_the_references() {
         let args = parse(&[]).unwrap();
-        assert_eq!((args.poll_interval.0.as_secs(), args.max_reconcile_rate), (300, 3));
+        assert_eq!(
+            (args.poll_interval.0.as_secs(), args.max_reconcile_rate),
+            (300, 3)
+        );
         assert_eq!((args.leader_election, args.debug), (false, false));
     }
 
@@ -109,6 +119,10 @@ mod tests {
     fn the_controllers_environment_is_a_json_object() {
         let args = parse(&["--cdc-env", r#"{"A":"1"}"#]).unwrap();
         assert_eq!(args.cdc_env["A"], "1");
-        assert!(parse(&["--cdc-env", "A=1"]).unwrap_err().contains("JSON object of strings"));
+        assert!(
+            parse(&["--cdc-env", "A=1"])
+                .unwrap_err()
+                .contains("JSON object of strings")
+        );
     }
 }

@@ -78,7 +78,9 @@ pub enum Error {
         source: helm::yaml::Error,
     },
     /// The template's YAML is no Kubernetes object.
-    #[error("template {path} of the controller bundle did not give an object with apiVersion, kind and metadata.name")]
+    #[error(
+        "template {path} of the controller bundle did not give an object with apiVersion, kind and metadata.name"
+    )]
     NotAnObject {
         /// Path in the asset folder.
         path: &'static str,
@@ -154,7 +156,12 @@ fn render(asset: Asset, variables: &Map<String, Value>, templates: &Templates) -
 fn object(asset: Asset, text: &str) -> Result<Value, Error> {
     let path = asset.path();
     let object = helm::yaml::parse(text.as_bytes()).map_err(|source| Error::Yaml { path, source })?;
-    let says = |at: &str| object.pointer(at).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
+    let says = |at: &str| {
+        object
+            .pointer(at)
+            .and_then(Value::as_str)
+            .is_some_and(|text| !text.is_empty())
+    };
     if says("/apiVersion") && says("/kind") && says("/metadata/name") {
         Ok(object)
     } else {
@@ -194,7 +201,11 @@ mod tests {
     }
 
     fn named(object: &Value) -> String {
-        format!("{}/{}", object["kind"].as_str().unwrap(), object["metadata"]["name"].as_str().unwrap())
+        format!(
+            "{}/{}",
+            object["kind"].as_str().unwrap(),
+            object["metadata"]["name"].as_str().unwrap()
+        )
     }
 
     #[test]
@@ -223,13 +234,23 @@ mod tests {
     #[test]
     fn a_password_brings_a_role_for_that_secret_alone() {
         let mut target = target();
-        target.secret = Some(SecretKeyRef { name: "pw".into(), namespace: "vault".into(), key: "k".into() });
+        target.secret = Some(SecretKeyRef {
+            name: "pw".into(),
+            namespace: "vault".into(),
+            key: "k".into(),
+        });
         let objects = objects(&target, &platform());
-        let role = objects.iter().find(|o| named(o) == "Role/fireworksapps-v1-1-6-secret").unwrap();
+        let role = objects
+            .iter()
+            .find(|o| named(o) == "Role/fireworksapps-v1-1-6-secret")
+            .unwrap();
         assert_eq!(role["metadata"]["namespace"], json!("vault"));
-        assert_eq!(role["rules"], json!([
-            {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["pw"], "verbs": ["get"]}
-        ]));
+        assert_eq!(
+            role["rules"],
+            json!([
+                {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["pw"], "verbs": ["get"]}
+            ])
+        );
     }
 
     #[test]
@@ -257,7 +278,10 @@ mod tests {
         let mut target = target();
         target.schema = "{\n  \"description\": \"a \\\"quoted\\\" word: ü\"\n}\n".into();
         let objects = objects(&target, &platform());
-        let config = objects.iter().find(|o| named(o).ends_with("jsonschema-configmap")).unwrap();
+        let config = objects
+            .iter()
+            .find(|o| named(o).ends_with("jsonschema-configmap"))
+            .unwrap();
         assert_eq!(config["data"]["values.schema.json"], json!(target.schema));
     }
 }

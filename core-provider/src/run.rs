@@ -36,9 +36,10 @@ impl Args {
         let context = Arc::new(self.context(&process)?);
         process.readiness().set(true);
 
-        let leading = match self.leader_election {
-            true => Some(process.lead(&self.krateo_namespace, LEASE).await?),
-            false => None,
+        let leading = if self.leader_election {
+            Some(process.lead(&self.krateo_namespace, LEASE).await?)
+        } else {
+            None
         };
         let lost = leading.as_ref().map(cluster::Held::lost).unwrap_or_default();
         self.serve(context, &process, lost).await;
@@ -98,7 +99,9 @@ fn assets() -> PathBuf {
 
 /// `image` with another tag. A colon after the last slash begins a tag; one before it is a port's.
 fn with_tag(image: &str, tag: Option<&str>) -> String {
-    let Some(tag) = tag.filter(|tag| !tag.is_empty()) else { return image.to_owned() };
+    let Some(tag) = tag.filter(|tag| !tag.is_empty()) else {
+        return image.to_owned();
+    };
     let name = image.rfind('/').map_or(0, |slash| slash + 1);
     let end = image[name..].find(':').map_or(image.len(), |colon| name + colon);
     format!("{}:{tag}", &image[..end])
@@ -106,10 +109,18 @@ fn with_tag(image: &str, tag: Option<&str>) -> String {
 
 /// A failed pass is tried again: soon and ever less often when it can succeed by itself, else at the next poll
 /// (a change of the definition comes before that).
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the signature that kube's Controller asks for"
+)]
 fn retry(definition: Arc<CompositionDefinition>, error: &Error, ctx: Arc<Context>) -> Action {
     let object = ObjectRef::from_obj(definition.as_ref());
     let pause = ctx.backoff.failed(&object);
-    let pause = if error.is_transient() { pause } else { pause.max(ctx.poll_interval) };
+    let pause = if error.is_transient() {
+        pause
+    } else {
+        pause.max(ctx.poll_interval)
+    };
     tracing::warn!(
         definition = %object,
         generation = definition.meta().generation,

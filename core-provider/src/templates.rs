@@ -72,7 +72,10 @@ impl Asset {
     fn file(self) -> (&'static str, &'static str) {
         macro_rules! asset {
             ($path:literal) => {
-                ($path, include_str!(concat!("../../charts/core-provider/assets/", $path)))
+                (
+                    $path,
+                    include_str!(concat!("../../charts/core-provider/assets/", $path)),
+                )
             };
         }
         match self {
@@ -112,7 +115,12 @@ pub struct Error {
 impl Templates {
     /// The compiled-in templates.
     pub fn compiled_in() -> Self {
-        Self { texts: Asset::ALL.iter().map(|&asset| (asset, asset.compiled_in().to_owned())).collect() }
+        Self {
+            texts: Asset::ALL
+                .iter()
+                .map(|&asset| (asset, asset.compiled_in().to_owned()))
+                .collect(),
+        }
     }
 
     /// The compiled-in templates, with those of `folder` in place of their namesakes.

@@ -23,8 +23,13 @@ impl ChartFolder {
     pub fn copy(original: &str, name: &str, version: &str) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let source = image::root().join("e2e/charts").join(original);
-        copy_folder(&source, folder.path()).with_context(|| format!("could not copy {}", source.display()))?;
-        let chart = Self { folder, name: name.to_owned(), version: version.to_owned() };
+        copy_folder(&source, folder.path())
+            .with_context(|| format!("could not copy {}", source.display()))?;
+        let chart = Self {
+            folder,
+            name: name.to_owned(),
+            version: version.to_owned(),
+        };
         let metadata = fs::read_to_string(chart.path("Chart.yaml"))?
             .lines()
             .map(|line| match line.split_once(':') {
@@ -63,7 +68,9 @@ impl ChartFolder {
         let folder = self.folder.path().to_string_lossy().into_owned();
         let into = packages.path().to_string_lossy().into_owned();
         site.run(site.helm(["package", &folder, "--destination", &into]))?;
-        let package = packages.path().join(format!("{}-{}.tgz", self.name, self.version));
+        let package = packages
+            .path()
+            .join(format!("{}-{}.tgz", self.name, self.version));
         let package = package.to_string_lossy().into_owned();
         let registry = format!("oci://{}/charts", site.registry());
         let mut push = site.helm(["push", &package, &registry]);

@@ -10,8 +10,12 @@ use local_cluster::output;
 use crate::{Site, progress};
 
 /// The programs that run in pods.
-pub const PROGRAMS: [&str; 4] =
-    ["core-provider", "composition-dynamic-controller", "chart-inspector", "web-server"];
+pub const PROGRAMS: [&str; 4] = [
+    "core-provider",
+    "composition-dynamic-controller",
+    "chart-inspector",
+    "web-server",
+];
 
 /// The tag under which a site's registry holds our images.
 pub const TAG: &str = "e2e";
@@ -33,7 +37,8 @@ pub fn push_all(site: &Site) -> Result<()> {
         progress(format_args!("image {reference}"));
         let argument = format!("PROGRAM={program}");
         let arguments = ["--target", "ready", "--build-arg", argument.as_str()];
-        site.buildah().build(&root().join("Dockerfile"), context.path(), &arguments, &reference)?;
+        site.buildah()
+            .build(&root().join("Dockerfile"), context.path(), &arguments, &reference)?;
         site.buildah().push(&reference, site.plain_http())?;
     }
     Ok(())
@@ -52,7 +57,11 @@ pub fn root() -> PathBuf {
 /// The program as cargo has built it, beside this very one.
 fn binary(program: &str) -> Result<PathBuf> {
     let own = std::env::current_exe()?;
-    let built = own.ancestors().skip(1).map(|folder| folder.join(program)).find(|path| path.is_file());
+    let built = own
+        .ancestors()
+        .skip(1)
+        .map(|folder| folder.join(program))
+        .find(|path| path.is_file());
     match built {
         Some(path) => Ok(path),
         None => bail!("{program} is not built: `make programs` builds all that images are made of"),

@@ -1,6 +1,9 @@
 //! The harness of the end-to-end tests and of the demo: our programs as images, a cluster to run them on,
 //! the platform installed with Helm, charts in a registry, and scenarios in namespaces of their own.
-#![allow(clippy::print_stderr, reason = "progress is what the person at the terminal waits for")]
+#![allow(
+    clippy::print_stderr,
+    reason = "progress is what the person at the terminal waits for"
+)]
 
 pub mod chart;
 pub mod image;

@@ -53,8 +53,20 @@ pub fn install(site: &Site) -> Result<()> {
 /// When Helm fails, or something does not go.
 pub fn uninstall(site: &Site) -> Result<()> {
     progress("helm uninstall core-provider");
-    site.run(site.helm(["uninstall", RELEASE, "--namespace", NAMESPACE, "--ignore-not-found", "--wait"]))?;
-    site.run(site.kubectl(["delete", "crd", "compositiondefinitions.core.krateo.io", "--ignore-not-found"]))?;
+    site.run(site.helm([
+        "uninstall",
+        RELEASE,
+        "--namespace",
+        NAMESPACE,
+        "--ignore-not-found",
+        "--wait",
+    ]))?;
+    site.run(site.kubectl([
+        "delete",
+        "crd",
+        "compositiondefinitions.core.krateo.io",
+        "--ignore-not-found",
+    ]))?;
     site.run(site.kubectl(["delete", "namespace", NAMESPACE, "--ignore-not-found"]))?;
     Ok(())
 }
@@ -67,5 +79,6 @@ pub fn apply(site: &Site, manifest: &str) -> Result<()> {
     let file = tempfile::NamedTempFile::new()?;
     std::fs::write(file.path(), manifest)?;
     let path = file.path().to_string_lossy().into_owned();
-    site.run(site.kubectl(["apply", "--server-side", "--filename", &path])).map(drop)
+    site.run(site.kubectl(["apply", "--server-side", "--filename", &path]))
+        .map(drop)
 }

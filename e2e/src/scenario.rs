@@ -13,7 +13,7 @@ use crate::{ChartFolder, Site, image, platform, progress};
 
 /// How long anything may take until a scenario calls it lost. Far beyond what is expected: a busy machine
 /// must not fail a test.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// The cluster that all scenarios share, with the platform on it.
 struct Shared {
@@ -35,7 +35,10 @@ impl Scenario {
     /// When cluster or platform do not come up.
     pub fn start(name: &str) -> Result<Self> {
         let shared = shared()?;
-        let scenario = Self { name: name.to_owned(), shared };
+        let scenario = Self {
+            name: name.to_owned(),
+            shared,
+        };
         scenario.apply(&json!({
             "apiVersion": "v1",
             "kind": "Namespace",
@@ -123,7 +126,13 @@ impl Scenario {
             Ok(text) if text.trim().is_empty() => Ok(None),
             Ok(text) => Ok(Some(serde_json::from_str(&text)?)),
             // The type itself may not be there.
-            Err(error) if error.to_string().contains("the server doesn't have a resource type") => Ok(None),
+            Err(error)
+                if error
+                    .to_string()
+                    .contains("the server doesn't have a resource type") =>
+            {
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }
@@ -138,7 +147,12 @@ impl Scenario {
             seen = self.get(resource, name)?;
             Ok(seen.clone().filter(&is_so))
         })
-        .with_context(|| format!("seen last: {}", seen.map_or("nothing".to_owned(), |seen| shown(&seen))))
+        .with_context(|| {
+            format!(
+                "seen last: {}",
+                seen.map_or("nothing".to_owned(), |seen| shown(&seen))
+            )
+        })
     }
 
     /// Waits until a condition of the object has this status, and gives the object.
@@ -183,9 +197,18 @@ impl Scenario {
     /// # Errors
     /// When nobody answers.
     pub fn ask_web_server(&self, service: &str) -> Result<String> {
-        let address = self.kubectl(&["get", "service", service, "--output", "jsonpath={.spec.clusterIP}"])?;
+        let address = self.kubectl(&[
+            "get",
+            "service",
+            service,
+            "--output",
+            "jsonpath={.spec.clusterIP}",
+        ])?;
         let url = format!("http://{address}/");
-        self.shared.site.run(on_node(&self.shared.cluster, &["curl", "--silent", "--fail", "--max-time", "5", &url])?)
+        self.shared.site.run(on_node(
+            &self.shared.cluster,
+            &["curl", "--silent", "--fail", "--max-time", "5", &url],
+        )?)
     }
 }
 
@@ -195,8 +218,15 @@ impl Drop for Scenario {
         if std::thread::panicking() {
             let folder = logs().join(&self.name);
             match self.shared.cluster.collect_logs(&folder) {
-                Ok(()) => progress(format_args!("{} failed: logs are in {}", self.name, folder.display())),
-                Err(error) => progress(format_args!("{} failed, and so did keeping its logs: {error:#}", self.name)),
+                Ok(()) => progress(format_args!(
+                    "{} failed: logs are in {}",
+                    self.name,
+                    folder.display()
+                )),
+                Err(error) => progress(format_args!(
+                    "{} failed, and so did keeping its logs: {error:#}",
+                    self.name
+                )),
             }
         }
     }
@@ -213,7 +243,10 @@ pub fn on_node(cluster: &Cluster, command_line: &[&str]) -> Result<Command> {
 
 /// One condition of an object.
 pub fn condition<'a>(object: &'a Value, type_: &str) -> Option<&'a Value> {
-    object["status"]["conditions"].as_array()?.iter().find(|condition| condition["type"] == type_)
+    object["status"]["conditions"]
+        .as_array()?
+        .iter()
+        .find(|condition| condition["type"] == type_)
 }
 
 fn shown(object: &Value) -> String {
@@ -230,7 +263,10 @@ fn logs() -> PathBuf {
 
 fn shared() -> Result<&'static Shared> {
     static SHARED: OnceLock<std::result::Result<Shared, String>> = OnceLock::new();
-    SHARED.get_or_init(|| set_up().map_err(|error| format!("{error:#}"))).as_ref().map_err(|error| anyhow::anyhow!("{error}"))
+    SHARED
+        .get_or_init(|| set_up().map_err(|error| format!("{error:#}")))
+        .as_ref()
+        .map_err(|error| anyhow::anyhow!("{error}"))
 }
 
 /// A cluster with our images and the platform. It is dropped by its watchdog when this process ends.
@@ -239,7 +275,11 @@ fn set_up() -> Result<Shared> {
     let phase = |what: &str| progress(format_args!("{:5.1} s  {what}", started.elapsed().as_secs_f32()));
     phase("starting a cluster");
     let cluster = Cluster::start(Options::default())?;
-    let versions: Vec<_> = cluster.versions().iter().map(|(name, version)| format!("{name} {version}")).collect();
+    let versions: Vec<_> = cluster
+        .versions()
+        .iter()
+        .map(|(name, version)| format!("{name} {version}"))
+        .collect();
     progress(versions.join(", "));
     for (reached, after) in cluster.timings() {
         progress(format_args!("  {:5.1} s  {reached}", after.as_secs_f32()));

@@ -23,8 +23,21 @@ fn a_deleted_composition_leaves_nothing_behind() -> Result<()> {
     }
 
     scenario.kubectl(&["delete", "vanishers", "goes", "--timeout=90s"])?;
-    assert_eq!(releases(&scenario)?.iter().filter(|name| name.starts_with("goes")).count(), 0);
-    for resource in ["deployments", "services", "configmaps", "secrets", "roles", "rolebindings"] {
+    assert_eq!(
+        releases(&scenario)?
+            .iter()
+            .filter(|name| name.starts_with("goes"))
+            .count(),
+        0
+    );
+    for resource in [
+        "deployments",
+        "services",
+        "configmaps",
+        "secrets",
+        "roles",
+        "rolebindings",
+    ] {
         let names = scenario.kubectl(&["get", resource, "--output", "jsonpath={.items[*].metadata.name}"])?;
         assert!(!names.contains("goes"), "{resource}: {names}");
         assert!(names.contains("stays"), "{resource}: {names}");
@@ -34,5 +47,8 @@ fn a_deleted_composition_leaves_nothing_behind() -> Result<()> {
 
 fn releases(scenario: &Scenario) -> Result<Vec<String>> {
     let releases: Vec<Value> = serde_json::from_str(&scenario.helm(&["list", "--output", "json"])?)?;
-    Ok(releases.iter().map(|release| release["name"].as_str().unwrap().to_owned()).collect())
+    Ok(releases
+        .iter()
+        .map(|release| release["name"].as_str().unwrap().to_owned())
+        .collect())
 }

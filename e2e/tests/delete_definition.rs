@@ -23,11 +23,19 @@ fn a_deleted_definition_removes_its_compositions_then_its_type_then_its_controll
     let releases: Vec<Value> = serde_json::from_str(&scenario.helm(&["list", "--output", "json"])?)?;
     assert_eq!(releases, Vec::<Value>::new());
     scenario.wait_gone("customresourcedefinitions", "leavers.composition.krateo.io")?;
-    for resource in
-        ["deployments", "services", "configmaps", "serviceaccounts", "roles", "rolebindings", "clusterroles", "clusterrolebindings"]
-    {
+    for resource in [
+        "deployments",
+        "services",
+        "configmaps",
+        "serviceaccounts",
+        "roles",
+        "rolebindings",
+        "clusterroles",
+        "clusterrolebindings",
+    ] {
         scenario.wait_until(&format!("no {resource} of the definition"), || {
-            let names = scenario.kubectl(&["get", resource, "--output", "jsonpath={.items[*].metadata.name}"])?;
+            let names =
+                scenario.kubectl(&["get", resource, "--output", "jsonpath={.items[*].metadata.name}"])?;
             Ok((!names.contains("leavers")).then_some(()))
         })?;
     }

@@ -19,10 +19,19 @@ fn a_definition_becomes_a_type_and_its_objects_become_releases() -> Result<()> {
     assert_eq!(condition(&definition, "Ready").unwrap()["observedGeneration"], 1);
 
     the_type_refuses_what_the_schema_refuses(&scenario);
-    scenario.apply(&greeter(&scenario, json!({"image": scenario.web_image(), "greeting": "Good morning"})))?;
+    scenario.apply(&greeter(
+        &scenario,
+        &json!({"image": scenario.web_image(), "greeting": "Good morning"}),
+    ))?;
     let composition = scenario.wait_for("greeters", "hello", "Ready", "True")?;
-    assert_eq!(composition["metadata"]["labels"]["krateo.io/composition-version"], "v1-0-0");
-    assert_eq!(composition["spec"]["replicas"], 1, "defaults of the schema are filled in");
+    assert_eq!(
+        composition["metadata"]["labels"]["krateo.io/composition-version"],
+        "v1-0-0"
+    );
+    assert_eq!(
+        composition["spec"]["replicas"], 1,
+        "defaults of the schema are filled in"
+    );
     assert_eq!(condition(&composition, "Released").unwrap()["status"], "True");
     assert_eq!(composition["status"]["helmChartVersion"], "1.0.0");
     let managed: Vec<&str> = composition["status"]["managed"]
@@ -34,7 +43,10 @@ fn a_definition_becomes_a_type_and_its_objects_become_releases() -> Result<()> {
     assert_eq!(managed, ["configmaps", "deployments", "services"]);
 
     let release = only_release(&scenario)?;
-    assert_eq!((&release["status"], &release["chart"]), (&json!("deployed"), &json!("greeter-1.0.0")));
+    assert_eq!(
+        (&release["status"], &release["chart"]),
+        (&json!("deployed"), &json!("greeter-1.0.0"))
+    );
     let name = release["name"].as_str().unwrap();
     the_chart_was_told_who_asks(&scenario, name, &composition)?;
     let answer = scenario.ask_web_server(&format!("{name}-web"))?;
@@ -43,11 +55,13 @@ fn a_definition_becomes_a_type_and_its_objects_become_releases() -> Result<()> {
 }
 
 fn the_type_refuses_what_the_schema_refuses(scenario: &Scenario) {
-    let refused = scenario.apply(&greeter(scenario, json!({"image": "x", "replicas": 11}))).unwrap_err();
+    let refused = scenario
+        .apply(&greeter(scenario, &json!({"image": "x", "replicas": 11})))
+        .unwrap_err();
     assert!(refused.to_string().contains("spec.replicas"), "{refused:#}");
 }
 
-fn greeter(scenario: &Scenario, spec: Value) -> Value {
+fn greeter(scenario: &Scenario, spec: &Value) -> Value {
     json!({
         "apiVersion": "composition.krateo.io/v1-0-0",
         "kind": "Greeter",
@@ -73,6 +87,10 @@ fn the_chart_was_told_who_asks(scenario: &Scenario, release: &str, composition: 
     assert!(global.contains("compositionName: hello"), "{global}");
     assert!(global.contains("gracefullyPaused: false"), "{global}");
     let deployment = scenario.get("deployments", &format!("{release}-web"))?.unwrap();
-    assert!(deployment["spec"]["selector"]["matchLabels"].get("krateo.io/composition-id").is_none());
+    assert!(
+        deployment["spec"]["selector"]["matchLabels"]
+            .get("krateo.io/composition-id")
+            .is_none()
+    );
     Ok(())
 }

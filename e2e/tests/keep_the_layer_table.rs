@@ -1,6 +1,7 @@
 //! The arrows between the members of the workspace point the way `docs/architecture.md` draws them.
 //!
 //! Judged by `cargo tree`, on what is really compiled in, tests aside.
+#![expect(clippy::unwrap_used, reason = "without cargo's answer there is nothing to test")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -9,15 +10,55 @@ use std::process::Command;
 const MAY_IMPORT: [(&str, &[&str]); 14] = [
     (
         "core-provider",
-        &["runtime", "helm-client", "cluster", "composition", "helm", "crdgen", "api", "gotemplate"],
+        &[
+            "runtime",
+            "helm-client",
+            "cluster",
+            "composition",
+            "helm",
+            "crdgen",
+            "api",
+            "gotemplate",
+        ],
     ),
     (
         "composition-dynamic-controller",
-        &["runtime", "helm-client", "cluster", "composition", "helm", "crdgen", "api", "gotemplate"],
+        &[
+            "runtime",
+            "helm-client",
+            "cluster",
+            "composition",
+            "helm",
+            "crdgen",
+            "api",
+            "gotemplate",
+        ],
     ),
     // It answers what a chart would touch; what becomes of the schema is not its business.
-    ("chart-inspector", &["runtime", "helm-client", "cluster", "composition", "helm", "api", "gotemplate"]),
-    ("cli", &["helm-client", "cluster", "composition", "helm", "crdgen", "api", "gotemplate"]),
+    (
+        "chart-inspector",
+        &[
+            "runtime",
+            "helm-client",
+            "cluster",
+            "composition",
+            "helm",
+            "api",
+            "gotemplate",
+        ],
+    ),
+    (
+        "cli",
+        &[
+            "helm-client",
+            "cluster",
+            "composition",
+            "helm",
+            "crdgen",
+            "api",
+            "gotemplate",
+        ],
+    ),
     ("runtime", &["cluster", "api"]),
     ("helm-client", &["cluster", "helm"]),
     ("cluster", &[]),
@@ -47,9 +88,17 @@ fn members_import_only_what_stands_to_their_right() {
         if ALONE.contains(&member.as_str()) {
             continue;
         }
-        let may_import = table.get(member.as_str()).unwrap_or_else(|| panic!("{member} has no line in the layer table"));
-        for import in tree(member, &["--depth", "1"]).intersection(&members).filter(|import| *import != member) {
-            assert!(may_import.contains(&import.as_str()), "{member} must not import {import}");
+        let may_import = table
+            .get(member.as_str())
+            .unwrap_or_else(|| panic!("{member} has no line in the layer table"));
+        for import in tree(member, &["--depth", "1"])
+            .intersection(&members)
+            .filter(|import| *import != member)
+        {
+            assert!(
+                may_import.contains(&import.as_str()),
+                "{member} must not import {import}"
+            );
         }
     }
 }
@@ -59,7 +108,10 @@ fn pure_members_bring_no_client_no_runtime_and_no_randomness() {
     for member in PURE {
         let imported = tree(member, &[]);
         for impure in IMPURE {
-            assert!(!imported.contains(impure) || is_excused(member, impure), "{member} brings {impure}");
+            assert!(
+                !imported.contains(impure) || is_excused(member, impure),
+                "{member} brings {impure}"
+            );
         }
     }
 }
@@ -79,25 +131,54 @@ fn banned_crates_are_not_in_the_lock_file() {
         .filter_map(|line| line.trim().strip_prefix("{ crate = \"")?.split_once('"'))
         .map(|(name, _)| name)
         .collect();
-    assert!(banned.contains(&"aws-lc-rs"), "deny.toml is not read right: {banned:?}");
+    assert!(
+        banned.contains(&"aws-lc-rs"),
+        "deny.toml is not read right: {banned:?}"
+    );
     for name in banned {
-        assert!(!lock.contains(&format!("\nname = \"{name}\"\n")), "{name} is banned by deny.toml");
+        assert!(
+            !lock.contains(&format!("\nname = \"{name}\"\n")),
+            "{name} is banned by deny.toml"
+        );
     }
 }
 
 fn members() -> BTreeSet<String> {
-    cargo(&["tree", "--workspace", "--depth", "0", "--prefix", "none", "--format", "{p}"])
-        .lines()
-        .filter_map(|line| line.split_whitespace().next())
-        .map(str::to_owned)
-        .collect()
+    cargo(&[
+        "tree",
+        "--workspace",
+        "--depth",
+        "0",
+        "--prefix",
+        "none",
+        "--format",
+        "{p}",
+    ])
+    .lines()
+    .filter_map(|line| line.split_whitespace().next())
+    .map(str::to_owned)
+    .collect()
 }
 
 /// What a member compiles in, itself included.
 fn tree(member: &str, more: &[&str]) -> BTreeSet<String> {
-    let mut arguments = vec!["tree", "--package", member, "--edges", "normal", "--prefix", "none", "--format", "{p}"];
+    let mut arguments = vec![
+        "tree",
+        "--package",
+        member,
+        "--edges",
+        "normal",
+        "--prefix",
+        "none",
+        "--format",
+        "{p}",
+    ];
     arguments.extend(more);
-    cargo(&arguments).lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
+    cargo(&arguments)
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .map(str::to_owned)
+        .collect()
 }
 
 fn cargo(arguments: &[&str]) -> String {
@@ -107,6 +188,10 @@ fn cargo(arguments: &[&str]) -> String {
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .unwrap();
-    assert!(output.status.success(), "cargo {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success(),
+        "cargo {arguments:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     String::from_utf8(output.stdout).unwrap()
 }

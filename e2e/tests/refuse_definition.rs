@@ -49,7 +49,10 @@ fn check(scenario: &Scenario, name: &str, url: &str, message: &str) -> Result<()
     let definition = scenario.wait_for("compositiondefinitions", name, "Synced", "False")?;
     let ready = condition(&definition, "Ready").unwrap();
     let synced = condition(&definition, "Synced").unwrap();
-    assert_eq!((ready["status"].as_str(), synced["reason"].as_str()), (Some("False"), Some("ReconcileError")));
+    assert_eq!(
+        (ready["status"].as_str(), synced["reason"].as_str()),
+        (Some("False"), Some("ReconcileError"))
+    );
     for condition in [ready, synced] {
         let said = condition["message"].as_str().unwrap();
         assert!(said.starts_with(message), "{name} says {said:?}");

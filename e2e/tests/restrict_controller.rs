@@ -23,7 +23,9 @@ fn a_controller_is_restricted_and_holds_exactly_what_its_release_needs() -> Resu
     every_pod_runs(&scenario, platform::NAMESPACE)?;
     no_rule_holds_a_wildcard(&scenario)?;
 
-    let role: Value = scenario.get("roles", "composition:modests:restrict-controller:fixed")?.unwrap();
+    let role: Value = scenario
+        .get("roles", "composition:modests:restrict-controller:fixed")?
+        .unwrap();
     let rules: Vec<String> = role["rules"].as_array().unwrap().iter().map(line).collect();
     assert_eq!(
         rules,
@@ -50,7 +52,14 @@ fn a_controller_is_restricted_and_holds_exactly_what_its_release_needs() -> Resu
 }
 
 fn every_pod_runs(scenario: &Scenario, namespace: &str) -> Result<()> {
-    let pods: Value = serde_json::from_str(&scenario.kubectl(&["get", "pods", "--namespace", namespace, "--output", "json"])?)?;
+    let pods: Value = serde_json::from_str(&scenario.kubectl(&[
+        "get",
+        "pods",
+        "--namespace",
+        namespace,
+        "--output",
+        "json",
+    ])?)?;
     let pods = pods["items"].as_array().unwrap();
     assert!(!pods.is_empty());
     for pod in pods {
@@ -62,8 +71,13 @@ fn every_pod_runs(scenario: &Scenario, namespace: &str) -> Result<()> {
 
 /// In every role that the platform made or that was granted since: those of Kubernetes itself aside.
 fn no_rule_holds_a_wildcard(scenario: &Scenario) -> Result<()> {
-    let roles: Value =
-        serde_json::from_str(&scenario.kubectl(&["get", "roles,clusterroles", "--all-namespaces", "--output", "json"])?)?;
+    let roles: Value = serde_json::from_str(&scenario.kubectl(&[
+        "get",
+        "roles,clusterroles",
+        "--all-namespaces",
+        "--output",
+        "json",
+    ])?)?;
     let mut ours = 0;
     for role in roles["items"].as_array().unwrap() {
         let name = role["metadata"]["name"].as_str().unwrap();
@@ -73,7 +87,11 @@ fn no_rule_holds_a_wildcard(scenario: &Scenario) -> Result<()> {
             continue;
         }
         ours += 1;
-        assert!(!role["rules"].to_string().contains('*'), "{name}: {}", role["rules"]);
+        assert!(
+            !role["rules"].to_string().contains('*'),
+            "{name}: {}",
+            role["rules"]
+        );
     }
     assert!(ours >= 5, "only {ours} roles seen");
     Ok(())
@@ -82,21 +100,35 @@ fn no_rule_holds_a_wildcard(scenario: &Scenario) -> Result<()> {
 fn line(rule: &Value) -> String {
     let list = |key: &str| {
         let items = rule[key].as_array().into_iter().flatten();
-        items.map(|item| item.as_str().unwrap()).collect::<Vec<_>>().join(",")
+        items
+            .map(|item| item.as_str().unwrap())
+            .collect::<Vec<_>>()
+            .join(",")
     };
-    format!("{}/{} {} {}", list("apiGroups"), list("resources"), list("verbs"), list("resourceNames"))
+    format!(
+        "{}/{} {} {}",
+        list("apiGroups"),
+        list("resources"),
+        list("verbs"),
+        list("resourceNames")
+    )
 }
 
 /// `kubectl auth can-i`, as the controller's ServiceAccount.
 fn may(scenario: &Scenario, request: &[&str; 2]) -> Result<bool> {
     let account = format!("system:serviceaccount:{}:modests-v1-0-0", scenario.namespace());
-    let mut command = scenario.site().kubectl(["auth", "can-i", request[0], request[1], "--as", &account]);
+    let mut command = scenario
+        .site()
+        .kubectl(["auth", "can-i", request[0], request[1], "--as", &account]);
     command.args(["--namespace", scenario.namespace()]);
     // It exits with 1 for "no", so its answer is what counts.
     let output = command.output()?;
     match String::from_utf8_lossy(&output.stdout).trim() {
         "yes" => Ok(true),
         "no" => Ok(false),
-        other => anyhow::bail!("kubectl auth can-i says {other:?}: {}", String::from_utf8_lossy(&output.stderr)),
+        other => anyhow::bail!(
+            "kubectl auth can-i says {other:?}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        ),
     }
 }

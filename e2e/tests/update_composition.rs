@@ -20,13 +20,20 @@ fn a_changed_spec_becomes_one_new_revision_and_an_unchanged_one_no_write() -> Re
         Ok(config.filter(|config| config["data"]["GREETING"] == "two"))
     })?;
     scenario.wait("tuners", "web", |composition| {
-        composition["status"]["conditions"].as_array().is_some_and(|conditions| {
-            conditions.iter().any(|c| {
-                c["type"] == "Ready" && c["status"] == "True" && c["observedGeneration"] == composition["metadata"]["generation"]
+        composition["status"]["conditions"]
+            .as_array()
+            .is_some_and(|conditions| {
+                conditions.iter().any(|c| {
+                    c["type"] == "Ready"
+                        && c["status"] == "True"
+                        && c["observedGeneration"] == composition["metadata"]["generation"]
+                })
             })
-        })
     })?;
-    assert_eq!(revisions(&scenario, &name)?, [(1, "superseded".to_owned()), (2, "deployed".to_owned())]);
+    assert_eq!(
+        revisions(&scenario, &name)?,
+        [(1, "superseded".to_owned()), (2, "deployed".to_owned())]
+    );
     let deployment = scenario.get("deployments", &format!("{name}-web"))?.unwrap();
     assert_eq!(deployment["spec"]["replicas"], 2);
 
@@ -40,14 +47,18 @@ fn a_pass_over_an_unchanged_composition_writes_nothing(scenario: &Scenario, rele
     scenario.kubectl(&["annotate", "tuners", "web", "example.com/touched=yes"])?;
     scenario.wait_until("a pass", || {
         let mut records = scenario.cluster().audit().since(mark)?;
-        let seen = records.any(|record| record.is_ok_and(|record| record.user == account && record.resource == "secrets"));
+        let seen = records
+            .any(|record| record.is_ok_and(|record| record.user == account && record.resource == "secrets"));
         Ok(seen.then_some(()))
     })?;
     std::thread::sleep(std::time::Duration::from_secs(2));
     for record in scenario.cluster().audit().since(mark)? {
         let record = record?;
         let is_lease = record.resource == "leases";
-        assert!(record.user != account || !record.is_write() || is_lease, "an idle pass wrote: {record:?}");
+        assert!(
+            record.user != account || !record.is_write() || is_lease,
+            "an idle pass wrote: {record:?}"
+        );
     }
     assert_eq!(revisions(scenario, release)?.len(), 2);
     Ok(())
@@ -72,9 +83,15 @@ fn release_name(scenario: &Scenario) -> Result<String> {
 }
 
 fn revisions(scenario: &Scenario, release: &str) -> Result<Vec<(i64, String)>> {
-    let history: Vec<Value> = serde_json::from_str(&scenario.helm(&["history", release, "--output", "json"])?)?;
+    let history: Vec<Value> =
+        serde_json::from_str(&scenario.helm(&["history", release, "--output", "json"])?)?;
     Ok(history
         .iter()
-        .map(|entry| (entry["revision"].as_i64().unwrap(), entry["status"].as_str().unwrap().to_owned()))
+        .map(|entry| {
+            (
+                entry["revision"].as_i64().unwrap(),
+                entry["status"].as_str().unwrap().to_owned(),
+            )
+        })
         .collect())
 }

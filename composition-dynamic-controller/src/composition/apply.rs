@@ -60,7 +60,12 @@ pub(super) async fn apply(
     plan: &Plan,
     ctx: &Context,
 ) -> Result<Vec<Change>, Error> {
-    let pass = Pass { id, composition, observed, ctx };
+    let pass = Pass {
+        id,
+        composition,
+        observed,
+        ctx,
+    };
     let mut changes = Vec::new();
     for step in &plan.steps {
         tracing::info!(composition = %id, "{step}");
@@ -103,12 +108,18 @@ impl Pass<'_> {
     }
 
     async fn hold(&self) -> Result<Option<Change>, cluster::Error> {
-        self.ctx.cluster.add_finalizer(self.id, &self.seen(), finalizers::COMPOSITION).await?;
+        self.ctx
+            .cluster
+            .add_finalizer(self.id, &self.seen(), finalizers::COMPOSITION)
+            .await?;
         Ok(None)
     }
 
     async fn let_go(&self) -> Result<Option<Change>, cluster::Error> {
-        self.ctx.cluster.remove_finalizer(self.id, &self.seen(), finalizers::COMPOSITION).await?;
+        self.ctx
+            .cluster
+            .remove_finalizer(self.id, &self.seen(), finalizers::COMPOSITION)
+            .await?;
         Ok(None)
     }
 
@@ -129,20 +140,33 @@ impl Pass<'_> {
                 self.ctx.cluster.apply(&id, &object, &how).await?;
             }
         }
-        let news: Vec<Access> = grants.iter().filter_map(|grant| news(grant, &self.observed.facts.granted)).collect();
+        let news: Vec<Access> = grants
+            .iter()
+            .filter_map(|grant| news(grant, &self.observed.facts.granted))
+            .collect();
         self.ctx.cluster.wait_until_allowed(&news, GRANTED_WITHIN).await?;
         Ok(Some(Change::Granted))
     }
 
     async fn revoke(&self, namespaces: &[String]) -> Result<Option<Change>, cluster::Error> {
-        let name = role_name(&self.ctx.resource.plural, &self.composition.namespace, &self.observed.release_name);
+        let name = role_name(
+            &self.ctx.resource.plural,
+            &self.composition.namespace,
+            &self.observed.release_name,
+        );
         let how = Delete::with(Propagation::Background);
         for namespace in namespaces {
             // The binding first: a role without one grants nothing, a binding without a role is an error to look at.
             let ids = if namespace.is_empty() {
-                [ObjectId::of::<ClusterRoleBinding>(None, &name)?, ObjectId::of::<ClusterRole>(None, &name)?]
+                [
+                    ObjectId::of::<ClusterRoleBinding>(None, &name)?,
+                    ObjectId::of::<ClusterRole>(None, &name)?,
+                ]
             } else {
-                [ObjectId::of::<RoleBinding>(Some(namespace), &name)?, ObjectId::of::<Role>(Some(namespace), &name)?]
+                [
+                    ObjectId::of::<RoleBinding>(Some(namespace), &name)?,
+                    ObjectId::of::<Role>(Some(namespace), &name)?,
+                ]
             };
             for id in ids {
                 self.ctx.cluster.delete(&id, &how).await?;
@@ -152,20 +176,29 @@ impl Pass<'_> {
     }
 
     async fn install(&self) -> Result<Option<Change>, release::Error> {
-        let (Some(wanted), Some(records)) = (&self.observed.wanted, &self.observed.records) else { return Ok(None) };
+        let (Some(wanted), Some(records)) = (&self.observed.wanted, &self.observed.records) else {
+            return Ok(None);
+        };
         self.ctx.releases.install(&wanted.desired, records).await?;
         Ok(Some(Change::Installed))
     }
 
     /// A release whose first install failed has nothing to upgrade from: it is installed again.
     async fn upgrade(&self) -> Result<Option<Change>, release::Error> {
-        let (Some(wanted), Some(records)) = (&self.observed.wanted, &self.observed.records) else { return Ok(None) };
-        self.ctx.releases.install_or_upgrade(&wanted.desired, records).await?;
+        let (Some(wanted), Some(records)) = (&self.observed.wanted, &self.observed.records) else {
+            return Ok(None);
+        };
+        self.ctx
+            .releases
+            .install_or_upgrade(&wanted.desired, records)
+            .await?;
         Ok(Some(Change::Upgraded))
     }
 
     async fn uninstall(&self) -> Result<Option<Change>, release::Error> {
-        let Some(records) = &self.observed.records else { return Ok(None) };
+        let Some(records) = &self.observed.records else {
+            return Ok(None);
+        };
         let left = self.ctx.releases.uninstall(records).await?;
         for kept in &left.kept {
             tracing::info!(composition = %self.id, kept = %kept, "the release's object stays");
@@ -181,21 +214,36 @@ fn written(grant: &Grant) -> Result<[(ObjectId, Value); 2], cluster::Error> {
         Grant::Namespaced(role, binding) => {
             let namespace = Some(grant.namespace());
             Ok([
-                (ObjectId::of::<Role>(namespace, &name(&role.metadata))?, json!(role)),
-                (ObjectId::of::<RoleBinding>(namespace, &name(&binding.metadata))?, json!(binding)),
+                (
+                    ObjectId::of::<Role>(namespace, &name(&role.metadata))?,
+                    json!(role),
+                ),
+                (
+                    ObjectId::of::<RoleBinding>(namespace, &name(&binding.metadata))?,
+                    json!(binding),
+                ),
             ])
         }
         Grant::Cluster(role, binding) => Ok([
-            (ObjectId::of::<ClusterRole>(None, &name(&role.metadata))?, json!(role)),
-            (ObjectId::of::<ClusterRoleBinding>(None, &name(&binding.metadata))?, json!(binding)),
+            (
+                ObjectId::of::<ClusterRole>(None, &name(&role.metadata))?,
+                json!(role),
+            ),
+            (
+                ObjectId::of::<ClusterRoleBinding>(None, &name(&binding.metadata))?,
+                json!(binding),
+            ),
         ]),
     }
 }
 
 /// One right that a grant adds to what was there: a role takes effect as a whole, so one is enough to ask for.
 fn news(grant: &Grant, before: &[Grant]) -> Option<Access> {
-    let had: Vec<Access> =
-        before.iter().filter(|old| old.namespace() == grant.namespace()).flat_map(accesses).collect();
+    let had: Vec<Access> = before
+        .iter()
+        .filter(|old| old.namespace() == grant.namespace())
+        .flat_map(accesses)
+        .collect();
     accesses(grant).into_iter().find(|access| !had.contains(access))
 }
 

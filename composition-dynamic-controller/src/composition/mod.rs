@@ -77,13 +77,18 @@ impl Error {
 pub(crate) async fn reconcile(object: Arc<DynamicObject>, ctx: Arc<Context>) -> Result<Action, Error> {
     let namespace = object.metadata.namespace.clone().unwrap_or_default();
     let key = ObjectRef::from_obj_with(object.as_ref(), ctx.resource.api_resource());
-    let outcome = ctx.metrics.pass(&ctx.resource.kind, &namespace, once(&object, &ctx)).await?;
+    let outcome = ctx
+        .metrics
+        .pass(&ctx.resource.kind, &namespace, Box::pin(once(&object, &ctx)))
+        .await?;
     ctx.backoff.succeeded(&key);
     Ok(outcome)
 }
 
 async fn once(object: &DynamicObject, ctx: &Context) -> Result<Action, Error> {
-    let Some((id, composition)) = read(object, ctx).await? else { return Ok(Action::await_change()) };
+    let Some((id, composition)) = read(object, ctx).await? else {
+        return Ok(Action::await_change());
+    };
     let outcome = pass(&id, &composition, ctx).await;
     let reported = status::report(&id, &composition, &outcome, ctx).await;
     let outcome = outcome?; // the first failure is the one worth returning
@@ -97,7 +102,11 @@ async fn read(object: &DynamicObject, ctx: &Context) -> Result<Option<(ObjectId,
     let name = metadata.name.as_deref().unwrap_or_default();
     let id = ObjectId::new(ctx.resource.clone(), metadata.namespace.as_deref(), name)
         .map_err(|error| Error::Read(error.into()))?;
-    let now: Option<DynamicObject> = ctx.cluster.get(&id).await.map_err(|error| Error::Read(error.into()))?;
+    let now: Option<DynamicObject> = ctx
+        .cluster
+        .get(&id)
+        .await
+        .map_err(|error| Error::Read(error.into()))?;
     let Some(now) = now else { return Ok(None) };
     let composition = api::Composition::read(&now, &ctx.resource.api_resource())
         .map_err(|error| Error::Read(error.into()))?;
@@ -114,8 +123,14 @@ struct Outcome {
 async fn pass(id: &ObjectId, composition: &api::Composition, ctx: &Context) -> Result<Outcome, Error> {
     let observed = observe::observe(composition, ctx).await.map_err(Error::Observe)?;
     let plan = composition::plan(composition, &observed.facts).map_err(Error::Plan)?;
-    let changes = apply::apply(id, composition, &observed, &plan, ctx).await.map_err(Error::Apply)?;
-    Ok(Outcome { standing: plan.standing, facts: status::Facts::of(&observed), changes })
+    let changes = apply::apply(id, composition, &observed, &plan, ctx)
+        .await
+        .map_err(Error::Apply)?;
+    Ok(Outcome {
+        standing: plan.standing,
+        facts: status::Facts::of(&observed),
+        changes,
+    })
 }
 
 /// While workloads come up the next look comes soon.

@@ -58,9 +58,19 @@ pub(crate) enum Error {
         "{count} CompositionDefinitions serve {kind} in {api_version}: say which one in the labels \
          krateo.io/composition-definition-name and -namespace"
     )]
-    SeveralDefinitions { count: usize, kind: String, api_version: String },
-    #[error("CompositionDefinition {definition}, which the labels name, does not serve {kind} in {api_version}")]
-    ForeignDefinition { definition: String, kind: String, api_version: String },
+    SeveralDefinitions {
+        count: usize,
+        kind: String,
+        api_version: String,
+    },
+    #[error(
+        "CompositionDefinition {definition}, which the labels name, does not serve {kind} in {api_version}"
+    )]
+    ForeignDefinition {
+        definition: String,
+        kind: String,
+        api_version: String,
+    },
     #[error("could not fetch the chart")]
     Chart(#[source] charts::Error),
     #[error("could not render the chart")]
@@ -86,7 +96,10 @@ impl Error {
             Self::Release(error) => error.is_transient(),
             // The definition may be applied, or be ready, a moment later.
             Self::NoDefinition { .. } => true,
-            Self::ReleaseName(_) | Self::ForeignSecret { .. } | Self::SeveralDefinitions { .. } | Self::ForeignDefinition { .. } => false,
+            Self::ReleaseName(_)
+            | Self::ForeignSecret { .. }
+            | Self::SeveralDefinitions { .. }
+            | Self::ForeignDefinition { .. } => false,
         }
     }
 }
@@ -112,18 +125,31 @@ pub(super) async fn observe(composition: &Composition, ctx: &Context) -> Result<
         Some(intention(composition, &release_name, records.as_ref(), ctx).await?)
     };
     let (mut objects, mut hooks) = (Vec::new(), Vec::new());
-    if let Some(record) = records.as_ref().and_then(|records| records.deployed().or(records.newest.as_ref())) {
+    if let Some(record) = records
+        .as_ref()
+        .and_then(|records| records.deployed().or(records.newest.as_ref()))
+    {
         objects = ctx.releases.objects(record).await.map_err(Error::Release)?;
         hooks = ctx.releases.hooks(record).await.map_err(Error::Release)?;
     }
     let released: Vec<Resource> = objects.iter().chain(&hooks).map(managed).collect();
-    let permissions =
-        permissions(composition, &release_name, intention.as_ref(), records.as_ref(), &released, ctx);
+    let permissions = permissions(
+        composition,
+        &release_name,
+        intention.as_ref(),
+        records.as_ref(),
+        &released,
+        ctx,
+    );
     let role = role_name(&ctx.resource.plural, &composition.namespace, &release_name);
     let labels = rendering::object_labels(composition, &ctx.krateo_namespace);
     let needed = permissions.grants(&role, &ctx.account, &labels);
     let granted = granted(composition, &role, &permissions, &labels, ctx).await?;
-    let objects = if needed == granted { health(objects, ctx).await? } else { Vec::new() };
+    let objects = if needed == granted {
+        health(objects, ctx).await?
+    } else {
+        Vec::new()
+    };
     Ok(Observed {
         facts: plan::Observed {
             definition: intention.as_ref().map(|intention| intention.definition.clone()),
@@ -147,7 +173,13 @@ impl Observed {
             granted: Vec::new(),
             release: Release::Unreadable,
         };
-        Self { facts, release_name, wanted: None, records: None, objects: Vec::new() }
+        Self {
+            facts,
+            release_name,
+            wanted: None,
+            records: None,
+            objects: Vec::new(),
+        }
     }
 }
 
@@ -158,7 +190,11 @@ async fn records(
     ctx: &Context,
 ) -> Result<Option<records::Observed>, Error> {
     let hint = composition.status.release_revision.unwrap_or(0);
-    match ctx.releases.observe(&composition.namespace, release.as_str(), hint).await {
+    match ctx
+        .releases
+        .observe(&composition.namespace, release.as_str(), hint)
+        .await
+    {
         Ok(records) => Ok(Some(records)),
         Err(error) if error.is_forbidden() => Ok(None),
         Err(error) => Err(Error::Release(error)),
@@ -172,7 +208,11 @@ async fn intention(
     ctx: &Context,
 ) -> Result<Intention, Error> {
     let definition = definition(composition, ctx).await?;
-    let chart = ctx.charts.get(&chart_spec(&definition)).await.map_err(Error::Chart)?;
+    let chart = ctx
+        .charts
+        .get(&chart_spec(&definition))
+        .await
+        .map_err(Error::Chart)?;
     let definition = (definition.namespace().unwrap_or_default(), definition.name_any());
     let query = query(composition, release, &definition, &ctx.resource);
     let mut touched = ctx.inspector.resources(&query).await.map_err(Error::Inspect)?;
@@ -185,12 +225,22 @@ async fn intention(
         values: rendering::values(composition, &ctx.krateo_namespace),
         labels: rendering::object_labels(composition, &ctx.krateo_namespace),
     };
-    let rendering = render::render(&ctx.cluster, &request).await.map_err(Error::Render)?;
+    let rendering = render::render(&ctx.cluster, &request)
+        .await
+        .map_err(Error::Render)?;
     // What our own render looked up may go beyond the answer: the inspector reads less than we do.
     touched.extend(rendering.lookups.iter().map(looked_up));
     refuse_foreign_secrets(&touched)?;
-    let desired = Desired { writer: Some(ctx.writer.clone()), ..rendering.desired };
-    Ok(Intention { definition, chart, desired, touched })
+    let desired = Desired {
+        writer: Some(ctx.writer.clone()),
+        ..rendering.desired
+    };
+    Ok(Intention {
+        definition,
+        chart,
+        desired,
+        touched,
+    })
 }
 
 /// A lookup of a Secret that the release does not render itself is never granted, and never answered as "not
@@ -209,34 +259,50 @@ fn refuse_foreign_secrets(touched: &[Resource]) -> Result<(), Error> {
     });
     match foreign {
         None => Ok(()),
-        Some(resource) if resource.name.is_empty() => {
-            Err(Error::ForeignSecret { secret: format!("{}/ (all of the namespace)", resource.namespace) })
-        }
-        Some(resource) => {
-            Err(Error::ForeignSecret { secret: format!("{}/{}", resource.namespace, resource.name) })
-        }
+        Some(resource) if resource.name.is_empty() => Err(Error::ForeignSecret {
+            secret: format!("{}/ (all of the namespace)", resource.namespace),
+        }),
+        Some(resource) => Err(Error::ForeignSecret {
+            secret: format!("{}/{}", resource.namespace, resource.name),
+        }),
     }
 }
 
 /// The definition that the composition's labels name, or the only one that serves its type.
 async fn definition(composition: &Composition, ctx: &Context) -> Result<CompositionDefinition, Error> {
-    let (kind, api_version) = (composition.resource.kind.clone(), composition.resource.api_version.clone());
+    let (kind, api_version) = (
+        composition.resource.kind.clone(),
+        composition.resource.api_version.clone(),
+    );
     if let Some((namespace, name)) = composition.definition() {
         let id = ObjectId::of::<CompositionDefinition>(Some(namespace), name)?;
         let found: Option<CompositionDefinition> = ctx.cluster.get(&id).await?;
         return match found {
             // A label is the user's to write: it must not lead to the chart of another type.
             Some(definition) if serves(&definition, &api_version, &kind) => Ok(definition),
-            Some(_) => Err(Error::ForeignDefinition { definition: format!("{namespace}/{name}"), kind, api_version }),
+            Some(_) => Err(Error::ForeignDefinition {
+                definition: format!("{namespace}/{name}"),
+                kind,
+                api_version,
+            }),
             None => Err(Error::NoDefinition { kind, api_version }),
         };
     }
-    let all: Vec<CompositionDefinition> =
-        ctx.cluster.list(&ResourceId::of::<CompositionDefinition>(), Selector::default()).await?;
-    let mut serving: Vec<_> = all.into_iter().filter(|definition| serves(definition, &api_version, &kind)).collect();
+    let all: Vec<CompositionDefinition> = ctx
+        .cluster
+        .list(&ResourceId::of::<CompositionDefinition>(), Selector::default())
+        .await?;
+    let mut serving: Vec<_> = all
+        .into_iter()
+        .filter(|definition| serves(definition, &api_version, &kind))
+        .collect();
     match (serving.pop(), serving.len()) {
         (Some(definition), 0) => Ok(definition),
-        (Some(_), others) => Err(Error::SeveralDefinitions { count: others + 1, kind, api_version }),
+        (Some(_), others) => Err(Error::SeveralDefinitions {
+            count: others + 1,
+            kind,
+            api_version,
+        }),
         (None, _) => Err(Error::NoDefinition { kind, api_version }),
     }
 }
@@ -272,7 +338,9 @@ fn permissions(
     ctx: &Context,
 ) -> Permissions {
     let revisions = records.map(records::Observed::revisions).unwrap_or_default();
-    let touched = intention.map(|intention| intention.touched.as_slice()).unwrap_or_default();
+    let touched = intention
+        .map(|intention| intention.touched.as_slice())
+        .unwrap_or_default();
     Permissions::of_records(&composition.namespace, release, &revisions, ctx.max_history)
         .and(Permissions::of_resources(touched))
         .and(Permissions::of_resources(released))
@@ -280,13 +348,31 @@ fn permissions(
 
 /// What reading an object by `lookup` needs.
 fn looked_up(lookup: &Lookup) -> Resource {
-    let Lookup { resource, namespace, name, denied: _ } = lookup;
-    Resource::looked_up(&resource.group, &resource.version, &resource.plural, namespace, name)
+    let Lookup {
+        resource,
+        namespace,
+        name,
+        denied: _,
+    } = lookup;
+    Resource::looked_up(
+        &resource.group,
+        &resource.version,
+        &resource.plural,
+        namespace,
+        name,
+    )
 }
 
 fn managed(id: &ObjectId) -> Resource {
     let (kind, namespace) = (id.resource(), id.namespace().unwrap_or_default());
-    Resource::new(&kind.group, &kind.version, &kind.plural, namespace, id.name(), &MANAGE)
+    Resource::new(
+        &kind.group,
+        &kind.version,
+        &kind.plural,
+        namespace,
+        id.name(),
+        &MANAGE,
+    )
 }
 
 /// The Roles and bindings that are there under the release's role name: where they are needed, and where the
@@ -298,18 +384,26 @@ async fn granted(
     labels: &BTreeMap<String, String>,
     ctx: &Context,
 ) -> Result<Vec<Grant>, Error> {
-    let had = composition.status.managed.iter().map(|object| object.namespace.as_str());
+    let had = composition
+        .status
+        .managed
+        .iter()
+        .map(|object| object.namespace.as_str());
     let namespaces: BTreeSet<&str> = needed.namespaces().chain(had).collect();
     let mut granted = Vec::new();
     for namespace in namespaces {
         let grant = if namespace.is_empty() {
-            let role: Option<ClusterRole> = ctx.cluster.get(&ObjectId::of::<ClusterRole>(None, role)?).await?;
+            let role: Option<ClusterRole> =
+                ctx.cluster.get(&ObjectId::of::<ClusterRole>(None, role)?).await?;
             let Some(role) = role else { continue };
             let id = ObjectId::of::<ClusterRoleBinding>(None, &role.name_any())?;
             let binding: Option<ClusterRoleBinding> = ctx.cluster.get(&id).await?;
             Grant::Cluster(role, binding.unwrap_or_default())
         } else {
-            let role: Option<Role> = ctx.cluster.get(&ObjectId::of::<Role>(Some(namespace), role)?).await?;
+            let role: Option<Role> = ctx
+                .cluster
+                .get(&ObjectId::of::<Role>(Some(namespace), role)?)
+                .await?;
             let Some(role) = role else { continue };
             let id = ObjectId::of::<RoleBinding>(Some(namespace), &role.name_any())?;
             let binding: Option<RoleBinding> = ctx.cluster.get(&id).await?;
@@ -326,15 +420,27 @@ fn standing(
     records: Option<&records::Observed>,
     ctx: &Context,
 ) -> Release {
-    let Some(records) = records else { return Release::Unreadable };
-    let Some(newest) = &records.newest else { return Release::Absent };
+    let Some(records) = records else {
+        return Release::Unreadable;
+    };
+    let Some(newest) = &records.newest else {
+        return Release::Absent;
+    };
     if newest.release.labels.get(labels::COMPOSITION_ID) != Some(&composition.uid) {
         let (name, namespace) = (&newest.release.name, &newest.release.namespace);
-        return Release::Foreign(format!("release {name} in namespace {namespace} is not of this composition"));
+        return Release::Foreign(format!(
+            "release {name} in namespace {namespace} is not of this composition"
+        ));
     }
-    let Some(intention) = intention else { return Release::InSync };
+    let Some(intention) = intention else {
+        return Release::InSync;
+    };
     // Whoever held our lease before is gone: we hold it.
-    let moment = Moment { now: Timestamp::now(), timeout: ctx.timeout, is_gone: &|_| false };
+    let moment = Moment {
+        now: Timestamp::now(),
+        timeout: ctx.timeout,
+        is_gone: &|_| false,
+    };
     match state(&intention.desired, records, &moment) {
         State::Absent => Release::Absent,
         State::InSync => Release::InSync,

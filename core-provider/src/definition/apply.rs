@@ -72,7 +72,10 @@ async fn take(
             Ok(Some(format!("applied {id}")))
         }
         Step::Remove(id) => {
-            cluster.delete(id, &Delete::with(Propagation::Background)).await.map_err(Error::Remove)?;
+            cluster
+                .delete(id, &Delete::with(Propagation::Background))
+                .await
+                .map_err(Error::Remove)?;
             Ok(Some(format!("removed {id}")))
         }
         Step::LetGo => {
@@ -90,8 +93,12 @@ async fn take(
 async fn serve(wanted: &CustomResourceDefinition, ctx: &Context) -> Result<String, cluster::Error> {
     let id = ObjectId::of::<CustomResourceDefinition>(None, &wanted.name_any())?;
     let object = applicable(wanted);
-    ctx.cluster.apply(&id, &object, &Apply::by(FIELD_MANAGER).force()).await?;
-    ctx.cluster.wait_until(&id, Goal::Current, ESTABLISHED_WITHIN, &mut |_| {}).await?;
+    ctx.cluster
+        .apply(&id, &object, &Apply::by(FIELD_MANAGER).force())
+        .await?;
+    ctx.cluster
+        .wait_until(&id, Goal::Current, ESTABLISHED_WITHIN, &mut |_| {})
+        .await?;
     // Controllers look the type up by discovery, which follows a moment later and must not be asked from memory.
     ctx.cluster.discovery().forget();
     Ok(format!("serving {}", wanted.name_any()))

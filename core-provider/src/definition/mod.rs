@@ -69,7 +69,14 @@ pub(crate) async fn reconcile(
     ctx: Arc<Context>,
 ) -> Result<Action, Error> {
     let namespace = definition.metadata.namespace.as_deref().unwrap_or_default();
-    let action = ctx.metrics.pass("CompositionDefinition", namespace, once(&definition, &ctx)).await?;
+    let action = ctx
+        .metrics
+        .pass(
+            "CompositionDefinition",
+            namespace,
+            Box::pin(once(&definition, &ctx)),
+        )
+        .await?;
     ctx.backoff.succeeded(&ObjectRef::from_obj(definition.as_ref()));
     Ok(action)
 }
@@ -98,7 +105,11 @@ async fn pass(definition: &CompositionDefinition, ctx: &Context) -> Result<Outco
     let observed = observe::observe(definition, ctx).await.map_err(Error::Observe)?;
     let plan = plan::plan(definition, &observed).map_err(Error::Plan)?;
     let changes = apply::apply(definition, &plan, ctx).await.map_err(Error::Apply)?;
-    Ok(Outcome { standing: plan.standing, facts: status::Facts::of(&observed), changes })
+    Ok(Outcome {
+        standing: plan.standing,
+        facts: status::Facts::of(&observed),
+        changes,
+    })
 }
 
 /// While something is under way the next look comes soon; watching every object of every bundle for the

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use api::{COMPOSITION_GROUP, CompositionDefinition, annotations, conditions, labels};
 use cluster::{Apply, Cluster, ObjectId, ResourceId, Selector};
-use crdgen::{CustomResourceDefinition, Names, ServedVersion};
 use composition::{chart_spec, serves};
+use crdgen::{CustomResourceDefinition, Names, ServedVersion};
 use helm_client::charts::{self, LoadedChart};
 use kube::ResourceExt as _;
 use kube::core::PartialObjectMeta;
@@ -35,7 +35,7 @@ pub(crate) struct Wanted {
     /// The type as it is in the API server.
     pub(crate) live: Option<CustomResourceDefinition>,
     /// The type with this version in it; equal to `live` when nothing is to be done.
-    pub(crate) wanted: CustomResourceDefinition,
+    pub(crate) next: CustomResourceDefinition,
     /// The definition that already serves this very type, when there is an older one.
     pub(crate) taken_by: Option<String>,
     pub(crate) bundle: Vec<Member>,
@@ -76,9 +76,7 @@ pub(crate) enum Error {
     Names(#[from] crdgen::names::Error),
     #[error("the chart's version cannot become an API version")]
     Version(#[from] crdgen::version::Error),
-    #[error(
-        "chart {chart} has no values.schema.json: add one to the chart, the type is generated from it"
-    )]
+    #[error("chart {chart} has no values.schema.json: add one to the chart, the type is generated from it")]
     NoSchema { chart: String },
     #[error("the chart's values.schema.json is not valid JSON")]
     SchemaSyntax(#[source] serde_json::Error),
@@ -116,24 +114,41 @@ pub(crate) async fn observe(definition: &CompositionDefinition, ctx: &Context) -
     if definition.metadata.deletion_timestamp.is_some() {
         return leaving(definition, ctx).await.map(Observed::Leaving);
     }
-    wanted(definition, ctx).await.map(|wanted| Observed::Wanted(Box::new(wanted)))
+    wanted(definition, ctx)
+        .await
+        .map(|wanted| Observed::Wanted(Box::new(wanted)))
 }
 
 async fn wanted(definition: &CompositionDefinition, ctx: &Context) -> Result<Wanted, Error> {
-    let chart = ctx.charts.get(&chart_spec(definition)).await.map_err(Error::Chart)?;
+    let chart = ctx
+        .charts
+        .get(&chart_spec(definition))
+        .await
+        .map_err(Error::Chart)?;
     let metadata = chart.chart().metadata();
     let names = Names::of_chart(&metadata.name)?;
     let version = ServedVersion::of_chart(&metadata.version)?;
-    let schema = chart.chart().schema().ok_or_else(|| Error::NoSchema { chart: metadata.name.clone() })?;
+    let schema = chart.chart().schema().ok_or_else(|| Error::NoSchema {
+        chart: metadata.name.clone(),
+    })?;
 
     let live: Option<CustomResourceDefinition> = ctx.cluster.get(&type_id(&names.plural)?).await?;
-    let wanted = type_with(live.as_ref(), &names, &version, schema, chart.chart().values())?;
+    let next = type_with(live.as_ref(), &names, &version, schema, chart.chart().values())?;
     let taken_by = taken_by(definition, &names, &version, &ctx.cluster).await?;
     let target = target(definition, &names.plural, version.as_str(), schema);
     let members = members(&target, ctx).await?;
-    let usable =
-        is_available(&target, &ctx.cluster).await? && takes_objects(definition, &names, &target, &ctx.cluster).await?;
-    Ok(Wanted { names, version, live, wanted, taken_by, bundle: members, usable, chart })
+    let usable = is_available(&target, &ctx.cluster).await?
+        && takes_objects(definition, &names, &target, &ctx.cluster).await?;
+    Ok(Wanted {
+        names,
+        version,
+        live,
+        next,
+        taken_by,
+        bundle: members,
+        usable,
+        chart,
+    })
 }
 
 fn type_with(
@@ -171,9 +186,13 @@ async fn others(
     definition: &CompositionDefinition,
     cluster: &Cluster,
 ) -> Result<Vec<CompositionDefinition>, cluster::Error> {
-    let all: Vec<CompositionDefinition> =
-        cluster.list(&ResourceId::of::<CompositionDefinition>(), Selector::default()).await?;
-    Ok(all.into_iter().filter(|other| other.metadata.uid != definition.metadata.uid).collect())
+    let all: Vec<CompositionDefinition> = cluster
+        .list(&ResourceId::of::<CompositionDefinition>(), Selector::default())
+        .await?;
+    Ok(all
+        .into_iter()
+        .filter(|other| other.metadata.uid != definition.metadata.uid)
+        .collect())
 }
 
 async fn members(target: &Target, ctx: &Context) -> Result<Vec<Member>, Error> {
@@ -189,8 +208,12 @@ async fn members(target: &Target, ctx: &Context) -> Result<Vec<Member>, Error> {
 /// True when applying `wanted` would leave the object as it is: the server itself says so, in a dry run,
 /// which settles defaults and spellings.
 async fn is_in_place(id: &ObjectId, wanted: &Value, cluster: &Cluster) -> Result<bool, cluster::Error> {
-    let Some(live) = cluster.get::<Value>(id).await? else { return Ok(false) };
-    let would_be = cluster.apply(id, wanted, &Apply::by(FIELD_MANAGER).force().dry_run()).await?;
+    let Some(live) = cluster.get::<Value>(id).await? else {
+        return Ok(false);
+    };
+    let would_be = cluster
+        .apply(id, wanted, &Apply::by(FIELD_MANAGER).force().dry_run())
+        .await?;
     Ok(without_bookkeeping(live) == without_bookkeeping(would_be.object))
 }
 
@@ -237,7 +260,10 @@ async fn takes_objects(
         "metadata": {"name": DRY_RUN},
     });
     let id = ObjectId::new(resource, Some(&target.namespace), DRY_RUN)?;
-    match cluster.apply(&id, &probe, &Apply::by(FIELD_MANAGER).dry_run()).await {
+    match cluster
+        .apply(&id, &probe, &Apply::by(FIELD_MANAGER).dry_run())
+        .await
+    {
         Ok(_) => Ok(true),
         Err(error) if error.is_invalid() => Ok(true),
         // Not known to admission, or its Role not in force, or not served yet: a matter of seconds.
@@ -247,19 +273,27 @@ async fn takes_objects(
 }
 
 async fn leaving(definition: &CompositionDefinition, ctx: &Context) -> Result<Leaving, Error> {
-    let Some(status) = &definition.status else { return Ok(Leaving { made: None }) };
+    let Some(status) = &definition.status else {
+        return Ok(Leaving { made: None });
+    };
     let (Some(api_version), Some(kind), Some(plural)) = (&status.api_version, &status.kind, &status.resource)
     else {
         return Ok(Leaving { made: None });
     };
-    let version = api_version.rsplit_once('/').map_or(api_version.as_str(), |(_, version)| version);
+    let version = api_version
+        .rsplit_once('/')
+        .map_or(api_version.as_str(), |(_, version)| version);
     let others = others(definition, &ctx.cluster).await?;
     let is_shared = others.iter().any(|other| serves(other, api_version, kind));
     let shares_kind = others
         .iter()
         .filter_map(|other| other.status.as_ref())
         .any(|status| status.kind.as_deref() == Some(kind));
-    let mut made = Made { compositions: Vec::new(), own_type: None, bundle: Vec::new() };
+    let mut made = Made {
+        compositions: Vec::new(),
+        own_type: None,
+        bundle: Vec::new(),
+    };
     if !is_shared {
         made.compositions = compositions(plural, kind, version, &ctx.cluster).await?;
         made.bundle = bundle_ids(&target(definition, plural, version, b""), ctx).await?;
@@ -279,7 +313,10 @@ async fn compositions(
 ) -> Result<Vec<ObjectId>, Error> {
     let resource = composition_resource(plural, kind, version);
     let governed = format!("{}={version}", labels::COMPOSITION_VERSION);
-    let selector = Selector { namespace: None, labels: Some(&governed) };
+    let selector = Selector {
+        namespace: None,
+        labels: Some(&governed),
+    };
     let found: Vec<PartialObjectMeta> = match cluster.list(&resource, selector).await {
         // Without the type there are no objects of it.
         Err(error) if error.is_not_found() => Vec::new(),
@@ -288,7 +325,11 @@ async fn compositions(
     found
         .into_iter()
         .map(|object| {
-            ObjectId::new(resource.clone(), object.metadata.namespace.as_deref(), &object.name_any())
+            ObjectId::new(
+                resource.clone(),
+                object.metadata.namespace.as_deref(),
+                &object.name_any(),
+            )
         })
         .collect::<Result<_, _>>()
         .map_err(Error::from)
@@ -319,11 +360,15 @@ fn target(definition: &CompositionDefinition, plural: &str, version: &str, schem
         version: version.to_owned(),
         resource: plural.to_owned(),
         schema: String::from_utf8_lossy(schema).into_owned(),
-        secret: definition.spec.chart.credentials.as_ref().map(|c| c.password_ref.clone()),
+        secret: definition
+            .spec
+            .chart
+            .credentials
+            .as_ref()
+            .map(|c| c.password_ref.clone()),
     }
 }
 
 fn type_id(plural: &str) -> Result<ObjectId, cluster::Error> {
     ObjectId::of::<CustomResourceDefinition>(None, &format!("{plural}.{COMPOSITION_GROUP}"))
 }
-

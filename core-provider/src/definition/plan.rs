@@ -53,18 +53,29 @@ pub(crate) enum Blocked {
         "version {version} of kind {kind} is already defined by {by}: two definitions cannot run one type; \
          remove one of them, or point it at another version of the chart"
     )]
-    Taken { kind: String, version: String, by: String },
+    Taken {
+        kind: String,
+        version: String,
+        by: String,
+    },
     #[error(
         "kind {kind} is already served under another name: chart {chart} and the chart of the existing type \
          {plural} give the same kind; rename one of the charts"
     )]
-    KindTaken { kind: String, chart: String, plural: String },
+    KindTaken {
+        kind: String,
+        chart: String,
+        plural: String,
+    },
 }
 
 /// Decides the steps of one pass.
 pub(crate) fn plan(definition: &CompositionDefinition, observed: &Observed) -> Result<Plan, Blocked> {
     match observed {
-        Observed::Paused => Ok(Plan { steps: Vec::new(), standing: Standing::Paused }),
+        Observed::Paused => Ok(Plan {
+            steps: Vec::new(),
+            standing: Standing::Paused,
+        }),
         Observed::Wanted(wanted) => carry_out(definition, wanted),
         Observed::Leaving(leaving) => Ok(remove(definition, leaving)),
     }
@@ -78,7 +89,11 @@ fn carry_out(definition: &CompositionDefinition, wanted: &Wanted) -> Result<Plan
             by: by.clone(),
         });
     }
-    if let Some(live) = wanted.live.as_ref().filter(|live| live.spec.names.kind != wanted.names.kind) {
+    if let Some(live) = wanted
+        .live
+        .as_ref()
+        .filter(|live| live.spec.names.kind != wanted.names.kind)
+    {
         return Err(Blocked::KindTaken {
             kind: live.spec.names.kind.clone(),
             chart: wanted.chart.chart().name().to_owned(),
@@ -90,10 +105,10 @@ fn carry_out(definition: &CompositionDefinition, wanted: &Wanted) -> Result<Plan
         steps.push(Step::Hold);
     }
     let is_served = |live: &CustomResourceDefinition| {
-        live.spec == wanted.wanted.spec && live.metadata.annotations == wanted.wanted.metadata.annotations
+        live.spec == wanted.next.spec && live.metadata.annotations == wanted.next.metadata.annotations
     };
     if !wanted.live.as_ref().is_some_and(is_served) {
-        steps.push(Step::Type(Box::new(wanted.wanted.clone())));
+        steps.push(Step::Type(Box::new(wanted.next.clone())));
     }
     let missing = wanted.bundle.iter().filter(|member| !member.in_place);
     steps.extend(missing.map(|member| Step::Apply(member.id.clone(), member.wanted.clone())));
@@ -108,21 +123,41 @@ fn carry_out(definition: &CompositionDefinition, wanted: &Wanted) -> Result<Plan
 /// Compositions first, while their controller still runs; then the type, then the controller.
 fn remove(definition: &CompositionDefinition, leaving: &Leaving) -> Plan {
     if !is_held(definition) {
-        return Plan { steps: Vec::new(), standing: Standing::Removed };
+        return Plan {
+            steps: Vec::new(),
+            standing: Standing::Removed,
+        };
     }
-    let Some(Made { compositions, own_type, bundle }) = &leaving.made else {
-        return Plan { steps: vec![Step::LetGo], standing: Standing::Removed };
+    let Some(Made {
+        compositions,
+        own_type,
+        bundle,
+    }) = &leaving.made
+    else {
+        return Plan {
+            steps: vec![Step::LetGo],
+            standing: Standing::Removed,
+        };
     };
     if !compositions.is_empty() {
         let steps = compositions.iter().cloned().map(Step::Remove).collect();
-        return Plan { steps, standing: Standing::Draining(compositions.len()) };
+        return Plan {
+            steps,
+            standing: Standing::Draining(compositions.len()),
+        };
     }
     let mut steps: Vec<Step> = own_type.iter().cloned().map(Step::Remove).collect();
     steps.extend(bundle.iter().rev().cloned().map(Step::Remove));
     steps.push(Step::LetGo);
-    Plan { steps, standing: Standing::Removed }
+    Plan {
+        steps,
+        standing: Standing::Removed,
+    }
 }
 
 fn is_held(definition: &CompositionDefinition) -> bool {
-    definition.finalizers().iter().any(|finalizer| finalizer == finalizers::DEFINITION)
+    definition
+        .finalizers()
+        .iter()
+        .any(|finalizer| finalizer == finalizers::DEFINITION)
 }

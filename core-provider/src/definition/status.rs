@@ -3,9 +3,9 @@
 use api::conditions::{self, READY, SYNCED, Verdict, reason};
 use api::definition::{ChartCoordinates, ManagedType, VersionInfo};
 use api::{COMPOSITION_GROUP, CompositionDefinition, CompositionDefinitionStatus, events};
+use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource as _;
 use runtime::chain;
 use runtime::events::{Happening, Severity};
@@ -28,7 +28,9 @@ pub(crate) struct Facts {
 impl Facts {
     /// What the status says of a definition that is carried out; other passes leave it as it was.
     pub(crate) fn of(observed: &Observed) -> Option<Self> {
-        let Observed::Wanted(wanted) = observed else { return None };
+        let Observed::Wanted(wanted) = observed else {
+            return None;
+        };
         let objects: Vec<_> = wanted.bundle.iter().map(|member| &member.wanted).collect();
         Some(Self {
             api_version: format!("{COMPOSITION_GROUP}/{}", wanted.version),
@@ -43,7 +45,7 @@ impl Facts {
 
 fn managed(wanted: &Wanted) -> ManagedType {
     let version_info = wanted
-        .wanted
+        .next
         .spec
         .versions
         .iter()
@@ -58,7 +60,11 @@ fn managed(wanted: &Wanted) -> ManagedType {
             }),
         })
         .collect();
-    ManagedType { group: COMPOSITION_GROUP.to_owned(), kind: wanted.names.kind.clone(), version_info }
+    ManagedType {
+        group: COMPOSITION_GROUP.to_owned(),
+        kind: wanted.names.kind.clone(),
+        version_info,
+    }
 }
 
 /// Publishes what happened and writes the status, when it differs from what the definition says already.
@@ -70,14 +76,22 @@ pub(crate) async fn report(
     ctx: &Context,
 ) -> Result<(), cluster::Error> {
     publish(definition, outcome, ctx).await;
-    if matches!(outcome, Ok(Outcome { standing: Standing::Removed, .. })) {
+    if matches!(
+        outcome,
+        Ok(Outcome {
+            standing: Standing::Removed,
+            ..
+        })
+    ) {
         return Ok(());
     }
     let status = after(definition, outcome, &Time(Timestamp::now()));
     if definition.status.as_ref() == Some(&status) {
         return Ok(());
     }
-    ctx.cluster.merge_status(&id_of(definition)?, &json!(status), FIELD_MANAGER).await?;
+    ctx.cluster
+        .merge_status(&id_of(definition)?, &json!(status), FIELD_MANAGER)
+        .await?;
     Ok(())
 }
 
@@ -101,11 +115,17 @@ async fn publish(definition: &CompositionDefinition, outcome: &Result<Outcome, E
         }
         Err(error) => {
             let reason = match error {
-                Error::Read(_) | Error::Observe(_) | Error::Plan(_) | Error::Report(_) => events::CANNOT_OBSERVE,
+                Error::Read(_) | Error::Observe(_) | Error::Plan(_) | Error::Report(_) => {
+                    events::CANNOT_OBSERVE
+                }
                 Error::Apply(_) => events::CANNOT_UPDATE,
             };
-            let happening =
-                Happening { severity: Severity::Warning, reason, action: events::OBSERVE, note: &chain(error) };
+            let happening = Happening {
+                severity: Severity::Warning,
+                reason,
+                action: events::OBSERVE,
+                note: &chain(error),
+            };
             ctx.recorder.publish(&regarding, &happening).await;
         }
     }
@@ -127,7 +147,10 @@ fn after(
     now: &Time,
 ) -> CompositionDefinitionStatus {
     let mut status = definition.status.clone().unwrap_or_default();
-    if let Ok(Outcome { facts: Some(facts), .. }) = outcome {
+    if let Ok(Outcome {
+        facts: Some(facts), ..
+    }) = outcome
+    {
         status.api_version = Some(facts.api_version.clone());
         status.kind = Some(facts.kind.clone());
         status.resource = Some(facts.resource.clone());
@@ -136,7 +159,12 @@ fn after(
         status.managed = Some(facts.managed.clone());
     }
     for verdict in verdicts(outcome) {
-        conditions::set(&mut status.conditions, &verdict, definition.metadata.generation, now);
+        conditions::set(
+            &mut status.conditions,
+            &verdict,
+            definition.metadata.generation,
+            now,
+        );
     }
     status
 }
@@ -154,14 +182,21 @@ fn verdicts(outcome: &Result<Outcome, Error>) -> Vec<Verdict> {
         Ok(outcome) => match outcome.standing {
             Standing::Ready => vec![Verdict::yes(READY, reason::AVAILABLE, ""), synced()],
             Standing::Underway | Standing::Starting => {
-                vec![Verdict::no(READY, reason::CREATING, "the controller of the type is starting"), synced()]
+                vec![
+                    Verdict::no(READY, reason::CREATING, "the controller of the type is starting"),
+                    synced(),
+                ]
             }
             Standing::Draining(left) => {
                 let message = format!("waiting until {left} compositions are gone");
                 vec![Verdict::no(READY, reason::DELETING, message), synced()]
             }
             Standing::Paused => {
-                vec![Verdict::no(SYNCED, reason::RECONCILE_PAUSED, "paused by annotation krateo.io/paused")]
+                vec![Verdict::no(
+                    SYNCED,
+                    reason::RECONCILE_PAUSED,
+                    "paused by annotation krateo.io/paused",
+                )]
             }
             Standing::Removed => Vec::new(),
         },
@@ -187,8 +222,12 @@ mod tests {
         CompositionDefinition::new("web", CompositionDefinitionSpec { chart })
     }
 
-    fn standing(standing: Standing) -> Result<Outcome, Error> {
-        Ok(Outcome { standing, facts: None, changes: Vec::new() })
+    fn standing(standing: Standing) -> Outcome {
+        Outcome {
+            standing,
+            facts: None,
+            changes: Vec::new(),
+        }
     }
 
     fn at(second: i64) -> Time {
@@ -208,42 +247,61 @@ mod tests {
     #[test]
     fn the_conditions_follow_the_outcome() {
         check(
-            &standing(Standing::Ready),
-            &[("Ready", "True", "Available"), ("Synced", "True", "ReconcileSuccess")],
+            &Ok(standing(Standing::Ready)),
+            &[
+                ("Ready", "True", "Available"),
+                ("Synced", "True", "ReconcileSuccess"),
+            ],
         );
         check(
-            &standing(Standing::Starting),
-            &[("Ready", "False", "Creating"), ("Synced", "True", "ReconcileSuccess")],
+            &Ok(standing(Standing::Starting)),
+            &[
+                ("Ready", "False", "Creating"),
+                ("Synced", "True", "ReconcileSuccess"),
+            ],
         );
         check(
-            &standing(Standing::Draining(2)),
-            &[("Ready", "False", "Deleting"), ("Synced", "True", "ReconcileSuccess")],
+            &Ok(standing(Standing::Draining(2))),
+            &[
+                ("Ready", "False", "Deleting"),
+                ("Synced", "True", "ReconcileSuccess"),
+            ],
         );
-        check(&standing(Standing::Paused), &[("Synced", "False", "ReconcilePaused")]);
+        check(
+            &Ok(standing(Standing::Paused)),
+            &[("Synced", "False", "ReconcilePaused")],
+        );
         check(
             &Err(Error::Plan(super::super::plan::Blocked::Taken {
                 kind: "Web".into(),
                 version: "v1-0-0".into(),
                 by: "a/b".into(),
             })),
-            &[("Ready", "False", "Unavailable"), ("Synced", "False", "ReconcileError")],
+            &[
+                ("Ready", "False", "Unavailable"),
+                ("Synced", "False", "ReconcileError"),
+            ],
         );
     }
 
     #[test]
     fn a_second_look_at_the_same_state_gives_the_same_status() {
         let mut definition = definition();
-        definition.status = Some(after(&definition, &standing(Standing::Ready), &at(1)));
-        let again = after(&definition, &standing(Standing::Ready), &at(99));
+        definition.status = Some(after(&definition, &Ok(standing(Standing::Ready)), &at(1)));
+        let again = after(&definition, &Ok(standing(Standing::Ready)), &at(99));
         assert_eq!(definition.status, Some(again));
     }
 
     #[test]
     fn a_failed_pass_keeps_what_was_known_of_the_type() {
         let mut definition = definition();
-        definition.status =
-            Some(CompositionDefinitionStatus { kind: Some("Web".into()), ..Default::default() });
-        let failed = Err(Error::Observe(super::super::observe::Error::NoSchema { chart: "web".into() }));
+        definition.status = Some(CompositionDefinitionStatus {
+            kind: Some("Web".into()),
+            ..Default::default()
+        });
+        let failed = Err(Error::Observe(super::super::observe::Error::NoSchema {
+            chart: "web".into(),
+        }));
         let status = after(&definition, &failed, &at(1));
         assert_eq!(status.kind.as_deref(), Some("Web"));
         assert!(status.conditions[0].message.contains("has no values.schema.json"));

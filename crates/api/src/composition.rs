@@ -71,7 +71,11 @@ impl Composition {
             finalizers: meta.finalizers.clone().unwrap_or_default(),
             labels: meta.labels.clone().unwrap_or_default(),
             annotations: meta.annotations.clone().unwrap_or_default(),
-            spec: object.data.get("spec").cloned().unwrap_or(Value::Object(serde_json::Map::new())),
+            spec: object
+                .data
+                .get("spec")
+                .cloned()
+                .unwrap_or(Value::Object(serde_json::Map::new())),
             status,
         })
     }
@@ -88,7 +92,9 @@ impl Composition {
 
     /// True when our finalizer holds the object.
     pub fn is_held(&self) -> bool {
-        self.finalizers.iter().any(|finalizer| finalizer == finalizers::COMPOSITION)
+        self.finalizers
+            .iter()
+            .any(|finalizer| finalizer == finalizers::COMPOSITION)
     }
 
     /// The definition that its labels name, as (namespace, name).

@@ -53,12 +53,22 @@ pub struct Verdict {
 impl Verdict {
     /// The condition holds.
     pub fn yes(type_: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { type_, holds: true, reason, message: message.into() }
+        Self {
+            type_,
+            holds: true,
+            reason,
+            message: message.into(),
+        }
     }
 
     /// The condition does not hold.
     pub fn no(type_: &'static str, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { type_, holds: false, reason, message: message.into() }
+        Self {
+            type_,
+            holds: false,
+            reason,
+            message: message.into(),
+        }
     }
 }
 
@@ -113,11 +123,29 @@ mod tests {
     #[test]
     fn the_transition_time_moves_only_with_the_status() {
         let mut conditions = Vec::new();
-        set(&mut conditions, &Verdict::no(READY, reason::CREATING, "a"), Some(1), &at(10));
-        set(&mut conditions, &Verdict::no(READY, reason::UNAVAILABLE, "b"), Some(2), &at(20));
+        set(
+            &mut conditions,
+            &Verdict::no(READY, reason::CREATING, "a"),
+            Some(1),
+            &at(10),
+        );
+        set(
+            &mut conditions,
+            &Verdict::no(READY, reason::UNAVAILABLE, "b"),
+            Some(2),
+            &at(20),
+        );
         assert_eq!(conditions[0].last_transition_time, at(10));
-        assert_eq!((conditions[0].reason.as_str(), conditions[0].observed_generation), ("Unavailable", Some(2)));
-        set(&mut conditions, &Verdict::yes(READY, reason::AVAILABLE, "c"), Some(2), &at(30));
+        assert_eq!(
+            (conditions[0].reason.as_str(), conditions[0].observed_generation),
+            ("Unavailable", Some(2))
+        );
+        set(
+            &mut conditions,
+            &Verdict::yes(READY, reason::AVAILABLE, "c"),
+            Some(2),
+            &at(30),
+        );
         assert_eq!(conditions[0].last_transition_time, at(30));
         assert_eq!(conditions.len(), 1);
         assert!(holds(&conditions, READY));
@@ -127,7 +155,12 @@ mod tests {
     fn a_message_too_long_for_the_api_server_is_cut_at_a_character() {
         let mut conditions = Vec::new();
         let message = "ü".repeat(MAX_MESSAGE_LENGTH);
-        set(&mut conditions, &Verdict::no(SYNCED, reason::RECONCILE_ERROR, message), None, &at(1));
+        set(
+            &mut conditions,
+            &Verdict::no(SYNCED, reason::RECONCILE_ERROR, message),
+            None,
+            &at(1),
+        );
         assert!(conditions[0].message.len() <= MAX_MESSAGE_LENGTH);
         assert!(conditions[0].message.ends_with("ü…"));
     }

@@ -37,7 +37,7 @@ pub struct CompositionDefinitionSpec {
 #[x_kube(validation = Rule::new("!has(oldSelf.version) || has(self.version)").message("version, once set, may change but not be removed"))]
 #[x_kube(validation = Rule::new("!has(oldSelf.repo) || has(self.repo)").message("repo, once set, may change but not be removed"))]
 pub struct ChartSource {
-    /// oci://host/path, https://host/chart.tgz, or the root of a chart repository.
+    /// `oci://host/path`, `https://host/chart.tgz`, or the root of a chart repository.
     pub url: String,
     /// Version of the chart.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,7 +48,11 @@ pub struct ChartSource {
     #[schemars(length(max = 256))]
     pub repo: Option<String>,
     /// Accept any certificate of the registry.
-    #[serde(default, rename = "insecureSkipVerifyTLS", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        rename = "insecureSkipVerifyTLS",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub insecure_skip_verify_tls: Option<bool>,
     /// Talk to the registry without TLS.
     #[serde(default, rename = "plainHTTP", skip_serializing_if = "Option::is_none")]

@@ -58,12 +58,22 @@ pub fn value(text: &str) -> String {
     }
     let kept: String = text
         .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' })
+        .map(|c| {
+            if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') {
+                c
+            } else {
+                '-'
+            }
+        })
         .take(MAX_VALUE_LENGTH - 1 - HASH_DIGITS)
         .collect();
     let kept = kept.trim_matches(|c: char| !c.is_ascii_alphanumeric());
     let hash = format!("{:08x}", fnv1_32(text.as_bytes()));
-    if kept.is_empty() { hash } else { format!("{kept}-{hash}") }
+    if kept.is_empty() {
+        hash
+    } else {
+        format!("{kept}-{hash}")
+    }
 }
 
 const HASH_DIGITS: usize = 8;
@@ -71,14 +81,18 @@ const HASH_DIGITS: usize = 8;
 fn is_legal_value(text: &str) -> bool {
     let ends_well = |c: Option<char>| c.is_none_or(|c| c.is_ascii_alphanumeric());
     text.len() <= MAX_VALUE_LENGTH
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
         && ends_well(text.chars().next())
         && ends_well(text.chars().last())
 }
 
 /// FNV-1, 32 bits: not a secret, only a short way to tell texts apart.
 fn fnv1_32(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(0x811c_9dc5, |hash, byte| hash.wrapping_mul(0x0100_0193) ^ u32::from(*byte))
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| {
+        hash.wrapping_mul(0x0100_0193) ^ u32::from(*byte)
+    })
 }
 
 #[cfg(test)]

@@ -103,7 +103,11 @@ impl fmt::Display for UnknownPolicy {
             annotations::DELETION_POLICY => "delete or orphan",
             _ => "default, observe-create-update, observe-delete or observe",
         };
-        write!(f, "annotation {} holds {:?}: use {known}", self.annotation, self.value)
+        write!(
+            f,
+            "annotation {} holds {:?}: use {known}",
+            self.annotation, self.value
+        )
     }
 }
 
@@ -115,7 +119,10 @@ fn parse<P: FromStr + Default>(
 ) -> Result<P, UnknownPolicy> {
     match annotations.get(annotation) {
         None => Ok(P::default()),
-        Some(value) => value.parse().map_err(|_| UnknownPolicy { annotation, value: value.clone() }),
+        Some(value) => value.parse().map_err(|_| UnknownPolicy {
+            annotation,
+            value: value.clone(),
+        }),
     }
 }
 
@@ -131,7 +138,11 @@ mod tests {
     fn a_policy_says_what_may_be_done() {
         let check = |text: &str, may_write, may_delete| {
             let policy = ManagementPolicy::of(&annotated(annotations::MANAGEMENT_POLICY, text)).unwrap();
-            assert_eq!((policy.may_write(), policy.may_delete()), (may_write, may_delete), "{text}");
+            assert_eq!(
+                (policy.may_write(), policy.may_delete()),
+                (may_write, may_delete),
+                "{text}"
+            );
         };
         check("default", true, true);
         check("observe-create-update", true, false);
@@ -141,9 +152,15 @@ mod tests {
 
     #[test]
     fn an_absent_policy_is_the_default_and_a_mistyped_one_an_error() {
-        assert_eq!(ManagementPolicy::of(&BTreeMap::new()), Ok(ManagementPolicy::Default));
+        assert_eq!(
+            ManagementPolicy::of(&BTreeMap::new()),
+            Ok(ManagementPolicy::Default)
+        );
         assert_eq!(DeletionPolicy::of(&BTreeMap::new()), Ok(DeletionPolicy::Delete));
         let error = DeletionPolicy::of(&annotated(annotations::DELETION_POLICY, "keep")).unwrap_err();
-        assert_eq!(error.to_string(), "annotation krateo.io/deletion-policy holds \"keep\": use delete or orphan");
+        assert_eq!(
+            error.to_string(),
+            "annotation krateo.io/deletion-policy holds \"keep\": use delete or orphan"
+        );
     }
 }

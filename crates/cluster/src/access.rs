@@ -156,7 +156,12 @@ impl Cluster {
 
     async fn not_allowed<'a>(&self, asked: Vec<&'a Access>) -> Result<Vec<&'a Access>, Error> {
         let ask = |access: &'a Access| {
-            async move { self.is_allowed(access).await.map(|allowed| (!allowed).then_some(access)) }.boxed()
+            async move {
+                self.is_allowed(access)
+                    .await
+                    .map(|allowed| (!allowed).then_some(access))
+            }
+            .boxed()
         };
         let answers: Vec<_> = asked.into_iter().map(ask).collect();
         stream::iter(answers)

@@ -57,7 +57,11 @@ impl Permissions {
     pub fn of_resources(resources: &[Resource]) -> Self {
         let mut permissions = Self::default();
         for resource in resources {
-            let verbs: &[Verb] = if resource.verbs.is_empty() { &MANAGE } else { &resource.verbs };
+            let verbs: &[Verb] = if resource.verbs.is_empty() {
+                &MANAGE
+            } else {
+                &resource.verbs
+            };
             permissions.add(resource, verbs);
         }
         permissions
@@ -84,7 +88,12 @@ impl Permissions {
     pub fn and(mut self, other: Self) -> Self {
         for (namespace, targets) in other.rules {
             for (target, needs) in targets {
-                let mine = self.rules.entry(namespace.clone()).or_default().entry(target).or_default();
+                let mine = self
+                    .rules
+                    .entry(namespace.clone())
+                    .or_default()
+                    .entry(target)
+                    .or_default();
                 mine.of_all.extend(needs.of_all);
                 for (name, verbs) in needs.by_name {
                     mine.by_name.entry(name).or_default().extend(verbs);
@@ -95,12 +104,24 @@ impl Permissions {
     }
 
     fn add(&mut self, resource: &Resource, verbs: &[Verb]) {
-        let target = Target { group: resource.group.clone(), resource: resource.resource.clone() };
-        let needs = self.rules.entry(resource.namespace.clone()).or_default().entry(target).or_default();
+        let target = Target {
+            group: resource.group.clone(),
+            resource: resource.resource.clone(),
+        };
+        let needs = self
+            .rules
+            .entry(resource.namespace.clone())
+            .or_default()
+            .entry(target)
+            .or_default();
         if resource.name.is_empty() {
             needs.of_all.extend(verbs);
         } else {
-            needs.by_name.entry(resource.name.clone()).or_default().extend(verbs);
+            needs
+                .by_name
+                .entry(resource.name.clone())
+                .or_default()
+                .extend(verbs);
         }
     }
 
@@ -110,12 +131,15 @@ impl Permissions {
     }
 
     /// The Roles and bindings that grant the permissions to `account`, one for each namespace, and a
-    /// ClusterRole with its binding when something lies outside of namespaces.
+    /// `ClusterRole` with its binding when something lies outside of namespaces.
     pub fn grants(&self, name: &str, account: &Account, labels: &BTreeMap<String, String>) -> Vec<Grant> {
         self.rules
             .iter()
             .map(|(namespace, targets)| {
-                let rules = targets.iter().flat_map(|(target, needs)| needs.rules(target)).collect();
+                let rules = targets
+                    .iter()
+                    .flat_map(|(target, needs)| needs.rules(target))
+                    .collect();
                 Grant::new(name, namespace, rules, account, labels)
             })
             .collect()
@@ -133,9 +157,14 @@ impl Needs {
     fn rules(&self, target: &Target) -> Vec<PolicyRule> {
         let mut names_by_verbs: BTreeMap<Vec<Verb>, Vec<String>> = BTreeMap::new();
         for (name, verbs) in &self.by_name {
-            names_by_verbs.entry(verbs.iter().copied().collect()).or_default().push(name.clone());
+            names_by_verbs
+                .entry(verbs.iter().copied().collect())
+                .or_default()
+                .push(name.clone());
         }
-        let named = names_by_verbs.into_iter().map(|(verbs, names)| rule(target, &verbs, Some(names)));
+        let named = names_by_verbs
+            .into_iter()
+            .map(|(verbs, names)| rule(target, &verbs, Some(names)));
         let of_all: Vec<Verb> = self.of_all.iter().copied().collect();
         let of_all = (!of_all.is_empty()).then(|| rule(target, &of_all, None));
         named.chain(of_all).collect()
@@ -189,18 +218,33 @@ impl Grant {
         let rules = Some(rules);
         if namespace.is_empty() {
             Self::Cluster(
-                ClusterRole { metadata: metadata.clone(), rules, aggregation_rule: None },
-                ClusterRoleBinding { metadata, role_ref: role_ref("ClusterRole"), subjects },
+                ClusterRole {
+                    metadata: metadata.clone(),
+                    rules,
+                    aggregation_rule: None,
+                },
+                ClusterRoleBinding {
+                    metadata,
+                    role_ref: role_ref("ClusterRole"),
+                    subjects,
+                },
             )
         } else {
             Self::Namespaced(
-                Role { metadata: metadata.clone(), rules },
-                RoleBinding { metadata, role_ref: role_ref("Role"), subjects },
+                Role {
+                    metadata: metadata.clone(),
+                    rules,
+                },
+                RoleBinding {
+                    metadata,
+                    role_ref: role_ref("Role"),
+                    subjects,
+                },
             )
         }
     }
 
-    /// The namespace of the role; empty for a ClusterRole.
+    /// The namespace of the role; empty for a `ClusterRole`.
     pub fn namespace(&self) -> &str {
         match self {
             Self::Namespaced(role, _) => role.metadata.namespace.as_deref().unwrap_or_default(),
@@ -215,19 +259,34 @@ impl Grant {
         let bare = |metadata: ObjectMeta| ObjectMeta {
             name: metadata.name,
             namespace: metadata.namespace,
-            labels: metadata
-                .labels
-                .map(|found| found.into_iter().filter(|(name, _)| labels.contains_key(name)).collect()),
+            labels: metadata.labels.map(|found| {
+                found
+                    .into_iter()
+                    .filter(|(name, _)| labels.contains_key(name))
+                    .collect()
+            }),
             ..ObjectMeta::default()
         };
         match self {
             Self::Namespaced(role, binding) => Self::Namespaced(
-                Role { metadata: bare(role.metadata), ..role },
-                RoleBinding { metadata: bare(binding.metadata), ..binding },
+                Role {
+                    metadata: bare(role.metadata),
+                    ..role
+                },
+                RoleBinding {
+                    metadata: bare(binding.metadata),
+                    ..binding
+                },
             ),
             Self::Cluster(role, binding) => Self::Cluster(
-                ClusterRole { metadata: bare(role.metadata), ..role },
-                ClusterRoleBinding { metadata: bare(binding.metadata), ..binding },
+                ClusterRole {
+                    metadata: bare(role.metadata),
+                    ..role
+                },
+                ClusterRoleBinding {
+                    metadata: bare(binding.metadata),
+                    ..binding
+                },
             ),
         }
     }
@@ -255,7 +314,10 @@ mod tests {
     }
 
     fn lines(permissions: &Permissions) -> Vec<String> {
-        let account = Account { namespace: "system".into(), name: "cdc".into() };
+        let account = Account {
+            namespace: "system".into(),
+            name: "cdc".into(),
+        };
         permissions
             .grants("composition:webs:n:web", &account, &BTreeMap::new())
             .iter()
@@ -267,7 +329,9 @@ mod tests {
                         rule.api_groups.as_ref().unwrap().join(","),
                         rule.resources.as_ref().unwrap().join(","),
                         rule.verbs.join(","),
-                        rule.resource_names.as_ref().map_or("-".to_owned(), |names| names.join(",")),
+                        rule.resource_names
+                            .as_ref()
+                            .map_or("-".to_owned(), |names| names.join(",")),
                     )
                 })
             })
@@ -327,20 +391,29 @@ mod tests {
     #[test]
     fn two_permissions_join_without_repeating_a_right() {
         let one = Permissions::of_resources(&[resource("", "services", "n", "web", &[Verb::Get])]);
-        let two = Permissions::of_resources(&[resource("", "services", "n", "web", &[Verb::Get, Verb::Patch])]);
+        let two =
+            Permissions::of_resources(&[resource("", "services", "n", "web", &[Verb::Get, Verb::Patch])]);
         assert_eq!(lines(&one.and(two)), ["n|/services|get,patch|web"]);
     }
 
     #[test]
     fn a_binding_gives_its_role_to_the_controller_alone() {
-        let account = Account { namespace: "system".into(), name: "cdc".into() };
+        let account = Account {
+            namespace: "system".into(),
+            name: "cdc".into(),
+        };
         let permissions = Permissions::of_resources(&[resource("", "services", "n", "web", &[])]);
         let grants = permissions.grants("composition:webs:n:web", &account, &BTreeMap::new());
-        let [Grant::Namespaced(role, binding)] = grants.as_slice() else { panic!("{grants:?}") };
+        let [Grant::Namespaced(role, binding)] = grants.as_slice() else {
+            panic!("{grants:?}")
+        };
         assert_eq!(role.metadata.name, binding.metadata.name);
         assert_eq!(binding.role_ref.name, "composition:webs:n:web");
         let subjects = binding.subjects.as_deref().unwrap();
         assert_eq!(subjects.len(), 1);
-        assert_eq!((subjects[0].name.as_str(), subjects[0].namespace.as_deref()), ("cdc", Some("system")));
+        assert_eq!(
+            (subjects[0].name.as_str(), subjects[0].namespace.as_deref()),
+            ("cdc", Some("system"))
+        );
     }
 }

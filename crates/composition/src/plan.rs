@@ -115,7 +115,7 @@ pub fn plan(composition: &Composition, observed: &Observed) -> Result<Plan, Bloc
         return Ok(Plan::nothing(Standing::Paused));
     }
     if composition.deleting {
-        return removal(composition, observed, management, deletion);
+        return Ok(removal(composition, observed, management, deletion));
     }
     if !management.may_write() {
         return Ok(Plan::nothing(Standing::ObservedOnly));
@@ -130,9 +130,13 @@ pub fn plan(composition: &Composition, observed: &Observed) -> Result<Plan, Bloc
         return Ok(Plan::underway(steps));
     }
     let act = match &observed.release {
-        // The permissions are there, the server's answer is older: look again.
-        Release::Unreadable => return Ok(Plan { steps, standing: Standing::Waiting }),
-        Release::Locked(_) => return Ok(Plan { steps, standing: Standing::Waiting }),
+        // The permissions are there and the server's answer is older, or somebody else is at work: look again.
+        Release::Unreadable | Release::Locked(_) => {
+            return Ok(Plan {
+                steps,
+                standing: Standing::Waiting,
+            });
+        }
         Release::Foreign(who) => return Err(Blocked::ForeignRelease(who.clone())),
         Release::InSync if steps.is_empty() => return Ok(Plan::nothing(Standing::UpToDate)),
         Release::InSync => return Ok(Plan::underway(steps)),
@@ -148,34 +152,43 @@ fn removal(
     observed: &Observed,
     management: ManagementPolicy,
     deletion: DeletionPolicy,
-) -> Result<Plan, Blocked> {
+) -> Plan {
     if !composition.is_held() {
-        return Ok(Plan::nothing(Standing::Removed));
+        return Plan::nothing(Standing::Removed);
     }
-    let revoke = Step::Revoke(observed.granted.iter().map(|grant| grant.namespace().to_owned()).collect());
+    let revoke = Step::Revoke(
+        observed
+            .granted
+            .iter()
+            .map(|grant| grant.namespace().to_owned())
+            .collect(),
+    );
     let leave_release = deletion == DeletionPolicy::Orphan || !management.may_delete();
     if leave_release {
-        return Ok(Plan::removed(vec![revoke, Step::LetGo]));
+        return Plan::removed(vec![revoke, Step::LetGo]);
     }
     match &observed.release {
         // A release that is not ours is not ours to remove.
-        Release::Absent | Release::Foreign(_) => return Ok(Plan::removed(vec![revoke, Step::LetGo])),
-        Release::Locked(_) => return Ok(Plan::nothing(Standing::Waiting)),
+        Release::Absent | Release::Foreign(_) => return Plan::removed(vec![revoke, Step::LetGo]),
+        Release::Locked(_) => return Plan::nothing(Standing::Waiting),
         Release::Unreadable | Release::InSync | Release::OutOfSync(_) | Release::Failed(_) => {}
     }
     if let Some(steps) = permitting(observed) {
-        return Ok(Plan::underway(steps));
+        return Plan::underway(steps);
     }
     if observed.release == Release::Unreadable {
-        return Ok(Plan::nothing(Standing::Waiting));
+        return Plan::nothing(Standing::Waiting);
     }
-    Ok(Plan::removed(vec![Step::Uninstall, revoke, Step::LetGo]))
+    Plan::removed(vec![Step::Uninstall, revoke, Step::LetGo])
 }
 
 fn labelling(composition: &Composition, observed: &Observed) -> Option<Step> {
     let (namespace, name) = observed.definition.as_ref()?;
     let labelled = composition.definition() == Some((namespace.as_str(), name.as_str()));
-    (!labelled).then(|| Step::Label { namespace: namespace.clone(), name: name.clone() })
+    (!labelled).then(|| Step::Label {
+        namespace: namespace.clone(),
+        name: name.clone(),
+    })
 }
 
 /// The steps that make the permissions what they should be; `None` when they are.
@@ -187,7 +200,12 @@ fn permitting(observed: &Observed) -> Option<Vec<Step>> {
         .granted
         .iter()
         .map(Grant::namespace)
-        .filter(|&namespace| !observed.needed.iter().any(|needed| needed.namespace() == namespace))
+        .filter(|&namespace| {
+            !observed
+                .needed
+                .iter()
+                .any(|needed| needed.namespace() == namespace)
+        })
         .map(str::to_owned)
         .collect();
     let mut steps = vec![Step::Grant(observed.needed.clone())];
@@ -199,15 +217,24 @@ fn permitting(observed: &Observed) -> Option<Vec<Step>> {
 
 impl Plan {
     fn nothing(standing: Standing) -> Self {
-        Self { steps: Vec::new(), standing }
+        Self {
+            steps: Vec::new(),
+            standing,
+        }
     }
 
     fn underway(steps: Vec<Step>) -> Self {
-        Self { steps, standing: Standing::Underway }
+        Self {
+            steps,
+            standing: Standing::Underway,
+        }
     }
 
     fn removed(steps: Vec<Step>) -> Self {
-        Self { steps, standing: Standing::Removed }
+        Self {
+            steps,
+            standing: Standing::Removed,
+        }
     }
 }
 
@@ -268,7 +295,10 @@ pub(crate) mod tests {
 
     fn grants(namespace: &str) -> Vec<Grant> {
         let resource = Resource::new("", "v1", "services", namespace, "web", &[]);
-        let account = Account { namespace: "system".into(), name: "cdc".into() };
+        let account = Account {
+            namespace: "system".into(),
+            name: "cdc".into(),
+        };
         Permissions::of_resources(&[resource]).grants("composition:webs:team:web", &account, &BTreeMap::new())
     }
 
@@ -294,18 +324,44 @@ pub(crate) mod tests {
 
     fn check(composition: &Composition, observed: &Observed, steps: &[Step], standing: Standing) {
         let plan = plan(composition, observed).unwrap();
-        assert_eq!(plan, Plan { steps: steps.to_vec(), standing });
+        assert_eq!(
+            plan,
+            Plan {
+                steps: steps.to_vec(),
+                standing
+            }
+        );
     }
 
     #[test]
     fn the_next_step_follows_the_state_of_the_release() {
         let it = composition();
         let changed = || Release::OutOfSync("values changed".into());
-        check(&it, &observed(Release::Absent), &[Step::Install], Standing::Underway);
+        check(
+            &it,
+            &observed(Release::Absent),
+            &[Step::Install],
+            Standing::Underway,
+        );
         check(&it, &observed(Release::InSync), &[], Standing::UpToDate);
-        check(&it, &observed(changed()), &[Step::Upgrade("values changed".into())], Standing::Underway);
-        check(&it, &observed(Release::Locked("helm".into())), &[], Standing::Waiting);
-        check(&deleted(it), &observed(changed()), &[Step::Uninstall, revoke(), Step::LetGo], Standing::Removed);
+        check(
+            &it,
+            &observed(changed()),
+            &[Step::Upgrade("values changed".into())],
+            Standing::Underway,
+        );
+        check(
+            &it,
+            &observed(Release::Locked("helm".into())),
+            &[],
+            Standing::Waiting,
+        );
+        check(
+            &deleted(it),
+            &observed(changed()),
+            &[Step::Uninstall, revoke(), Step::LetGo],
+            Standing::Removed,
+        );
     }
 
     fn revoke() -> Step {
@@ -316,8 +372,18 @@ pub(crate) mod tests {
     fn permissions_come_before_the_release() {
         let mut observed = observed(Release::Unreadable);
         observed.granted = Vec::new();
-        check(&composition(), &observed, &[Step::Grant(grants("team"))], Standing::Underway);
-        check(&deleted(composition()), &observed, &[Step::Grant(grants("team"))], Standing::Underway);
+        check(
+            &composition(),
+            &observed,
+            &[Step::Grant(grants("team"))],
+            Standing::Underway,
+        );
+        check(
+            &deleted(composition()),
+            &observed,
+            &[Step::Grant(grants("team"))],
+            Standing::Underway,
+        );
     }
 
     #[test]
@@ -333,40 +399,82 @@ pub(crate) mod tests {
         let mut new = composition();
         new.finalizers.clear();
         new.labels.clear();
-        let label = Step::Label { namespace: "system".into(), name: "web".into() };
-        check(&new, &observed(Release::Absent), &[label, Step::Hold, Step::Install], Standing::Underway);
+        let label = Step::Label {
+            namespace: "system".into(),
+            name: "web".into(),
+        };
+        check(
+            &new,
+            &observed(Release::Absent),
+            &[label, Step::Hold, Step::Install],
+            Standing::Underway,
+        );
     }
 
     #[test]
     fn a_paused_composition_is_left_alone() {
         let paused = annotated(annotations::PAUSED, "true");
         check(&paused, &observed(Release::Absent), &[], Standing::Paused);
-        check(&deleted(paused), &observed(Release::InSync), &[], Standing::Paused);
+        check(
+            &deleted(paused),
+            &observed(Release::InSync),
+            &[],
+            Standing::Paused,
+        );
     }
 
     #[test]
     fn the_management_policy_is_asked_before_any_write() {
         let observe = annotated(annotations::MANAGEMENT_POLICY, "observe");
         check(&observe, &observed(Release::Absent), &[], Standing::ObservedOnly);
-        check(&deleted(observe), &observed(Release::InSync), &[revoke(), Step::LetGo], Standing::Removed);
+        check(
+            &deleted(observe),
+            &observed(Release::InSync),
+            &[revoke(), Step::LetGo],
+            Standing::Removed,
+        );
         let delete_only = annotated(annotations::MANAGEMENT_POLICY, "observe-delete");
-        check(&delete_only, &observed(Release::Absent), &[], Standing::ObservedOnly);
+        check(
+            &delete_only,
+            &observed(Release::Absent),
+            &[],
+            Standing::ObservedOnly,
+        );
         let steps = [Step::Uninstall, revoke(), Step::LetGo];
-        check(&deleted(delete_only), &observed(Release::InSync), &steps, Standing::Removed);
+        check(
+            &deleted(delete_only),
+            &observed(Release::InSync),
+            &steps,
+            Standing::Removed,
+        );
     }
 
     #[test]
     fn an_orphaned_release_survives_its_composition() {
         let orphan = deleted(annotated(annotations::DELETION_POLICY, "orphan"));
-        check(&orphan, &observed(Release::InSync), &[revoke(), Step::LetGo], Standing::Removed);
+        check(
+            &orphan,
+            &observed(Release::InSync),
+            &[revoke(), Step::LetGo],
+            Standing::Removed,
+        );
     }
 
     #[test]
     fn a_foreign_release_is_neither_taken_nor_removed() {
         let foreign = || observed(Release::Foreign("release web belongs to another".into()));
         let blocked = plan(&composition(), &foreign()).unwrap_err();
-        assert!(blocked.to_string().starts_with("release web belongs to another: choose another name"));
-        check(&deleted(composition()), &foreign(), &[revoke(), Step::LetGo], Standing::Removed);
+        assert!(
+            blocked
+                .to_string()
+                .starts_with("release web belongs to another: choose another name")
+        );
+        check(
+            &deleted(composition()),
+            &foreign(),
+            &[revoke(), Step::LetGo],
+            Standing::Removed,
+        );
     }
 
     #[test]
@@ -379,6 +487,9 @@ pub(crate) mod tests {
     #[test]
     fn a_mistyped_policy_stops_everything() {
         let mistyped = annotated(annotations::MANAGEMENT_POLICY, "obsrve");
-        assert!(matches!(plan(&mistyped, &observed(Release::Absent)), Err(Blocked::Policy(_))));
+        assert!(matches!(
+            plan(&mistyped, &observed(Release::Absent)),
+            Err(Blocked::Policy(_))
+        ));
     }
 }

@@ -39,7 +39,9 @@ impl ReleaseName {
             !label.is_empty()
                 && !label.starts_with('-')
                 && !label.ends_with('-')
-                && label.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+                && label
+                    .chars()
+                    .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
         };
         if !text.split('.').all(legal) {
             return Err(InvalidReleaseName::Illegal(text));
@@ -90,7 +92,10 @@ const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 /// The first eight bytes of `uid`, each mapped into [`ALPHABET`], as `rand.SafeEncodeString` does.
 fn safe_encode(uid: &str) -> String {
-    uid.bytes().take(8).map(|byte| char::from(ALPHABET[usize::from(byte) % ALPHABET.len()])).collect()
+    uid.bytes()
+        .take(8)
+        .map(|byte| char::from(ALPHABET[usize::from(byte) % ALPHABET.len()]))
+        .collect()
 }
 
 #[cfg(test)]
@@ -111,7 +116,12 @@ mod tests {
     #[test]
     fn the_label_wins_over_the_annotation_over_the_definition_over_the_default() {
         let check = |composition: &Composition, of_definition, expected: &str| {
-            assert_eq!(ReleaseName::of(composition, of_definition, true).unwrap().as_str(), expected);
+            assert_eq!(
+                ReleaseName::of(composition, of_definition, true)
+                    .unwrap()
+                    .as_str(),
+                expected
+            );
         };
         let mut composition = composition();
         // The same eight characters as rand.SafeEncodeString("8f4f3c1e") of apimachinery 0.36 prints.
@@ -119,14 +129,21 @@ mod tests {
         composition.status.release_name = Some("kept".into());
         check(&composition, None, "kept");
         check(&composition, Some("from-definition"), "from-definition");
-        composition.annotations.insert(annotations::RELEASE_NAME.into(), "from-annotation".into());
+        composition
+            .annotations
+            .insert(annotations::RELEASE_NAME.into(), "from-annotation".into());
         check(&composition, Some("from-definition"), "from-annotation");
-        composition.labels.insert(labels::RELEASE_NAME.into(), "from-label".into());
+        composition
+            .labels
+            .insert(labels::RELEASE_NAME.into(), "from-label".into());
         check(&composition, Some("from-definition"), "from-label");
     }
 
     #[test]
     fn without_safe_names_the_composition_names_the_release() {
-        assert_eq!(ReleaseName::of(&composition(), None, false).unwrap().as_str(), "web");
+        assert_eq!(
+            ReleaseName::of(&composition(), None, false).unwrap().as_str(),
+            "web"
+        );
     }
 }

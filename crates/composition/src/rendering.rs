@@ -14,7 +14,9 @@ pub fn values(composition: &Composition, krateo_namespace: &str) -> Map<String, 
         Value::Object(spec) => spec.clone(),
         _ => Map::new(),
     };
-    let global = values.entry("global").or_insert_with(|| Value::Object(Map::new()));
+    let global = values
+        .entry("global")
+        .or_insert_with(|| Value::Object(Map::new()));
     if !global.is_object() {
         *global = Value::Object(Map::new());
     }
@@ -74,8 +76,14 @@ mod tests {
         let values = values(&composition, "krateo-system");
         assert_eq!(values["a"], 1);
         assert_eq!(values["global"]["imageRegistry"], "r");
-        assert_eq!(values["global"]["compositionId"], "8f4f3c1e-0000-0000-0000-000000000000");
-        assert_eq!(values["global"]["compositionApiVersion"], "composition.krateo.io/v1-0-0");
+        assert_eq!(
+            values["global"]["compositionId"],
+            "8f4f3c1e-0000-0000-0000-000000000000"
+        );
+        assert_eq!(
+            values["global"]["compositionApiVersion"],
+            "composition.krateo.io/v1-0-0"
+        );
         assert_eq!(values["global"]["gracefullyPaused"], false);
         assert_eq!(values["global"].as_object().unwrap().len(), 11);
     }
@@ -93,6 +101,10 @@ mod tests {
         composition.name = "x".repeat(100);
         let labels = object_labels(&composition, "krateo-system");
         assert_eq!(labels.len(), 8);
-        assert!(labels.values().all(|value| value.len() <= labels::MAX_VALUE_LENGTH));
+        assert!(
+            labels
+                .values()
+                .all(|value| value.len() <= labels::MAX_VALUE_LENGTH)
+        );
     }
 }

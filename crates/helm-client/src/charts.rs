@@ -48,7 +48,9 @@ pub enum Error {
         source: Box<cluster::Error>,
     },
     /// There is no such Secret.
-    #[error("Secret {secret} with the registry's password does not exist: create it, or correct credentials.passwordRef")]
+    #[error(
+        "Secret {secret} with the registry's password does not exist: create it, or correct credentials.passwordRef"
+    )]
     NoSecret {
         /// Namespace and name.
         secret: String,
@@ -120,7 +122,11 @@ struct Kept {
 impl Charts {
     /// Reads passwords through `cluster` and fetches within `limits`.
     pub fn new(cluster: Cluster, limits: Limits) -> Self {
-        Self { cluster, limits, kept: Mutex::default() }
+        Self {
+            cluster,
+            limits,
+            kept: Mutex::default(),
+        }
     }
 
     /// The chart that `spec` names, fetched now or at most five minutes ago.
@@ -146,39 +152,71 @@ impl Charts {
 
     fn kept(&self, spec: &ChartSpec) -> Option<Arc<LoadedChart>> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.get(spec).filter(|kept| kept.fetched.elapsed() < FRESH_FOR).map(|kept| kept.chart.clone())
+        kept.get(spec)
+            .filter(|kept| kept.fetched.elapsed() < FRESH_FOR)
+            .map(|kept| kept.chart.clone())
     }
 
     fn keep(&self, chart: Arc<LoadedChart>) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.len() >= KEPT
-            && let Some(oldest) = kept.iter().min_by_key(|(_, kept)| kept.fetched).map(|(spec, _)| spec.clone())
+            && let Some(oldest) = kept
+                .iter()
+                .min_by_key(|(_, kept)| kept.fetched)
+                .map(|(spec, _)| spec.clone())
         {
             kept.remove(&oldest);
         }
-        kept.insert(chart.spec.clone(), Kept { chart, fetched: Instant::now() });
+        kept.insert(
+            chart.spec.clone(),
+            Kept {
+                chart,
+                fetched: Instant::now(),
+            },
+        );
     }
 
     async fn credentials(&self, spec: &CredentialsSpec) -> Result<Credentials, Error> {
-        let unread = |source| Error::ReadSecret { secret: spec.to_string(), source: Box::new(source) };
+        let unread = |source| Error::ReadSecret {
+            secret: spec.to_string(),
+            source: Box::new(source),
+        };
         let id = ObjectId::of::<Secret>(Some(&spec.namespace), &spec.secret).map_err(unread)?;
         let secret: Option<Secret> = self.cluster.get(&id).await.map_err(unread)?;
-        let data = secret.ok_or_else(|| Error::NoSecret { secret: spec.to_string() })?.data.unwrap_or_default();
+        let data = secret
+            .ok_or_else(|| Error::NoSecret {
+                secret: spec.to_string(),
+            })?
+            .data
+            .unwrap_or_default();
         let password = data.get(&spec.key).ok_or_else(|| Error::NoKey {
             secret: spec.to_string(),
             key: spec.key.clone(),
             keys: data.keys().map(String::as_str).collect::<Vec<_>>().join(", "),
         })?;
-        let password = String::from_utf8(password.0.clone())
-            .map_err(|_| Error::NotText { secret: spec.to_string(), key: spec.key.clone() })?;
-        Ok(Credentials { username: spec.username.clone(), password: Password::new(password) })
+        let password = String::from_utf8(password.0.clone()).map_err(|_| Error::NotText {
+            secret: spec.to_string(),
+            key: spec.key.clone(),
+        })?;
+        Ok(Credentials {
+            username: spec.username.clone(),
+            password: Password::new(password),
+        })
     }
 }
 
 fn load(spec: &ChartSpec, archive: Archive) -> Result<LoadedChart, Error> {
-    let chart = Chart::from_archive(&archive.bytes, &chart::Limits::default())
-        .map_err(|source| Error::Load { found_at: archive.found_at.clone(), source })?;
-    Ok(LoadedChart { spec: spec.clone(), engine: Engine::new(chart), digest: archive.digest, found_at: archive.found_at })
+    let chart =
+        Chart::from_archive(&archive.bytes, &chart::Limits::default()).map_err(|source| Error::Load {
+            found_at: archive.found_at.clone(),
+            source,
+        })?;
+    Ok(LoadedChart {
+        spec: spec.clone(),
+        engine: Engine::new(chart),
+        digest: archive.digest,
+        found_at: archive.found_at,
+    })
 }
 
 #[cfg(test)]
@@ -217,14 +255,20 @@ mod tests {
     #[tokio::test]
     async fn a_missing_secret_is_named() {
         let said = error(Script::new("no secret").absent(SECRET)).await;
-        assert!(said.starts_with("Secret vault/registry with the registry's password does not exist"), "{said}");
+        assert!(
+            said.starts_with("Secret vault/registry with the registry's password does not exist"),
+            "{said}"
+        );
     }
 
     #[tokio::test]
     async fn a_missing_key_is_named_with_those_that_are_there() {
         let secret = json!({"metadata": {"name": "registry"}, "data": {"token": "eA==", "user": "eQ=="}});
         let said = error(Script::new("other keys").get(SECRET, secret)).await;
-        assert!(said.contains("has no key password") && said.ends_with("its keys are token, user"), "{said}");
+        assert!(
+            said.contains("has no key password") && said.ends_with("its keys are token, user"),
+            "{said}"
+        );
     }
 
     #[tokio::test]

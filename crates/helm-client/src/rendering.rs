@@ -116,7 +116,11 @@ pub async fn render(cluster: &Cluster, request: &Request<'_>) -> Result<Renderin
         let rendered = request.render(&capabilities, &answers)?;
         if rendered.missing_lookups.is_empty() {
             let desired = request.desired(&rendered, &capabilities, &answers)?;
-            return Ok(Rendering { desired, rendered, lookups });
+            return Ok(Rendering {
+                desired,
+                rendered,
+                lookups,
+            });
         }
         for key in &rendered.missing_lookups {
             let (answer, lookup) = look_up(cluster, key).await?;
@@ -132,7 +136,11 @@ pub async fn render(cluster: &Cluster, request: &Request<'_>) -> Result<Renderin
 /// # Errors
 /// When the cluster does not answer.
 pub async fn capabilities(cluster: &Cluster) -> Result<Capabilities, Error> {
-    let served = cluster.discovery().served(SERVED_AGE).await.map_err(Error::Capabilities)?;
+    let served = cluster
+        .discovery()
+        .served(SERVED_AGE)
+        .await
+        .map_err(Error::Capabilities)?;
     let version = served.version();
     Ok(Capabilities {
         kube_version: KubeVersion {
@@ -156,11 +164,18 @@ impl Request<'_> {
             name: self.name.to_owned(),
             namespace: self.namespace.to_owned(),
             revision: self.revision,
-            operation: if self.is_upgrade { Operation::Upgrade } else { Operation::Install },
+            operation: if self.is_upgrade {
+                Operation::Upgrade
+            } else {
+                Operation::Install
+            },
         };
         let context = Context::new(Timestamp::now(), system_random).with_lookups(answers.clone());
         let options = RenderOptions::new(release, capabilities.clone(), context);
-        self.chart.engine.render(&self.values, &options).map_err(|error| Error::Engine(Box::new(error)))
+        self.chart
+            .engine
+            .render(&self.values, &options)
+            .map_err(|error| Error::Engine(Box::new(error)))
     }
 
     fn desired(
@@ -178,28 +193,43 @@ impl Request<'_> {
             config: self.values.clone(),
             manifest: rendered.manifest_text(),
             hooks: rendered.hooks.clone(),
-            crds: rendered.crds.iter().map(|crd| String::from_utf8_lossy(&crd.data).into_owned()).collect(),
+            crds: rendered
+                .crds
+                .iter()
+                .map(|crd| String::from_utf8_lossy(&crd.data).into_owned())
+                .collect(),
             notes: rendered.notes.clone(),
             labels: BTreeMap::new(),
             writer: None,
             take_ownership: false,
         };
-        desired.with_labels(&self.labels).map_err(|error| Error::Label(Box::new(error)))
+        desired
+            .with_labels(&self.labels)
+            .map_err(|error| Error::Label(Box::new(error)))
     }
 }
 
 /// Reads what a template asks for.
 async fn look_up(cluster: &Cluster, key: &LookupKey) -> Result<(Answer, Option<Lookup>), Error> {
     let kind = json!({"apiVersion": key.api_version, "kind": key.kind});
-    let failed = |source| Error::Lookup { what: told(key), source: Box::new(source) };
+    let failed = |source| Error::Lookup {
+        what: told(key),
+        source: Box::new(source),
+    };
     let resource = match cluster.discovery().resource_of(&kind).await {
         Ok(resource) => resource,
         // Helm ends the render there as well.
-        Err(error @ cluster::Error::UnknownKind { .. }) => return Ok((Answer::Failed(error.to_string()), None)),
+        Err(error @ cluster::Error::UnknownKind { .. }) => {
+            return Ok((Answer::Failed(error.to_string()), None));
+        }
         Err(error) => return Err(failed(error)),
     };
     let mut lookup = Lookup {
-        namespace: if resource.namespaced { key.namespace.clone() } else { String::new() },
+        namespace: if resource.namespaced {
+            key.namespace.clone()
+        } else {
+            String::new()
+        },
         name: key.name.clone(),
         resource,
         denied: false,
@@ -216,10 +246,18 @@ async fn look_up(cluster: &Cluster, key: &LookupKey) -> Result<(Answer, Option<L
 }
 
 async fn read(cluster: &Cluster, lookup: &Lookup) -> Result<Answer, cluster::Error> {
-    let Lookup { resource, namespace, name, denied: _ } = lookup;
+    let Lookup {
+        resource,
+        namespace,
+        name,
+        denied: _,
+    } = lookup;
     let namespace = Some(namespace.as_str()).filter(|namespace| !namespace.is_empty());
     if name.is_empty() {
-        let selector = Selector { namespace, labels: None };
+        let selector = Selector {
+            namespace,
+            labels: None,
+        };
         let items: Vec<Value> = cluster.list(resource, selector).await?;
         let list = json!({
             "apiVersion": resource.api_version(),
@@ -240,8 +278,11 @@ fn told(key: &LookupKey) -> String {
 /// Tells two renders of the same chart and values apart by what else they drew on.
 fn environment_digest(capabilities: &Capabilities, answers: &BTreeMap<LookupKey, Answer>) -> String {
     // A kind more in a version that was served already changes nothing that charts ask for.
-    let versions: Vec<&String> =
-        capabilities.api_versions.iter().filter(|version| version.matches('/').count() < 2).collect();
+    let versions: Vec<&String> = capabilities
+        .api_versions
+        .iter()
+        .filter(|version| version.matches('/').count() < 2)
+        .collect();
     let answers: Vec<Value> = answers
         .iter()
         .map(|(key, answer)| match answer {
@@ -250,7 +291,11 @@ fn environment_digest(capabilities: &Capabilities, answers: &BTreeMap<LookupKey,
             Answer::Failed(why) => json!([told(key), why]),
         })
         .collect();
-    sha256(json!([capabilities.kube_version.version, versions, answers]).to_string().as_bytes())
+    sha256(
+        json!([capabilities.kube_version.version, versions, answers])
+            .to_string()
+            .as_bytes(),
+    )
 }
 
 /// Who wrote an object when changes all the time, for instance on a Node; what it says does not.
@@ -271,6 +316,9 @@ fn without_bookkeeping(object: &Value) -> Value {
 
 /// The system's randomness. Without it no key may be made, so its absence ends the pass.
 fn system_random(bytes: &mut [u8]) {
-    #[expect(clippy::expect_used, reason = "a system without randomness must not make keys")]
+    #[expect(
+        clippy::expect_used,
+        reason = "a system without randomness must not make keys"
+    )]
     getrandom::fill(bytes).expect("the system gives random bytes");
 }

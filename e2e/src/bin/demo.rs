@@ -65,9 +65,14 @@ fn up(place: &Where) -> Result<()> {
         Kind::Local => {
             progress("starting a Kubernetes of its own");
             // It outlives this program, also when a later step fails: that is when one wants to look.
-            Cluster::start(Options { name: Some(CLUSTER.to_owned()), ..Options::default() })
-                .context("the demo's cluster did not start; if there is one already, `make demo-down` removes it")?
-                .detach()?;
+            Cluster::start(Options {
+                name: Some(CLUSTER.to_owned()),
+                ..Options::default()
+            })
+            .context(
+                "the demo's cluster did not start; if there is one already, `make demo-down` removes it",
+            )?
+            .detach()?;
             let cluster = Cluster::open(CLUSTER)?;
             (Site::local(&cluster)?, Some(cluster))
         }
@@ -79,7 +84,10 @@ fn up(place: &Where) -> Result<()> {
 }
 
 fn current(place: &Where, storage: PathBuf) -> Result<Site> {
-    let registry = place.registry.as_deref().context("--cluster current needs --registry host/path")?;
+    let registry = place
+        .registry
+        .as_deref()
+        .context("--cluster current needs --registry host/path")?;
     let site = Site::current(registry, place.plain_http, storage)?;
     let server = site.run(site.kubectl(["cluster-info"])).context(
         "the cluster of the current kubeconfig does not answer: set KUBECONFIG, or run `make demo` without \
@@ -93,7 +101,10 @@ fn current(place: &Where, storage: PathBuf) -> Result<Site> {
 fn compose(site: &Site) -> Result<()> {
     progress("chart into the registry");
     let url = ChartFolder::copy("web", "web", "1.0.0")?.push(site)?;
-    platform::apply(site, &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}).to_string())?;
+    platform::apply(
+        site,
+        &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}).to_string(),
+    )?;
     progress("CompositionDefinition web");
     let mut chart = json!({"url": url, "version": "1.0.0"});
     if site.plain_http() {
@@ -119,7 +130,14 @@ fn compose(site: &Site) -> Result<()> {
 }
 
 fn wait_ready(site: &Site, object: &str) -> Result<()> {
-    let waited = site.run(site.kubectl(["wait", "--namespace", NAMESPACE, "--for=condition=Ready", object, "--timeout=120s"]));
+    let waited = site.run(site.kubectl([
+        "wait",
+        "--namespace",
+        NAMESPACE,
+        "--for=condition=Ready",
+        object,
+        "--timeout=120s",
+    ]));
     if let Err(error) = waited {
         let seen = site.run(site.kubectl(["get", "--namespace", NAMESPACE, object, "--output", "yaml"]))?;
         bail!("{object} did not become ready: {error:#}\n{seen}");
@@ -128,24 +146,59 @@ fn wait_ready(site: &Site, object: &str) -> Result<()> {
 }
 
 fn show(site: &Site, cluster: Option<&Cluster>) -> Result<()> {
-    print(site, "The definition, and the type that it became:", &["get", "compositiondefinitions", "--output", "wide"])?;
+    print(
+        site,
+        "The definition, and the type that it became:",
+        &["get", "compositiondefinitions", "--output", "wide"],
+    )?;
     print(site, "The composition:", &["get", "compositions"])?;
     println!("\nThe release, as the real Helm sees it:");
     println!("{}", site.run(site.helm(["list", "--namespace", NAMESPACE]))?);
-    print(site, "Its pods:", &["get", "pods", "--selector", "app.kubernetes.io/name=web"])?;
+    print(
+        site,
+        "Its pods:",
+        &["get", "pods", "--selector", "app.kubernetes.io/name=web"],
+    )?;
     tree(site)?;
     let release = release_name(site)?;
-    print(site, "What its controller may do:", &["describe", "role", &format!("composition:webs:{NAMESPACE}:{release}")])?;
+    print(
+        site,
+        "What its controller may do:",
+        &[
+            "describe",
+            "role",
+            &format!("composition:webs:{NAMESPACE}:{release}"),
+        ],
+    )?;
     if let Some(cluster) = cluster {
         let address = site.run(site.kubectl([
-            "get", "service", "--namespace", NAMESPACE, &format!("{release}-web"), "--output", "jsonpath={.spec.clusterIP}",
+            "get",
+            "service",
+            "--namespace",
+            NAMESPACE,
+            &format!("{release}-web"),
+            "--output",
+            "jsonpath={.spec.clusterIP}",
         ]))?;
-        let ask = on_node(cluster, &["curl", "--silent", "--fail", &format!("http://{}/", address.trim())])?;
+        let ask = on_node(
+            cluster,
+            &[
+                "curl",
+                "--silent",
+                "--fail",
+                &format!("http://{}/", address.trim()),
+            ],
+        )?;
         println!("\nWhat it answers:\n{}", site.run(ask)?);
         println!("Look around:   cargo run -qp local-cluster -- exec --name {CLUSTER} -- bash");
-        println!("Change it:     kubectl -n {NAMESPACE} patch web hello --type merge -p '{{\"spec\":{{\"replicas\":3}}}}'");
+        println!(
+            "Change it:     kubectl -n {NAMESPACE} patch web hello --type merge -p '{{\"spec\":{{\"replicas\":3}}}}'"
+        );
     }
-    println!("Remove it all: make demo-down{}", if cluster.is_some() { "" } else { " CLUSTER=current" });
+    println!(
+        "Remove it all: make demo-down{}",
+        if cluster.is_some() { "" } else { " CLUSTER=current" }
+    );
     Ok(())
 }
 
@@ -160,21 +213,42 @@ fn print(site: &Site, title: &str, arguments: &[&str]) -> Result<()> {
 fn tree(site: &Site) -> Result<()> {
     let composition = composition(site)?;
     println!("\nThe objects of the release:\nWeb/hello");
-    let managed = composition["status"]["managed"].as_array().cloned().unwrap_or_default();
+    let managed = composition["status"]["managed"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
     for (place, object) in managed.iter().enumerate() {
-        let branch = if place + 1 == managed.len() { "└─" } else { "├─" };
-        println!("{branch} {}/{}", object["resource"].as_str().unwrap_or_default(), object["name"].as_str().unwrap_or_default());
+        let branch = if place + 1 == managed.len() {
+            "└─"
+        } else {
+            "├─"
+        };
+        println!(
+            "{branch} {}/{}",
+            object["resource"].as_str().unwrap_or_default(),
+            object["name"].as_str().unwrap_or_default()
+        );
     }
     Ok(())
 }
 
 fn release_name(site: &Site) -> Result<String> {
-    let name = composition(site)?["status"]["releaseName"].as_str().map(str::to_owned);
+    let name = composition(site)?["status"]["releaseName"]
+        .as_str()
+        .map(str::to_owned);
     name.context("the composition's status names no release")
 }
 
 fn composition(site: &Site) -> Result<Value> {
-    let text = site.run(site.kubectl(["get", "webs", "hello", "--namespace", NAMESPACE, "--output", "json"]))?;
+    let text = site.run(site.kubectl([
+        "get",
+        "webs",
+        "hello",
+        "--namespace",
+        NAMESPACE,
+        "--output",
+        "json",
+    ]))?;
     Ok(serde_json::from_str(&text)?)
 }
 
@@ -188,7 +262,15 @@ fn down(place: &Where) -> Result<()> {
     progress("removing the composition and its definition");
     // The objects first, while their controllers still run.
     for object in ["webs", "compositiondefinitions"] {
-        let gone = site.run(site.kubectl(["delete", object, "--all", "--namespace", NAMESPACE, "--ignore-not-found", "--timeout=120s"]));
+        let gone = site.run(site.kubectl([
+            "delete",
+            object,
+            "--all",
+            "--namespace",
+            NAMESPACE,
+            "--ignore-not-found",
+            "--timeout=120s",
+        ]));
         if let Err(error) = gone
             && !error.to_string().contains("doesn't have a resource type")
         {

@@ -105,7 +105,10 @@ pub(super) async fn write(
 ) -> Result<(), Error> {
     for batch in targets.chunk_by(|one, other| one.kind() == other.kind()) {
         written.begun = true;
-        let puts: Vec<_> = batch.iter().map(|target| put(cluster, target, owner, force).boxed()).collect();
+        let puts: Vec<_> = batch
+            .iter()
+            .map(|target| put(cluster, target, owner, force).boxed())
+            .collect();
         let puts: Vec<_> = stream::iter(puts).buffered(AT_ONCE).collect().await;
         let mut outcome = Ok(());
         for (target, put) in batch.iter().zip(puts) {

@@ -64,8 +64,10 @@ pub(super) async fn remove(
 ) -> Result<Removed, Error> {
     let mut removed = Removed::default();
     for batch in targets.chunk_by(|one, other| one.kind() == other.kind()) {
-        let removals: Vec<_> =
-            batch.iter().map(|target| remove_one(cluster, target, owner, policy).boxed()).collect();
+        let removals: Vec<_> = batch
+            .iter()
+            .map(|target| remove_one(cluster, target, owner, policy).boxed())
+            .collect();
         let outcomes: Vec<Outcome> = stream::iter(removals)
             .buffered(AT_ONCE)
             .try_collect()

@@ -42,14 +42,32 @@ pub enum Role {
 pub async fn touched(cluster: &Cluster, rendered: &Rendered, namespace: &str) -> Result<Vec<Touched>, Error> {
     let mut documents = Vec::new();
     for crd in &rendered.crds {
-        documents.push((String::from_utf8_lossy(&crd.data).into_owned(), crd.path.as_str(), Role::Definition));
+        documents.push((
+            String::from_utf8_lossy(&crd.data).into_owned(),
+            crd.path.as_str(),
+            Role::Definition,
+        ));
     }
-    documents.extend(rendered.manifests.iter().map(|m| (m.text.clone(), m.path.as_str(), Role::Object)));
-    documents.extend(rendered.hooks.iter().map(|h| (h.manifest.clone(), h.path.as_str(), Role::Hook)));
+    documents.extend(
+        rendered
+            .manifests
+            .iter()
+            .map(|m| (m.text.clone(), m.path.as_str(), Role::Object)),
+    );
+    documents.extend(
+        rendered
+            .hooks
+            .iter()
+            .map(|h| (h.manifest.clone(), h.path.as_str(), Role::Hook)),
+    );
 
     let mut parsed = Vec::new();
     for (text, path, role) in documents {
-        parsed.extend(objects::parse(&text, path)?.into_iter().map(|object| (object, path, role)));
+        parsed.extend(
+            objects::parse(&text, path)?
+                .into_iter()
+                .map(|object| (object, path, role)),
+        );
     }
     let definitions: Vec<_> = parsed
         .iter()
@@ -70,12 +88,20 @@ pub async fn touched(cluster: &Cluster, rendered: &Rendered, namespace: &str) ->
 impl Touched {
     fn new(place: Place, path: &str, role: Role) -> Self {
         let (resource, namespace, name) = match place {
-            Place::Named(id) => {
-                (id.resource().clone(), id.namespace().map(str::to_owned), Some(id.name().to_owned()))
-            }
+            Place::Named(id) => (
+                id.resource().clone(),
+                id.namespace().map(str::to_owned),
+                Some(id.name().to_owned()),
+            ),
             Place::Unnamed { resource, namespace } => (resource, namespace, None),
         };
-        Self { resource, namespace, name, path: path.to_owned(), role }
+        Self {
+            resource,
+            namespace,
+            name,
+            path: path.to_owned(),
+            role,
+        }
     }
 }
 
@@ -118,21 +144,35 @@ mod tests {
     use super::*;
 
     fn manifest(path: &str, text: &str) -> Manifest {
-        helm::manifest::sort([(path, text)], KindOrder::Install).unwrap().manifests.remove(0)
+        helm::manifest::sort([(path, text)], KindOrder::Install)
+            .unwrap()
+            .manifests
+            .remove(0)
     }
 
     #[tokio::test]
     async fn definitions_objects_and_hooks_are_listed_with_their_templates() {
-        let served =
-            Served::of([ResourceId::of::<ConfigMap>(), ResourceId::of::<CustomResourceDefinition>()]);
+        let served = Served::of([
+            ResourceId::of::<ConfigMap>(),
+            ResourceId::of::<CustomResourceDefinition>(),
+        ]);
         let cluster = Cluster::with_served(Script::new("no request").cluster().client(), served);
         let crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: shops.g.io}\n\
                    spec: {group: g.io, scope: Namespaced, names: {kind: Shop, plural: shops}, versions: [{name: v1}]}\n";
         let rendered = Rendered {
-            crds: vec![Crd { path: "c/crds/shop.yaml".into(), data: crd.into() }],
+            crds: vec![Crd {
+                path: "c/crds/shop.yaml".into(),
+                data: crd.into(),
+            }],
             manifests: vec![
-                manifest("c/templates/shop.yaml", "apiVersion: g.io/v1\nkind: Shop\nmetadata: {name: a}\n"),
-                manifest("c/templates/map.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: b-}\n"),
+                manifest(
+                    "c/templates/shop.yaml",
+                    "apiVersion: g.io/v1\nkind: Shop\nmetadata: {name: a}\n",
+                ),
+                manifest(
+                    "c/templates/map.yaml",
+                    "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: b-}\n",
+                ),
             ],
             hooks: vec![Hook {
                 path: "c/templates/hook.yaml".into(),
@@ -144,7 +184,12 @@ mod tests {
         let touched = touched(&cluster, &rendered, "team").await.unwrap();
         let lines: Vec<_> = touched
             .iter()
-            .map(|t| format!("{:?} {} {:?} {:?} {}", t.role, t.resource.plural, t.namespace, t.name, t.path))
+            .map(|t| {
+                format!(
+                    "{:?} {} {:?} {:?} {}",
+                    t.role, t.resource.plural, t.namespace, t.name, t.path
+                )
+            })
             .collect();
         assert_eq!(
             lines,
