@@ -37,6 +37,11 @@ impl Kco {
 
 /// The flags of `helm template`.
 #[derive(Debug, Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    clippy::struct_field_names,
+    reason = "they are the flags of helm"
+)]
 pub(crate) struct Template {
     /// The name of the release, then the chart: a folder, an archive, a URL or an OCI reference. Without a name the
     /// release is called "release-name".
@@ -156,6 +161,7 @@ pub(crate) struct Source {
 /// Flags of `helm template` that change nothing about what it prints; accepted so that command lines can be kept.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Accepted without effect")]
+#[expect(clippy::struct_excessive_bools, reason = "they are the flags of helm")]
 pub(crate) struct WithoutEffect {
     #[arg(long)]
     create_namespace: bool,

@@ -1,7 +1,9 @@
 //! `kco template` against `helm template`, command line by command line: the same output, the same exit status, the
 //! same message (`cases.txt`; `print.sh` prints the goldens).
 
-use std::{fs, path::Path, process::Command};
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{fmt::Write as _, fs, path::Path, process::Command};
 
 /// Messages in which the two programs differ on purpose; there the exit status is compared alone.
 const OTHER_WORDS: [&str; 2] = ["no_such", "dry_run_wrong"];
@@ -17,16 +19,15 @@ fn run(arguments: &[&str]) -> String {
         .unwrap();
     let shown = String::from_utf8(output.stdout).unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
-    let message: String = said
+    let message: Vec<&str> = said
         .lines()
         .skip_while(|line| !line.starts_with("Error:"))
         .take_while(|line| !line.trim_start().starts_with("--> ") && !line.starts_with("Use --debug"))
-        .map(|line| format!("{line}\n"))
         .collect();
     format!(
         "{shown}exit {}\n{}",
         output.status.code().unwrap(),
-        message.trim_end()
+        message.join("\n").trim_end()
     )
 }
 
@@ -47,7 +48,7 @@ fn command_lines_do_what_they_do_with_helm() {
             }
         }
         if found.trim_end() != expected.trim_end() {
-            differences += &format!("=== {name}\n--- helm\n{expected}\n+++ kco\n{found}\n");
+            let _ = writeln!(differences, "=== {name}\n--- helm\n{expected}\n+++ kco\n{found}");
         }
     }
     assert!(differences.is_empty(), "{differences}");

@@ -37,7 +37,7 @@ fn match_from(mut pattern: &[char], mut name: &[char]) -> Result<bool, BadPatter
             let mut skipped = 0;
             while skipped < name.len() && name[skipped] != '/' {
                 if let Some(rest_of_name) = match_chunk(chunk, &name[skipped + 1..])?
-                    && !(pattern.is_empty() && !rest_of_name.is_empty())
+                    && (!pattern.is_empty() || rest_of_name.is_empty())
                 {
                     name = rest_of_name;
                     continue 'pattern;

@@ -5,6 +5,7 @@ pub(crate) mod optional {
     use jiff::{Timestamp, civil};
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
+    #[expect(clippy::ref_option, reason = "serde calls it with a reference")]
     pub(crate) fn serialize<S: Serializer>(
         time: &Option<Timestamp>,
         serializer: S,

@@ -1,7 +1,10 @@
 //! Charts of ours against what the real Helm makes of them: `tests/charts` against `tests/golden`, which
 //! `tests/charts/print.sh` prints.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::{
+    fmt::Write as _,
     fs,
     path::{Path, PathBuf},
 };
@@ -119,7 +122,10 @@ fn charts_render_as_helm_renders_them() {
             cases += 1;
             // Hints that only the command line adds stand behind an empty line.
             if found.trim_end() != expected.trim_end() {
-                differences += &format!("=== {name} {case}\n--- helm\n{expected}\n+++ ours\n{found}\n");
+                let _ = writeln!(
+                    differences,
+                    "=== {name} {case}\n--- helm\n{expected}\n+++ ours\n{found}"
+                );
             }
         }
     }

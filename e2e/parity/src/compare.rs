@@ -38,12 +38,7 @@ pub(crate) struct Difference {
 impl Verdict {
     /// What to say about the case; nothing when all is well.
     pub(crate) fn report(&self, lines: usize) -> Option<String> {
-        let first = |text: &str| {
-            text.lines()
-                .take(lines)
-                .map(|line| format!("\n    {line}"))
-                .collect::<String>()
-        };
+        let first = |text: &str| listed("\n    ", text.lines().take(lines));
         match self {
             Self::Equal | Self::EqualWhereStable | Self::BothRefuse { same: true, .. } => None,
             Self::Different(difference) => Some(format!("DIFFERENT {}", difference.report(lines))),
@@ -65,20 +60,25 @@ impl Verdict {
 
 impl Difference {
     fn report(&self, lines: usize) -> String {
-        let shown = |sign: char, all: &[String]| {
-            all.iter()
-                .take(lines)
-                .map(|line| format!("\n  {sign} {line}"))
-                .collect::<String>()
+        let shown = |sign: &str, all: &[String]| {
+            listed(
+                &format!("\n  {sign} "),
+                all.iter().map(String::as_str).take(lines),
+            )
         };
         format!(
             "at line {} ({}){}{}",
             self.line,
             self.source,
-            shown('-', &self.theirs),
-            shown('+', &self.ours)
+            shown("-", &self.theirs),
+            shown("+", &self.ours)
         )
     }
+}
+
+/// Every line with the same text in front.
+fn listed<'l>(before: &str, lines: impl Iterator<Item = &'l str>) -> String {
+    lines.flat_map(|line| [before, line]).collect()
 }
 
 /// The verdict on two texts that are not equal, given what Helm printed in a second run.

@@ -137,7 +137,7 @@ fn subchart(
     budget: &mut Budget,
     depth: usize,
 ) -> Result<Chart, Error> {
-    let outcome = if name.ends_with(".tgz") {
+    let outcome = if extension(name) == "tgz" {
         let [file, ..] = &files[..] else {
             return Err(Error::NoChartYaml);
         };
@@ -166,6 +166,12 @@ fn subchart(
         chart: parent.name().to_owned(),
         source: Box::new(source),
     })
+}
+
+/// Go's `filepath.Ext` without the dot; case counts.
+fn extension(name: &str) -> &str {
+    let base = name.rsplit('/').next().unwrap_or(name);
+    base.rsplit_once('.').map_or("", |(_, extension)| extension)
 }
 
 fn document(file: &'static str, text: &[u8]) -> Result<Value, Error> {
@@ -208,7 +214,7 @@ impl Parts {
                 }
             }
             name if name.starts_with("templates/") => chart.templates.push(file),
-            name if name.starts_with("charts/") && !name.ends_with(".prov") => {
+            name if name.starts_with("charts/") && extension(name) != "prov" => {
                 let name = name["charts/".len()..].to_owned();
                 let (first, _) = name.split_once('/').unwrap_or((&name, ""));
                 self.subcharts.entry(first.to_owned()).or_default().push(File {

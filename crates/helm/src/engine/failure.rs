@@ -169,15 +169,10 @@ fn cut(message: &str) -> &str {
 }
 
 fn shown(location: &str, executing: &str, message: &str) -> String {
-    let mut text = String::new();
-    if !location.is_empty() {
-        text.push_str(&format!("{location}\n  "));
-    }
-    if !executing.is_empty() {
-        text.push_str(&format!("{executing}\n    "));
-    }
-    if !message.is_empty() {
-        text.push_str(&format!("{message}\n"));
-    }
-    text
+    let parts = [(location, "\n  "), (executing, "\n    "), (message, "\n")];
+    parts
+        .into_iter()
+        .filter(|(part, _)| !part.is_empty())
+        .flat_map(|(part, end)| [part, end])
+        .collect()
 }

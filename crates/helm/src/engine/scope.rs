@@ -104,15 +104,21 @@ pub(super) fn templates<'c>(
     shared: &Shared,
 ) -> BTreeMap<String, Template<'c>> {
     let mut templates = BTreeMap::new();
-    let values = values.as_type(&VALUES);
-    collect(chart, chart.name(), values, true, shared, &mut templates);
+    collect(
+        chart,
+        chart.name(),
+        &values.as_type(&VALUES),
+        true,
+        shared,
+        &mut templates,
+    );
     templates
 }
 
 fn collect<'c>(
     chart: &ResolvedChart<'c>,
     path: &str,
-    values: Map,
+    values: &Map,
     is_root: bool,
     shared: &Shared,
     templates: &mut BTreeMap<String, Template<'c>>,
@@ -128,11 +134,11 @@ fn collect<'c>(
     for subchart in &chart.dependencies {
         let name = subchart.name();
         // A name with a dot is taken for a path, finds nothing, and leaves the subchart without values.
-        let own = table(&values, name).unwrap_or_default().as_type(&VALUES);
+        let own = table(values, name).unwrap_or_default().as_type(&VALUES);
         let scope = collect(
             subchart,
             &format!("{path}/charts/{name}"),
-            own,
+            &own,
             false,
             shared,
             templates,

@@ -93,17 +93,17 @@ fn collect(chart: &ResolvedChart<'_>, values: &Map, text: &mut String) {
     for subchart in &chart.dependencies {
         match values.get(subchart.name()) {
             None | Some(GoValue::Nil) => {}
-            Some(given) => match as_table(&given) {
-                Some(table) => collect(subchart, table, text),
-                None => {
-                    let name = subchart.name();
-                    let found = given.type_name();
+            Some(given) => {
+                if let Some(table) = as_table(&given) {
+                    collect(subchart, table, text);
+                } else {
+                    let (name, found) = (subchart.name(), given.type_name());
                     let _ = writeln!(
                         text,
                         "{name}:\ninvalid type for values: expected object (map), got {found}"
                     );
                 }
-            },
+            }
         }
     }
 }

@@ -135,8 +135,8 @@ impl<'t, 'r> Parser<'t, 'r> {
         match last {
             None if key.is_empty() => Err(Stop::End),
             None => Err(Stop::failed(format!("key {key:?} has no value"))),
-            Some('[') => self.indexed_key(data, key, nesting),
-            Some('=') => self.assign(data, key),
+            Some('[') => self.indexed_key(data, &key, nesting),
+            Some('=') => self.assign(data, &key),
             Some(',') => {
                 insert(data, &key, Value::from(""));
                 Err(Stop::failed(format!(
@@ -147,20 +147,15 @@ impl<'t, 'r> Parser<'t, 'r> {
         }
     }
 
-    fn indexed_key(
-        &mut self,
-        data: &mut Map<String, Value>,
-        key: String,
-        nesting: usize,
-    ) -> Result<(), Stop> {
+    fn indexed_key(&mut self, data: &mut Map<String, Value>, key: &str, nesting: usize) -> Result<(), Stop> {
         let index = self.index()?;
-        let mut list = match data.get_mut(&key) {
+        let mut list = match data.get_mut(key) {
             None => Vec::new(),
             Some(Value::Array(list)) => std::mem::take(list),
             Some(other) => return Err(not_a("[]interface {}", other)),
         };
         let outcome = self.list_item(&mut list, index, nesting);
-        insert(data, &key, Value::Array(list));
+        insert(data, key, Value::Array(list));
         outcome
     }
 
@@ -187,25 +182,25 @@ impl<'t, 'r> Parser<'t, 'r> {
         outcome
     }
 
-    fn assign(&mut self, data: &mut Map<String, Value>, key: String) -> Result<(), Stop> {
+    fn assign(&mut self, data: &mut Map<String, Value>, key: &str) -> Result<(), Stop> {
         match self.mode {
             Mode::Json => {
                 let value = self.json_value()?;
-                insert(data, &key, value.unwrap_or_default());
+                insert(data, key, value.unwrap_or_default());
                 Ok(())
             }
             Mode::Literal => {
                 let (value, _) = self.read_until(&[]);
-                insert(data, &key, Value::from(value));
+                insert(data, key, Value::from(value));
                 Ok(())
             }
             Mode::Typed | Mode::Text | Mode::File(_) => match self.value() {
                 Ok(value) => {
-                    insert(data, &key, value);
+                    insert(data, key, value);
                     Ok(())
                 }
                 Err(Stop::End) => {
-                    insert(data, &key, Value::from(""));
+                    insert(data, key, Value::from(""));
                     Err(Stop::End)
                 }
                 Err(failed) => Err(failed),
@@ -236,14 +231,14 @@ impl<'t, 'r> Parser<'t, 'r> {
         if index < 0 {
             return Err(Stop::failed(format!("negative {index} index not allowed")));
         }
-        let (text, last) = self.read_until(&['[', '.', '=']);
-        if !text.is_empty() {
+        let (surplus, stop) = self.read_until(&['[', '.', '=']);
+        if !surplus.is_empty() {
             return Err(Stop::failed(format!(
                 "unexpected data at end of array index: {}",
-                quoted_runes(&text)
+                quoted_runes(&surplus)
             )));
         }
-        match last {
+        match stop {
             None => Err(Stop::End),
             Some('=') => self.assign_item(list, index),
             Some('[') => self.nested_list(list, index, nesting),
@@ -307,17 +302,17 @@ impl<'t, 'r> Parser<'t, 'r> {
     }
 
     fn list(&mut self) -> Result<Value, Stop> {
-        let mut list = Vec::new();
+        let mut items = Vec::new();
         loop {
-            let (text, last) = self.read_until(&[',', '}']);
-            match last {
+            let (text, stop) = self.read_until(&[',', '}']);
+            match stop {
                 None => return Err(Stop::failed("list must terminate with '}'")),
                 Some('}') => {
                     self.rest = self.rest.strip_prefix(',').unwrap_or(self.rest);
-                    list.push(self.convert(&text)?);
-                    return Ok(Value::Array(list));
+                    items.push(self.convert(&text)?);
+                    return Ok(Value::Array(items));
                 }
-                Some(_) => list.push(self.convert(&text)?),
+                Some(_) => items.push(self.convert(&text)?),
             }
         }
     }
