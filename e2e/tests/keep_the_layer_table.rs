@@ -1,7 +1,10 @@
 //! The arrows between the members of the workspace point the way `docs/architecture.md` draws them.
 //!
 //! Judged by `cargo tree`, on what is really compiled in, tests aside.
-#![expect(clippy::unwrap_used, reason = "without cargo's answer there is nothing to test")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "without cargo's answer there is nothing to test"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;

@@ -6,4 +6,5 @@ mod delete_definition;
 mod install_composition;
 mod refuse_definition;
 mod restrict_controller;
+mod run_demo;
 mod update_composition;

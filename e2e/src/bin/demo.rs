@@ -22,7 +22,11 @@ enum Command {
     /// Set everything up and show it.
     Up(Where),
     /// Remove everything.
-    Down(Where),
+    Down {
+        /// The cluster that the demo was set up on.
+        #[arg(long, value_enum, default_value = "local")]
+        cluster: Kind,
+    },
 }
 
 #[derive(Debug, clap::Args)]
@@ -54,7 +58,7 @@ const NAMESPACE: &str = "demo";
 fn main() -> Result<()> {
     match Args::parse().command {
         Command::Up(place) => up(&place),
-        Command::Down(place) => down(&place),
+        Command::Down { cluster } => down(cluster),
     }
 }
 
@@ -89,12 +93,17 @@ fn current(place: &Where, storage: PathBuf) -> Result<Site> {
         .as_deref()
         .context("--cluster current needs --registry host/path")?;
     let site = Site::current(registry, place.plain_http, storage)?;
+    is_reachable(&site)?;
+    Ok(site)
+}
+
+fn is_reachable(site: &Site) -> Result<()> {
     let server = site.run(site.kubectl(["cluster-info"])).context(
         "the cluster of the current kubeconfig does not answer: set KUBECONFIG, or run `make demo` without \
          CLUSTER=current for a cluster of its own",
     )?;
     progress(server.lines().next().unwrap_or_default());
-    Ok(site)
+    Ok(())
 }
 
 /// A definition of the sample chart, and an object of the type that it becomes.
@@ -252,13 +261,15 @@ fn composition(site: &Site) -> Result<Value> {
     Ok(serde_json::from_str(&text)?)
 }
 
-fn down(place: &Where) -> Result<()> {
-    if place.cluster == Kind::Local {
+fn down(cluster: Kind) -> Result<()> {
+    if cluster == Kind::Local {
         local_cluster::state::State::of_user()?.remove(CLUSTER)?;
         return Ok(());
     }
     let storage = tempfile::tempdir()?;
-    let site = current(place, storage.path().to_owned())?;
+    // Nothing is pushed on the way down, so no registry is asked for.
+    let site = Site::current("", false, storage.path().to_owned())?;
+    is_reachable(&site)?;
     progress("removing the composition and its definition");
     // The objects first, while their controllers still run.
     for object in ["webs", "compositiondefinitions"] {
