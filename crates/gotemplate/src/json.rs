@@ -3,6 +3,7 @@
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 
 use crate::{
+    number,
     string::Str,
     types,
     value::{List, Map, TooDeep, Value, Walk},
@@ -275,11 +276,8 @@ impl Writer {
                 .extend_from_slice(format!("{digits}e{sign}{exponent}").as_bytes());
         } else {
             // Shortest digits of an f32 are not those of the f64 next to it.
-            let plain = match scientific.parse::<f64>() {
-                Ok(shortest) => shortest.to_string(),
-                Err(_) => f.to_string(),
-            };
-            self.out.extend_from_slice(plain.as_bytes());
+            let shortest = scientific.parse().unwrap_or(f);
+            number::append_float(&mut self.out, shortest, b'f', None, false);
         }
         Ok(())
     }

@@ -72,8 +72,26 @@ impl Decimal {
         if single {
             Self::parse(&format!("{:e}", f as f32))
         } else {
-            Self::parse(&format!("{f:e}"))
+            Self::parse(&format!("{f:e}")).with_even_end(f)
         }
+    }
+
+    /// Where two shortest texts are equally near, Go takes the one that ends in an even digit, Rust the larger.
+    fn with_even_end(mut self, f: f64) -> Self {
+        // Only numbers that need nearly all digits have such neighbours.
+        if self.digits.len() < 16 || self.digits.last().is_none_or(|digit| digit % 2 == 0) {
+            return self;
+        }
+        // More digits than a number that lies just between two of these can have.
+        let exact = Self::parse(&format!("{f:.80e}"));
+        let lies_between = exact.digits.len() == self.digits.len() + 1 && exact.digits.ends_with(b"5");
+        if lies_between && exact.digits[..self.digits.len()] < *self.digits
+            && let Some(last) = self.digits.last_mut()
+        {
+            // An odd digit is no zero, so there is nothing to borrow.
+            *last -= 1;
+        }
+        self
     }
 
     fn rounded(f: f64, digits: usize) -> Self {
@@ -392,6 +410,9 @@ mod tests {
             (1e-7, "1e-07"),
             (1e100, "1e+100"),
             (100.0, "100"),
+            (2_045_826_513_911_620.25, "2.0458265139116202e+15"),
+            (2_045_826_513_911_620.75, "2.0458265139116208e+15"),
+            (100_000_000_000_000.125, "1.0000000000000012e+14"),
             (f64::INFINITY, "+Inf"),
             (f64::NAN, "NaN"),
         ] {

@@ -45,6 +45,7 @@ pub(super) fn camelcase(text: Str) -> Str {
     for mut c in characters {
         if is_connector(c) && is_connector(previous) {
             unicode::push(&mut out, previous);
+            previous = c;
             continue;
         }
         if is_connector(previous) {
@@ -171,10 +172,10 @@ fn write_word(out: &mut Vec<u8>, word: Word<'_>, connector: char) {
     for (c, _) in runes(word.text) {
         unicode::push(
             out,
-            if is_connector(c) {
-                connector
-            } else {
-                unicode::to_lower(c)
+            match c {
+                c if is_connector(c) => connector,
+                c if unicode::is_upper(c) => unicode::to_lower(c),
+                c => c,
             },
         );
     }

@@ -1,6 +1,7 @@
 //! Exact decimal arithmetic: shopspring/decimal 1.4, in which sprig computes `addf` and its like.
 
 use gotemplate::function::Error;
+use gotemplate::number;
 use num_bigint::{BigInt, Sign};
 
 /// A number `digits` × 10^`exponent`.
@@ -26,7 +27,9 @@ impl Decimal {
             };
             return Err(Error::new(format!("Cannot create a Decimal from {name}")));
         }
-        let text = format!("{f:e}");
+        let mut text = Vec::new();
+        number::append_float(&mut text, f, b'e', None, false);
+        let text = String::from_utf8_lossy(&text);
         let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
         let digits = format!("{whole}{fraction}").parse().unwrap_or_default();

@@ -731,15 +731,16 @@ impl Reader {
             }
             None => Ok(0),
         };
-        // Go reads all three before it looks whether one is out of range, and allows one past the end.
-        let (hours, minutes, seconds) = match (part(0), part(1), part(2)) {
-            (Ok(hours), Ok(minutes), Ok(seconds)) => (hours, minutes, seconds),
-            (Ok(hours), ..) if hours > 24 => (hours, 0, 0),
-            _ => return Err(Misfit::Bad),
-        };
-        within(hours, 0..=24, "time zone offset hour")?;
-        within(minutes, 0..=60, "time zone offset minute")?;
+        // Go stops at the first part that is no number, but complains about sizes first, the last one loudest.
+        let parts: Vec<i64> = (0..3).map_while(|index| part(index).ok()).collect();
+        let size = |index: usize| parts.get(index).copied().unwrap_or(0);
+        let (hours, minutes, seconds) = (size(0), size(1), size(2));
         within(seconds, 0..=60, "time zone offset second")?;
+        within(minutes, 0..=60, "time zone offset minute")?;
+        within(hours, 0..=24, "time zone offset hour")?;
+        if parts.len() < 3 {
+            return Err(Misfit::Bad);
+        }
         let offset = (hours * 60 + minutes) * 60 + seconds;
         self.offset = Some(match text[0] {
             b'+' => offset,

@@ -8,6 +8,8 @@
 //	{{ trunc "x" "abcdef" }}
 //	!! "template: vector:1:9: executing ..."
 //
+// A file called names.list gets the names of all functions instead.
+//
 // Output and errors are quoted as Go quotes strings. Snippets see .Values (values.yaml beside the vectors) and
 // .Release, as they would in a chart. Lines that are neither are comments and kept.
 package main
@@ -16,7 +18,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"text/template"
@@ -32,6 +37,11 @@ import (
 //go:linkname initFunMap helm.sh/helm/v4/pkg/engine.Engine.initFunMap
 func initFunMap(e engine.Engine, ctx context.Context, t *template.Template)
 
+// funcMap is the list of Helm's functions, without those that text/template brings along.
+//
+//go:linkname funcMap helm.sh/helm/v4/pkg/engine.funcMap
+func funcMap() template.FuncMap
+
 func main() {
 	if len(os.Args) < 3 {
 		fmt.Fprintln(os.Stderr, "usage: functions VALUES_FILE VECTOR_FILE...")
@@ -40,6 +50,11 @@ func main() {
 	values, err := os.ReadFile(os.Args[1])
 	check(err)
 	for _, path := range os.Args[2:] {
+		if filepath.Base(path) == "names.list" {
+			names := slices.Sorted(maps.Keys(funcMap()))
+			check(os.WriteFile(path, []byte(strings.Join(names, "\n")+"\n"), 0o644))
+			continue
+		}
 		text, err := os.ReadFile(path)
 		check(err)
 		check(os.WriteFile(path, reprint(text, values), 0o644))
