@@ -241,7 +241,7 @@ impl Writer {
             Value::Object(object) => match (object.json(), functions::toml_date(value)) {
                 (_, Some(date)) => self.out.extend_from_slice(&date),
                 _ if is_time(value) => {
-                    self.quoted(&functions::duration_text(value).unwrap_or_default().into())
+                    self.quoted(&functions::duration_text(value).unwrap_or_default().into());
                 }
                 (Value::Map(_), None) => self.inline_table(&object.fields())?,
                 (other, None) => self.element(&other, depth + 1)?,

@@ -275,3 +275,79 @@ impl Issuer {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::{super::pem, *};
+
+    const VECTORS: &str = include_str!("../../../tests/vectors/certificates.jsonl");
+
+    fn texts(list: &Value) -> Vec<Str> {
+        list.as_array()
+            .into_iter()
+            .flatten()
+            .map(|text| text.as_str().unwrap().into())
+            .collect()
+    }
+
+    /// ECDSA signatures hold a random number, so those certificates are compared up to the signature.
+    fn up_to_signature(key: &PrivateKey, der: Vec<u8>) -> Vec<u8> {
+        match key {
+            PrivateKey::Ecdsa(_) => x509_parser::certificate::TbsCertificate::from_der(&der[4..])
+                .unwrap()
+                .1
+                .as_ref()
+                .to_vec(),
+            PrivateKey::Rsa(_) | PrivateKey::Ed25519(_) | PrivateKey::Dsa(_) => der,
+        }
+    }
+
+    #[test]
+    fn certificates_are_those_of_go() {
+        let vectors: Vec<Value> = VECTORS
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        for (nth, vector) in vectors.iter().enumerate() {
+            let (name, days) = (
+                vector["name"].as_str().unwrap().into(),
+                vector["days"].as_i64().unwrap(),
+            );
+            let subject = if vector["authority"] == true {
+                Subject::authority(&name, days)
+            } else {
+                Subject::leaf(&name, &texts(&vector["ips"]), texts(&vector["dns"]), days).unwrap()
+            };
+            let serial = u128::from_str_radix(vector["serial"].as_str().unwrap(), 16)
+                .unwrap()
+                .to_be_bytes();
+            let now = vector["now"].as_str().unwrap().parse().unwrap();
+            let key = PrivateKey::from_pem(vector["key"].as_str().unwrap().as_bytes()).unwrap();
+            assert_eq!(key.to_pem(), vector["key"].as_str().unwrap(), "{nth}");
+
+            let signing = &vectors[vector["signer"].as_u64().unwrap() as usize];
+            let signer = PrivateKey::from_pem(signing["key"].as_str().unwrap().as_bytes()).unwrap();
+            let issuer = if std::ptr::eq(signing, vector) {
+                Issuer::itself()
+            } else {
+                Issuer::parse(
+                    &pem::decode(signing["cert"].as_str().unwrap().as_bytes())
+                        .unwrap()
+                        .content,
+                )
+                .unwrap()
+            };
+            let made = subject.issue(&serial, now, &key, &issuer, &signer).unwrap();
+            let expected = pem::decode(vector["cert"].as_str().unwrap().as_bytes())
+                .unwrap()
+                .content;
+            assert_eq!(
+                up_to_signature(&signer, made),
+                up_to_signature(&signer, expected),
+                "{nth}"
+            );
+        }
+    }
+}
