@@ -4,9 +4,7 @@ use std::any::Any;
 use std::cmp::Ordering;
 use std::sync::LazyLock;
 
-use gotemplate::function::{
-    Arguments, Concrete, Error, Functions, IntoFunction, Parameter, Receiver, Returned,
-};
+use gotemplate::function::{Arguments, Concrete, Error, Function, Functions, Parameter, Receiver, Returned};
 use gotemplate::string::Str;
 use gotemplate::types::Type;
 use gotemplate::value::{Object, Value};
@@ -142,18 +140,18 @@ static POINTER_METHODS: LazyLock<Functions> = LazyLock::new(|| {
     methods.add("Compare", |this: Receiver, other: Pointer| {
         receiver(&this).map(|version| version.cmp(&other.0) as i64)
     });
-    methods.add("LessThan", compares(Ordering::is_lt));
-    methods.add("LessThanEqual", compares(Ordering::is_le));
-    methods.add("GreaterThan", compares(Ordering::is_gt));
-    methods.add("GreaterThanEqual", compares(Ordering::is_ge));
-    methods.add("Equal", compares(Ordering::is_eq));
+    methods.add_function("LessThan", compares(Ordering::is_lt));
+    methods.add_function("LessThanEqual", compares(Ordering::is_le));
+    methods.add_function("GreaterThan", compares(Ordering::is_gt));
+    methods.add_function("GreaterThanEqual", compares(Ordering::is_ge));
+    methods.add_function("Equal", compares(Ordering::is_eq));
     methods
 });
 
-fn compares(
-    holds: fn(Ordering) -> bool,
-) -> impl IntoFunction<gotemplate::function::Plain<fn(Receiver, Pointer) -> Result<bool, Error>>> {
-    move |this: Receiver, other: Pointer| receiver(&this).map(|version| holds(version.cmp(&other.0)))
+fn compares(holds: fn(Ordering) -> bool) -> Function {
+    Function::new(move |this: Receiver, other: Pointer| {
+        receiver(&this).map(|version| holds(version.cmp(&other.0)))
+    })
 }
 
 pub(super) fn parse(version: Str) -> Result<Concrete, Error> {
