@@ -59,7 +59,6 @@ fn on_a_large_stack(test: fn()) {
 }
 
 #[test]
-#[ignore = "the functions over certificates and passwords are still to come"]
 fn every_function_of_helm_has_its_name_here() {
     let names = include_str!("vectors/functions/names.list");
     let missing: Vec<&str> = names
