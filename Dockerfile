@@ -1,7 +1,8 @@
 # One image for each program: docker build --build-arg PROGRAM=core-provider -t core-provider .
 #
-# Two ways in. `image` (the default) compiles the program. `ready` takes static binaries that were
-# compiled before: --target ready, with the folder of the binaries as BINARIES inside the build context.
+# Two ways in. `image` (the default) compiles the program; it needs the network and a builder that can pull, so
+# the tests of this project, which have neither, do not try it. `ready` takes static binaries that were compiled
+# before (--target ready, with their folder inside the build context as BINARIES); every test and the demo use it.
 
 FROM docker.io/library/rust:1.95-bookworm AS build
 ARG PROGRAM

@@ -17,6 +17,9 @@ export CARGO_TARGET_$(TRIPLE_VAR)_RUSTFLAGS := -C target-feature=+crt-static
 CLUSTER ?= local
 REGISTRY ?=
 
+# Where `make parity` looks for charts.
+CHARTS ?=
+
 PROGRAMS := core-provider composition-dynamic-controller chart-inspector web-server
 
 .PHONY: help
@@ -63,6 +66,25 @@ demo: ## From nothing to a running composition: cluster, images, helm install, d
 .PHONY: demo-down
 demo-down: ## Remove all that `make demo` made
 	cargo run --quiet --package e2e --bin demo -- down --cluster $(CLUSTER)
+
+.PHONY: parity
+parity: ## kco template against helm template on every chart below CHARTS=<folder> …; prints equal and different
+	@[ -n "$(CHARTS)" ] || { echo "say where the charts are: make parity CHARTS=<folder>" >&2; exit 2; }
+	cargo build --quiet --release --package cli --package parity
+	target/$(TRIPLE)/release/parity --kco target/$(TRIPLE)/release/kco \
+	    --helm "$$(cargo run --quiet --package local-cluster -- which helm)" $(CHARTS)
+
+.PHONY: bench
+bench: ## The template engine against Go's, on the same chart: parse and render, with their ratio
+	cargo bench --quiet --package gotemplate --bench render
+	cd crates/gotemplate/tests/go && go test -run '^$$' -bench . ./bench
+
+FUZZ_SECONDS ?= 60
+.PHONY: fuzz
+fuzz: ## Each fuzz target of the template engine for FUZZ_SECONDS=60 (needs cargo-fuzz and a nightly toolchain)
+	cd crates/gotemplate/fuzz && for target in $$(cargo +nightly fuzz list); do \
+	    cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048; \
+	done
 
 .PHONY: crds
 crds: ## Write the custom resource definitions of charts/core-provider from the code
