@@ -1,4 +1,5 @@
 //! The files that `helm install` applies say what the code says.
+#![expect(clippy::disallowed_methods, reason = "the chart is a file")]
 
 use kube::CustomResourceExt as _;
 

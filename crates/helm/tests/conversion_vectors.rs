@@ -1,4 +1,5 @@
 //! What Go makes of YAML, JSON, TOML and versions, case by case: `vectors/conversions`, printed by `goldens/conversions`.
+#![expect(clippy::disallowed_methods, reason = "vectors are files")]
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -87,11 +88,11 @@ fn run(operation: &str, input: &[u8]) -> Outcome {
             error => error.to_string(),
         }),
         "fromjson" => parse_map(input)
-            .and_then(|read| read.into_result())
+            .and_then(helm::json::Decoded::into_result)
             .map(|map| marshal(&map.into()))
             .map_err(text),
         "fromjsonarray" => parse_list(input)
-            .and_then(|read| read.into_result())
+            .and_then(helm::json::Decoded::into_result)
             .map(|list| marshal(&list.into()))
             .map_err(text),
         "fromjsonany" => parse(input).map(|value| marshal(&value)).map_err(text),

@@ -283,6 +283,7 @@ fn scalar(values: &Map, path: &str) -> Option<GoValue> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "goldens are files")]
 mod tests {
     use serde_json::{Map as Table, json};
 
