@@ -1,8 +1,10 @@
 //! Real charts' schemas against the judges of `tests/oracle`; see the README there.
 //!
 //! `CRDGEN_CORPUS` names a folder with one folder a chart that holds `schema.json` and `values.json`.
-#![expect(clippy::disallowed_methods, reason = "charts are files, and their time is measured")]
-
+#![expect(
+    clippy::disallowed_methods,
+    reason = "charts are files, and their time is measured"
+)]
 #![expect(clippy::panic, reason = "a corpus that cannot be read ends the run")]
 
 use std::path::{Path, PathBuf};

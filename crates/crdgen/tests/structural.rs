@@ -5,7 +5,6 @@
 //! anew from the present output; look at the difference before it is committed, and let
 //! `tests/oracle/check` ask the API server's own code whether it takes them.
 #![expect(clippy::disallowed_methods, reason = "schemas are files")]
-
 #![expect(clippy::panic, reason = "a vector that cannot be read ends the test")]
 
 use std::fmt::Write as _;

@@ -1,6 +1,5 @@
 //! Parses and renders the templates of `benches/chart`; `tests/go/bench` does the same with Go's engine.
 #![expect(clippy::disallowed_methods, reason = "a benchmark takes the time")]
-
 #![allow(clippy::print_stdout, reason = "this is what a benchmark is for")]
 #![allow(clippy::unwrap_used, reason = "a benchmark may fail")]
 

@@ -85,7 +85,8 @@ impl Decimal {
         // More digits than a number that lies just between two of these can have.
         let exact = Self::parse(&format!("{f:.80e}"));
         let lies_between = exact.digits.len() == self.digits.len() + 1 && exact.digits.ends_with(b"5");
-        if lies_between && exact.digits[..self.digits.len()] < *self.digits
+        if lies_between
+            && exact.digits[..self.digits.len()] < *self.digits
             && let Some(last) = self.digits.last_mut()
         {
             // An odd digit is no zero, so there is nothing to borrow.
@@ -396,6 +397,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::excessive_precision, reason = "halfway between two shortest texts")]
     fn the_shortest_form_turns_scientific_at_go_s_limits() {
         for (f, expected) in [
             (0.0, "0"),

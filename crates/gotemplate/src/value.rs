@@ -795,7 +795,12 @@ pub trait Object: 'static {
     fn json(&self) -> Value {
         match self.underlying() {
             Some(value) => value,
-            None => Value::Map(self.json_fields().unwrap_or_else(|| self.fields()).into_iter().collect()),
+            None => Value::Map(
+                self.json_fields()
+                    .unwrap_or_else(|| self.fields())
+                    .into_iter()
+                    .collect(),
+            ),
         }
     }
 

@@ -1,6 +1,5 @@
 //! Random templates against Go: `go/differential` prints them.
 #![expect(clippy::disallowed_methods, reason = "templates come in as files")]
-
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod oracle;

@@ -1,6 +1,5 @@
 //! What Go makes of YAML, JSON, TOML and versions, case by case: `vectors/conversions`, printed by `goldens/conversions`.
 #![expect(clippy::disallowed_methods, reason = "vectors are files")]
-
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::fmt::Write as _;

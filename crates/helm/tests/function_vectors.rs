@@ -1,6 +1,5 @@
 //! What Helm's template functions answer, case by case: `vectors/functions`, printed by `goldens/functions`.
 #![expect(clippy::disallowed_methods, reason = "vectors are files")]
-
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::fmt::Write as _;

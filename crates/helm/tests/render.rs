@@ -1,7 +1,6 @@
 //! Charts of ours against what the real Helm makes of them: `tests/charts` against `tests/golden`, which
 //! `tests/charts/print.sh` prints.
 #![expect(clippy::disallowed_methods, reason = "charts and goldens are files")]
-
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
