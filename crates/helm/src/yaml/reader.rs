@@ -108,11 +108,13 @@ fn refused_character(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut at = 0;
     while at < bytes.len() {
-        // Most of any file is plain ASCII: look at eight bytes at a time.
-        if let Some(chunk) = bytes[at..].first_chunk::<8>()
-            && chunk.iter().all(|byte| matches!(byte, 0x20..=0x7e | b'\n'))
+        // Most of any file is plain ASCII: look at many bytes at a time.
+        if let Some(chunk) = bytes[at..].first_chunk::<32>()
+            && chunk.iter().fold(true, |plain, byte| {
+                plain & (matches!(byte, 0x20..=0x7e) | (*byte == b'\n'))
+            })
         {
-            at += 8;
+            at += chunk.len();
             continue;
         }
         match bytes[at] {

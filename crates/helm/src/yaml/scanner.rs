@@ -281,10 +281,18 @@ impl<'a> Scanner<'a> {
     }
 
     fn skip_comment(&mut self) {
-        if self.byte(0) == b'#' {
-            while !self.is_break_or_end(0) {
-                self.skip();
-            }
+        if self.byte(0) != b'#' {
+            return;
+        }
+        // Half of many files is comments, nearly all of them ASCII: those are not looked at letter by letter.
+        let rest = &self.text[self.pos..];
+        let line = &rest[..rest.find('\n').unwrap_or(rest.len())];
+        if line.is_ascii() && !line.contains('\r') {
+            self.skip_ascii(line.len());
+            return;
+        }
+        while !self.is_break_or_end(0) {
+            self.skip();
         }
     }
 
