@@ -224,12 +224,15 @@ pub(crate) fn same_refusal(theirs: &str, ours: &str) -> bool {
     essence(theirs) == essence(ours)
 }
 
-/// The message from `Error:` on, without hints, log lines and the places that kco shows.
-fn essence(text: &str) -> String {
+/// The message from `Error:` on, without hints, log lines and the places that kco shows. What is wrong with values
+/// comes in random order from Helm, so lines are sorted.
+fn essence(text: &str) -> Vec<String> {
     let lines = text.lines().skip_while(|line| !line.starts_with("Error:"));
     let lines =
         lines.take_while(|line| !line.starts_with("Use --debug") && !line.trim_start().starts_with("--> "));
-    lines.collect::<Vec<_>>().join("\n").trim_end().to_owned()
+    let mut lines: Vec<String> = lines.map(str::to_owned).filter(|line| !line.is_empty()).collect();
+    lines.sort();
+    lines
 }
 
 #[cfg(test)]
