@@ -84,6 +84,8 @@ fn a_first_version_is_served_and_stored() {
         "helmChartVersion",
         "managed",
         "previousDigest",
+        "releaseName",
+        "releaseRevision",
     ];
     assert_eq!(status.keys().collect::<Vec<_>>(), fields);
 }
