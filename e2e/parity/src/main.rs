@@ -110,13 +110,30 @@ fn judge(helm: &Program, kco: &Program, case: &Case) -> Verdict {
         (Output::Refused(why), Output::Rendered(_)) => Verdict::OnlyHelmRefuses(why),
         (Output::Rendered(_), Output::Refused(why)) => Verdict::OnlyKcoRefuses(why),
         (Output::Rendered(theirs), Output::Rendered(ours)) if theirs == ours => Verdict::Equal,
-        // Only now is a second run of Helm worth its time.
-        (Output::Rendered(theirs), Output::Rendered(ours)) => match helm.run(&arguments, 1) {
-            Ok(Output::Rendered(again)) => compare::unequal(&theirs, &again, &ours),
-            Ok(Output::Refused(why)) => Verdict::OnlyHelmRefuses(why),
-            Err(error) => Verdict::NotRun(format!("{error:#}")),
-        },
+        (Output::Rendered(theirs), Output::Rendered(ours)) => judge_again(helm, &arguments, &theirs, &ours),
     }
+}
+
+/// How often Helm is asked again before a difference counts. Templates that take the first of a map's keys have few
+/// answers, and two runs may well agree by chance.
+const ATTEMPTS: usize = 5;
+
+/// The verdict on two texts that are not equal, after more runs of Helm, which only now are worth their time.
+fn judge_again(helm: &Program, arguments: &[String], theirs: &str, ours: &str) -> Verdict {
+    let mut another = theirs.to_owned();
+    for attempt in 1..=ATTEMPTS {
+        match helm.run(arguments, attempt) {
+            Ok(Output::Rendered(again)) if again == ours => return Verdict::EqualWhereStable,
+            Ok(Output::Rendered(again)) => another = again,
+            Ok(Output::Refused(why)) => return Verdict::OnlyHelmRefuses(why),
+            Err(error) => return Verdict::NotRun(format!("{error:#}")),
+        }
+        let verdict = compare::unequal(theirs, &another, ours);
+        if verdict == Verdict::EqualWhereStable {
+            return verdict;
+        }
+    }
+    compare::unequal(theirs, &another, ours)
 }
 
 fn report(case: &Case, verdict: &Verdict, lines: usize) {
