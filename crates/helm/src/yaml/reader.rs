@@ -110,9 +110,7 @@ fn refused_character(text: &str) -> Option<usize> {
     while at < bytes.len() {
         // Most of any file is plain ASCII: look at many bytes at a time.
         if let Some(chunk) = bytes[at..].first_chunk::<32>()
-            && chunk.iter().fold(true, |plain, byte| {
-                plain & (matches!(byte, 0x20..=0x7e) | (*byte == b'\n'))
-            })
+            && chunk.iter().map(is_plain).fold(true, std::ops::BitAnd::bitand)
         {
             at += chunk.len();
             continue;
@@ -128,6 +126,10 @@ fn refused_character(text: &str) -> Option<usize> {
         }
     }
     None
+}
+
+fn is_plain(byte: &u8) -> bool {
+    matches!(byte, b'\n' | b' '..=b'~')
 }
 
 fn utf16(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> Source<'static> {
