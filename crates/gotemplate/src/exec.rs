@@ -34,7 +34,7 @@ pub struct Limits {
     /// Templates within templates.
     pub depth: usize,
     /// Bytes of the thread's stack, from where the execution starts. One `include` within another takes up to 5 KiB, 10 without optimisation,
-    /// so the default is enough for 200 of them and fits the threads that Rust and tokio start. For the 1000 that Helm allows, execute on a
+    /// so the default is enough for about 200 of them (100 without optimisation) and fits the threads that Rust and tokio start. For the 1000 that Helm allows, execute on a
     /// thread with a stack of 8 MiB and allow 7.
     pub stack: usize,
     /// Bytes of output, that of included templates counted while they run.
@@ -160,11 +160,14 @@ impl Error {
 
     /// The limit that was exceeded, if that is what ended the chain.
     pub fn limit(&self) -> Option<Limit> {
-        let cause = self.cause()?;
-        match cause.downcast_ref::<Limit>() {
-            Some(limit) => Some(*limit),
-            None => cause.downcast_ref::<Error>()?.limit(),
-        }
+        // A host's own error, as that of `tpl`, may stand between this and the limit.
+        let first: &(dyn std::error::Error + 'static) = self.cause()?;
+        std::iter::successors(Some(first), |error| error.source()).find_map(|error| {
+            match error.downcast_ref::<Limit>() {
+                Some(limit) => Some(*limit),
+                None => error.downcast_ref::<Error>()?.limit(),
+            }
+        })
     }
 }
 
