@@ -110,7 +110,11 @@ fn refused_character(text: &str) -> Option<usize> {
     while at < bytes.len() {
         // Most of any file is plain ASCII: look at many bytes at a time.
         if let Some(chunk) = bytes[at..].first_chunk::<32>()
-            && chunk.iter().map(is_plain).fold(true, std::ops::BitAnd::bitand)
+            && chunk
+                .iter()
+                .copied()
+                .map(is_plain)
+                .fold(true, std::ops::BitAnd::bitand)
         {
             at += chunk.len();
             continue;
@@ -128,7 +132,7 @@ fn refused_character(text: &str) -> Option<usize> {
     None
 }
 
-fn is_plain(byte: &u8) -> bool {
+fn is_plain(byte: u8) -> bool {
     matches!(byte, b'\n' | b' '..=b'~')
 }
 
