@@ -160,14 +160,11 @@ impl Error {
 
     /// The limit that was exceeded, if that is what ended the chain.
     pub fn limit(&self) -> Option<Limit> {
-        // A host's own error, as that of `tpl`, may stand between this and the limit.
-        let first: &(dyn std::error::Error + 'static) = self.cause()?;
-        std::iter::successors(Some(first), |error| error.source()).find_map(|error| {
-            match error.downcast_ref::<Limit>() {
-                Some(limit) => Some(*limit),
-                None => error.downcast_ref::<Error>()?.limit(),
-            }
-        })
+        let cause = self.cause()?;
+        match cause.downcast_ref::<Limit>() {
+            Some(limit) => Some(*limit),
+            None => cause.downcast_ref::<Error>()?.limit(),
+        }
     }
 }
 
