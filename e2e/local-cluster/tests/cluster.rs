@@ -79,6 +79,19 @@ fn probe() -> &'static str {
     })
 }
 
+/// The address of the probe's Service.
+fn probe_url() -> String {
+    probe();
+    let address = [
+        "get",
+        "service",
+        "probe",
+        "--namespace=probe",
+        "--output=jsonpath={.spec.clusterIP}",
+    ];
+    format!("http://{}/", kubectl(&address))
+}
+
 /// A static program, and an image that holds it alone.
 fn build_probe() -> String {
     let folder = tempfile::tempdir().unwrap();
@@ -115,21 +128,25 @@ fn pods_from_a_scratch_image_find_and_reach_each_other_through_a_service() {
     assert_eq!(lines.len(), 12, "{lines:?}");
     let pods: BTreeSet<&str> = lines.iter().filter_map(|line| line.split(' ').nth(1)).collect();
     assert!(pods.iter().all(|pod| pod.starts_with("probe-")), "{pods:?}");
-    assert_eq!(pods.len(), 2, "both nodes' pods answer: {lines:?}");
+}
+
+/// A node learns of a ready pod on its neighbour a moment after the rest of the cluster.
+#[test]
+fn a_service_leads_to_the_pods_of_both_nodes() {
+    let url = probe_url();
+    let mut pods = BTreeSet::new();
+    wait::until("both pods to answer", Duration::from_mins(1), || {
+        let node = &cluster().nodes()[0];
+        let answer = output(&mut cluster().exec_in_node(node, ["curl", "--silent", "--max-time", "5", &url]));
+        pods.extend(answer.ok());
+        Ok((pods.len() == 2).then_some(()))
+    })
+    .unwrap();
 }
 
 #[test]
 fn the_host_a_node_and_the_api_server_reach_a_service() {
-    probe();
-    let address = kubectl(&[
-        "get",
-        "service",
-        "probe",
-        "--namespace=probe",
-        "--output=jsonpath={.spec.clusterIP}",
-    ]);
-    let url = format!("http://{address}/");
-    // Often enough that the pods of both nodes answer.
+    let url = probe_url();
     for _ in 0..10 {
         let from_host = output(Command::new("curl").args(["-sSfm", "5", &url])).unwrap();
         assert!(from_host.starts_with("probe-"), "{from_host}");
