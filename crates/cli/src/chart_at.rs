@@ -12,7 +12,11 @@ use crate::args;
 pub(crate) fn load(reference: &str, args: &args::Source) -> Result<Chart> {
     let path = Path::new(reference);
     if args.repo.is_none() && path.exists() {
-        return Ok(folder::load(path)?);
+        return folder::load(path).map_err(|error| match error {
+            // Helm names the chart's fault alone; the path was just typed.
+            folder::Error::Load { source, .. } => source.into(),
+            other => other.into(),
+        });
     }
     let is_remote = ["oci://", "http://", "https://"]
         .iter()

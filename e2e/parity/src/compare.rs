@@ -113,6 +113,8 @@ struct LinePattern {
     before: String,
     after: String,
     is_stable: bool,
+    /// The length of the masked part, when both runs agree at least on that.
+    masked: Option<usize>,
     shown: String,
 }
 
@@ -121,9 +123,11 @@ impl LinePattern {
         if self.is_stable {
             return line == self.before;
         }
-        line.len() >= self.before.len() + self.after.len()
+        let fixed = self.before.len() + self.after.len();
+        line.len() >= fixed
             && line.starts_with(&self.before)
             && line.ends_with(&self.after)
+            && self.masked.is_none_or(|length| line.len() == fixed + length)
     }
 }
 
@@ -141,6 +145,7 @@ fn line_pattern(line: &str, again: &str) -> LinePattern {
             before: line.to_owned(),
             after: String::new(),
             is_stable: true,
+            masked: None,
             shown: line.to_owned(),
         };
     }
@@ -161,11 +166,13 @@ fn line_pattern(line: &str, again: &str) -> LinePattern {
     let common: usize = common.map(|(a, _)| a.len_utf8()).sum();
     let after = word_end(&rest[rest.len() - common..]);
     let (before, after) = (line[..before].to_owned(), after.to_owned());
+    let masked = (line.len() == again.len()).then(|| line.len() - before.len() - after.len());
     let shown = format!("{before}<differs between runs>{after}");
     LinePattern {
         before,
         after,
         is_stable: false,
+        masked,
         shown,
     }
 }
@@ -243,15 +250,15 @@ mod tests {
     fn what_differs_between_two_runs_of_helm_may_differ_from_kco() {
         let verdict = |a: &str, b: &str, ours: &str| unequal(a, b, ours);
         assert_eq!(
-            verdict("p: abc1\nq: 2", "p: abx7\nq: 2", "p: zzz\nq: 2"),
+            verdict("p: abc1\nq: 2", "p: abx7\nq: 2", "p: zzzz\nq: 2"),
             Verdict::EqualWhereStable
         );
         assert!(matches!(
-            verdict("p: abc1\nq: 2", "p: abx7\nq: 2", "p: zzz\nq: 3"),
+            verdict("p: abc1\nq: 2", "p: abx7\nq: 2", "p: zzzz\nq: 3"),
             Verdict::Different(_)
         ));
         assert!(matches!(
-            verdict("p: abc1\nq: 2", "p: abx7\nq: 2", "r: zzz\nq: 2"),
+            verdict("p: abc1\nq: 2", "p: abx7\nq: 2", "r: zzzz\nq: 2"),
             Verdict::Different(_)
         ));
         assert!(matches!(verdict("p: 1", "p: 1", "p: 2"), Verdict::Different(_)));
