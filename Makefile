@@ -67,12 +67,14 @@ demo: ## From nothing to a running composition: cluster, images, helm install, d
 demo-down: ## Remove all that `make demo` made
 	cargo run --quiet --package e2e --bin demo -- down --cluster $(CLUSTER)
 
+# Without a network: schemas of some charts name others by URL, and helm would fetch them.
 .PHONY: parity
 parity: ## kco template against helm template on every chart below CHARTS=<folder> …; prints equal and different
 	@[ -n "$(CHARTS)" ] || { echo "say where the charts are: make parity CHARTS=<folder>" >&2; exit 2; }
 	cargo build --quiet --release --package cli --package parity
-	target/$(TRIPLE)/release/parity --kco target/$(TRIPLE)/release/kco \
-	    --helm "$$(cargo run --quiet --package local-cluster -- which helm)" $(CHARTS)
+	helm=$$(cargo run --quiet --package local-cluster -- which helm); \
+	unshare --map-root-user --net target/$(TRIPLE)/release/parity \
+	    --kco target/$(TRIPLE)/release/kco --helm "$$helm" $(CHARTS)
 
 .PHONY: bench
 bench: ## The template engine against Go's, on the same chart: parse and render, with their ratio
