@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{open_enum::open_enum, timestamp};
+use crate::{open_enum::open_enum, release, timestamp};
 
 /// The annotation whose value lists the events of a hook, separated by commas.
 pub const HOOK: &str = "helm.sh/hook";
@@ -132,27 +132,27 @@ pub struct Hook {
     /// The events it runs at.
     #[serde(
         default,
-        deserialize_with = "null_as_default",
+        deserialize_with = "release::null_as_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub events: Vec<HookEvent>,
     /// Its last run.
-    #[serde(default, deserialize_with = "null_as_default")]
+    #[serde(default, deserialize_with = "release::null_as_default")]
     pub last_run: HookExecution,
     /// Its place among the hooks of one event, smallest first.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "release::is_zero")]
     pub weight: i64,
     /// When its object is deleted; empty means [`HookDeletePolicy::BeforeHookCreation`].
     #[serde(
         default,
-        deserialize_with = "null_as_default",
+        deserialize_with = "release::null_as_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub delete_policies: Vec<HookDeletePolicy>,
     /// When its logs are printed.
     #[serde(
         default,
-        deserialize_with = "null_as_default",
+        deserialize_with = "release::null_as_default",
         skip_serializing_if = "Vec::is_empty"
     )]
     pub output_log_policies: Vec<HookOutputLogPolicy>,
@@ -178,23 +178,6 @@ pub fn in_execution_order<'a>(hooks: &'a [Hook], event: &HookEvent) -> Vec<&'a H
     let mut due: Vec<&Hook> = hooks.iter().filter(|hook| hook.runs_at(event)).collect();
     due.sort_by(|a, b| a.weight.cmp(&b.weight).then_with(|| a.name.cmp(&b.name)));
     due
-}
-
-#[expect(
-    clippy::trivially_copy_pass_by_ref,
-    reason = "serde calls it with a reference"
-)]
-fn is_zero(weight: &i64) -> bool {
-    *weight == 0
-}
-
-/// Go writes nil slices and pointers as `null` and reads them back as empty.
-fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: serde::Deserializer<'de>,
-    T: Deserialize<'de> + Default,
-{
-    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 #[cfg(test)]
