@@ -2,9 +2,8 @@
 //!
 //! Applying, comparing and removing all walk this list; a new object is added in `templates.rs`, once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use api::definition::SecretKeyRef;
 use helm::text_template::{self, TextTemplate};
 use serde_json::{Map, Value, json};
 
@@ -23,8 +22,10 @@ pub struct Target {
     pub resource: String,
     /// The chart's `values.schema.json`.
     pub schema: String,
-    /// The Secret with the registry's password, when there is one.
-    pub secret: Option<SecretKeyRef>,
+    /// The names of the Secrets that fetching the chart takes, by namespace.
+    pub secrets: BTreeMap<String, BTreeSet<String>>,
+    /// UID of the definition.
+    pub definition_id: String,
 }
 
 impl Target {
@@ -97,18 +98,26 @@ pub fn bundle(target: &Target, platform: &Platform, templates: &Templates) -> Re
     let environment = render(Asset::ConfigMap, &variables, templates)?;
     let digest = helm::digest::fnv1_64_hex(environment.as_bytes());
     variables.insert("environmentDigest".to_owned(), json!(digest));
-    Asset::ALL
-        .into_iter()
-        .filter(|&asset| is_wanted(asset, target))
-        .map(|asset| object(asset, &render(asset, &variables, templates)?))
-        .collect()
+    let mut objects = Vec::new();
+    for asset in Asset::ALL {
+        match asset {
+            Asset::SecretRole | Asset::SecretRoleBinding => {
+                for (namespace, names) in &target.secrets {
+                    name_secrets(&mut variables, namespace, names);
+                    objects.push(object(asset, &render(asset, &variables, templates)?)?);
+                }
+            }
+            _ => objects.push(object(asset, &render(asset, &variables, templates)?)?),
+        }
+    }
+    Ok(objects)
 }
 
-fn is_wanted(asset: Asset, target: &Target) -> bool {
-    match asset {
-        Asset::SecretRole | Asset::SecretRoleBinding => target.secret.is_some(),
-        _ => true,
-    }
+/// The Secrets of one namespace. `secretName` is the contract's, from a time when there was one at most.
+fn name_secrets(variables: &mut Map<String, Value>, namespace: &str, names: &BTreeSet<String>) {
+    variables.insert("secretNamespace".to_owned(), json!(namespace));
+    variables.insert("secretNames".to_owned(), json!(names));
+    variables.insert("secretName".to_owned(), json!(names.first()));
 }
 
 /// The names that templates may use. Those of the contract first, then ours.
@@ -123,12 +132,11 @@ fn variables(target: &Target, platform: &Platform) -> Map<String, Value> {
         "serviceAccount": base,
         "serviceAccountName": base,
         "saNamespace": target.namespace,
-        "secretName": target.secret.as_ref().map(|secret| secret.name.as_str()),
         "schema": target.schema,
         "composition_controller_sa_name": base,
         "composition_controller_sa_namespace": target.namespace,
 
-        "secretNamespace": target.secret.as_ref().map(|secret| secret.namespace.as_str()),
+        "definitionId": target.definition_id,
         "image": platform.image,
         "imagePullPolicy": platform.image_pull_policy,
         "chartInspectorUrl": platform.chart_inspector_url,
@@ -170,7 +178,7 @@ fn object(asset: Asset, text: &str) -> Result<Value, Error> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     fn target() -> Target {
@@ -180,11 +188,12 @@ mod tests {
             version: "v1-1-6".into(),
             resource: "fireworksapps".into(),
             schema: r#"{"type":"object"}"#.into(),
-            secret: None,
+            secrets: BTreeMap::new(),
+            definition_id: "8f4f".into(),
         }
     }
 
-    fn platform() -> Platform {
+    pub(crate) fn platform() -> Platform {
         Platform {
             krateo_namespace: "krateo-system".into(),
             image: "registry/cdc:1".into(),
@@ -232,25 +241,31 @@ mod tests {
     }
 
     #[test]
-    fn a_password_brings_a_role_for_that_secret_alone() {
+    fn secrets_bring_a_role_in_each_of_their_namespaces_for_them_alone() {
         let mut target = target();
-        target.secret = Some(SecretKeyRef {
-            name: "pw".into(),
-            namespace: "vault".into(),
-            key: "k".into(),
-        });
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        target.secrets = BTreeMap::from([
+            ("team".into(), names(&["ca"])),
+            ("vault".into(), names(&["docker", "pw"])),
+        ]);
         let objects = objects(&target, &platform());
-        let role = objects
+        let rules: Vec<_> = objects
             .iter()
-            .find(|o| named(o) == "Role/fireworksapps-v1-1-6-secret")
-            .unwrap();
-        assert_eq!(role["metadata"]["namespace"], json!("vault"));
+            .filter(|o| named(o) == "Role/fireworksapps-v1-1-6-secret")
+            .map(|role| (role["metadata"]["namespace"].clone(), role["rules"].clone()))
+            .collect();
+        let rule = |names: Value| json!([{"apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": ["get"]}]);
         assert_eq!(
-            role["rules"],
-            json!([
-                {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["pw"], "verbs": ["get"]}
-            ])
+            rules,
+            [
+                (json!("team"), rule(json!(["ca"]))),
+                (json!("vault"), rule(json!(["docker", "pw"]))),
+            ]
         );
+        let bindings = objects
+            .iter()
+            .filter(|o| named(o) == "RoleBinding/fireworksapps-v1-1-6-secret");
+        assert_eq!(bindings.count(), 2);
     }
 
     #[test]

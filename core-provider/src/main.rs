@@ -3,6 +3,7 @@
 mod args;
 mod bundle;
 mod definition;
+mod grants;
 mod run;
 mod templates;
 

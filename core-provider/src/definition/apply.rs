@@ -13,9 +13,14 @@ use super::{Context, FIELD_MANAGER};
 /// How long a new type may take until the API server serves it.
 const ESTABLISHED_WITHIN: Duration = Duration::from_mins(1);
 
+/// How long what was just granted may take until it is in force.
+const GRANTED_WITHIN: Duration = Duration::from_secs(30);
+
 /// A step failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
+    #[error("could not get access to the Secrets that fetching the chart takes")]
+    Access(#[source] cluster::Error),
     #[error("could not serve the type")]
     Type(#[source] cluster::Error),
     #[error("could not put the controller's objects in place")]
@@ -29,9 +34,11 @@ pub(crate) enum Error {
 impl Error {
     pub(crate) fn is_transient(&self) -> bool {
         match self {
-            Self::Type(error) | Self::Bundle(error) | Self::Remove(error) | Self::Mark(error) => {
-                error.is_transient()
-            }
+            Self::Access(error)
+            | Self::Type(error)
+            | Self::Bundle(error)
+            | Self::Remove(error)
+            | Self::Mark(error) => error.is_transient(),
         }
     }
 }
@@ -64,6 +71,13 @@ async fn take(
                 .add_finalizer(&id, &definition.metadata, finalizers::DEFINITION)
                 .await
                 .map_err(Error::Mark)?;
+            Ok(None)
+        }
+        Step::Await(needed) => {
+            cluster
+                .wait_until_allowed(needed, GRANTED_WITHIN)
+                .await
+                .map_err(Error::Access)?;
             Ok(None)
         }
         Step::Type(wanted) => serve(wanted, ctx).await.map_err(Error::Type).map(Some),

@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use api::{COMPOSITION_GROUP, CompositionDefinition, annotations, conditions, labels};
-use cluster::{Apply, Cluster, ObjectId, ResourceId, Selector};
+use cluster::{Access, Apply, Cluster, ObjectId, ResourceId, Selector};
 use composition::{chart_spec, serves};
 use crdgen::{CustomResourceDefinition, Names, ServedVersion};
 use helm_client::charts::{self, LoadedChart};
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::ResourceExt as _;
 use kube::core::PartialObjectMeta;
 use serde_json::Value;
 
 use super::{Context, FIELD_MANAGER};
 use crate::bundle::{self, Target, bundle};
+use crate::grants::{accesses, grants};
 
 /// The name that core-provider's own Role allows a dry run under.
 const DRY_RUN: &str = "core-provider-dry-run";
@@ -21,10 +23,20 @@ const DRY_RUN: &str = "core-provider-dry-run";
 pub(crate) enum Observed {
     /// The user asked to stop: nothing was looked at.
     Paused,
+    /// The Secrets that fetching the chart takes may not be read yet.
+    Locked(Locked),
     /// The definition is to be carried out.
     Wanted(Box<Wanted>),
     /// The definition is being deleted. The chart is not needed for that, nor its registry.
     Leaving(Leaving),
+}
+
+/// A definition whose Secrets may not be read yet.
+pub(crate) struct Locked {
+    /// The Roles that let us read them.
+    pub(crate) grants: Vec<Member>,
+    /// What those allow.
+    pub(crate) needed: Vec<Access>,
 }
 
 /// A definition that is to be carried out.
@@ -39,6 +51,8 @@ pub(crate) struct Wanted {
     /// The definition that already serves this very type, when there is an older one.
     pub(crate) taken_by: Option<String>,
     pub(crate) bundle: Vec<Member>,
+    /// Roles for Secrets, and their bindings, that the definition needed before.
+    pub(crate) stale: Vec<ObjectId>,
     /// True when the controller's Deployment says it is available and the API server takes objects of the type.
     pub(crate) usable: bool,
 }
@@ -53,6 +67,8 @@ pub(crate) struct Member {
 
 /// A definition that is being deleted.
 pub(crate) struct Leaving {
+    /// The Roles for Secrets and their bindings.
+    pub(crate) grants: Vec<ObjectId>,
     /// The type that it had made; `None` when it never came so far.
     pub(crate) made: Option<Made>,
 }
@@ -114,12 +130,39 @@ pub(crate) async fn observe(definition: &CompositionDefinition, ctx: &Context) -
     if definition.metadata.deletion_timestamp.is_some() {
         return leaving(definition, ctx).await.map(Observed::Leaving);
     }
-    wanted(definition, ctx)
-        .await
-        .map(|wanted| Observed::Wanted(Box::new(wanted)))
+    let locked = locked(definition, ctx).await?;
+    if locked.is_open(&ctx.cluster).await? {
+        wanted(definition, locked, ctx)
+            .await
+            .map(|wanted| Observed::Wanted(Box::new(wanted)))
+    } else {
+        Ok(Observed::Locked(locked))
+    }
 }
 
-async fn wanted(definition: &CompositionDefinition, ctx: &Context) -> Result<Wanted, Error> {
+async fn locked(definition: &CompositionDefinition, ctx: &Context) -> Result<Locked, Error> {
+    Ok(Locked {
+        grants: members(grants(definition, &ctx.platform), definition, ctx).await?,
+        needed: accesses(definition),
+    })
+}
+
+impl Locked {
+    /// True when everything is granted and in force.
+    async fn is_open(&self, cluster: &Cluster) -> Result<bool, Error> {
+        if self.grants.iter().any(|grant| !grant.in_place) {
+            return Ok(false);
+        }
+        for access in &self.needed {
+            if !cluster.is_allowed(access).await? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+async fn wanted(definition: &CompositionDefinition, open: Locked, ctx: &Context) -> Result<Wanted, Error> {
     let chart = ctx
         .charts
         .get(&chart_spec(definition))
@@ -136,7 +179,11 @@ async fn wanted(definition: &CompositionDefinition, ctx: &Context) -> Result<Wan
     let next = type_with(live.as_ref(), &names, &version, schema, chart.chart().values())?;
     let taken_by = taken_by(definition, &names, &version, &ctx.cluster).await?;
     let target = target(definition, &names.plural, version.as_str(), schema);
-    let members = members(&target, ctx).await?;
+    let objects = bundle(&target, &ctx.platform, &ctx.templates)?;
+    let members = members(objects, definition, ctx).await?;
+    let kept = || open.grants.iter().chain(&members).map(|member| &member.id);
+    let mut stale = granted(definition, &ctx.cluster).await?;
+    stale.retain(|id| !kept().any(|kept| kept == id));
     let usable = is_available(&target, &ctx.cluster).await?
         && takes_objects(definition, &names, &target, &ctx.cluster).await?;
     Ok(Wanted {
@@ -146,6 +193,7 @@ async fn wanted(definition: &CompositionDefinition, ctx: &Context) -> Result<Wan
         next,
         taken_by,
         bundle: members,
+        stale,
         usable,
         chart,
     })
@@ -195,10 +243,17 @@ async fn others(
         .collect())
 }
 
-async fn members(target: &Target, ctx: &Context) -> Result<Vec<Member>, Error> {
+async fn members(
+    objects: Vec<Value>,
+    definition: &CompositionDefinition,
+    ctx: &Context,
+) -> Result<Vec<Member>, Error> {
     let mut members = Vec::new();
-    for wanted in bundle(target, &ctx.platform, &ctx.templates)? {
-        let id = ctx.cluster.locate(&wanted, Some(&target.namespace)).await?;
+    for wanted in objects {
+        let id = ctx
+            .cluster
+            .locate(&wanted, definition.metadata.namespace.as_deref())
+            .await?;
         let in_place = is_in_place(&id, &wanted, &ctx.cluster).await?;
         members.push(Member { id, wanted, in_place });
     }
@@ -272,13 +327,42 @@ async fn takes_objects(
     }
 }
 
+/// The Roles for Secrets that are there for the definition, and their bindings, wherever they are.
+async fn granted(definition: &CompositionDefinition, cluster: &Cluster) -> Result<Vec<ObjectId>, Error> {
+    let labels = format!(
+        "{}={}",
+        labels::DEFINITION_ID,
+        definition.uid().unwrap_or_default()
+    );
+    let selector = Selector {
+        namespace: None,
+        labels: Some(&labels),
+    };
+    let mut granted = Vec::new();
+    for kind in [ResourceId::of::<RoleBinding>(), ResourceId::of::<Role>()] {
+        let found: Vec<PartialObjectMeta> = cluster.list(&kind, selector).await?;
+        for object in found {
+            let namespace = object.metadata.namespace.as_deref();
+            granted.push(ObjectId::new(kind.clone(), namespace, &object.name_any())?);
+        }
+    }
+    Ok(granted)
+}
+
 async fn leaving(definition: &CompositionDefinition, ctx: &Context) -> Result<Leaving, Error> {
+    Ok(Leaving {
+        grants: granted(definition, &ctx.cluster).await?,
+        made: made(definition, ctx).await?,
+    })
+}
+
+async fn made(definition: &CompositionDefinition, ctx: &Context) -> Result<Option<Made>, Error> {
     let Some(status) = &definition.status else {
-        return Ok(Leaving { made: None });
+        return Ok(None);
     };
     let (Some(api_version), Some(kind), Some(plural)) = (&status.api_version, &status.kind, &status.resource)
     else {
-        return Ok(Leaving { made: None });
+        return Ok(None);
     };
     let version = api_version
         .rsplit_once('/')
@@ -301,7 +385,7 @@ async fn leaving(definition: &CompositionDefinition, ctx: &Context) -> Result<Le
     if !shares_kind {
         made.own_type = Some(type_id(plural)?);
     }
-    Ok(Leaving { made: Some(made) })
+    Ok(Some(made))
 }
 
 /// Compositions that the controller of `version` governs.
@@ -360,12 +444,11 @@ fn target(definition: &CompositionDefinition, plural: &str, version: &str, schem
         version: version.to_owned(),
         resource: plural.to_owned(),
         schema: String::from_utf8_lossy(schema).into_owned(),
-        secret: definition
+        secrets: definition
             .spec
             .chart
-            .credentials
-            .as_ref()
-            .map(|c| c.password_ref.clone()),
+            .secrets(&definition.namespace().unwrap_or_default()),
+        definition_id: definition.uid().unwrap_or_default(),
     }
 }
 

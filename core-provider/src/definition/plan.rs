@@ -1,12 +1,12 @@
 //! What was observed of a definition becomes the steps of one pass.
 
 use api::{CompositionDefinition, finalizers};
-use cluster::ObjectId;
+use cluster::{Access, ObjectId};
 use crdgen::CustomResourceDefinition;
 use kube::ResourceExt as _;
 use serde_json::Value;
 
-use super::observe::{Leaving, Made, Observed, Wanted};
+use super::observe::{Leaving, Locked, Made, Member, Observed, Wanted};
 
 /// The steps of one pass, and how things stand once they are done.
 pub(crate) struct Plan {
@@ -19,6 +19,8 @@ pub(crate) struct Plan {
 pub(crate) enum Step {
     /// Put our finalizer on the definition.
     Hold,
+    /// Wait until what was granted is in force.
+    Await(Vec<Access>),
     /// Make the type say this, and wait until the API server serves it.
     Type(Box<CustomResourceDefinition>),
     /// Apply one object of the bundle.
@@ -76,9 +78,30 @@ pub(crate) fn plan(definition: &CompositionDefinition, observed: &Observed) -> R
             steps: Vec::new(),
             standing: Standing::Paused,
         }),
+        Observed::Locked(locked) => Ok(unlock(definition, locked)),
         Observed::Wanted(wanted) => carry_out(definition, wanted),
         Observed::Leaving(leaving) => Ok(remove(definition, leaving)),
     }
+}
+
+/// The finalizer first: what is granted now has to go with the definition.
+fn unlock(definition: &CompositionDefinition, locked: &Locked) -> Plan {
+    let mut steps = Vec::new();
+    if !is_held(definition) {
+        steps.push(Step::Hold);
+    }
+    steps.extend(missing(&locked.grants));
+    steps.push(Step::Await(locked.needed.clone()));
+    Plan {
+        steps,
+        standing: Standing::Underway,
+    }
+}
+
+/// The objects that are not as they should be.
+fn missing(members: &[Member]) -> impl Iterator<Item = Step> {
+    let missing = members.iter().filter(|member| !member.in_place);
+    missing.map(|member| Step::Apply(member.id.clone(), member.wanted.clone()))
 }
 
 fn carry_out(definition: &CompositionDefinition, wanted: &Wanted) -> Result<Plan, Blocked> {
@@ -110,8 +133,8 @@ fn carry_out(definition: &CompositionDefinition, wanted: &Wanted) -> Result<Plan
     if !wanted.live.as_ref().is_some_and(is_served) {
         steps.push(Step::Type(Box::new(wanted.next.clone())));
     }
-    let missing = wanted.bundle.iter().filter(|member| !member.in_place);
-    steps.extend(missing.map(|member| Step::Apply(member.id.clone(), member.wanted.clone())));
+    steps.extend(missing(&wanted.bundle));
+    steps.extend(wanted.stale.iter().cloned().map(Step::Remove));
     let standing = match (steps.is_empty(), wanted.usable) {
         (false, _) => Standing::Underway,
         (true, false) => Standing::Starting,
@@ -134,8 +157,10 @@ fn remove(definition: &CompositionDefinition, leaving: &Leaving) -> Plan {
         bundle,
     }) = &leaving.made
     else {
+        let mut steps: Vec<Step> = leaving.grants.iter().cloned().map(Step::Remove).collect();
+        steps.push(Step::LetGo);
         return Plan {
-            steps: vec![Step::LetGo],
+            steps,
             standing: Standing::Removed,
         };
     };
@@ -148,6 +173,8 @@ fn remove(definition: &CompositionDefinition, leaving: &Leaving) -> Plan {
     }
     let mut steps: Vec<Step> = own_type.iter().cloned().map(Step::Remove).collect();
     steps.extend(bundle.iter().rev().cloned().map(Step::Remove));
+    let further = leaving.grants.iter().filter(|id| !bundle.contains(id));
+    steps.extend(further.cloned().map(Step::Remove));
     steps.push(Step::LetGo);
     Plan {
         steps,

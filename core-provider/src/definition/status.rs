@@ -214,10 +214,7 @@ mod tests {
         let chart = ChartSource {
             url: "oci://registry.example/web".into(),
             version: Some("1.0.0".into()),
-            repo: None,
-            insecure_skip_verify_tls: None,
-            plain_http: None,
-            credentials: None,
+            ..ChartSource::default()
         };
         CompositionDefinition::new("web", CompositionDefinitionSpec { chart })
     }

@@ -23,6 +23,9 @@ pub const DELETION_POLICY: &str = "krateo.io/deletion-policy";
 /// Release name on a composition (its label of the same name wins) or on the definition that governs it.
 pub const RELEASE_NAME: &str = "krateo.io/release-name";
 
+/// `"true"` on a definition: a newer version of the chart that `spec.chart.version` admits is used at once.
+pub const AUTO_UPDATE: &str = "krateo.io/auto-update";
+
 /// True when the annotation is present and says exactly `true`.
 pub fn is_true(annotations: &BTreeMap<String, String>, name: &str) -> bool {
     annotations.get(name).is_some_and(|value| value == "true")

@@ -1,5 +1,7 @@
 //! `CompositionDefinition`: a chart that is to become a type.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -32,14 +34,19 @@ pub struct CompositionDefinitionSpec {
 }
 
 /// Where a chart comes from.
-#[derive(KubeSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("!has(oldSelf.version) || has(self.version)").message("version, once set, may change but not be removed"))]
 #[x_kube(validation = Rule::new("!has(oldSelf.repo) || has(self.repo)").message("repo, once set, may change but not be removed"))]
+#[x_kube(validation = Rule::new("!has(self.credentials) || !has(self.dockerConfigRef)").message("credentials and dockerConfigRef both say who we are: keep one of them"))]
+#[x_kube(validation = Rule::new("!has(self.plainHTTP) || !self.plainHTTP || (!has(self.caBundleRef) && !has(self.clientCertRef))").message("plainHTTP speaks without TLS, caBundleRef and clientCertRef are for TLS: keep the one or the others"))]
+#[x_kube(validation = Rule::new("!has(self.insecureSkipVerifyTLS) || !self.insecureSkipVerifyTLS || !has(self.caBundleRef)").message("insecureSkipVerifyTLS takes any certificate, caBundleRef only those it signs: keep one of them"))]
+#[x_kube(validation = Rule::new("!has(self.verify) || !has(self.verify.cosignKeyRef) || self.url.startsWith('oci://')").message("cosign signatures are kept in registries: verify.cosignKeyRef needs an oci:// url"))]
 pub struct ChartSource {
     /// `oci://host/path`, `https://host/chart.tgz`, or the root of a chart repository.
     pub url: String,
-    /// Version of the chart.
+    /// Version of the chart: an exact one, a range such as `^1.2`, or nothing or `latest` for the newest stable one.
+    /// What a range stands for is found once, when the spec changes; `status.chart` has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 20))]
     pub version: Option<String>,
@@ -47,6 +54,10 @@ pub struct ChartSource {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 256))]
     pub repo: Option<String>,
+    /// Digest that the chart's archive, or in a registry its manifest, must have; anything else is refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(regex(pattern = "^sha256:[0-9a-f]{64}$"))]
+    pub digest: Option<String>,
     /// Accept any certificate of the registry.
     #[serde(
         default,
@@ -57,9 +68,61 @@ pub struct ChartSource {
     /// Talk to the registry without TLS.
     #[serde(default, rename = "plainHTTP", skip_serializing_if = "Option::is_none")]
     pub plain_http: Option<bool>,
+    /// Certificates (PEM) of authorities that the host's certificate may come from, besides the well-known ones.
+    /// Default of `key`: `ca.crt`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_bundle_ref: Option<SecretItemRef>,
+    /// A Secret of type `kubernetes.io/tls` (`tls.crt`, `tls.key`) to show to the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_cert_ref: Option<SecretRef>,
     /// User name and password for the registry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials: Option<Credentials>,
+    /// A docker configuration that has the registry's credentials, as an image pull Secret has. Default of `key`:
+    /// `.dockerconfigjson`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub docker_config_ref: Option<SecretItemRef>,
+    /// Whose signature the chart must carry.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verify: Option<Verification>,
+}
+
+impl ChartSource {
+    /// The names of all Secrets that fetching the chart takes, by namespace, for a definition in `namespace`.
+    pub fn secrets(&self, namespace: &str) -> BTreeMap<String, BTreeSet<String>> {
+        let Self {
+            url: _,
+            version: _,
+            repo: _,
+            digest: _,
+            insecure_skip_verify_tls: _,
+            plain_http: _,
+            ca_bundle_ref,
+            client_cert_ref,
+            credentials,
+            docker_config_ref,
+            verify,
+        } = self;
+        let password = credentials.as_ref().map(|credentials| &credentials.password_ref);
+        let signature = verify.as_ref().and_then(Verification::item);
+        let items = [ca_bundle_ref.as_ref(), docker_config_ref.as_ref(), signature];
+        let named = items
+            .into_iter()
+            .flatten()
+            .map(|item| (item.namespace.as_deref(), &item.name))
+            .chain(
+                client_cert_ref
+                    .iter()
+                    .map(|secret| (secret.namespace.as_deref(), &secret.name)),
+            )
+            .chain(password.map(|item| (Some(item.namespace.as_str()), &item.name)));
+        let mut secrets: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for (of, name) in named {
+            let there = secrets.entry(of.unwrap_or(namespace).to_owned()).or_default();
+            there.insert(name.clone());
+        }
+        secrets
+    }
 }
 
 /// User name and password for a registry.
@@ -72,7 +135,8 @@ pub struct Credentials {
     pub password_ref: SecretKeyRef,
 }
 
-/// One key of a Secret.
+/// One key of a Secret. A Secret of another namespace than the definition's has to allow it, by the annotation
+/// `krateo.io/allow-from-namespaces`.
 #[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecretKeyRef {
     /// Name of the Secret.
@@ -81,6 +145,50 @@ pub struct SecretKeyRef {
     pub namespace: String,
     /// Key in its data.
     pub key: String,
+}
+
+/// One key of a Secret. A Secret of another namespace than the definition's has to allow it, by the annotation
+/// `krateo.io/allow-from-namespaces`.
+#[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecretItemRef {
+    /// Name of the Secret.
+    pub name: String,
+    /// Namespace of the Secret; without it the definition's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Key in its data; without it the usual one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+}
+
+/// A Secret. One of another namespace than the definition's has to allow it, by the annotation
+/// `krateo.io/allow-from-namespaces`.
+#[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SecretRef {
+    /// Name of the Secret.
+    pub name: String,
+    /// Namespace of the Secret; without it the definition's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+}
+
+/// Whose signature a chart must carry: exactly one of the two.
+#[derive(KubeSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("has(self.keyringRef) != has(self.cosignKeyRef)").message("verify needs exactly one of keyringRef and cosignKeyRef"))]
+pub struct Verification {
+    /// Public PGP keys, one of which must have signed the chart's provenance file. Default of `key`: `keyring.gpg`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keyring_ref: Option<SecretItemRef>,
+    /// A cosign public key (PEM) that must have signed the artifact. Default of `key`: `cosign.pub`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cosign_key_ref: Option<SecretItemRef>,
+}
+
+impl Verification {
+    fn item(&self) -> Option<&SecretItemRef> {
+        self.keyring_ref.as_ref().or(self.cosign_key_ref.as_ref())
+    }
 }
 
 /// What became of a chart.
@@ -108,6 +216,25 @@ pub struct CompositionDefinitionStatus {
     /// Hash of the objects of the controller as they were applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
+    /// What `spec.chart` stands for; it stays so until the spec changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chart: Option<ResolvedChart>,
+}
+
+/// What `spec.chart` was found to stand for.
+#[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ResolvedChart {
+    /// The generation of the definition that it was found for.
+    pub observed_generation: i64,
+    /// The version, as the registry or repository has it.
+    pub version: String,
+    /// Digest of the archive.
+    pub digest: String,
+    /// A newer version that `spec.chart.version` admits. It is used when the spec changes, or at once with the
+    /// annotation `krateo.io/auto-update: "true"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub newer: Option<String>,
 }
 
 /// The generated type and its versions.
@@ -150,4 +277,45 @@ pub struct ChartCoordinates {
     /// As in the spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repo: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(name: &str, namespace: Option<&str>) -> SecretItemRef {
+        SecretItemRef {
+            name: name.into(),
+            namespace: namespace.map(str::to_owned),
+            key: None,
+        }
+    }
+
+    #[test]
+    fn every_secret_of_a_chart_is_named_once_in_its_namespace() {
+        let chart = ChartSource {
+            credentials: Some(Credentials {
+                username: "robot".into(),
+                password_ref: SecretKeyRef {
+                    name: "password".into(),
+                    namespace: "vault".into(),
+                    key: "k".into(),
+                },
+            }),
+            ca_bundle_ref: Some(item("tls", None)),
+            client_cert_ref: Some(SecretRef {
+                name: "tls".into(),
+                namespace: Some("team".into()),
+            }),
+            docker_config_ref: Some(item("docker", None)),
+            verify: Some(Verification {
+                cosign_key_ref: Some(item("cosign", Some("vault"))),
+                ..Verification::default()
+            }),
+            ..ChartSource::default()
+        };
+        let secrets = serde_json::to_value(chart.secrets("team")).unwrap();
+        let expected = serde_json::json!({"team": ["docker", "tls"], "vault": ["cosign", "password"]});
+        assert_eq!(secrets, expected);
+    }
 }

@@ -21,6 +21,9 @@ pub const DEFINITION_VERSION: &str = "krateo.io/composition-definition-version";
 /// On a composition: plural resource name of the definition that supplied its chart.
 pub const DEFINITION_RESOURCE: &str = "krateo.io/composition-definition-resource";
 
+/// On Roles that let a Secret be read, and their bindings: UID of the definition that names the Secret.
+pub const DEFINITION_ID: &str = "krateo.io/composition-definition-id";
+
 /// On rendered objects: UID of the composition.
 pub const COMPOSITION_ID: &str = "krateo.io/composition-id";
 

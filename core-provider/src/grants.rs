@@ -1,0 +1,135 @@
+//! How core-provider comes to read the Secrets that a definition names: Roles for exactly those, given to itself.
+//!
+//! They cannot be part of the bundle, whose objects are called after the chart: the Secrets are needed to fetch it.
+
+use std::collections::BTreeMap;
+
+use api::{CompositionDefinition, labels};
+use cluster::{Access, ResourceId};
+use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt as _;
+use serde_json::{Value, json};
+
+use crate::bundle::Platform;
+
+/// The Roles and bindings that let core-provider read the Secrets of `definition`, and nothing else.
+pub fn grants(definition: &CompositionDefinition, platform: &Platform) -> Vec<Value> {
+    let (own, account) = (
+        definition.namespace().unwrap_or_default(),
+        &platform.provider_service_account,
+    );
+    let name = format!("{account}:{own}:{}", definition.name_any());
+    let labels = BTreeMap::from([
+        (labels::DEFINITION_ID, definition.uid().unwrap_or_default()),
+        ("app.kubernetes.io/part-of", "krateoplatformops".to_owned()),
+        ("app.kubernetes.io/managed-by", "krateo".to_owned()),
+    ]);
+    let secrets = definition.spec.chart.secrets(&own);
+    secrets
+        .iter()
+        .flat_map(|(namespace, names)| {
+            let metadata = json!({"name": name, "namespace": namespace, "labels": labels});
+            [
+                json!({
+                    "apiVersion": "rbac.authorization.k8s.io/v1",
+                    "kind": "Role",
+                    "metadata": metadata,
+                    "rules": [{"apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": ["get"]}],
+                }),
+                json!({
+                    "apiVersion": "rbac.authorization.k8s.io/v1",
+                    "kind": "RoleBinding",
+                    "metadata": metadata,
+                    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+                    "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": platform.krateo_namespace}],
+                }),
+            ]
+        })
+        .collect()
+}
+
+/// What those Roles allow.
+pub fn accesses(definition: &CompositionDefinition) -> Vec<Access> {
+    let secrets = definition
+        .spec
+        .chart
+        .secrets(&definition.namespace().unwrap_or_default());
+    let kind = ResourceId::of::<Secret>();
+    let mut accesses = Vec::new();
+    for (namespace, names) in &secrets {
+        accesses.extend(
+            names
+                .iter()
+                .map(|name| Access::to("get", &kind, Some(namespace)).named(name)),
+        );
+    }
+    accesses
+}
+
+#[cfg(test)]
+mod tests {
+    use api::CompositionDefinitionSpec;
+    use api::definition::{ChartSource, Credentials, SecretItemRef, SecretKeyRef};
+
+    use super::*;
+    use crate::bundle::tests::platform;
+
+    fn definition() -> CompositionDefinition {
+        let chart = ChartSource {
+            url: "oci://registry.example/web".into(),
+            credentials: Some(Credentials {
+                username: "robot".into(),
+                password_ref: SecretKeyRef {
+                    name: "password".into(),
+                    namespace: "vault".into(),
+                    key: "k".into(),
+                },
+            }),
+            ca_bundle_ref: Some(SecretItemRef {
+                name: "ca".into(),
+                namespace: None,
+                key: None,
+            }),
+            ..ChartSource::default()
+        };
+        let mut definition = CompositionDefinition::new("web", CompositionDefinitionSpec { chart });
+        definition.metadata.namespace = Some("team".into());
+        definition.metadata.uid = Some("8f4f".into());
+        definition
+    }
+
+    #[test]
+    fn each_namespace_gets_a_role_for_its_secrets_alone() {
+        let grants = grants(&definition(), &platform());
+        let places: Vec<_> = grants
+            .iter()
+            .map(|object| {
+                format!(
+                    "{} {}/{}",
+                    object["kind"].as_str().unwrap(),
+                    object["metadata"]["namespace"].as_str().unwrap(),
+                    object["metadata"]["name"].as_str().unwrap()
+                )
+            })
+            .collect();
+        assert_eq!(
+            places,
+            [
+                "Role team/core-provider:team:web",
+                "RoleBinding team/core-provider:team:web",
+                "Role vault/core-provider:team:web",
+                "RoleBinding vault/core-provider:team:web",
+            ]
+        );
+        assert_eq!(
+            grants[2]["rules"],
+            json!([{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["password"], "verbs": ["get"]}])
+        );
+    }
+
+    #[test]
+    fn what_is_waited_for_is_what_is_granted() {
+        let accesses: Vec<_> = accesses(&definition()).iter().map(ToString::to_string).collect();
+        assert_eq!(accesses, ["get secrets team/ca", "get secrets vault/password"]);
+    }
+}
