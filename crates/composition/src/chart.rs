@@ -1,7 +1,7 @@
 //! The chart that a definition points at.
 
 use api::CompositionDefinition;
-use helm::origin::{ChartSpec, CredentialsSpec};
+use helm::origin::{ChartSpec, CredentialsSpec, SecretKey};
 
 /// Where the chart of a definition comes from.
 pub fn chart_spec(definition: &CompositionDefinition) -> ChartSpec {
@@ -14,10 +14,13 @@ pub fn chart_spec(definition: &CompositionDefinition) -> ChartSpec {
         insecure_skip_verify: chart.insecure_skip_verify_tls.unwrap_or_default(),
         credentials: chart.credentials.as_ref().map(|credentials| CredentialsSpec {
             username: credentials.username.clone(),
-            namespace: credentials.password_ref.namespace.clone(),
-            secret: credentials.password_ref.name.clone(),
-            key: credentials.password_ref.key.clone(),
+            password: SecretKey {
+                namespace: credentials.password_ref.namespace.clone(),
+                name: credentials.password_ref.name.clone(),
+                key: credentials.password_ref.key.clone(),
+            },
         }),
+        ..ChartSpec::default()
     }
 }
 

@@ -178,25 +178,26 @@ impl Charts {
 
     async fn credentials(&self, spec: &CredentialsSpec) -> Result<Credentials, Error> {
         let unread = |source| Error::ReadSecret {
-            secret: spec.to_string(),
+            secret: spec.password.to_string(),
             source: Box::new(source),
         };
-        let id = ObjectId::of::<Secret>(Some(&spec.namespace), &spec.secret).map_err(unread)?;
+        let id =
+            ObjectId::of::<Secret>(Some(&spec.password.namespace), &spec.password.name).map_err(unread)?;
         let secret: Option<Secret> = self.cluster.get(&id).await.map_err(unread)?;
         let data = secret
             .ok_or_else(|| Error::NoSecret {
-                secret: spec.to_string(),
+                secret: spec.password.to_string(),
             })?
             .data
             .unwrap_or_default();
-        let password = data.get(&spec.key).ok_or_else(|| Error::NoKey {
-            secret: spec.to_string(),
-            key: spec.key.clone(),
+        let password = data.get(&spec.password.key).ok_or_else(|| Error::NoKey {
+            secret: spec.password.to_string(),
+            key: spec.password.key.clone(),
             keys: data.keys().map(String::as_str).collect::<Vec<_>>().join(", "),
         })?;
         let password = String::from_utf8(password.0.clone()).map_err(|_| Error::NotText {
-            secret: spec.to_string(),
-            key: spec.key.clone(),
+            secret: spec.password.to_string(),
+            key: spec.password.key.clone(),
         })?;
         Ok(Credentials {
             username: spec.username.clone(),
@@ -222,6 +223,7 @@ fn load(spec: &ChartSpec, archive: Archive) -> Result<LoadedChart, Error> {
 #[cfg(test)]
 mod tests {
     use cluster::scripted::Script;
+    use helm::origin::SecretKey;
     use serde_json::json;
 
     use super::*;
@@ -231,16 +233,15 @@ mod tests {
     fn spec() -> ChartSpec {
         ChartSpec {
             url: "http://127.0.0.1:9/web-1.0.0.tgz".into(),
-            repo: None,
-            version: None,
-            plain_http: false,
-            insecure_skip_verify: false,
             credentials: Some(CredentialsSpec {
                 username: "robot".into(),
-                namespace: "vault".into(),
-                secret: "registry".into(),
-                key: "password".into(),
+                password: SecretKey {
+                    namespace: "vault".into(),
+                    name: "registry".into(),
+                    key: "password".into(),
+                },
             }),
+            ..ChartSpec::default()
         }
     }
 
