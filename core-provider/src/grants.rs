@@ -2,15 +2,25 @@
 //!
 //! They cannot be part of the bundle, whose objects are called after the chart: the Secrets are needed to fetch it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::{CompositionDefinition, labels};
 use cluster::{Access, ResourceId};
+use composition::chart::written_chart;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use crate::bundle::Platform;
+
+/// The names of the Secrets that fetching the chart takes, by namespace.
+pub fn secrets(definition: &CompositionDefinition) -> BTreeMap<String, BTreeSet<String>> {
+    let mut secrets: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for key in written_chart(definition).secret_keys() {
+        secrets.entry(key.namespace).or_default().insert(key.name);
+    }
+    secrets
+}
 
 /// The Roles and bindings that let core-provider read the Secrets of `definition`, and nothing else.
 pub fn grants(definition: &CompositionDefinition, platform: &Platform) -> Vec<Value> {
@@ -24,8 +34,7 @@ pub fn grants(definition: &CompositionDefinition, platform: &Platform) -> Vec<Va
         ("app.kubernetes.io/part-of", "krateoplatformops".to_owned()),
         ("app.kubernetes.io/managed-by", "krateo".to_owned()),
     ]);
-    let secrets = definition.spec.chart.secrets(&own);
-    secrets
+    secrets(definition)
         .iter()
         .flat_map(|(namespace, names)| {
             let metadata = json!({"name": name, "namespace": namespace, "labels": labels});
@@ -50,13 +59,9 @@ pub fn grants(definition: &CompositionDefinition, platform: &Platform) -> Vec<Va
 
 /// What those Roles allow.
 pub fn accesses(definition: &CompositionDefinition) -> Vec<Access> {
-    let secrets = definition
-        .spec
-        .chart
-        .secrets(&definition.namespace().unwrap_or_default());
     let kind = ResourceId::of::<Secret>();
     let mut accesses = Vec::new();
-    for (namespace, names) in &secrets {
+    for (namespace, names) in &secrets(definition) {
         accesses.extend(
             names
                 .iter()

@@ -3,6 +3,7 @@
 mod apply;
 mod observe;
 mod plan;
+mod resolution;
 mod status;
 
 use std::sync::Arc;

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use api::definition::ResolvedChart;
 use api::{COMPOSITION_GROUP, CompositionDefinition, annotations, conditions, labels};
 use cluster::{Access, Apply, Cluster, ObjectId, ResourceId, Selector};
-use composition::{chart_spec, serves};
+use composition::serves;
 use crdgen::{CustomResourceDefinition, Names, ServedVersion};
 use helm_client::charts::{self, LoadedChart};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
@@ -12,9 +13,10 @@ use kube::ResourceExt as _;
 use kube::core::PartialObjectMeta;
 use serde_json::Value;
 
+use super::resolution::{Resolution, resolve};
 use super::{Context, FIELD_MANAGER};
 use crate::bundle::{self, Target, bundle};
-use crate::grants::{accesses, grants};
+use crate::grants::{accesses, grants, secrets};
 
 /// The name that core-provider's own Role allows a dry run under.
 const DRY_RUN: &str = "core-provider-dry-run";
@@ -42,6 +44,8 @@ pub(crate) struct Locked {
 /// A definition that is to be carried out.
 pub(crate) struct Wanted {
     pub(crate) chart: Arc<LoadedChart>,
+    /// What the spec stands for.
+    pub(crate) resolved: ResolvedChart,
     pub(crate) names: Names,
     pub(crate) version: ServedVersion,
     /// The type as it is in the API server.
@@ -163,11 +167,7 @@ impl Locked {
 }
 
 async fn wanted(definition: &CompositionDefinition, open: Locked, ctx: &Context) -> Result<Wanted, Error> {
-    let chart = ctx
-        .charts
-        .get(&chart_spec(definition))
-        .await
-        .map_err(Error::Chart)?;
+    let Resolution { chart, resolved } = resolve(definition, ctx).await.map_err(Error::Chart)?;
     let metadata = chart.chart().metadata();
     let names = Names::of_chart(&metadata.name)?;
     let version = ServedVersion::of_chart(&metadata.version)?;
@@ -196,6 +196,7 @@ async fn wanted(definition: &CompositionDefinition, open: Locked, ctx: &Context)
         stale,
         usable,
         chart,
+        resolved,
     })
 }
 
@@ -444,10 +445,7 @@ fn target(definition: &CompositionDefinition, plural: &str, version: &str, schem
         version: version.to_owned(),
         resource: plural.to_owned(),
         schema: String::from_utf8_lossy(schema).into_owned(),
-        secrets: definition
-            .spec
-            .chart
-            .secrets(&definition.namespace().unwrap_or_default()),
+        secrets: secrets(definition),
         definition_id: definition.uid().unwrap_or_default(),
     }
 }

@@ -1,8 +1,8 @@
 //! The outcome of a pass becomes the definition's status, and events; then one patch.
 
 use api::conditions::{self, READY, SYNCED, Verdict, reason};
-use api::definition::{ChartCoordinates, ManagedType, VersionInfo};
-use api::{COMPOSITION_GROUP, CompositionDefinition, CompositionDefinitionStatus, events};
+use api::definition::{ChartCoordinates, ManagedType, OfferedChart, ResolvedChart, VersionInfo};
+use api::{COMPOSITION_GROUP, CompositionDefinition, CompositionDefinitionStatus, annotations, events};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -23,6 +23,7 @@ pub(crate) struct Facts {
     package_url: String,
     digest: String,
     managed: ManagedType,
+    chart: ResolvedChart,
 }
 
 impl Facts {
@@ -39,6 +40,7 @@ impl Facts {
             package_url: wanted.chart.found_at.clone(),
             digest: helm::digest::fnv1_64_hex(json!(objects).to_string().as_bytes()),
             managed: managed(wanted),
+            chart: wanted.resolved.clone(),
         })
     }
 }
@@ -112,6 +114,15 @@ async fn publish(definition: &CompositionDefinition, outcome: &Result<Outcome, E
                 };
                 ctx.recorder.publish(&regarding, &happening).await;
             }
+            if let Some((severity, reason, note)) = news(definition, outcome) {
+                let happening = Happening {
+                    severity,
+                    reason,
+                    action: events::OBSERVE,
+                    note: &note,
+                };
+                ctx.recorder.publish(&regarding, &happening).await;
+            }
         }
         Err(error) => {
             let reason = match error {
@@ -129,6 +140,36 @@ async fn publish(definition: &CompositionDefinition, outcome: &Result<Outcome, E
             ctx.recorder.publish(&regarding, &happening).await;
         }
     }
+}
+
+/// What the chart's source offers since this pass, besides what is used.
+fn news(definition: &CompositionDefinition, outcome: &Outcome) -> Option<(Severity, &'static str, String)> {
+    let chart = &outcome.facts.as_ref()?.chart;
+    let offered = chart.offered.as_ref()?;
+    let before = definition
+        .status
+        .as_ref()
+        .and_then(|status| status.chart.as_ref());
+    if before.and_then(|chart| chart.offered.as_ref()) == Some(offered) {
+        return None;
+    }
+    let OfferedChart { version, digest } = offered;
+    let used = &chart.version;
+    Some(if version == used {
+        let note = format!(
+            "version {version} of the chart was published again, with digest {digest}: {} stays in use until the \
+             spec changes",
+            chart.digest
+        );
+        (Severity::Warning, events::CHART_REPUBLISHED, note)
+    } else {
+        let note = format!(
+            "version {version} of the chart is there: {used} stays in use until the spec changes; with annotation {} \
+             newer versions are used at once",
+            annotations::AUTO_UPDATE
+        );
+        (Severity::Normal, events::NEWER_CHART, note)
+    })
 }
 
 fn name_of(definition: &CompositionDefinition) -> String {
@@ -157,6 +198,7 @@ fn after(
         status.package_url = Some(facts.package_url.clone());
         status.digest = Some(facts.digest.clone());
         status.managed = Some(facts.managed.clone());
+        status.chart = Some(facts.chart.clone());
     }
     for verdict in verdicts(outcome) {
         conditions::set(

@@ -1,7 +1,5 @@
 //! `CompositionDefinition`: a chart that is to become a type.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -87,44 +85,6 @@ pub struct ChartSource {
     pub verify: Option<Verification>,
 }
 
-impl ChartSource {
-    /// The names of all Secrets that fetching the chart takes, by namespace, for a definition in `namespace`.
-    pub fn secrets(&self, namespace: &str) -> BTreeMap<String, BTreeSet<String>> {
-        let Self {
-            url: _,
-            version: _,
-            repo: _,
-            digest: _,
-            insecure_skip_verify_tls: _,
-            plain_http: _,
-            ca_bundle_ref,
-            client_cert_ref,
-            credentials,
-            docker_config_ref,
-            verify,
-        } = self;
-        let password = credentials.as_ref().map(|credentials| &credentials.password_ref);
-        let signature = verify.as_ref().and_then(Verification::item);
-        let items = [ca_bundle_ref.as_ref(), docker_config_ref.as_ref(), signature];
-        let named = items
-            .into_iter()
-            .flatten()
-            .map(|item| (item.namespace.as_deref(), &item.name))
-            .chain(
-                client_cert_ref
-                    .iter()
-                    .map(|secret| (secret.namespace.as_deref(), &secret.name)),
-            )
-            .chain(password.map(|item| (Some(item.namespace.as_str()), &item.name)));
-        let mut secrets: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for (of, name) in named {
-            let there = secrets.entry(of.unwrap_or(namespace).to_owned()).or_default();
-            there.insert(name.clone());
-        }
-        secrets
-    }
-}
-
 /// User name and password for a registry.
 #[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -185,12 +145,6 @@ pub struct Verification {
     pub cosign_key_ref: Option<SecretItemRef>,
 }
 
-impl Verification {
-    fn item(&self) -> Option<&SecretItemRef> {
-        self.keyring_ref.as_ref().or(self.cosign_key_ref.as_ref())
-    }
-}
-
 /// What became of a chart.
 #[derive(JsonSchema, Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -231,10 +185,20 @@ pub struct ResolvedChart {
     pub version: String,
     /// Digest of the archive.
     pub digest: String,
-    /// A newer version that `spec.chart.version` admits. It is used when the spec changes, or at once with the
-    /// annotation `krateo.io/auto-update: "true"`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub newer: Option<String>,
+    /// What the source has for `spec.chart` by now, when that is something else. It is used when the spec changes; a
+    /// newer version at once with the annotation `krateo.io/auto-update: "true"`.
+    // Written as `null` when there is none: the status is merged, and what a merge does not name stays.
+    #[serde(default)]
+    pub offered: Option<OfferedChart>,
+}
+
+/// What a source has for a chart. The version that is in use already, with another digest, was published again.
+#[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OfferedChart {
+    /// The version.
+    pub version: String,
+    /// Digest of the archive.
+    pub digest: String,
 }
 
 /// The generated type and its versions.
@@ -277,45 +241,4 @@ pub struct ChartCoordinates {
     /// As in the spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repo: Option<String>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn item(name: &str, namespace: Option<&str>) -> SecretItemRef {
-        SecretItemRef {
-            name: name.into(),
-            namespace: namespace.map(str::to_owned),
-            key: None,
-        }
-    }
-
-    #[test]
-    fn every_secret_of_a_chart_is_named_once_in_its_namespace() {
-        let chart = ChartSource {
-            credentials: Some(Credentials {
-                username: "robot".into(),
-                password_ref: SecretKeyRef {
-                    name: "password".into(),
-                    namespace: "vault".into(),
-                    key: "k".into(),
-                },
-            }),
-            ca_bundle_ref: Some(item("tls", None)),
-            client_cert_ref: Some(SecretRef {
-                name: "tls".into(),
-                namespace: Some("team".into()),
-            }),
-            docker_config_ref: Some(item("docker", None)),
-            verify: Some(Verification {
-                cosign_key_ref: Some(item("cosign", Some("vault"))),
-                ..Verification::default()
-            }),
-            ..ChartSource::default()
-        };
-        let secrets = serde_json::to_value(chart.secrets("team")).unwrap();
-        let expected = serde_json::json!({"team": ["docker", "tls"], "vault": ["cosign", "password"]});
-        assert_eq!(secrets, expected);
-    }
 }

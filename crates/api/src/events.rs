@@ -20,6 +20,10 @@ pub const CANNOT_CREATE: &str = "CannotCreateExternalResource";
 pub const CANNOT_UPDATE: &str = "CannotUpdateExternalResource";
 /// What the object stands for could not be removed.
 pub const CANNOT_DELETE: &str = "CannotDeleteExternalResource";
+/// A definition's chart is there in a newer version that its spec admits.
+pub const NEWER_CHART: &str = "NewerChart";
+/// A definition's chart was published again under the version that is in use.
+pub const CHART_REPUBLISHED: &str = "ChartRepublished";
 /// The object is paused.
 pub const RECONCILIATION_PAUSED: &str = "ReconciliationPaused";
 

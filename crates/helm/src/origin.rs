@@ -137,7 +137,7 @@ impl ClientCertSpec {
 /// Whose signature a chart must carry.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum VerifySpec {
-    /// One of the OpenPGP keys in this keyring, as `helm package --sign` signs.
+    /// One of the `OpenPGP` keys in this keyring, as `helm package --sign` signs.
     Keyring(SecretKey),
     /// This PEM public key, as `cosign sign --key` signs what is in a registry.
     CosignKey(SecretKey),

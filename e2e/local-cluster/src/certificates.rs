@@ -14,21 +14,26 @@ use rcgen::{
 use serde_json::{Value, json};
 
 /// Signs for one cluster; its files are in one folder, each certificate `name.crt` with its key `name.key`.
-pub(crate) struct Authority {
+pub struct Authority {
     folder: PathBuf,
     issuer: CertifiedIssuer<'static, KeyPair>,
 }
 
 /// Who a client certificate speaks for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Identity<'a> {
-    pub(crate) user: &'a str,
-    pub(crate) group: Option<&'a str>,
+pub struct Identity<'a> {
+    /// Its name.
+    pub user: &'a str,
+    /// A group it belongs to.
+    pub group: Option<&'a str>,
 }
 
 impl Authority {
     /// A new authority, with the key pair that signs the tokens of service accounts beside it.
-    pub(crate) fn create(folder: PathBuf) -> Result<Self> {
+    ///
+    /// # Errors
+    /// When the folder cannot be written.
+    pub fn create(folder: PathBuf) -> Result<Self> {
         fs::create_dir_all(&folder).with_context(|| format!("could not create {}", folder.display()))?;
         let mut params = params("local-cluster", None, Vec::new())?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -49,14 +54,20 @@ impl Authority {
     }
 
     /// A certificate to be called by, under these DNS names and addresses.
-    pub(crate) fn serve(&self, name: &str, subjects: Vec<String>) -> Result<()> {
+    ///
+    /// # Errors
+    /// When a name is none, or the folder cannot be written.
+    pub fn serve(&self, name: &str, subjects: Vec<String>) -> Result<()> {
         let mut params = params(name, None, subjects)?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         self.issue(name, params).map(drop)
     }
 
     /// A certificate to call with.
-    pub(crate) fn identify(&self, name: &str, who: Identity<'_>) -> Result<Credentials> {
+    ///
+    /// # Errors
+    /// As [`Authority::serve`].
+    pub fn identify(&self, name: &str, who: Identity<'_>) -> Result<Credentials> {
         let mut params = params(who.user, who.group, Vec::new())?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         self.issue(name, params)
@@ -71,6 +82,11 @@ impl Authority {
             &kubeconfig(api_server, &self.issuer.pem(), &credentials.user()),
         )?;
         Ok(file)
+    }
+
+    /// The file with the authority's own certificate.
+    pub fn certificate(&self) -> PathBuf {
+        self.folder.join("ca.crt")
     }
 
     fn issue(&self, name: &str, mut params: CertificateParams) -> Result<Credentials> {
@@ -91,10 +107,12 @@ impl Authority {
     }
 }
 
-/// A client certificate and its key.
-pub(crate) struct Credentials {
-    certificate: String,
-    key: String,
+/// A client certificate and its key, in PEM.
+pub struct Credentials {
+    /// The certificate.
+    pub certificate: String,
+    /// Its private key.
+    pub key: String,
 }
 
 impl Credentials {

@@ -3,7 +3,7 @@
 use std::{
     ffi::OsStr,
     fs,
-    net::{Ipv4Addr, TcpListener},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::Command,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -19,7 +19,7 @@ use crate::{
     certificates::{self, Authority, Identity},
     parts::{self, Cache, Part},
     process::{Place, Process, Program, output},
-    progress,
+    progress, registry,
     state::{Home, Record, Size, State},
     wait,
 };
@@ -356,6 +356,59 @@ impl ControlPlane {
         let process = Process::start(&self.home.folder, program)?;
         self.keep(process);
         Ok(())
+    }
+
+    /// Starts a program of the caller's beside the cluster. Its output goes to the cluster's logs, it can be killed
+    /// and started again by its name, and it ends with the cluster at the latest.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_program(
+        &self,
+        name: &str,
+        path: &Path,
+        arguments: Vec<String>,
+        environment: &[(&str, &str)],
+    ) -> Result<()> {
+        let program = Program {
+            name: name.into(),
+            path: path.to_owned(),
+            arguments,
+            environment: environment
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect(),
+            place: Place::Host,
+        };
+        self.keep(Process::start(&self.home.folder, program)?);
+        Ok(())
+    }
+
+    /// Starts a registry on a port of loopback, as a program of that name, and waits until it listens; gives its
+    /// address.
+    ///
+    /// # Errors
+    /// When it cannot be built or does not come up.
+    pub fn start_registry(&self, name: &str, settings: &registry::Settings) -> Result<SocketAddr> {
+        let reserved = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port is free")?;
+        let address = reserved.local_addr()?;
+        let storage = self.home.path(&format!("{name}.storage"));
+        let config = registry::config_with(address, &storage, settings);
+        let config = self.home.write(&format!("{name}.yaml"), &config)?;
+        drop(reserved);
+        let arguments = vec!["serve".into(), config.display().to_string()];
+        self.run(
+            &parts::REGISTRY,
+            name,
+            Place::Host,
+            arguments,
+            &registry::ENVIRONMENT,
+        )?;
+        wait::until(&format!("registry {name}"), PATIENCE, || {
+            self.component(name, Process::check)?;
+            Ok(TcpStream::connect(address).ok().map(drop))
+        })?;
+        Ok(address)
     }
 
     pub(crate) fn keep(&self, process: Process) {

@@ -27,14 +27,15 @@
 //! comes to ([`state`]). `README.md` beside this crate has the settings and their reasons.
 
 pub mod audit;
+pub mod certificates;
 pub mod image;
 pub mod packages;
 pub mod parts;
 pub mod process;
+pub mod registry;
 pub mod state;
 pub mod wait;
 
-mod certificates;
 mod cluster;
 mod control_plane;
 mod digest;
@@ -43,7 +44,6 @@ mod home;
 mod network;
 mod node;
 mod progress;
-mod registry;
 
 pub use cluster::Cluster;
 pub use control_plane::{ControlPlane, Options};
