@@ -7,8 +7,8 @@ use api::{Composition, CompositionDefinition};
 use cluster::{Cluster, ObjectId};
 use composition::permissions::MANAGE;
 use composition::release_name::InvalidReleaseName;
-use composition::{ReleaseName, chart_spec, rendering, serves};
-use helm_client::charts::{self, Charts, LoadedChart};
+use composition::{ReleaseName, Schemas, chart_of, has_served, rendering, schema};
+use helm_client::charts::{self, Charts};
 use helm_client::release::{self, Role, Touched, touched};
 use helm_client::rendering::{self as render, Lookup, Request};
 use kube::core::{DynamicObject, GroupVersionResource};
@@ -17,6 +17,8 @@ use kube::core::{DynamicObject, GroupVersionResource};
 pub(crate) struct Inspector {
     pub(crate) cluster: Cluster,
     pub(crate) charts: Charts,
+    /// By which compositions are read.
+    pub(crate) schemas: Schemas,
     pub(crate) krateo_namespace: String,
 }
 
@@ -41,6 +43,8 @@ pub(crate) enum Error {
     ReleaseName(#[from] InvalidReleaseName),
     #[error("could not fetch the chart")]
     Chart(#[from] charts::Error),
+    #[error("the composition cannot be read by its chart's schema")]
+    Schema(#[from] schema::Error),
     #[error("could not render the chart")]
     Render(#[from] render::Error),
     #[error("could not find the places of the chart's objects")]
@@ -54,14 +58,30 @@ impl Inspector {
     pub(crate) async fn inspect(&self, query: &Query) -> Result<Vec<Resource>, Error> {
         let composition = self.composition(query).await?;
         let definition = self.definition(query, &composition).await?;
-        let chart = self.charts.get(&chart_spec(&definition)).await?;
+        let chart = self
+            .charts
+            .get(&chart_of(
+                &definition,
+                &composition.resource.api_version,
+                &composition.resource.kind,
+            ))
+            .await?;
+        let own = self.schemas.of(&chart.digest, &chart.engine)?;
         let release = match &query.release_name {
             Some(name) => ReleaseName::new(name)?,
             None => ReleaseName::of(&composition, None, true)?,
         };
         let mut found = Inspection::default();
         for is_upgrade in [false, true] {
-            let request = self.request(&composition, &chart, &release, is_upgrade);
+            let request = Request {
+                chart: &chart,
+                name: release.as_str(),
+                namespace: &composition.namespace,
+                revision: if is_upgrade { 2 } else { 1 },
+                is_upgrade,
+                values: rendering::values(&composition, own.as_deref(), &self.krateo_namespace),
+                labels: BTreeMap::new(),
+            };
             let rendering = render::render(&self.cluster, &request).await?;
             for touched in touched(&self.cluster, &rendering.rendered, &composition.namespace).await? {
                 found.add(touched_resource(&touched));
@@ -111,7 +131,7 @@ impl Inspector {
         let definition: Option<CompositionDefinition> = self.cluster.get(&id).await?;
         let definition = definition.ok_or_else(|| Error::NoDefinition(format!("{namespace}/{name}")))?;
         let (kind, api_version) = (&composition.resource.kind, &composition.resource.api_version);
-        if serves(&definition, api_version, kind) {
+        if has_served(&definition, api_version, kind) {
             Ok(definition)
         } else {
             Err(Error::ForeignDefinition {
@@ -119,24 +139,6 @@ impl Inspector {
                 kind: kind.clone(),
                 api_version: api_version.clone(),
             })
-        }
-    }
-
-    fn request<'a>(
-        &self,
-        composition: &'a Composition,
-        chart: &'a LoadedChart,
-        release: &'a ReleaseName,
-        is_upgrade: bool,
-    ) -> Request<'a> {
-        Request {
-            chart,
-            name: release.as_str(),
-            namespace: &composition.namespace,
-            revision: if is_upgrade { 2 } else { 1 },
-            is_upgrade,
-            values: rendering::values(composition, &self.krateo_namespace),
-            labels: BTreeMap::new(),
         }
     }
 }

@@ -22,6 +22,7 @@ impl Args {
         let cluster = process.cluster().clone();
         let inspector = Inspector {
             charts: Charts::new(cluster.clone(), Limits::default()),
+            schemas: composition::Schemas::default(),
             cluster,
             krateo_namespace: self.krateo_namespace,
         };

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use api::labels;
 use cluster::ResourceId;
-use composition::Account;
+use composition::{Account, Schemas};
 use futures::StreamExt as _;
 use helm_client::charts::Charts;
 use helm_client::release::{Options, Releases};
@@ -119,6 +119,7 @@ impl Args {
             resync_interval: self.resync_interval.0,
             timeout: options.timeout,
             charts: Charts::new(cluster.clone(), Limits::default()),
+            schemas: Schemas::default(),
             releases: Releases::new(cluster.clone(), options),
             inspector: Inspector::new(self.url_chart_inspector.clone()),
             recorder: process.recorder(),

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use api::labels;
 use helm::text_template::{self, TextTemplate};
 use serde_json::{Map, Value, json};
 
@@ -12,6 +13,8 @@ use crate::templates::{Asset, Templates};
 /// The type that a controller serves, and where its definition lives.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
+    /// Name of the definition.
+    pub definition: String,
     /// Namespace of the definition, and so of the controller.
     pub namespace: String,
     /// Group of the generated type.
@@ -104,13 +107,42 @@ pub fn bundle(target: &Target, platform: &Platform, templates: &Templates) -> Re
             Asset::SecretRole | Asset::SecretRoleBinding => {
                 for (namespace, names) in &target.secrets {
                     name_secrets(&mut variables, namespace, names);
-                    objects.push(object(asset, &render(asset, &variables, templates)?)?);
+                    objects.push(labelled(
+                        object(asset, &render(asset, &variables, templates)?)?,
+                        target,
+                    ));
                 }
             }
-            _ => objects.push(object(asset, &render(asset, &variables, templates)?)?),
+            _ => objects.push(labelled(
+                object(asset, &render(asset, &variables, templates)?)?,
+                target,
+            )),
         }
     }
     Ok(objects)
+}
+
+/// Labels that say whose object it is, whatever the template says.
+fn labelled(mut object: Value, target: &Target) -> Value {
+    let written = [
+        (labels::DEFINITION_NAME, labels::value(&target.definition)),
+        (labels::DEFINITION_NAMESPACE, labels::value(&target.namespace)),
+        (labels::CONTROLLER_RESOURCE, target.resource.clone()),
+        (labels::CONTROLLER_VERSION, target.version.clone()),
+    ];
+    let labels = &mut object["metadata"]["labels"];
+    if !labels.is_object() {
+        *labels = json!({});
+    }
+    for (name, value) in written {
+        labels[name] = Value::from(value);
+    }
+    object
+}
+
+/// True for the object that a bundle begins and ends with: where it is, all others may be.
+pub fn is_mark(object: &Value) -> bool {
+    object["kind"] == "ServiceAccount"
 }
 
 /// The Secrets of one namespace. `secretName` is the contract's, from a time when there was one at most.
@@ -183,6 +215,7 @@ pub(crate) mod tests {
 
     fn target() -> Target {
         Target {
+            definition: "fireworks".into(),
             namespace: "fireworks-system".into(),
             group: "composition.krateo.io".into(),
             version: "v1-1-6".into(),

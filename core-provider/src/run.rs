@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
 use crate::bundle::Platform;
-use crate::definition::{Context, Error, reconcile};
+use crate::definition::{Context, Error, HELD_UP, Turns, reconcile};
 use crate::templates::Templates;
 
 /// Name of the lease, as the contract has it.
@@ -85,6 +85,7 @@ impl Args {
             },
             recorder: process.recorder(),
             metrics: process.metrics().clone(),
+            turns: Turns::default(),
             backoff: Backoff::new(self.min_error_retry_interval.0, self.max_error_retry_interval.0),
             poll_interval: self.poll_interval.0,
             cluster,
@@ -118,6 +119,8 @@ fn retry(definition: Arc<CompositionDefinition>, error: &Error, ctx: Arc<Context
     let pause = ctx.backoff.failed(&object);
     let pause = if error.is_transient() {
         pause
+    } else if error.waits_for_compositions() {
+        ctx.poll_interval.min(HELD_UP)
     } else {
         pause.max(ctx.poll_interval)
     };

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::{Cluster, ObjectId, ResourceId};
-use composition::{Account, Blocked, plan::Standing};
+use composition::{Account, Blocked, Schemas, plan::Standing};
 use helm_client::charts::Charts;
 use helm_client::release::Releases;
 use kube::core::DynamicObject;
@@ -27,6 +27,8 @@ const FIELD_MANAGER: &str = "composition-dynamic-controller";
 pub(crate) struct Context {
     pub(crate) cluster: Cluster,
     pub(crate) charts: Charts,
+    /// By which compositions are read.
+    pub(crate) schemas: Schemas,
     pub(crate) releases: Releases,
     pub(crate) inspector: Inspector,
     pub(crate) recorder: Recorder,

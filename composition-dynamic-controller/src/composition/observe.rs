@@ -10,7 +10,7 @@ use cluster::{Health, ObjectId, ResourceId, Selector};
 use composition::permissions::{Grant, MANAGE, role_name};
 use composition::plan::{self, Release};
 use composition::release_name::InvalidReleaseName;
-use composition::{Permissions, ReleaseName, chart_spec, rendering, serves};
+use composition::{Permissions, ReleaseName, chart_of, has_served, rendering, schema, serves};
 use helm_client::charts::{self, LoadedChart};
 use helm_client::records;
 use helm_client::release::{self, Desired, Moment, State, state};
@@ -73,6 +73,8 @@ pub(crate) enum Error {
     },
     #[error("could not fetch the chart")]
     Chart(#[source] charts::Error),
+    #[error("the composition cannot be read by its chart's schema")]
+    Schema(#[from] schema::Error),
     #[error("could not render the chart")]
     Render(#[source] render::Error),
     #[error("could not find out which objects the chart would touch")]
@@ -97,6 +99,7 @@ impl Error {
             // The definition may be applied, or be ready, a moment later.
             Self::NoDefinition { .. } => true,
             Self::ReleaseName(_)
+            | Self::Schema(_)
             | Self::ForeignSecret { .. }
             | Self::SeveralDefinitions { .. }
             | Self::ForeignDefinition { .. } => false,
@@ -210,9 +213,14 @@ async fn intention(
     let definition = definition(composition, ctx).await?;
     let chart = ctx
         .charts
-        .get(&chart_spec(&definition))
+        .get(&chart_of(
+            &definition,
+            &composition.resource.api_version,
+            &composition.resource.kind,
+        ))
         .await
         .map_err(Error::Chart)?;
+    let own = ctx.schemas.of(&chart.digest, &chart.engine)?;
     let definition = (definition.namespace().unwrap_or_default(), definition.name_any());
     let query = query(composition, release, &definition, &ctx.resource);
     let mut touched = ctx.inspector.resources(&query).await.map_err(Error::Inspect)?;
@@ -222,7 +230,7 @@ async fn intention(
         namespace: &composition.namespace,
         revision: records.map_or(0, records::Observed::revision) + 1,
         is_upgrade: records.is_some_and(|records| records.deployed().is_some()),
-        values: rendering::values(composition, &ctx.krateo_namespace),
+        values: rendering::values(composition, own.as_deref(), &ctx.krateo_namespace),
         labels: rendering::object_labels(composition, &ctx.krateo_namespace),
     };
     let rendering = render::render(&ctx.cluster, &request)
@@ -279,7 +287,7 @@ async fn definition(composition: &Composition, ctx: &Context) -> Result<Composit
         let found: Option<CompositionDefinition> = ctx.cluster.get(&id).await?;
         return match found {
             // A label is the user's to write: it must not lead to the chart of another type.
-            Some(definition) if serves(&definition, &api_version, &kind) => Ok(definition),
+            Some(definition) if has_served(&definition, &api_version, &kind) => Ok(definition),
             Some(_) => Err(Error::ForeignDefinition {
                 definition: format!("{namespace}/{name}"),
                 kind,
@@ -292,10 +300,14 @@ async fn definition(composition: &Composition, ctx: &Context) -> Result<Composit
         .cluster
         .list(&ResourceId::of::<CompositionDefinition>(), Selector::default())
         .await?;
-    let mut serving: Vec<_> = all
+    // One that went on to another version still has what has not moved yet, unless another serves that now.
+    let (mut serving, others): (Vec<_>, Vec<_>) = all
         .into_iter()
-        .filter(|definition| serves(definition, &api_version, &kind))
-        .collect();
+        .partition(|definition| serves(definition, &api_version, &kind));
+    if serving.is_empty() {
+        serving = others;
+        serving.retain(|definition| has_served(definition, &api_version, &kind));
+    }
     match (serving.pop(), serving.len()) {
         (Some(definition), 0) => Ok(definition),
         (Some(_), others) => Err(Error::SeveralDefinitions {

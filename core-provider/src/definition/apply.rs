@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
-use api::{CompositionDefinition, finalizers};
-use cluster::{Apply, Delete, Goal, ObjectId, Propagation};
+use api::{CompositionDefinition, finalizers, labels};
+use cluster::{Apply, Delete, Goal, ObjectId, Propagation, ResourceId};
 use crdgen::CustomResourceDefinition;
 use kube::ResourceExt as _;
 
+use serde_json::json;
+
+use super::instances;
 use super::plan::{Plan, Step};
 use super::{Context, FIELD_MANAGER};
 
@@ -27,6 +30,10 @@ pub(crate) enum Error {
     Bundle(#[source] cluster::Error),
     #[error("could not remove what the definition had made")]
     Remove(#[source] cluster::Error),
+    #[error("could not move a composition to another version")]
+    Move(#[source] cluster::Error),
+    #[error("could not take version {version} out of the type")]
+    Retire { version: String, source: cluster::Error },
     #[error("could not mark the definition")]
     Mark(#[source] cluster::Error),
 }
@@ -38,7 +45,9 @@ impl Error {
             | Self::Type(error)
             | Self::Bundle(error)
             | Self::Remove(error)
-            | Self::Mark(error) => error.is_transient(),
+            | Self::Move(error)
+            | Self::Mark(error)
+            | Self::Retire { source: error, .. } => error.is_transient(),
         }
     }
 }
@@ -92,6 +101,18 @@ async fn take(
                 .map_err(Error::Remove)?;
             Ok(Some(format!("removed {id}")))
         }
+        Step::Move(id, version) => relabel(id, version, ctx).await.map_err(Error::Move),
+        Step::Retire {
+            version,
+            without,
+            through,
+        } => retire(version, without, through, ctx)
+            .await
+            .map(Some)
+            .map_err(|source| Error::Retire {
+                version: version.clone(),
+                source,
+            }),
         Step::LetGo => {
             let id = id_of(definition).map_err(Error::Mark)?;
             cluster
@@ -116,6 +137,61 @@ async fn serve(wanted: &CustomResourceDefinition, ctx: &Context) -> Result<Strin
     // Controllers look the type up by discovery, which follows a moment later and must not be asked from memory.
     ctx.cluster.discovery().forget();
     Ok(format!("serving {}", wanted.name_any()))
+}
+
+/// How often a composition is tried to be moved in one pass.
+const TRIES: u32 = 5;
+
+/// Moves a composition to another version by its label; one that went in the meantime needs no moving.
+async fn relabel(id: &ObjectId, version: &str, ctx: &Context) -> Result<Option<String>, cluster::Error> {
+    for tried in 1.. {
+        let written = [(labels::COMPOSITION_VERSION, Some(version))];
+        match ctx.cluster.label(id, written, FIELD_MANAGER).await {
+            Ok(_) => break,
+            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) if tried < TRIES && (error.is_conflict() || error.is_transient()) => {
+                tokio::time::sleep(Duration::from_millis(100) * tried).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Some(format!("moved {id} to {version}")))
+}
+
+/// Takes a version out of the type. Objects that may be stored in it are written anew first, in the version that
+/// objects are stored in now; only then does the type's status forget it.
+async fn retire(
+    version: &str,
+    without: &CustomResourceDefinition,
+    through: &ResourceId,
+    ctx: &Context,
+) -> Result<String, cluster::Error> {
+    let id = ObjectId::of::<CustomResourceDefinition>(None, &without.name_any())?;
+    let stored = without
+        .status
+        .as_ref()
+        .and_then(|status| status.stored_versions.clone());
+    let stored = stored.unwrap_or_default();
+    if stored.iter().any(|stored| stored == version) {
+        for instance in instances::list(through, None, &ctx.cluster)
+            .await?
+            .unwrap_or_default()
+        {
+            match ctx
+                .cluster
+                .merge(&instance.id(through)?, &json!({}), FIELD_MANAGER)
+                .await
+            {
+                Err(error) if !error.is_not_found() => return Err(error),
+                Ok(_) | Err(_) => {}
+            }
+        }
+        let stored: Vec<_> = stored.iter().filter(|stored| *stored != version).collect();
+        let status = json!({ "storedVersions": stored });
+        ctx.cluster.merge_status(&id, &status, FIELD_MANAGER).await?;
+    }
+    serve(without, ctx).await?;
+    Ok(format!("retired version {version} of {}", without.name_any()))
 }
 
 /// What an apply may hold: neither status nor the server's bookkeeping.

@@ -1,17 +1,22 @@
 //! One pass over a composition definition: read, decide, write, then report what happened.
 
 mod apply;
+mod controllers;
+mod gate;
+mod instances;
 mod observe;
 mod plan;
 mod resolution;
 mod status;
+mod turns;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::CompositionDefinition;
+use api::{CompositionDefinition, annotations};
 use cluster::Cluster;
 use helm_client::charts::Charts;
+use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use runtime::{Backoff, Metrics, Recorder};
@@ -19,7 +24,9 @@ use runtime::{Backoff, Metrics, Recorder};
 use crate::bundle::Platform;
 use crate::templates::Templates;
 
+use observe::Observed;
 pub(crate) use plan::Standing;
+pub(crate) use turns::Turns;
 
 /// Our name on every field that we set.
 pub(crate) const FIELD_MANAGER: &str = "core-provider";
@@ -32,6 +39,7 @@ pub(crate) struct Context {
     pub(crate) platform: Platform,
     pub(crate) recorder: Recorder,
     pub(crate) metrics: Metrics,
+    pub(crate) turns: Turns,
     pub(crate) backoff: Backoff<ObjectRef<CompositionDefinition>>,
     /// After how long a definition that is as it should be is looked at again.
     pub(crate) poll_interval: Duration,
@@ -53,6 +61,14 @@ pub(crate) enum Error {
 }
 
 impl Error {
+    /// True when compositions have to be corrected first: they are not watched.
+    pub(crate) fn waits_for_compositions(&self) -> bool {
+        matches!(
+            self,
+            Self::Plan(plan::Blocked::Incompatible { .. } | plan::Blocked::AnotherKind { .. })
+        )
+    }
+
     /// True when the same attempt can succeed later although nobody changed anything.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
@@ -85,14 +101,46 @@ pub(crate) async fn reconcile(
 async fn once(definition: &CompositionDefinition, ctx: &Context) -> Result<Action, Error> {
     // What the watch has may be older than our own last write.
     let id = apply::id_of(definition).map_err(Error::Read)?;
-    let Some(definition) = ctx.cluster.get(&id).await.map_err(Error::Read)? else {
+    let Some(definition): Option<CompositionDefinition> = ctx.cluster.get(&id).await.map_err(Error::Read)?
+    else {
         return Ok(Action::await_change());
     };
-    let outcome = pass(&definition, ctx).await;
-    let reported = status::report(&definition, &outcome, ctx).await;
-    let standing = outcome?; // the first failure is the one worth returning
+    let (outcome, reported) = if annotations::is_true(definition.annotations(), annotations::PAUSED) {
+        carry_out(&definition, Ok(Observed::Paused), ctx).await
+    } else if definition.metadata.deletion_timestamp.is_some() {
+        let _turn = ctx.turns.of(&observe::former_type(&definition)).await;
+        let leaving = observe::leaving(&definition, ctx).await;
+        carry_out(&definition, leaving.map(Observed::Leaving), ctx).await
+    } else {
+        match open(&definition, ctx).await {
+            Ok(Opened::Source(locked, source)) => {
+                let _turn = ctx.turns.of(&source.names.plural).await;
+                let wanted = observe::wanted(&definition, *source, &locked, ctx).await;
+                let wanted = wanted.map(|wanted| Observed::Wanted(Box::new(wanted)));
+                carry_out(&definition, wanted, ctx).await
+            }
+            Ok(Opened::Locked(locked)) => carry_out(&definition, Ok(Observed::Locked(locked)), ctx).await,
+            Err(error) => carry_out(&definition, Err(error), ctx).await,
+        }
+    };
+    let outcome = outcome?; // the first failure is the one worth returning
     reported.map_err(Error::Report)?;
-    Ok(next_check(standing.standing, ctx.poll_interval))
+    Ok(next_check(outcome.standing, ctx.poll_interval))
+}
+
+/// A definition's chart, as far as it may be fetched.
+enum Opened {
+    Locked(observe::Locked),
+    Source(observe::Locked, Box<observe::Source>),
+}
+
+async fn open(definition: &CompositionDefinition, ctx: &Context) -> Result<Opened, observe::Error> {
+    let locked = observe::locked(definition, ctx).await?;
+    if !locked.is_open(&ctx.cluster).await? {
+        return Ok(Opened::Locked(locked));
+    }
+    let source = observe::source(definition, ctx).await?;
+    Ok(Opened::Source(locked, Box::new(source)))
 }
 
 /// What a pass did and found.
@@ -102,16 +150,34 @@ pub(crate) struct Outcome {
     pub(crate) changes: Vec<String>,
 }
 
-async fn pass(definition: &CompositionDefinition, ctx: &Context) -> Result<Outcome, Error> {
-    let observed = observe::observe(definition, ctx).await.map_err(Error::Observe)?;
+/// Decides, writes, and reports on both.
+async fn carry_out(
+    definition: &CompositionDefinition,
+    observed: Result<Observed, observe::Error>,
+    ctx: &Context,
+) -> (Result<Outcome, Error>, Result<(), cluster::Error>) {
+    let outcome = act(definition, observed, ctx).await;
+    let reported = status::report(definition, &outcome, ctx).await;
+    (outcome, reported)
+}
+
+async fn act(
+    definition: &CompositionDefinition,
+    observed: Result<Observed, observe::Error>,
+    ctx: &Context,
+) -> Result<Outcome, Error> {
+    let observed = observed.map_err(Error::Observe)?;
     let plan = plan::plan(definition, &observed).map_err(Error::Plan)?;
     let changes = apply::apply(definition, &plan, ctx).await.map_err(Error::Apply)?;
     Ok(Outcome {
         standing: plan.standing,
-        facts: status::Facts::of(&observed),
+        facts: status::Facts::of(definition, &observed),
         changes,
     })
 }
+
+/// How soon compositions are looked at again that have to be corrected before they can move.
+pub(crate) const HELD_UP: Duration = Duration::from_secs(15);
 
 /// While something is under way the next look comes soon; watching every object of every bundle for the
 /// sake of the few seconds in which a controller starts would cost more than it tells.
@@ -120,6 +186,7 @@ fn next_check(standing: Standing, poll_interval: Duration) -> Action {
         Standing::Underway => Action::requeue(Duration::ZERO),
         Standing::Starting | Standing::Draining(_) => Action::requeue(Duration::from_secs(1)),
         Standing::Ready => Action::requeue(poll_interval),
+        Standing::HeldUp => Action::requeue(poll_interval.min(HELD_UP)),
         Standing::Paused | Standing::Removed => Action::await_change(),
     }
 }

@@ -1,18 +1,22 @@
-//! What there is of a definition: its chart, the type in the API server, the objects of the bundle.
+//! What there is of a definition: its chart, the type in the API server, the controllers, the compositions.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use api::definition::ResolvedChart;
+use api::definition::{Breaker, ResolvedChart};
 use api::{COMPOSITION_GROUP, CompositionDefinition, annotations, conditions, labels};
 use cluster::{Access, Apply, Cluster, ObjectId, ResourceId, Selector};
 use composition::serves;
-use crdgen::{CustomResourceDefinition, Names, ServedVersion};
+use crdgen::{BadDefaults, CustomResourceDefinition, Names, ServedVersion, Structural};
 use helm_client::charts::{self, LoadedChart};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::ResourceExt as _;
 use kube::core::PartialObjectMeta;
 use serde_json::Value;
 
+use super::controllers::{self, Controller, Owner};
+use super::gate::Gate;
+use super::instances::{self, Claim, Instance};
 use super::resolution::{Resolution, resolve};
 use super::{Context, FIELD_MANAGER};
 use crate::bundle::{self, Target, bundle};
@@ -41,24 +45,66 @@ pub(crate) struct Locked {
     pub(crate) needed: Vec<Access>,
 }
 
-/// A definition that is to be carried out.
-pub(crate) struct Wanted {
+/// The chart of a definition, and the type that it gives.
+pub(crate) struct Source {
     pub(crate) chart: Arc<LoadedChart>,
     /// What the spec stands for.
     pub(crate) resolved: ResolvedChart,
     pub(crate) names: Names,
     pub(crate) version: ServedVersion,
+    pub(crate) structural: Structural,
+}
+
+/// A definition that is to be carried out.
+pub(crate) struct Wanted {
+    pub(crate) source: Source,
     /// The type as it is in the API server.
     pub(crate) live: Option<CustomResourceDefinition>,
     /// The type with this version in it; equal to `live` when nothing is to be done.
     pub(crate) next: CustomResourceDefinition,
-    /// The definition that already serves this very type, when there is an older one.
+    /// True when the type has this version already, made from another schema.
+    pub(crate) is_republished: bool,
+    /// The definition that already serves this very type.
     pub(crate) taken_by: Option<String>,
     pub(crate) bundle: Vec<Member>,
     /// Roles for Secrets, and their bindings, that the definition needed before.
     pub(crate) stale: Vec<ObjectId>,
     /// True when the controller's Deployment says it is available and the API server takes objects of the type.
     pub(crate) usable: bool,
+    /// The version that the definition ran before this one.
+    pub(crate) previous: Option<String>,
+    /// What of its former versions is left.
+    pub(crate) former: Former,
+    /// A version that no definition and no composition needs any more.
+    pub(crate) unused: Option<Unused>,
+}
+
+/// What is left of a definition's former versions.
+#[derive(Default)]
+pub(crate) struct Former {
+    /// False while we may not read compositions, so that not all of it is known.
+    pub(crate) known: bool,
+    /// The objects of their controllers, in the order in which they are removed.
+    pub(crate) bundles: Vec<ObjectId>,
+    /// Former types, of charts of another name, that nothing needs any more.
+    pub(crate) types: Vec<ObjectId>,
+    /// Compositions of former types, which cannot become compositions of this one: kind and how many.
+    pub(crate) stranded: Option<(String, usize)>,
+    /// Compositions to move to this version, addressed through it.
+    pub(crate) moves: Vec<ObjectId>,
+    /// Compositions of other versions that this one refuses.
+    pub(crate) breakers: Vec<Breaker>,
+    /// How many of those are held up: they are to move, and still have the controller of their version.
+    pub(crate) held_up: usize,
+}
+
+/// A version of the type that nothing needs any more.
+pub(crate) struct Unused {
+    pub(crate) version: String,
+    /// The type without it.
+    pub(crate) without: CustomResourceDefinition,
+    /// Any version through which compositions can be addressed.
+    pub(crate) through: ResourceId,
 }
 
 /// One object of the bundle.
@@ -67,6 +113,8 @@ pub(crate) struct Member {
     pub(crate) wanted: Value,
     /// True when applying it would change nothing.
     pub(crate) in_place: bool,
+    /// True for the object by which the others are found: it comes first and goes last.
+    pub(crate) is_mark: bool,
 }
 
 /// A definition that is being deleted.
@@ -79,12 +127,14 @@ pub(crate) struct Leaving {
 
 /// What a definition had made.
 pub(crate) struct Made {
-    /// Compositions of its version that are still there.
+    /// Compositions whose controller is gone: they have to move to one that is there, to be cleaned up.
+    pub(crate) moves: Vec<(ObjectId, String)>,
+    /// Compositions that are still there.
     pub(crate) compositions: Vec<ObjectId>,
-    /// The type, when no other definition shares it.
-    pub(crate) own_type: Option<ObjectId>,
-    /// The bundle, unless another definition runs the same one.
-    pub(crate) bundle: Vec<ObjectId>,
+    /// The types, when no other definition shares them.
+    pub(crate) own_types: Vec<ObjectId>,
+    /// The objects of the controllers, in the order in which they are removed.
+    pub(crate) bundles: Vec<ObjectId>,
 }
 
 /// A definition could not be observed.
@@ -98,10 +148,8 @@ pub(crate) enum Error {
     Version(#[from] crdgen::version::Error),
     #[error("chart {chart} has no values.schema.json: add one to the chart, the type is generated from it")]
     NoSchema { chart: String },
-    #[error("the chart's values.schema.json is not valid JSON")]
-    SchemaSyntax(#[source] serde_json::Error),
-    #[error("the chart's values.schema.json cannot become a type")]
-    Schema(#[source] crdgen::structural::Error),
+    #[error("the type cannot be made from the chart")]
+    Schema(#[from] composition::schema::Error),
     #[error("the type cannot get another version")]
     AnotherVersion(#[from] crdgen::crd::Error),
     #[error("could not make the controller's objects")]
@@ -118,7 +166,6 @@ impl Error {
             Self::Names(_)
             | Self::Version(_)
             | Self::NoSchema { .. }
-            | Self::SchemaSyntax(_)
             | Self::Schema(_)
             | Self::AnotherVersion(_)
             | Self::Bundle(_) => false,
@@ -126,25 +173,8 @@ impl Error {
     }
 }
 
-/// Looks at everything a plan is made from; never writes.
-pub(crate) async fn observe(definition: &CompositionDefinition, ctx: &Context) -> Result<Observed, Error> {
-    if annotations::is_true(definition.annotations(), annotations::PAUSED) {
-        return Ok(Observed::Paused);
-    }
-    if definition.metadata.deletion_timestamp.is_some() {
-        return leaving(definition, ctx).await.map(Observed::Leaving);
-    }
-    let locked = locked(definition, ctx).await?;
-    if locked.is_open(&ctx.cluster).await? {
-        wanted(definition, locked, ctx)
-            .await
-            .map(|wanted| Observed::Wanted(Box::new(wanted)))
-    } else {
-        Ok(Observed::Locked(locked))
-    }
-}
-
-async fn locked(definition: &CompositionDefinition, ctx: &Context) -> Result<Locked, Error> {
+/// The Secrets that fetching the chart takes, and whether they may be read.
+pub(crate) async fn locked(definition: &CompositionDefinition, ctx: &Context) -> Result<Locked, Error> {
     Ok(Locked {
         grants: members(grants(definition, &ctx.platform), definition, ctx).await?,
         needed: accesses(definition),
@@ -153,7 +183,7 @@ async fn locked(definition: &CompositionDefinition, ctx: &Context) -> Result<Loc
 
 impl Locked {
     /// True when everything is granted and in force.
-    async fn is_open(&self, cluster: &Cluster) -> Result<bool, Error> {
+    pub(crate) async fn is_open(&self, cluster: &Cluster) -> Result<bool, Error> {
         if self.grants.iter().any(|grant| !grant.in_place) {
             return Ok(false);
         }
@@ -166,18 +196,50 @@ impl Locked {
     }
 }
 
-async fn wanted(definition: &CompositionDefinition, open: Locked, ctx: &Context) -> Result<Wanted, Error> {
+/// Fetches the chart and works out the type that it gives.
+pub(crate) async fn source(definition: &CompositionDefinition, ctx: &Context) -> Result<Source, Error> {
     let Resolution { chart, resolved } = resolve(definition, ctx).await.map_err(Error::Chart)?;
     let metadata = chart.chart().metadata();
     let names = Names::of_chart(&metadata.name)?;
     let version = ServedVersion::of_chart(&metadata.version)?;
-    let schema = chart.chart().schema().ok_or_else(|| Error::NoSchema {
-        chart: metadata.name.clone(),
-    })?;
+    let bad_defaults = if annotations::is_true(definition.annotations(), annotations::DROP_BAD_DEFAULTS) {
+        BadDefaults::Drop
+    } else {
+        BadDefaults::Refuse
+    };
+    let structural =
+        composition::schema::structural(&chart.engine, bad_defaults)?.ok_or_else(|| Error::NoSchema {
+            chart: metadata.name.clone(),
+        })?;
+    Ok(Source {
+        names,
+        version,
+        structural,
+        resolved,
+        chart,
+    })
+}
 
+/// Looks at everything that a plan for this source is made from; never writes.
+pub(crate) async fn wanted(
+    definition: &CompositionDefinition,
+    source: Source,
+    open: &Locked,
+    ctx: &Context,
+) -> Result<Wanted, Error> {
+    let Source {
+        names,
+        version,
+        structural,
+        resolved: _,
+        chart,
+    } = &source;
     let live: Option<CustomResourceDefinition> = ctx.cluster.get(&type_id(&names.plural)?).await?;
-    let next = type_with(live.as_ref(), &names, &version, schema, chart.chart().values())?;
-    let taken_by = taken_by(definition, &names, &version, &ctx.cluster).await?;
+    let next = type_with(live.as_ref(), &source)?;
+    let others = others(definition, &ctx.cluster).await?;
+    let controllers = controllers::all(&ctx.cluster).await?;
+    let taken_by = taken_by(definition, names, version, &others, &controllers);
+    let schema = chart.chart().schema().unwrap_or_default();
     let target = target(definition, &names.plural, version.as_str(), schema);
     let objects = bundle(&target, &ctx.platform, &ctx.templates)?;
     let members = members(objects, definition, ctx).await?;
@@ -185,50 +247,345 @@ async fn wanted(definition: &CompositionDefinition, open: Locked, ctx: &Context)
     let mut stale = granted(definition, &ctx.cluster).await?;
     stale.retain(|id| !kept().any(|kept| kept == id));
     let usable = is_available(&target, &ctx.cluster).await?
-        && takes_objects(definition, &names, &target, &ctx.cluster).await?;
+        && takes_objects(definition, names, &target, &ctx.cluster).await?;
+    let previous = previous(definition, names, version);
+    let of_this_type = Siblings::of(names, &others, &controllers, &Owner::of(definition));
+    let elsewhere = elsewhere(live.as_ref(), names, version, &ctx.cluster).await?;
+    let unused = match &elsewhere {
+        Some(elsewhere) => unused(
+            live.as_ref(),
+            &source,
+            previous.as_deref(),
+            &of_this_type,
+            elsewhere,
+        )?,
+        None => None,
+    };
+    let former = former(
+        definition,
+        &source,
+        live.as_ref(),
+        &of_this_type,
+        elsewhere,
+        &controllers,
+        ctx,
+    )
+    .await?;
+    // What former controllers read the chart with goes with them.
+    stale.retain(|id| !former.bundles.contains(id));
+    let is_republished = is_republished(live.as_ref(), version, structural)?;
     Ok(Wanted {
-        names,
-        version,
         live,
         next,
+        is_republished,
         taken_by,
         bundle: members,
         stale,
         usable,
-        chart,
-        resolved,
+        previous,
+        former,
+        unused,
+        source,
     })
 }
 
 fn type_with(
     live: Option<&CustomResourceDefinition>,
-    names: &Names,
-    version: &ServedVersion,
-    schema: &[u8],
-    values: &serde_json::Map<String, Value>,
+    source: &Source,
 ) -> Result<CustomResourceDefinition, Error> {
-    let schema = serde_json::from_slice(schema).map_err(Error::SchemaSyntax)?;
-    let structural = crdgen::structural(&schema, &Value::Object(values.clone())).map_err(Error::Schema)?;
-    match live {
-        None => Ok(crdgen::crd(names, version, &structural.spec)),
-        Some(live) => Ok(crdgen::with_version(live.clone(), version, &structural.spec)?),
+    let Source {
+        names,
+        version,
+        structural,
+        resolved: _,
+        chart,
+    } = source;
+    let mut next = match live {
+        None => crdgen::crd(names, version, &structural.spec),
+        Some(live) => crdgen::with_version(live.clone(), version, &structural.spec)?,
+    };
+    next.metadata
+        .annotations
+        .get_or_insert_default()
+        .entry(annotations::CHART_NAME.to_owned())
+        .or_insert_with(|| chart.chart().name().to_owned());
+    Ok(next)
+}
+
+/// True when the version is there already and was made from another schema: it is left as it was.
+fn is_republished(
+    live: Option<&CustomResourceDefinition>,
+    version: &ServedVersion,
+    structural: &Structural,
+) -> Result<bool, Error> {
+    let Some(live) = live else { return Ok(false) };
+    let Some(own) = crdgen::own_schema(live, version.as_str())? else {
+        return Ok(false);
+    };
+    let names = live_names(live);
+    let made_now = crdgen::own_schema(&crdgen::crd(&names, version, &structural.spec), version.as_str())?;
+    Ok(made_now.is_some_and(|made_now| made_now != own))
+}
+
+fn live_names(live: &CustomResourceDefinition) -> Names {
+    let names = &live.spec.names;
+    Names {
+        kind: names.kind.clone(),
+        list_kind: names.list_kind.clone().unwrap_or_default(),
+        plural: names.plural.clone(),
+        singular: names.singular.clone().unwrap_or_default(),
     }
 }
 
-/// The oldest other definition that serves the same version of the same kind: it was here first.
-async fn taken_by(
+/// The other definition that serves the same version of the same kind: whoever came first has it.
+fn taken_by(
     definition: &CompositionDefinition,
     names: &Names,
     version: &ServedVersion,
-    cluster: &Cluster,
-) -> Result<Option<String>, Error> {
+    others: &[CompositionDefinition],
+    controllers: &[Controller],
+) -> Option<String> {
     let api_version = format!("{COMPOSITION_GROUP}/{version}");
-    Ok(others(definition, cluster)
+    let runs = |some: &CompositionDefinition| {
+        let owner = Owner::of(some);
+        serves(some, &api_version, &names.kind)
+            || controllers.iter().any(|controller| {
+                controller.owner == owner
+                    && controller.resource == names.plural
+                    && controller.version == version.as_str()
+            })
+    };
+    let age = |some: &CompositionDefinition| {
+        let created = some.metadata.creation_timestamp.clone();
+        (created, some.namespace(), some.name_any())
+    };
+    let mut holders: Vec<_> = others.iter().filter(|other| runs(other)).collect();
+    if runs(definition) {
+        holders.retain(|other| age(other) < age(definition));
+    }
+    holders
+        .first()
+        .map(|other| format!("{}/{}", other.namespace().unwrap_or_default(), other.name_any()))
+}
+
+/// The version that the definition ran before this one, as far as it is of the same kind.
+fn previous(definition: &CompositionDefinition, names: &Names, version: &ServedVersion) -> Option<String> {
+    let status = definition.status.as_ref()?;
+    if status.kind.as_deref() != Some(&names.kind) {
+        return None;
+    }
+    match status.api_version.as_deref().map(version_of) {
+        Some(run) if run != version.as_str() => Some(run.to_owned()),
+        _ => status.previous_version.clone(),
+    }
+}
+
+/// What other definitions have of this type.
+struct Siblings {
+    /// Versions that they run.
+    run: BTreeSet<String>,
+    /// Those, and the ones that they ran before.
+    needed: BTreeSet<String>,
+}
+
+impl Siblings {
+    fn of(names: &Names, others: &[CompositionDefinition], controllers: &[Controller], own: &Owner) -> Self {
+        let statuses = others
+            .iter()
+            .filter_map(|other| other.status.as_ref())
+            .filter(|status| status.kind.as_deref() == Some(&names.kind));
+        let mut run: BTreeSet<String> = controllers
+            .iter()
+            .filter(|controller| controller.resource == names.plural && controller.owner != *own)
+            .map(|controller| controller.version.clone())
+            .collect();
+        let mut before = BTreeSet::new();
+        for status in statuses {
+            run.extend(status.api_version.as_deref().map(version_of).map(str::to_owned));
+            before.extend(status.previous_version.clone());
+        }
+        Self {
+            needed: run.union(&before).cloned().collect(),
+            run,
+        }
+    }
+}
+
+/// Compositions of the type that are of another version; `None` while we may not read them.
+async fn elsewhere(
+    live: Option<&CustomResourceDefinition>,
+    names: &Names,
+    version: &ServedVersion,
+    cluster: &Cluster,
+) -> Result<Option<Vec<Instance>>, Error> {
+    let Some(through) = live.and_then(|live| served_resource(live, None)) else {
+        return Ok(Some(Vec::new()));
+    };
+    if through.kind != names.kind {
+        return Ok(Some(Vec::new()));
+    }
+    let others = format!("{}!={version}", api::labels::COMPOSITION_VERSION);
+    Ok(instances::list(&through, Some(&others), cluster).await?)
+}
+
+/// The type in one version that is served, not in `except`.
+fn served_resource(live: &CustomResourceDefinition, except: Option<&str>) -> Option<ResourceId> {
+    let names = &live.spec.names;
+    crdgen::served_versions(live)
+        .find(|version| Some(*version) != except)
+        .map(|version| instances::resource(&names.plural, &names.kind, version))
+}
+
+/// What is left of versions that the definition ran before.
+async fn former(
+    definition: &CompositionDefinition,
+    source: &Source,
+    live: Option<&CustomResourceDefinition>,
+    siblings: &Siblings,
+    elsewhere: Option<Vec<Instance>>,
+    controllers: &[Controller],
+    ctx: &Context,
+) -> Result<Former, Error> {
+    let Some(elsewhere) = elsewhere else {
+        return Ok(Former::default());
+    };
+    let Source {
+        names,
+        version,
+        structural,
+        resolved: _,
+        chart,
+    } = source;
+    let owner = Owner::of(definition);
+    let own: Vec<_> = controllers
+        .iter()
+        .filter(|controller| controller.owner == owner)
+        .filter(|controller| {
+            (controller.resource.as_str(), controller.version.as_str()) != (&names.plural, version.as_str())
+        })
+        .collect();
+    let mut former = Former {
+        known: true,
+        ..Former::default()
+    };
+    let mut running = BTreeSet::new();
+    for controller in own {
+        let target = target(definition, &controller.resource, &controller.version, b"");
+        former.bundles.extend(removal(&target, ctx).await?);
+        if controller.resource == names.plural {
+            running.insert(controller.version.clone());
+        } else {
+            stranded(controller, controllers, &mut former, &ctx.cluster).await?;
+        }
+    }
+    let claim = Claim {
+        definition: (definition.namespace().unwrap_or_default(), definition.name_any()),
+        former: served_before(definition).chain(running.iter().cloned()).collect(),
+        foreign: siblings.run.clone(),
+    };
+    let gate = Gate {
+        engine: &chart.engine,
+        own: &structural.spec,
+    };
+    let own_schema = |version: &str| crdgen::own_schema(live?, version).ok().flatten();
+    former.breakers = gate.breakers(&elsewhere, own_schema);
+    let breaks = |instance: &Instance| {
+        former
+            .breakers
+            .iter()
+            .any(|breaker| breaker.namespace == instance.namespace && breaker.name == instance.name)
+    };
+    let waived = annotations::is_true(definition.annotations(), annotations::ACCEPT_BREAKING);
+    let through = instances::resource(&names.plural, &names.kind, version.as_str());
+    for instance in elsewhere.iter().filter(|instance| claim.takes(instance)) {
+        if waived || !breaks(instance) {
+            former.moves.push(instance.id(&through)?);
+        } else if instance
+            .version
+            .as_ref()
+            .is_some_and(|version| running.contains(version))
+        {
+            former.held_up += 1;
+        }
+    }
+    Ok(former)
+}
+
+/// Notes what is left of a former type: its compositions, or the type itself when there are none.
+async fn stranded(
+    controller: &Controller,
+    controllers: &[Controller],
+    former: &mut Former,
+    cluster: &Cluster,
+) -> Result<(), Error> {
+    let id = type_id(&controller.resource)?;
+    let live: Option<CustomResourceDefinition> = cluster.get(&id).await?;
+    let Some(through) = live.as_ref().and_then(|live| served_resource(live, None)) else {
+        return Ok(());
+    };
+    let governed = format!("{}={}", api::labels::COMPOSITION_VERSION, controller.version);
+    let left = instances::list(&through, Some(&governed), cluster)
         .await?
+        .unwrap_or_default();
+    let shared = controllers
+        .iter()
+        .any(|other| other.resource == controller.resource && other.owner != controller.owner);
+    if !left.is_empty() {
+        former.stranded = Some((through.kind, left.len()));
+    } else if !shared {
+        former.types.push(id);
+    }
+    Ok(())
+}
+
+/// Versions that the definition served, as its status remembers.
+fn served_before(definition: &CompositionDefinition) -> impl Iterator<Item = String> + '_ {
+    let managed = definition
+        .status
+        .as_ref()
+        .and_then(|status| status.managed.as_ref());
+    managed
         .into_iter()
-        .filter(|other| serves(other, &api_version, &names.kind))
-        .find(|other| other.metadata.creation_timestamp <= definition.metadata.creation_timestamp)
-        .map(|other| format!("{}/{}", other.namespace().unwrap_or_default(), other.name_any())))
+        .flat_map(|managed| &managed.version_info)
+        .filter(|info| info.chart.is_some())
+        .map(|info| info.version.clone())
+}
+
+/// A version that neither a definition runs, or ran last, nor a composition is of.
+fn unused(
+    live: Option<&CustomResourceDefinition>,
+    source: &Source,
+    previous: Option<&str>,
+    siblings: &Siblings,
+    elsewhere: &[Instance],
+) -> Result<Option<Unused>, Error> {
+    let Some(live) = live else { return Ok(None) };
+    let is_needed = |version: &str| {
+        version == source.version.as_str()
+            || Some(version) == previous
+            || siblings.needed.contains(version)
+            || elsewhere
+                .iter()
+                .any(|instance| instance.version.as_deref() == Some(version))
+    };
+    let Some(version) = crdgen::served_versions(live).find(|version| !is_needed(version)) else {
+        return Ok(None);
+    };
+    let Some(through) = served_resource(live, Some(version)) else {
+        return Ok(None);
+    };
+    Ok(Some(Unused {
+        version: version.to_owned(),
+        without: crdgen::without_version(live.clone(), version)?,
+        through,
+    }))
+}
+
+/// The part of an `apiVersion` after the group.
+fn version_of(api_version: &str) -> &str {
+    api_version
+        .rsplit_once('/')
+        .map_or(api_version, |(_, version)| version)
 }
 
 async fn others(
@@ -256,7 +613,13 @@ async fn members(
             .locate(&wanted, definition.metadata.namespace.as_deref())
             .await?;
         let in_place = is_in_place(&id, &wanted, &ctx.cluster).await?;
-        members.push(Member { id, wanted, in_place });
+        let is_mark = bundle::is_mark(&wanted);
+        members.push(Member {
+            id,
+            wanted,
+            in_place,
+            is_mark,
+        });
     }
     Ok(members)
 }
@@ -305,11 +668,13 @@ async fn takes_objects(
     target: &Target,
     cluster: &Cluster,
 ) -> Result<bool, Error> {
-    let status = definition.status.as_ref();
-    if status.is_some_and(|status| conditions::holds(&status.conditions, conditions::READY)) {
+    let resource = instances::resource(&target.resource, &names.kind, &target.version);
+    if serves(definition, &resource.api_version(), &names.kind)
+        && let Some(status) = &definition.status
+        && conditions::holds(&status.conditions, conditions::READY)
+    {
         return Ok(true);
     }
-    let resource = composition_resource(&target.resource, &names.kind, &target.version);
     let probe = serde_json::json!({
         "apiVersion": resource.api_version(),
         "kind": resource.kind,
@@ -350,7 +715,16 @@ async fn granted(definition: &CompositionDefinition, cluster: &Cluster) -> Resul
     Ok(granted)
 }
 
-async fn leaving(definition: &CompositionDefinition, ctx: &Context) -> Result<Leaving, Error> {
+/// The type whose turn a deletion takes.
+pub(crate) fn former_type(definition: &CompositionDefinition) -> String {
+    let status = definition.status.as_ref();
+    status
+        .and_then(|status| status.resource.clone())
+        .unwrap_or_default()
+}
+
+/// Looks at what a definition had made; the chart is not needed for that, nor its registry.
+pub(crate) async fn leaving(definition: &CompositionDefinition, ctx: &Context) -> Result<Leaving, Error> {
     Ok(Leaving {
         grants: granted(definition, &ctx.cluster).await?,
         made: made(definition, ctx).await?,
@@ -358,88 +732,131 @@ async fn leaving(definition: &CompositionDefinition, ctx: &Context) -> Result<Le
 }
 
 async fn made(definition: &CompositionDefinition, ctx: &Context) -> Result<Option<Made>, Error> {
-    let Some(status) = &definition.status else {
-        return Ok(None);
-    };
-    let (Some(api_version), Some(kind), Some(plural)) = (&status.api_version, &status.kind, &status.resource)
-    else {
-        return Ok(None);
-    };
-    let version = api_version
-        .rsplit_once('/')
-        .map_or(api_version.as_str(), |(_, version)| version);
-    let others = others(definition, &ctx.cluster).await?;
-    let is_shared = others.iter().any(|other| serves(other, api_version, kind));
-    let shares_kind = others
+    let owner = Owner::of(definition);
+    let controllers = controllers::all(&ctx.cluster).await?;
+    let mut made: BTreeSet<(String, String)> = controllers
         .iter()
-        .filter_map(|other| other.status.as_ref())
-        .any(|status| status.kind.as_deref() == Some(kind));
-    let mut made = Made {
+        .filter(|controller| controller.owner == owner)
+        .map(|controller| (controller.resource.clone(), controller.version.clone()))
+        .collect();
+    // The status may know of a controller that was removed by hand.
+    if let Some(status) = &definition.status
+        && let (Some(api_version), Some(resource)) = (&status.api_version, &status.resource)
+    {
+        made.insert((resource.clone(), version_of(api_version).to_owned()));
+    }
+    if made.is_empty() {
+        return Ok(None);
+    }
+    let others = others(definition, &ctx.cluster).await?;
+    let mut left = Made {
+        moves: Vec::new(),
         compositions: Vec::new(),
-        own_type: None,
-        bundle: Vec::new(),
+        own_types: Vec::new(),
+        bundles: Vec::new(),
     };
-    if !is_shared {
-        made.compositions = compositions(plural, kind, version, &ctx.cluster).await?;
-        made.bundle = bundle_ids(&target(definition, plural, version, b""), ctx).await?;
+    let resources: BTreeSet<&String> = made.iter().map(|(resource, _)| resource).collect();
+    for resource in resources {
+        let versions: BTreeSet<&str> = made
+            .iter()
+            .filter(|(of, _)| of == resource)
+            .map(|(_, version)| version.as_str())
+            .collect();
+        leave(
+            definition,
+            resource,
+            &versions,
+            &others,
+            &controllers,
+            &mut left,
+            ctx,
+        )
+        .await?;
     }
-    if !shares_kind {
-        made.own_type = Some(type_id(plural)?);
-    }
-    Ok(Some(made))
+    Ok(Some(left))
 }
 
-/// Compositions that the controller of `version` governs.
-async fn compositions(
-    plural: &str,
-    kind: &str,
-    version: &str,
-    cluster: &Cluster,
-) -> Result<Vec<ObjectId>, Error> {
-    let resource = composition_resource(plural, kind, version);
-    let governed = format!("{}={version}", labels::COMPOSITION_VERSION);
-    let selector = Selector {
-        namespace: None,
-        labels: Some(&governed),
+/// Notes what the definition leaves behind of one type.
+async fn leave(
+    definition: &CompositionDefinition,
+    resource: &str,
+    versions: &BTreeSet<&str>,
+    others: &[CompositionDefinition],
+    controllers: &[Controller],
+    left: &mut Made,
+    ctx: &Context,
+) -> Result<(), Error> {
+    let owner = Owner::of(definition);
+    let id = type_id(resource)?;
+    let live: Option<CustomResourceDefinition> = ctx.cluster.get(&id).await?;
+    let others_run: BTreeSet<&str> = controllers
+        .iter()
+        .filter(|controller| controller.resource == resource && controller.owner != owner)
+        .map(|controller| controller.version.as_str())
+        .chain(
+            others
+                .iter()
+                .filter_map(|other| other.status.as_ref())
+                .filter(|status| status.resource.as_deref() == Some(resource))
+                .filter_map(|status| status.api_version.as_deref().map(version_of)),
+        )
+        .collect();
+    let own: BTreeSet<&str> = versions.difference(&others_run).copied().collect();
+    for version in versions {
+        // A second definition of the same version never had more than its own namespaced objects.
+        let target = target(definition, resource, version, b"");
+        let ids = removal(&target, ctx).await?;
+        let is_shared = |id: &ObjectId| others_run.contains(version) && id.namespace().is_none();
+        left.bundles.extend(ids.into_iter().filter(|id| !is_shared(id)));
+    }
+    let is_last = others_run.is_empty();
+    if is_last && live.is_some() {
+        left.own_types.push(id);
+    }
+    let Some(through) = live.as_ref().and_then(|live| served_resource(live, None)) else {
+        return Ok(());
     };
-    let found: Vec<PartialObjectMeta> = match cluster.list(&resource, selector).await {
-        // Without the type there are no objects of it.
-        Err(error) if error.is_not_found() => Vec::new(),
-        found => found?,
-    };
-    found
-        .into_iter()
-        .map(|object| {
-            ObjectId::new(
-                resource.clone(),
-                object.metadata.namespace.as_deref(),
-                &object.name_any(),
-            )
-        })
-        .collect::<Result<_, _>>()
-        .map_err(Error::from)
+    for instance in instances::list(&through, None, &ctx.cluster)
+        .await?
+        .unwrap_or_default()
+    {
+        let version = instance.version.as_deref().unwrap_or_default();
+        let governed = own.contains(version);
+        // With the type everything goes, also what no controller has any more.
+        if !governed && !is_last {
+            continue;
+        }
+        let id = instance.id(&through)?;
+        if !governed
+            && instance.held
+            && let Some(alive) = own.first()
+        {
+            left.moves.push((id.clone(), (*alive).to_owned()));
+        }
+        left.compositions.push(id);
+    }
+    Ok(())
 }
 
-fn composition_resource(plural: &str, kind: &str, version: &str) -> ResourceId {
-    ResourceId {
-        group: COMPOSITION_GROUP.to_owned(),
-        version: version.to_owned(),
-        kind: kind.to_owned(),
-        plural: plural.to_owned(),
-        namespaced: true,
+/// The objects of a bundle in the order in which they are removed: the reverse of the one in which they are applied,
+/// and the mark by which all others are found at the very end.
+async fn removal(target: &Target, ctx: &Context) -> Result<Vec<ObjectId>, Error> {
+    let (mut ids, mut marks) = (Vec::new(), Vec::new());
+    for object in bundle(target, &ctx.platform, &ctx.templates)?.iter().rev() {
+        let id = ctx.cluster.locate(object, Some(&target.namespace)).await?;
+        if bundle::is_mark(object) {
+            marks.push(id);
+        } else {
+            ids.push(id);
+        }
     }
-}
-
-async fn bundle_ids(target: &Target, ctx: &Context) -> Result<Vec<ObjectId>, Error> {
-    let mut ids = Vec::new();
-    for object in bundle(target, &ctx.platform, &ctx.templates)? {
-        ids.push(ctx.cluster.locate(&object, Some(&target.namespace)).await?);
-    }
+    ids.append(&mut marks);
     Ok(ids)
 }
 
 fn target(definition: &CompositionDefinition, plural: &str, version: &str, schema: &[u8]) -> Target {
     Target {
+        definition: definition.name_any(),
         namespace: definition.namespace().unwrap_or_default(),
         group: COMPOSITION_GROUP.to_owned(),
         version: version.to_owned(),

@@ -1,12 +1,13 @@
 //! What was observed of a definition becomes the steps of one pass.
 
-use api::{CompositionDefinition, finalizers};
-use cluster::{Access, ObjectId};
+use api::definition::Breaker;
+use api::{CompositionDefinition, annotations, finalizers};
+use cluster::{Access, ObjectId, ResourceId};
 use crdgen::CustomResourceDefinition;
 use kube::ResourceExt as _;
 use serde_json::Value;
 
-use super::observe::{Leaving, Locked, Made, Member, Observed, Wanted};
+use super::observe::{Leaving, Locked, Made, Member, Observed, Source, Wanted};
 
 /// The steps of one pass, and how things stand once they are done.
 pub(crate) struct Plan {
@@ -27,6 +28,14 @@ pub(crate) enum Step {
     Apply(ObjectId, Value),
     /// Remove an object.
     Remove(ObjectId),
+    /// Move a composition to another version.
+    Move(ObjectId, String),
+    /// Take a version out of the type, once no stored object is of it.
+    Retire {
+        version: String,
+        without: Box<CustomResourceDefinition>,
+        through: ResourceId,
+    },
     /// Take our finalizer off the definition.
     LetGo,
 }
@@ -40,6 +49,8 @@ pub(crate) enum Standing {
     Starting,
     /// The type is served and its controller runs.
     Ready,
+    /// The type is served and its controller runs, and so do those of compositions that it cannot take over.
+    HeldUp,
     /// So many compositions have to go first.
     Draining(usize),
     /// The user asked to stop.
@@ -61,14 +72,43 @@ pub(crate) enum Blocked {
         by: String,
     },
     #[error(
-        "kind {kind} is already served under another name: chart {chart} and the chart of the existing type \
-         {plural} give the same kind; rename one of the charts"
+        "kind {kind} is already served for chart {other}, and chart {chart} gives the same resource {plural}: rename \
+         one of the charts"
     )]
     KindTaken {
         kind: String,
         chart: String,
+        other: String,
         plural: String,
     },
+    #[error(
+        "chart {chart} gives another kind than before, and {count} compositions of kind {kind} are left: they cannot \
+         become compositions of another kind; remove them, or point the definition at the former chart"
+    )]
+    AnotherKind {
+        chart: String,
+        kind: String,
+        count: usize,
+    },
+    #[error(
+        "version {version} refuses {} of the compositions that would move to it, first {}: correct them, or set the \
+         annotation {} of the definition to \"true\"",
+        breakers.len(), first(breakers), annotations::ACCEPT_BREAKING
+    )]
+    Incompatible { version: String, breakers: Vec<Breaker> },
+}
+
+fn first(breakers: &[Breaker]) -> String {
+    let Some(Breaker {
+        namespace,
+        name,
+        path,
+        reason,
+    }) = breakers.first()
+    else {
+        return "none".to_owned();
+    };
+    format!("{namespace}/{name} at {path:?}: {reason}")
 }
 
 /// Decides the steps of one pass.
@@ -99,48 +139,128 @@ fn unlock(definition: &CompositionDefinition, locked: &Locked) -> Plan {
 }
 
 /// The objects that are not as they should be.
-fn missing(members: &[Member]) -> impl Iterator<Item = Step> {
-    let missing = members.iter().filter(|member| !member.in_place);
+fn missing<'m>(members: impl IntoIterator<Item = &'m Member>) -> impl Iterator<Item = Step> {
+    let missing = members.into_iter().filter(|member| !member.in_place);
     missing.map(|member| Step::Apply(member.id.clone(), member.wanted.clone()))
 }
 
 fn carry_out(definition: &CompositionDefinition, wanted: &Wanted) -> Result<Plan, Blocked> {
-    if let Some(by) = &wanted.taken_by {
-        return Err(Blocked::Taken {
-            kind: wanted.names.kind.clone(),
-            version: wanted.version.to_string(),
-            by: by.clone(),
-        });
-    }
-    if let Some(live) = wanted
-        .live
-        .as_ref()
-        .filter(|live| live.spec.names.kind != wanted.names.kind)
-    {
-        return Err(Blocked::KindTaken {
-            kind: live.spec.names.kind.clone(),
-            chart: wanted.chart.chart().name().to_owned(),
-            plural: live.spec.names.plural.clone(),
-        });
-    }
+    may_be_carried_out(wanted)?;
     let mut steps = Vec::new();
     if !is_held(definition) {
         steps.push(Step::Hold);
     }
-    let is_served = |live: &CustomResourceDefinition| {
-        live.spec == wanted.next.spec && live.metadata.annotations == wanted.next.metadata.annotations
-    };
-    if !wanted.live.as_ref().is_some_and(is_served) {
+    let (marks, others): (Vec<_>, Vec<_>) = wanted.bundle.iter().partition(|member| member.is_mark);
+    // The mark comes before the type, so that an interrupted definition leaves nothing that cannot be found.
+    steps.extend(missing(marks));
+    let former = &wanted.former;
+    if former.known && !is_served(wanted) {
         steps.push(Step::Type(Box::new(wanted.next.clone())));
     }
-    steps.extend(missing(&wanted.bundle));
+    steps.extend(missing(others));
     steps.extend(wanted.stale.iter().cloned().map(Step::Remove));
-    let standing = match (steps.is_empty(), wanted.usable) {
-        (false, _) => Standing::Underway,
-        (true, false) => Standing::Starting,
-        (true, true) => Standing::Ready,
+    if !steps.is_empty() {
+        return Ok(underway(steps));
+    }
+    if !former.known || !wanted.usable {
+        return Ok(Plan {
+            steps,
+            standing: Standing::Starting,
+        });
+    }
+    // While some cannot move, the controller of their version stays with them.
+    if former.held_up == 0 {
+        steps.extend(former.bundles.iter().cloned().map(Step::Remove));
+        steps.extend(former.types.iter().cloned().map(Step::Remove));
+    }
+    let version = wanted.source.version.as_str();
+    let to_this = |id: &ObjectId| Step::Move(id.clone(), version.to_owned());
+    steps.extend(former.moves.iter().map(to_this));
+    if steps.is_empty()
+        && let Some(unused) = &wanted.unused
+    {
+        steps.push(Step::Retire {
+            version: unused.version.clone(),
+            without: Box::new(unused.without.clone()),
+            through: unused.through.clone(),
+        });
+    }
+    if !steps.is_empty() {
+        return Ok(underway(steps));
+    }
+    let standing = if former.held_up == 0 {
+        Standing::Ready
+    } else {
+        Standing::HeldUp
     };
     Ok(Plan { steps, standing })
+}
+
+fn underway(steps: Vec<Step>) -> Plan {
+    Plan {
+        steps,
+        standing: Standing::Underway,
+    }
+}
+
+/// What speaks against carrying out the definition at all; nothing was touched then.
+fn may_be_carried_out(wanted: &Wanted) -> Result<(), Blocked> {
+    let Source {
+        names,
+        version,
+        chart,
+        structural: _,
+        resolved: _,
+    } = &wanted.source;
+    let chart = chart.chart().name();
+    if let Some(by) = &wanted.taken_by {
+        return Err(Blocked::Taken {
+            kind: names.kind.clone(),
+            version: version.to_string(),
+            by: by.clone(),
+        });
+    }
+    if let Some(live) = &wanted.live {
+        let of = live.annotations().get(annotations::CHART_NAME);
+        if live.spec.names.kind != names.kind || of.is_some_and(|of| of != chart) {
+            return Err(Blocked::KindTaken {
+                kind: live.spec.names.kind.clone(),
+                chart: chart.to_owned(),
+                other: of.cloned().unwrap_or_else(|| live.spec.names.kind.clone()),
+                plural: names.plural.clone(),
+            });
+        }
+    }
+    if let Some((kind, count)) = &wanted.former.stranded {
+        return Err(Blocked::AnotherKind {
+            chart: chart.to_owned(),
+            kind: kind.clone(),
+            count: *count,
+        });
+    }
+    // A version that is served already is not taken back; it then stands beside the one before.
+    let is_new = !is_in_type(wanted);
+    if is_new && wanted.former.held_up > 0 {
+        return Err(Blocked::Incompatible {
+            version: version.to_string(),
+            breakers: wanted.former.breakers.clone(),
+        });
+    }
+    Ok(())
+}
+
+fn is_in_type(wanted: &Wanted) -> bool {
+    let version = wanted.source.version.as_str();
+    wanted
+        .live
+        .as_ref()
+        .is_some_and(|live| crdgen::served_versions(live).any(|served| served == version))
+}
+
+fn is_served(wanted: &Wanted) -> bool {
+    wanted.live.as_ref().is_some_and(|live| {
+        live.spec == wanted.next.spec && live.metadata.annotations == wanted.next.metadata.annotations
+    })
 }
 
 /// Compositions first, while their controller still runs; then the type, then the controller.
@@ -152,9 +272,10 @@ fn remove(definition: &CompositionDefinition, leaving: &Leaving) -> Plan {
         };
     }
     let Some(Made {
+        moves,
         compositions,
-        own_type,
-        bundle,
+        own_types,
+        bundles,
     }) = &leaving.made
     else {
         let mut steps: Vec<Step> = leaving.grants.iter().cloned().map(Step::Remove).collect();
@@ -165,19 +286,18 @@ fn remove(definition: &CompositionDefinition, leaving: &Leaving) -> Plan {
         };
     };
     if !compositions.is_empty() {
-        let steps = compositions.iter().cloned().map(Step::Remove).collect();
+        let moves = moves.iter().cloned().map(|(id, version)| Step::Move(id, version));
+        let removals = compositions.iter().cloned().map(Step::Remove);
         return Plan {
-            steps,
+            steps: moves.chain(removals).collect(),
             standing: Standing::Draining(compositions.len()),
         };
     }
-    let mut steps: Vec<Step> = own_type.iter().cloned().map(Step::Remove).collect();
-    steps.extend(bundle.iter().rev().cloned().map(Step::Remove));
-    let further = leaving.grants.iter().filter(|id| !bundle.contains(id));
-    steps.extend(further.cloned().map(Step::Remove));
-    steps.push(Step::LetGo);
+    let further = leaving.grants.iter().filter(|id| !bundles.contains(id));
+    let gone = own_types.iter().chain(bundles).chain(further);
+    let gone = gone.cloned().map(Step::Remove);
     Plan {
-        steps,
+        steps: gone.chain([Step::LetGo]).collect(),
         standing: Standing::Removed,
     }
 }

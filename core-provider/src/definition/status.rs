@@ -1,7 +1,9 @@
 //! The outcome of a pass becomes the definition's status, and events; then one patch.
 
 use api::conditions::{self, READY, SYNCED, Verdict, reason};
-use api::definition::{ChartCoordinates, ManagedType, OfferedChart, ResolvedChart, VersionInfo};
+use api::definition::{
+    Breaker, ChartCoordinates, DegradedKeyword, ManagedType, OfferedChart, ResolvedChart, VersionInfo,
+};
 use api::{COMPOSITION_GROUP, CompositionDefinition, CompositionDefinitionStatus, annotations, events};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -9,10 +11,11 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Resource as _;
 use runtime::chain;
 use runtime::events::{Happening, Severity};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::apply::id_of;
 use super::observe::{Observed, Wanted};
+use super::plan::Blocked;
 use super::{Context, Error, FIELD_MANAGER, Outcome, Standing};
 
 /// What a pass learned that the status says.
@@ -24,28 +27,79 @@ pub(crate) struct Facts {
     digest: String,
     managed: ManagedType,
     chart: ResolvedChart,
+    previous_version: Option<String>,
+    degraded: Vec<DegradedKeyword>,
+    breakers: Vec<Breaker>,
+    is_republished: bool,
 }
+
+/// As many entries of a list are written; a status has to fit into an object.
+const LISTED: usize = 100;
 
 impl Facts {
     /// What the status says of a definition that is carried out; other passes leave it as it was.
-    pub(crate) fn of(observed: &Observed) -> Option<Self> {
+    pub(crate) fn of(definition: &CompositionDefinition, observed: &Observed) -> Option<Self> {
         let Observed::Wanted(wanted) = observed else {
             return None;
         };
+        let source = &wanted.source;
         let objects: Vec<_> = wanted.bundle.iter().map(|member| &member.wanted).collect();
         Some(Self {
-            api_version: format!("{COMPOSITION_GROUP}/{}", wanted.version),
-            kind: wanted.names.kind.clone(),
-            resource: wanted.names.plural.clone(),
-            package_url: wanted.chart.found_at.clone(),
+            api_version: format!("{COMPOSITION_GROUP}/{}", source.version),
+            kind: source.names.kind.clone(),
+            resource: source.names.plural.clone(),
+            package_url: source.chart.found_at.clone(),
             digest: helm::digest::fnv1_64_hex(json!(objects).to_string().as_bytes()),
-            managed: managed(wanted),
-            chart: wanted.resolved.clone(),
+            managed: managed(definition, wanted),
+            previous_version: wanted.previous.clone(),
+            degraded: source
+                .structural
+                .degraded
+                .iter()
+                .take(LISTED)
+                .map(degraded)
+                .collect(),
+            breakers: listed(&wanted.former.breakers),
+            is_republished: wanted.is_republished,
+            chart: source.resolved.clone(),
         })
     }
 }
 
-fn managed(wanted: &Wanted) -> ManagedType {
+fn listed(breakers: &[Breaker]) -> Vec<Breaker> {
+    breakers.iter().take(LISTED).cloned().collect()
+}
+
+fn degraded(degraded: &crdgen::Degraded) -> DegradedKeyword {
+    let crdgen::Degraded { path, keyword, why } = degraded.clone();
+    DegradedKeyword {
+        path,
+        keyword,
+        reason: why,
+    }
+}
+
+/// All versions of the type. Those that the definition runs, or ran, know their charts.
+fn managed(definition: &CompositionDefinition, wanted: &Wanted) -> ManagedType {
+    let source = &wanted.source;
+    let before = definition
+        .status
+        .as_ref()
+        .and_then(|status| status.managed.as_ref())
+        .filter(|managed| managed.kind == source.names.kind)
+        .map(|managed| managed.version_info.as_slice())
+        .unwrap_or_default();
+    let chart_of = |version: &str| {
+        if version == source.version.as_str() {
+            return Some(ChartCoordinates {
+                url: source.chart.spec.url.clone(),
+                version: Some(source.chart.chart().metadata().version.clone()),
+                repo: source.chart.spec.repo.clone(),
+            });
+        }
+        let known = before.iter().find(|info| info.version == version)?;
+        known.chart.clone()
+    };
     let version_info = wanted
         .next
         .spec
@@ -55,16 +109,12 @@ fn managed(wanted: &Wanted) -> ManagedType {
             version: version.name.clone(),
             served: version.served,
             stored: version.storage,
-            chart: (version.name == wanted.version.as_str()).then(|| ChartCoordinates {
-                url: wanted.chart.spec.url.clone(),
-                version: Some(wanted.chart.chart().metadata().version.clone()),
-                repo: wanted.chart.spec.repo.clone(),
-            }),
+            chart: chart_of(&version.name),
         })
         .collect();
     ManagedType {
         group: COMPOSITION_GROUP.to_owned(),
-        kind: wanted.names.kind.clone(),
+        kind: source.names.kind.clone(),
         version_info,
     }
 }
@@ -91,10 +141,21 @@ pub(crate) async fn report(
     if definition.status.as_ref() == Some(&status) {
         return Ok(());
     }
+    let patch = difference(&json!(definition.status), json!(status));
     ctx.cluster
-        .merge_status(&id_of(definition)?, &json!(status), FIELD_MANAGER)
+        .merge_status(&id_of(definition)?, &patch, FIELD_MANAGER)
         .await?;
     Ok(())
+}
+
+/// A merge patch that also takes out the fields that are gone.
+fn difference(before: &Value, mut after: Value) -> Value {
+    for field in before.as_object().into_iter().flat_map(serde_json::Map::keys) {
+        if after.get(field).is_none() {
+            after[field] = Value::Null;
+        }
+    }
+    after
 }
 
 async fn publish(definition: &CompositionDefinition, outcome: &Result<Outcome, Error>, ctx: &Context) {
@@ -114,7 +175,7 @@ async fn publish(definition: &CompositionDefinition, outcome: &Result<Outcome, E
                 };
                 ctx.recorder.publish(&regarding, &happening).await;
             }
-            if let Some((severity, reason, note)) = news(definition, outcome) {
+            for (severity, reason, note) in news(definition, outcome) {
                 let happening = Happening {
                     severity,
                     reason,
@@ -142,9 +203,22 @@ async fn publish(definition: &CompositionDefinition, outcome: &Result<Outcome, E
     }
 }
 
+/// One event: its severity, its reason, and the sentence.
+type News = (Severity, &'static str, String);
+
+/// What users and the chart's author should know since this pass.
+fn news(definition: &CompositionDefinition, outcome: &Outcome) -> Vec<News> {
+    let Some(facts) = &outcome.facts else {
+        return Vec::new();
+    };
+    let mut news: Vec<_> = offered(definition, facts).into_iter().collect();
+    news.extend(warnings(definition, outcome, facts));
+    news
+}
+
 /// What the chart's source offers since this pass, besides what is used.
-fn news(definition: &CompositionDefinition, outcome: &Outcome) -> Option<(Severity, &'static str, String)> {
-    let chart = &outcome.facts.as_ref()?.chart;
+fn offered(definition: &CompositionDefinition, facts: &Facts) -> Option<News> {
+    let chart = &facts.chart;
     let offered = chart.offered.as_ref()?;
     let before = definition
         .status
@@ -170,6 +244,33 @@ fn news(definition: &CompositionDefinition, outcome: &Outcome) -> Option<(Severi
         );
         (Severity::Normal, events::NEWER_CHART, note)
     })
+}
+
+/// What the chart's author should know, when it is news.
+fn warnings(definition: &CompositionDefinition, outcome: &Outcome, facts: &Facts) -> Vec<News> {
+    let mut warnings = Vec::new();
+    let known = definition.status.as_ref().map(|status| &status.degraded);
+    if !facts.degraded.is_empty() && known != Some(&facts.degraded) {
+        let places: Vec<_> = facts
+            .degraded
+            .iter()
+            .map(|degraded| format!("{} at {}", degraded.keyword, degraded.path))
+            .collect();
+        let note = format!(
+            "only the full JSON Schema checks these keywords of the chart's schema: {}",
+            places.join(", ")
+        );
+        warnings.push((Severity::Warning, events::SCHEMA_DEGRADED, note));
+    }
+    // Said once, when the definition is looked at while something else changes.
+    if facts.is_republished && !outcome.changes.is_empty() {
+        let note = format!(
+            "the schema of the chart is not the one that {} was made from: the type keeps that; raise the chart's version",
+            facts.api_version
+        );
+        warnings.push((Severity::Warning, events::SCHEMA_CHANGED, note));
+    }
+    warnings
 }
 
 fn name_of(definition: &CompositionDefinition) -> String {
@@ -199,6 +300,12 @@ fn after(
         status.digest = Some(facts.digest.clone());
         status.managed = Some(facts.managed.clone());
         status.chart = Some(facts.chart.clone());
+        status.previous_version.clone_from(&facts.previous_version);
+        status.degraded.clone_from(&facts.degraded);
+        status.breakers.clone_from(&facts.breakers);
+    }
+    if let Err(Error::Plan(Blocked::Incompatible { breakers, .. })) = outcome {
+        status.breakers = listed(breakers);
     }
     for verdict in verdicts(outcome) {
         conditions::set(
@@ -216,8 +323,15 @@ fn verdicts(outcome: &Result<Outcome, Error>) -> Vec<Verdict> {
     match outcome {
         Err(error) => {
             let message = chain(error);
+            let ready = match error {
+                Error::Plan(Blocked::Taken { .. } | Blocked::KindTaken { .. }) => reason::CONFLICT,
+                Error::Plan(Blocked::Incompatible { .. } | Blocked::AnotherKind { .. }) => {
+                    reason::INCOMPATIBLE
+                }
+                _ => reason::UNAVAILABLE,
+            };
             vec![
-                Verdict::no(READY, reason::UNAVAILABLE, message.clone()),
+                Verdict::no(READY, ready, message.clone()),
                 Verdict::no(SYNCED, reason::RECONCILE_ERROR, message),
             ]
         }
@@ -228,6 +342,10 @@ fn verdicts(outcome: &Result<Outcome, Error>) -> Vec<Verdict> {
                     Verdict::no(READY, reason::CREATING, "the controller of the type is starting"),
                     synced(),
                 ]
+            }
+            Standing::HeldUp => {
+                let message = "compositions of the version before cannot move: see status.breakers";
+                vec![Verdict::no(READY, reason::INCOMPATIBLE, message), synced()]
             }
             Standing::Draining(left) => {
                 let message = format!("waiting until {left} compositions are gone");
@@ -317,9 +435,22 @@ mod tests {
                 by: "a/b".into(),
             })),
             &[
-                ("Ready", "False", "Unavailable"),
+                ("Ready", "False", "Conflict"),
                 ("Synced", "False", "ReconcileError"),
             ],
+        );
+    }
+
+    #[test]
+    fn what_the_status_no_longer_says_is_taken_out() {
+        let before = json!({"kind": "Web", "breakers": [1]});
+        assert_eq!(
+            difference(&before, json!({"kind": "Web"})),
+            json!({"kind": "Web", "breakers": null})
+        );
+        assert_eq!(
+            difference(&Value::Null, json!({"kind": "Web"})),
+            json!({"kind": "Web"})
         );
     }
 

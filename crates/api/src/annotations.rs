@@ -25,6 +25,14 @@ pub const RELEASE_NAME: &str = "krateo.io/release-name";
 
 /// `"true"` on a definition: a newer version of the chart that `spec.chart.version` admits is used at once.
 pub const AUTO_UPDATE: &str = "krateo.io/auto-update";
+/// On a definition: `"true"` moves compositions to the chart's version although the new schema refuses some.
+pub const ACCEPT_BREAKING: &str = "krateo.io/accept-breaking-schema";
+
+/// On a definition: `"true"` leaves out defaults that violate the chart's own schema, which are an error otherwise.
+pub const DROP_BAD_DEFAULTS: &str = "krateo.io/drop-bad-defaults";
+
+/// On a generated type: name of the chart it was made from.
+pub const CHART_NAME: &str = "krateo.io/chart-name";
 
 /// True when the annotation is present and says exactly `true`.
 pub fn is_true(annotations: &BTreeMap<String, String>, name: &str) -> bool {

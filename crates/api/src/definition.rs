@@ -170,6 +170,16 @@ pub struct CompositionDefinitionStatus {
     /// Hash of the objects of the controller as they were applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
+    /// The version that the definition ran before the present one. It stays served, so that manifests written for
+    /// it keep working and the way back is one patch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous_version: Option<String>,
+    /// What of the chart's schema the type cannot say; the full JSON Schema checks it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub degraded: Vec<DegradedKeyword>,
+    /// Compositions that the schema of this version refuses, so that they cannot move to it as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub breakers: Vec<Breaker>,
     /// What `spec.chart` stands for; it stays so until the spec changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chart: Option<ResolvedChart>,
@@ -199,6 +209,32 @@ pub struct OfferedChart {
     pub version: String,
     /// Digest of the archive.
     pub digest: String,
+}
+
+/// A keyword of a chart's schema that its type leaves open.
+#[derive(JsonSchema, Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DegradedKeyword {
+    /// Where, such as `spec.ingress.hosts[].path`.
+    pub path: String,
+    /// The keyword of JSON Schema.
+    pub keyword: String,
+    /// Why it could not be kept.
+    pub reason: String,
+}
+
+/// A composition that the schema of another version refuses.
+#[derive(JsonSchema, Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Breaker {
+    /// Namespace of the composition.
+    pub namespace: String,
+    /// Name of the composition.
+    pub name: String,
+    /// Where in its spec, as a JSON pointer.
+    pub path: String,
+    /// Why it is refused there.
+    pub reason: String,
 }
 
 /// The generated type and its versions.

@@ -24,6 +24,10 @@ pub const CANNOT_DELETE: &str = "CannotDeleteExternalResource";
 pub const NEWER_CHART: &str = "NewerChart";
 /// A definition's chart was published again under the version that is in use.
 pub const CHART_REPUBLISHED: &str = "ChartRepublished";
+/// Parts of a chart's schema are left to the full JSON Schema.
+pub const SCHEMA_DEGRADED: &str = "SchemaDegraded";
+/// A chart was published again with another schema under the same version.
+pub const SCHEMA_CHANGED: &str = "SchemaChanged";
 /// The object is paused.
 pub const RECONCILIATION_PAUSED: &str = "ReconciliationPaused";
 

@@ -48,6 +48,12 @@ pub const COMPOSITION_NAMESPACE: &str = "krateo.io/composition-namespace";
 /// On rendered objects: the namespace of the platform itself.
 pub const KRATEO_NAMESPACE: &str = "krateo.io/krateo-namespace";
 
+/// On the objects of a controller's bundle: plural resource name of the type that the controller serves.
+pub const CONTROLLER_RESOURCE: &str = "krateo.io/controller-resource";
+
+/// On the objects of a controller's bundle: version of the type that the controller serves.
+pub const CONTROLLER_VERSION: &str = "krateo.io/controller-version";
+
 /// Longest value the API server accepts for a label, in bytes.
 pub const MAX_VALUE_LENGTH: usize = 63;
 

@@ -1,7 +1,7 @@
 //! The chart that a definition points at.
 
-use api::CompositionDefinition;
-use api::definition::{ChartSource, SecretItemRef, Verification};
+use api::definition::{ChartCoordinates, ChartSource, SecretItemRef, Verification};
+use api::{COMPOSITION_GROUP, CompositionDefinition};
 use helm::origin::{ChartSpec, ClientCertSpec, CredentialsSpec, SecretKey, VerifySpec};
 use kube::ResourceExt as _;
 
@@ -96,6 +96,40 @@ pub fn serves(definition: &CompositionDefinition, api_version: &str, kind: &str)
     })
 }
 
+/// True when the definition serves the type, or did so before it went on to another version of its chart.
+///
+/// While it goes on, compositions of the version before are still governed by it.
+pub fn has_served(definition: &CompositionDefinition, api_version: &str, kind: &str) -> bool {
+    serves(definition, api_version, kind) || served_chart(definition, api_version, kind).is_some()
+}
+
+/// The chart that a version of the definition's type was made from: a definition that goes on to another version of
+/// its chart still has the compositions of the one before, until they have moved.
+pub fn chart_of(definition: &CompositionDefinition, api_version: &str, kind: &str) -> ChartSpec {
+    let present = chart_spec(definition);
+    let Some(chart) = served_chart(definition, api_version, kind) else {
+        return present;
+    };
+    ChartSpec {
+        url: chart.url.clone(),
+        repo: chart.repo.clone(),
+        // The digest is that of the present version.
+        digest: present.digest.filter(|_| chart.version == present.version),
+        version: chart.version.clone(),
+        ..present
+    }
+}
+
+fn served_chart<'d>(
+    definition: &'d CompositionDefinition,
+    api_version: &str,
+    kind: &str,
+) -> Option<&'d ChartCoordinates> {
+    let version = api_version.strip_prefix(COMPOSITION_GROUP)?.strip_prefix('/')?;
+    let managed = definition.status.as_ref()?.managed.as_ref()?;
+    let known = managed.version_info.iter().find(|info| info.version == version)?;
+    known.chart.as_ref().filter(|_| managed.kind == kind)
+}
 #[cfg(test)]
 mod tests {
     use api::definition::{ResolvedChart, SecretRef};

@@ -8,8 +8,10 @@ pub mod permissions;
 pub mod plan;
 pub mod release_name;
 pub mod rendering;
+pub mod schema;
 
-pub use chart::{chart_spec, serves};
+pub use chart::{chart_of, chart_spec, has_served, serves};
 pub use permissions::{Account, Permissions};
 pub use plan::{Blocked, Observed, Plan, plan};
 pub use release_name::ReleaseName;
+pub use schema::Schemas;

@@ -3,15 +3,27 @@
 use std::collections::BTreeMap;
 
 use api::{Composition, labels};
+use crdgen::JSONSchemaProps;
 use serde_json::{Map, Value, json};
+
+use crate::schema;
 
 /// The values the chart is rendered with: the composition's spec and, under `global`, who it is.
 ///
-/// The user's other `global` keys stay; where both name a key, ours wins. A `global` that is no object is
-/// replaced, as a chart could not read ours otherwise.
-pub fn values(composition: &Composition, krateo_namespace: &str) -> Map<String, Value> {
-    let mut values = match &composition.spec {
-        Value::Object(spec) => spec.clone(),
+/// The spec is read by `own`, the schema of the composition's version, where the chart has one. The user's other
+/// `global` keys stay; where both name a key, ours wins. A `global` that is no object is replaced, as a chart could
+/// not read ours otherwise.
+pub fn values(
+    composition: &Composition,
+    own: Option<&JSONSchemaProps>,
+    krateo_namespace: &str,
+) -> Map<String, Value> {
+    let spec = match own {
+        Some(own) => schema::read_by(own, &composition.spec),
+        None => composition.spec.clone(),
+    };
+    let mut values = match spec {
+        Value::Object(spec) => spec,
         _ => Map::new(),
     };
     let global = values
@@ -73,7 +85,7 @@ mod tests {
     fn a_users_global_keys_survive_and_ours_win() {
         let mut composition = composition();
         composition.spec = json!({"a": 1, "global": {"imageRegistry": "r", "compositionId": "forged"}});
-        let values = values(&composition, "krateo-system");
+        let values = values(&composition, None, "krateo-system");
         assert_eq!(values["a"], 1);
         assert_eq!(values["global"]["imageRegistry"], "r");
         assert_eq!(
@@ -92,7 +104,10 @@ mod tests {
     fn a_composition_without_a_spec_still_says_who_it_is() {
         let mut composition = composition();
         composition.spec = Value::Null;
-        assert_eq!(values(&composition, "k")["global"]["compositionName"], "web");
+        assert_eq!(
+            values(&composition, None, "k")["global"]["compositionName"],
+            "web"
+        );
     }
 
     #[test]

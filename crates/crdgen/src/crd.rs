@@ -119,16 +119,16 @@ pub fn with_version(
 /// When it is the last version, or the CRD's versions cannot be read.
 pub fn without_version(
     existing: CustomResourceDefinition,
-    version: &ServedVersion,
+    version: &str,
 ) -> Result<CustomResourceDefinition, Error> {
     let mut crd = existing;
-    if real(&crd).all(|there| there.name == version.as_str()) {
+    if real(&crd).all(|there| there.name == version) {
         let (crd, version) = (name(&crd), version.to_string());
         return Err(Error::LastVersion { crd, version });
     }
     let mut own = siblings::read_all(&crd)?;
-    own.retain(|(there, _)| there != version.as_str());
-    crd.spec.versions.retain(|there| there.name != version.as_str());
+    own.retain(|(there, _)| there != version);
+    crd.spec.versions.retain(|there| there.name != version);
     siblings::write_all(&mut crd, &own);
     settle(crd)
 }

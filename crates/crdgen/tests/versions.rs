@@ -143,12 +143,12 @@ fn a_second_version_brings_the_storage_version_and_carries_siblings() {
     crdgen::drop_strangers(&own(&crd, 1), &mut value);
     assert_eq!(value, json!({ "old": "x", "both": { "x": 1 } }));
 
-    let alone = crdgen::without_version(crd, &version(2)).expect("one version less");
+    let alone = crdgen::without_version(crd, version(2).as_str()).expect("one version less");
     let left = json_of(&served(&alone, 0));
     assert_eq!(left["properties"], json_of(&one)["properties"]);
     assert_eq!(alone.metadata.annotations, None);
     assert_eq!(alone.spec.versions.len(), 2, "objects are still stored in vacuum");
-    let error = crdgen::without_version(alone, &version(1))
+    let error = crdgen::without_version(alone, version(1).as_str())
         .expect_err("the last one")
         .to_string();
     assert!(error.contains("delete the CRD instead"), "{error}");
@@ -310,7 +310,7 @@ proptest! {
         let again = crdgen::with_version(all.clone(), &version(2), &schemas[0]).expect("the same version");
         prop_assert_eq!(serde_json::to_string(&again).expect("JSON"), serde_json::to_string(&all).expect("JSON"));
         let alone = (2..=schemas.len()).fold(all, |crd, number| {
-            crdgen::without_version(crd, &version(number)).expect("one version less")
+            crdgen::without_version(crd, version(number).as_str()).expect("one version less")
         });
         prop_assert_eq!(json_of(&served(&alone, 0)), json_of(&served(&first, 0)));
     }

@@ -195,6 +195,15 @@ impl std::error::Error for InvalidManifests {
     }
 }
 
+/// A user's values, as a chart would be rendered with them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Checked {
+    /// The values with the chart's and its subcharts' defaults below them.
+    pub values: Map<String, Value>,
+    /// Where they do not fit the chart's schema, or that of an enabled subchart.
+    pub violations: Vec<schema::Violation>,
+}
+
 impl Engine {
     /// An engine for a chart.
     pub fn new(chart: impl Into<Arc<Chart>>) -> Self {
@@ -253,6 +262,22 @@ impl Engine {
             warnings,
             metadata: resolved.metadata.clone(),
             default_values: values::to_json_map(&resolved.values),
+        })
+    }
+
+    /// What the chart makes of a user's values before it renders them, and where they do not fit its schemas.
+    ///
+    /// # Errors
+    /// When dependencies cannot be resolved or values not be merged. Values that do not fit are no error.
+    pub fn check(&self, values: &Map<String, Value>) -> Result<Checked, Error> {
+        let _guard = CycleGuard::new();
+        let mut warnings = Vec::new();
+        let user = values::to_map(values);
+        let resolved = ResolvedChart::new(&self.chart, &user, &mut warnings).map_err(Error::Resolve)?;
+        let values = coalesce::coalesce(&resolved, &user, &mut warnings).map_err(Error::Coalesce)?;
+        Ok(Checked {
+            violations: schema::violations(&resolved, &values),
+            values: values::to_json_map(&values),
         })
     }
 

@@ -41,19 +41,20 @@ impl Schema {
         &self.text
     }
 
-    /// Checks values; the messages, each on a line of its own, when they do not fit.
-    fn check(&self, values: &Value) -> Result<(), String> {
+    /// What of the values does not fit.
+    ///
+    /// # Errors
+    /// When the schema is none, in words.
+    fn errors(&self, values: &Value) -> Result<Vec<ValidationError<'static>>, String> {
         let validator = self
             .compiled
             .get_or_init(|| compile(&self.text))
             .as_ref()
             .map_err(Clone::clone)?;
-        let errors: Vec<_> = validator.iter_errors(values).collect();
-        if errors.is_empty() {
-            Ok(())
-        } else {
-            Err(messages(&errors, 0))
-        }
+        Ok(validator
+            .iter_errors(values)
+            .map(ValidationError::to_owned)
+            .collect())
     }
 }
 
@@ -69,39 +70,81 @@ impl PartialEq for Schema {
     }
 }
 
+/// One place where values do not fit the schema of a chart or subchart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Name of the chart whose schema it is.
+    pub chart: String,
+    /// Where in the values of the outermost chart, as a JSON pointer.
+    pub path: String,
+    /// Why, in the words of Helm's validator.
+    pub reason: String,
+}
+
 /// Checks the values of a chart, then those of its subcharts, each against its own schema.
 ///
 /// # Errors
 /// When values do not fit, or a schema is none.
 pub(crate) fn validate(chart: &ResolvedChart<'_>, values: &Map) -> Result<(), Error> {
     let mut text = String::new();
-    collect(chart, values, &mut text);
+    visit(chart, values, "", &mut |chart, _, outcome| {
+        let messages = match outcome {
+            Ok(errors) if errors.is_empty() => return,
+            Ok(errors) => messages(&errors, 0),
+            Err(why) => why,
+        };
+        let _ = write!(text, "{chart}:\n{messages}");
+    });
     if text.is_empty() { Ok(()) } else { Err(Error(text)) }
 }
 
-fn collect(chart: &ResolvedChart<'_>, values: &Map, text: &mut String) {
+/// Every place where the values do not fit, in the order in which [`validate`] names them.
+pub(crate) fn violations(chart: &ResolvedChart<'_>, values: &Map) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    visit(chart, values, "", &mut |chart, path, outcome| {
+        let violation = |path: String, reason: String| Violation {
+            chart: chart.to_owned(),
+            path,
+            reason,
+        };
+        match outcome {
+            Ok(errors) => violations.extend(errors.iter().map(|error| {
+                violation(
+                    format!("{path}{}", at(error)),
+                    message(std::slice::from_ref(error)),
+                )
+            })),
+            Err(why) => violations.push(violation(path.to_owned(), why.trim_end().to_owned())),
+        }
+    });
+    violations
+}
+
+/// What became of one chart: its errors, or why there is no answer.
+type Outcome = Result<Vec<ValidationError<'static>>, String>;
+
+/// Tells `seen` of every chart that has a schema: its name, where its values are, and what became of them.
+fn visit(chart: &ResolvedChart<'_>, values: &Map, path: &str, seen: &mut dyn FnMut(&str, &str, Outcome)) {
     if let Some(schema) = chart.chart.schema_check() {
         // Whole floats become integers here, which is what they are for the validator, too.
         let outcome = match json::to_json(&GoValue::Map(values.clone())) {
-            Ok(values) => schema.check(&values),
+            Ok(values) => schema.errors(&values),
             Err(error) => Err(error.to_string()),
         };
-        if let Err(messages) = outcome {
-            let _ = write!(text, "{}:\n{messages}", chart.name());
-        }
+        seen(chart.name(), path, outcome);
     }
     for subchart in &chart.dependencies {
-        match values.get(subchart.name()) {
+        let name = subchart.name();
+        let path = format!("{path}/{}", name.replace('~', "~0").replace('/', "~1"));
+        match values.get(name) {
             None | Some(GoValue::Nil) => {}
             Some(given) => {
                 if let Some(table) = as_table(&given) {
-                    collect(subchart, table, text);
+                    visit(subchart, table, &path, seen);
                 } else {
-                    let (name, found) = (subchart.name(), given.type_name());
-                    let _ = writeln!(
-                        text,
-                        "{name}:\ninvalid type for values: expected object (map), got {found}"
-                    );
+                    let found = given.type_name();
+                    let why = format!("invalid type for values: expected object (map), got {found}\n");
+                    seen(name, &path, Err(why));
                 }
             }
         }

@@ -1,0 +1,148 @@
+//! Compositions against the schema of a version that they would move to.
+
+use api::definition::Breaker;
+use crdgen::JSONSchemaProps;
+use helm::engine::Engine;
+use serde_json::{Map, Value};
+
+use super::instances::Instance;
+
+/// A version of the type, as compositions are held against it.
+pub(super) struct Gate<'a> {
+    /// The chart of the version.
+    pub(super) engine: &'a Engine,
+    /// The structural schema of the version.
+    pub(super) own: &'a JSONSchemaProps,
+}
+
+impl Gate<'_> {
+    /// The compositions that the version refuses, with the first reason of each; those being deleted aside.
+    ///
+    /// `own_schema` gives the schema of the version that a composition has now: fields that it has only for the sake
+    /// of sibling versions are ignored.
+    pub(super) fn breakers<'i>(
+        &self,
+        instances: impl IntoIterator<Item = &'i Instance>,
+        own_schema: impl Fn(&str) -> Option<JSONSchemaProps>,
+    ) -> Vec<Breaker> {
+        let mut breakers: Vec<_> = instances
+            .into_iter()
+            .filter(|instance| !instance.deleting)
+            .filter_map(|instance| {
+                let former = instance.version.as_deref().and_then(&own_schema);
+                let (path, reason) = self.refusal(&instance.spec, former.as_ref())?;
+                Some(Breaker {
+                    namespace: instance.namespace.clone(),
+                    name: instance.name.clone(),
+                    path,
+                    reason,
+                })
+            })
+            .collect();
+        breakers.sort();
+        breakers
+    }
+
+    /// Where and why the version refuses a spec, as Helm would refuse the values or the API server the object.
+    fn refusal(&self, spec: &Value, former: Option<&JSONSchemaProps>) -> Option<(String, String)> {
+        let mut spec = spec.clone();
+        if let Some(former) = former {
+            crdgen::drop_strangers(former, &mut spec);
+        }
+        let none = Map::new();
+        let values = spec.as_object().unwrap_or(&none);
+        match self.engine.check(values) {
+            Err(error) => return Some((String::new(), error.to_string())),
+            Ok(checked) => {
+                if let [first, others @ ..] = checked.violations.as_slice() {
+                    let more = match others.len() {
+                        0 => String::new(),
+                        more => format!(" (and {more} more)"),
+                    };
+                    return Some((first.path.clone(), format!("{}{more}", first.reason)));
+                }
+            }
+        }
+        crdgen::fill_defaults(self.own, &mut spec);
+        crdgen::refusal(self.own, &spec, "spec").map(|why| (String::new(), why))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helm::chart::{Chart, File, Limits};
+    use serde_json::json;
+
+    use super::*;
+
+    fn engine(schema: &Value) -> Engine {
+        let files = vec![
+            File::new(
+                "Chart.yaml",
+                b"apiVersion: v2\nname: web\nversion: 2.0.0\n".to_vec(),
+            ),
+            File::new("values.yaml", b"size: small\n".to_vec()),
+            File::new("values.schema.json", schema.to_string().into_bytes()),
+        ];
+        Engine::new(Chart::from_files(files, &Limits::default()).unwrap())
+    }
+
+    fn instance(name: &str, spec: Value) -> Instance {
+        Instance {
+            namespace: "shop".into(),
+            name: name.into(),
+            version: Some("v1-0-0".into()),
+            definition: None,
+            held: true,
+            deleting: false,
+            spec,
+        }
+    }
+
+    #[test]
+    fn exactly_the_compositions_that_do_not_fit_are_named() {
+        let schema = json!({
+            "type": "object", "additionalProperties": false, "required": ["size"],
+            "properties": {"size": {"enum": ["small", "big"]}, "count": {"type": "integer", "maximum": 3}},
+        });
+        let engine = engine(&schema);
+        let own = crdgen::structural(&schema, &json!({"size": "small"}))
+            .unwrap()
+            .spec;
+        let former: JSONSchemaProps = serde_json::from_value(json!({
+            "type": "object", "properties": {"size": {"type": "string"}, "count": {"type": "integer"}},
+        }))
+        .unwrap();
+        let gate = Gate {
+            engine: &engine,
+            own: &own,
+        };
+        let mut going = instance("going", json!({"size": "huge"}));
+        going.deleting = true;
+        let instances = [
+            instance("fits", json!({"count": 3})),
+            instance("too-many", json!({"count": 9})),
+            instance("carries-a-stranger", json!({"elsewhere": 1})),
+            instance("wrong-size", json!({"size": "huge"})),
+            going,
+        ];
+        let breakers = gate.breakers(&instances, |_| Some(former.clone()));
+        let said: Vec<_> = breakers
+            .iter()
+            .map(|breaker| {
+                (
+                    breaker.name.as_str(),
+                    breaker.path.as_str(),
+                    breaker.reason.as_str(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            said,
+            [
+                ("too-many", "/count", "maximum: got 9, want 3"),
+                ("wrong-size", "/size", "value must be one of 'small', 'big'"),
+            ]
+        );
+    }
+}

@@ -1,0 +1,147 @@
+//! The compositions of a type: which of them a definition has to move, or remove.
+
+use std::collections::BTreeSet;
+
+use api::{COMPOSITION_GROUP, finalizers, labels};
+use cluster::{Cluster, ObjectId, ResourceId, Selector};
+use kube::ResourceExt as _;
+use kube::core::DynamicObject;
+use serde_json::Value;
+
+/// One composition.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Instance {
+    pub(super) namespace: String,
+    pub(super) name: String,
+    /// The version, and so the controller, that its label names.
+    pub(super) version: Option<String>,
+    /// The definition that its labels name, as (namespace, name).
+    pub(super) definition: Option<(String, String)>,
+    /// True while a controller's finalizer is on it.
+    pub(super) held: bool,
+    pub(super) deleting: bool,
+    pub(super) spec: Value,
+}
+
+impl Instance {
+    fn read(object: &DynamicObject) -> Self {
+        let label = |name: &str| object.labels().get(name).cloned();
+        Self {
+            namespace: object.namespace().unwrap_or_default(),
+            name: object.name_any(),
+            version: label(labels::COMPOSITION_VERSION),
+            definition: label(labels::DEFINITION_NAMESPACE).zip(label(labels::DEFINITION_NAME)),
+            held: object
+                .finalizers()
+                .iter()
+                .any(|held| held == finalizers::COMPOSITION),
+            deleting: object.metadata.deletion_timestamp.is_some(),
+            spec: object.data.get("spec").cloned().unwrap_or_default(),
+        }
+    }
+
+    /// The object, addressed through a version of its type.
+    pub(super) fn id(&self, resource: &ResourceId) -> Result<ObjectId, cluster::Error> {
+        ObjectId::new(resource.clone(), Some(&self.namespace), &self.name)
+    }
+}
+
+/// Compositions of a type that a label selector picks; none when the type is not served, nothing known (`None`) while
+/// we may not read them.
+pub(super) async fn list(
+    resource: &ResourceId,
+    labels: Option<&str>,
+    cluster: &Cluster,
+) -> Result<Option<Vec<Instance>>, cluster::Error> {
+    let selector = Selector {
+        namespace: None,
+        labels,
+    };
+    match cluster.list::<DynamicObject>(resource, selector).await {
+        Ok(found) => Ok(Some(found.iter().map(Instance::read).collect())),
+        Err(error) if error.is_not_found() => Ok(Some(Vec::new())),
+        Err(error) if error.is_forbidden() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The type of compositions, in one of its versions.
+pub(super) fn resource(plural: &str, kind: &str, version: &str) -> ResourceId {
+    ResourceId {
+        group: COMPOSITION_GROUP.to_owned(),
+        version: version.to_owned(),
+        kind: kind.to_owned(),
+        plural: plural.to_owned(),
+        namespaced: true,
+    }
+}
+
+/// Who asks which compositions to move, and what is known of the others.
+pub(super) struct Claim {
+    /// The definition, as (namespace, name).
+    pub(super) definition: (String, String),
+    /// Versions that it ran before.
+    pub(super) former: BTreeSet<String>,
+    /// Versions that other definitions run.
+    pub(super) foreign: BTreeSet<String>,
+}
+
+impl Claim {
+    /// True when the composition, which is of another version than the definition's, is to move to that.
+    ///
+    /// It is when it is the definition's own by its labels, or nobody's and of a version that the definition ran
+    /// before. One whose version another definition runs was put there by its user.
+    pub(super) fn takes(&self, instance: &Instance) -> bool {
+        let version = instance.version.as_ref();
+        if version.is_some_and(|version| self.foreign.contains(version)) {
+            return false;
+        }
+        match (&instance.definition, version) {
+            (Some(definition), _) => *definition == self.definition,
+            (None, Some(version)) => self.former.contains(version),
+            (None, None) => self.foreign.is_empty(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn instance(version: Option<&str>, definition: Option<&str>) -> Instance {
+        Instance {
+            namespace: "shop".into(),
+            name: "web".into(),
+            version: version.map(str::to_owned),
+            definition: definition.map(|name| ("defs".into(), name.into())),
+            held: true,
+            deleting: false,
+            spec: Value::Null,
+        }
+    }
+
+    fn check(version: Option<&str>, definition: Option<&str>, taken: bool) {
+        let claim = Claim {
+            definition: ("defs".into(), "mine".into()),
+            former: ["v1-0-0".to_owned()].into(),
+            foreign: ["v2-0-0".to_owned()].into(),
+        };
+        assert_eq!(claim.takes(&instance(version, definition)), taken);
+    }
+
+    #[test]
+    fn a_definition_moves_its_own_compositions_and_those_of_its_former_versions() {
+        check(Some("v1-0-0"), Some("mine"), true);
+        check(Some("v1-0-0"), None, true);
+        check(Some("v0-9-0"), Some("mine"), true);
+        check(Some("v0-9-0"), None, false);
+        check(Some("v1-0-0"), Some("other"), false);
+    }
+
+    #[test]
+    fn a_composition_of_another_definitions_version_stays_there() {
+        check(Some("v2-0-0"), Some("mine"), false);
+        check(Some("v2-0-0"), None, false);
+        check(None, None, false);
+    }
+}

@@ -1,0 +1,285 @@
+//! A chart's schemas and default values become the schema of a composition's spec, and a spec is read by it.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crdgen::{BadDefaults, Degraded, JSONSchemaProps, Structural};
+use helm::chart::{Chart, Dependency};
+use helm::engine::{self, Engine};
+use serde_json::{Map, Value};
+
+/// A chart's schema cannot become that of a spec.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A schema document is no JSON.
+    #[error("values.schema.json of chart {chart} is not valid JSON")]
+    Syntax {
+        /// The chart, or a subchart.
+        chart: String,
+        /// Where.
+        source: serde_json::Error,
+    },
+    /// The chart's default values cannot be merged with those of its dependencies.
+    #[error("the chart's default values cannot be merged")]
+    Defaults(#[source] Box<engine::Error>),
+    /// The document is not a schema that objects can have.
+    #[error("the chart's values.schema.json cannot become a type")]
+    Structural(#[from] crdgen::structural::Error),
+}
+
+/// The structural schema of a chart's values, with the schemas of its dependencies; `None` for a chart without a
+/// `values.schema.json`.
+///
+/// Helm checks a dependency's values while that is enabled. One that a condition or a tag can disable is left out
+/// of the structural schema and listed as degraded.
+///
+/// # Errors
+/// When a document is no schema, or a bad default is to be refused.
+pub fn structural(engine: &Engine, bad_defaults: BadDefaults) -> Result<Option<Structural>, Error> {
+    let chart = engine.chart();
+    if chart.schema().is_none() {
+        return Ok(None);
+    }
+    let mut optional = Vec::new();
+    let Some(schema) = document(chart, "spec", &mut optional)? else {
+        return Ok(None);
+    };
+    let defaults = engine
+        .check(&Map::new())
+        .map_err(|error| Error::Defaults(Box::new(error)))?;
+    let mut structural = crdgen::structural_with(&schema, &Value::Object(defaults.values), bad_defaults)?;
+    structural.degraded.extend(optional);
+    Ok(Some(structural))
+}
+
+/// The schema document of a chart with those of its dependencies; `None` when there is none at all.
+fn document(chart: &Chart, path: &str, optional: &mut Vec<Degraded>) -> Result<Option<Value>, Error> {
+    let own = chart
+        .schema()
+        .map(serde_json::from_slice::<Value>)
+        .transpose()
+        .map_err(|source| Error::Syntax {
+            chart: chart.name().to_owned(),
+            source,
+        })?;
+    let mut dependencies = BTreeMap::new();
+    for (key, subchart, declared) in subcharts(chart) {
+        let place = format!("{path}.{key}");
+        let Some(schema) = document(subchart, &place, optional)? else {
+            continue;
+        };
+        if declared.is_some_and(|declared| !declared.condition.is_empty() || !declared.tags.is_empty()) {
+            optional.push(Degraded {
+                path: place,
+                keyword: "$schema".to_owned(),
+                why: "the dependency's own schema counts only while it is enabled".to_owned(),
+            });
+            continue;
+        }
+        dependencies.insert(key, schema);
+    }
+    if dependencies.is_empty() {
+        return Ok(own);
+    }
+    let own = own.unwrap_or_else(|| Value::Object(Map::new()));
+    Ok(Some(crdgen::with_dependencies(&own, &dependencies)))
+}
+
+/// The subcharts by the keys of their values, with their declarations.
+fn subcharts(chart: &Chart) -> Vec<(String, &Chart, Option<&Dependency>)> {
+    let declared = chart.metadata().dependencies.as_deref().unwrap_or_default();
+    let mut found = Vec::new();
+    for subchart in chart.dependencies() {
+        let declarations: Vec<_> = declared
+            .iter()
+            .filter(|declaration| declaration.name == subchart.name())
+            .collect();
+        if declarations.is_empty() {
+            found.push((subchart.name().to_owned(), subchart, None));
+        }
+        for declaration in declarations {
+            found.push((
+                declaration.effective_name().to_owned(),
+                subchart,
+                Some(declaration),
+            ));
+        }
+    }
+    found
+}
+
+/// A spec as its own version reads it: without the fields that only sibling versions have, and with the defaults
+/// that an API server fills in on writes through this version only.
+pub fn read_by(own: &JSONSchemaProps, spec: &Value) -> Value {
+    let mut spec = spec.clone();
+    crdgen::drop_strangers(own, &mut spec);
+    crdgen::fill_defaults(own, &mut spec);
+    spec
+}
+
+/// The keys of a spec that neither the schema nor the chart's values know, as paths: likely misspelt.
+///
+/// Inside maps, lists and places that the schema leaves wholly open every key is as good as another.
+pub fn unknown_keys(own: &JSONSchemaProps, defaults: &Map<String, Value>, spec: &Value) -> Vec<String> {
+    let mut unknown = Vec::new();
+    collect_unknown(own, Some(defaults), spec, "spec", &mut unknown);
+    unknown
+}
+
+fn collect_unknown(
+    own: &JSONSchemaProps,
+    defaults: Option<&Map<String, Value>>,
+    value: &Value,
+    path: &str,
+    unknown: &mut Vec<String>,
+) {
+    let (Some(properties), Value::Object(fields)) = (&own.properties, value) else {
+        return;
+    };
+    if own.additional_properties.is_some() || properties.is_empty() {
+        return;
+    }
+    for (key, value) in fields {
+        let default = defaults.and_then(|defaults| defaults.get(key));
+        let path = format!("{path}.{key}");
+        match properties.get(key) {
+            Some(property) => {
+                let defaults = default.and_then(Value::as_object);
+                collect_unknown(property, defaults, value, &path, unknown);
+            }
+            None if default.is_none() && path != "spec.global" => unknown.push(path),
+            None => {}
+        }
+    }
+}
+
+/// As many schemas are kept; the next one then starts anew.
+const KEPT: usize = 64;
+
+/// The schemas of charts by the digests of their archives, each worked out once.
+#[derive(Debug, Default)]
+pub struct Schemas {
+    kept: Mutex<HashMap<String, Option<Arc<JSONSchemaProps>>>>,
+}
+
+impl Schemas {
+    /// The schema by which compositions of this chart are read; `None` when the chart has none.
+    ///
+    /// # Errors
+    /// As [`structural`], bad defaults aside.
+    pub fn of(&self, digest: &str, engine: &Engine) -> Result<Option<Arc<JSONSchemaProps>>, Error> {
+        if let Some(known) = self.kept().get(digest) {
+            return Ok(known.clone());
+        }
+        let own = structural(engine, BadDefaults::Drop)?.map(|structural| Arc::new(structural.spec));
+        let mut kept = self.kept();
+        if kept.len() >= KEPT {
+            kept.clear();
+        }
+        kept.insert(digest.to_owned(), own.clone());
+        Ok(own)
+    }
+
+    fn kept(&self) -> std::sync::MutexGuard<'_, HashMap<String, Option<Arc<JSONSchemaProps>>>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helm::chart::{File, Limits};
+    use serde_json::json;
+
+    use super::*;
+
+    fn engine(files: &[(&str, &str)]) -> Engine {
+        let files = files
+            .iter()
+            .map(|(name, text)| File::new(*name, (*text).into()))
+            .collect();
+        Engine::new(Chart::from_files(files, &Limits::default()).unwrap())
+    }
+
+    fn parent(dependency: &str) -> Engine {
+        let chart = format!("apiVersion: v2\nname: web\nversion: 1.0.0\ndependencies: [{dependency}]\n");
+        engine(&[
+            ("Chart.yaml", &chart),
+            (
+                "values.schema.json",
+                r#"{"type":"object","properties":{"a":{"type":"string","default":"x"}}}"#,
+            ),
+            (
+                "charts/db/Chart.yaml",
+                "apiVersion: v2\nname: db\nversion: 1.0.0\n",
+            ),
+            ("charts/db/values.yaml", "size: 1\n"),
+            (
+                "charts/db/values.schema.json",
+                r#"{"type":"object","required":["size"],"properties":{"size":{"type":"integer"}}}"#,
+            ),
+        ])
+    }
+
+    #[test]
+    fn a_dependencys_schema_stands_under_its_key_and_its_values_supply_what_it_requires() {
+        let structural = structural(
+            &parent("{name: db, version: 1.0.0, alias: store}"),
+            BadDefaults::Refuse,
+        )
+        .unwrap()
+        .unwrap();
+        let store = &structural.spec.properties.as_ref().unwrap()["store"];
+        assert_eq!(
+            store.properties.as_ref().unwrap()["size"].type_.as_deref(),
+            Some("integer")
+        );
+        assert_eq!(store.required, None);
+        assert_eq!(structural.degraded, []);
+    }
+
+    #[test]
+    fn a_dependency_that_can_be_disabled_is_left_to_the_full_schema() {
+        let structural = structural(
+            &parent("{name: db, version: 1.0.0, condition: db.enabled}"),
+            BadDefaults::Refuse,
+        )
+        .unwrap()
+        .unwrap();
+        assert_eq!(structural.degraded[0].path, "spec.db");
+        assert!(!structural.spec.properties.unwrap().contains_key("db"));
+    }
+
+    #[test]
+    fn a_spec_is_read_without_strangers_and_with_defaults() {
+        let own: JSONSchemaProps = serde_json::from_value(json!({
+            "type": "object", "properties": {"a": {"type": "string", "default": "x"}, "b": {"type": "string"}},
+        }))
+        .unwrap();
+        assert_eq!(
+            read_by(&own, &json!({"b": "y", "other": 1})),
+            json!({"a": "x", "b": "y"})
+        );
+    }
+
+    #[test]
+    fn keys_that_nobody_knows_are_named() {
+        let own: JSONSchemaProps = serde_json::from_value(json!({
+            "type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {
+                "image": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                          "properties": {"tag": {"type": "string"}}},
+                "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+                "anything": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+            },
+        }))
+        .unwrap();
+        let defaults = json!({"replicas": 1, "image": {"repository": "r"}});
+        let spec = json!({
+            "replicas": 2, "replcas": 3, "global": {"a": 1}, "labels": {"any": "x"}, "anything": {"b": 1},
+            "image": {"tag": "t", "repository": "q", "tga": "u"},
+        });
+        assert_eq!(
+            unknown_keys(&own, defaults.as_object().unwrap(), &spec),
+            ["spec.image.tga", "spec.replcas"]
+        );
+    }
+}
