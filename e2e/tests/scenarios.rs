@@ -1,6 +1,7 @@
 //! Every scenario, on one cluster. Each file is named for what is done to what.
 #![expect(clippy::unwrap_used, reason = "a field that is not there fails the scenario")]
 
+mod change_version;
 mod delete_composition;
 mod delete_definition;
 mod install_composition;

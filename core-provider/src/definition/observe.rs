@@ -212,11 +212,11 @@ pub(crate) async fn source(definition: &CompositionDefinition, ctx: &Context) ->
             chart: metadata.name.clone(),
         })?;
     Ok(Source {
+        chart,
+        resolved,
         names,
         version,
         structural,
-        resolved,
-        chart,
     })
 }
 
