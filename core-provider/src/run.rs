@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
 use crate::bundle::Platform;
-use crate::definition::{Context, Error, HELD_UP, Turns, reconcile};
+use crate::definition::{Context, Error, HELD_UP, Looks, Turns, reconcile};
 use crate::templates::Templates;
 
 /// Name of the lease, as the contract has it.
@@ -85,6 +85,7 @@ impl Args {
             },
             recorder: process.recorder(),
             metrics: process.metrics().clone(),
+            looks: Looks::default(),
             turns: Turns::default(),
             backoff: Backoff::new(self.min_error_retry_interval.0, self.max_error_retry_interval.0),
             poll_interval: self.poll_interval.0,

@@ -24,6 +24,11 @@ const GRANTED_WITHIN: Duration = Duration::from_secs(30);
 pub(crate) enum Error {
     #[error("could not get access to the Secrets that fetching the chart takes")]
     Access(#[source] cluster::Error),
+    #[error(
+        "namespace {namespace} of the Secrets that fetching the chart takes does not exist: create it, or correct the \
+         reference"
+    )]
+    NoNamespace { namespace: String },
     #[error("could not serve the type")]
     Type(#[source] cluster::Error),
     #[error("could not put the controller's objects in place")]
@@ -48,6 +53,8 @@ impl Error {
             | Self::Move(error)
             | Self::Mark(error)
             | Self::Retire { source: error, .. } => error.is_transient(),
+            // Nobody tells us when it is there.
+            Self::NoNamespace { .. } => true,
         }
     }
 }
@@ -81,6 +88,13 @@ async fn take(
                 .await
                 .map_err(Error::Mark)?;
             Ok(None)
+        }
+        Step::Grant(id, object) => {
+            cluster
+                .apply(id, object, &manager)
+                .await
+                .map_err(|error| ungranted(id, error))?;
+            Ok(Some(format!("applied {id}")))
         }
         Step::Await(needed) => {
             cluster
@@ -121,6 +135,15 @@ async fn take(
                 .map_err(Error::Mark)?;
             Ok(None)
         }
+    }
+}
+
+fn ungranted(id: &ObjectId, error: cluster::Error) -> Error {
+    match id.namespace() {
+        Some(namespace) if error.is_not_found() => Error::NoNamespace {
+            namespace: namespace.to_owned(),
+        },
+        _ => Error::Access(error),
     }
 }
 

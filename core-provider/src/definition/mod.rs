@@ -26,6 +26,7 @@ use crate::templates::Templates;
 
 use observe::Observed;
 pub(crate) use plan::Standing;
+pub(crate) use resolution::Looks;
 pub(crate) use turns::Turns;
 
 /// Our name on every field that we set.
@@ -39,6 +40,7 @@ pub(crate) struct Context {
     pub(crate) platform: Platform,
     pub(crate) recorder: Recorder,
     pub(crate) metrics: Metrics,
+    pub(crate) looks: Looks,
     pub(crate) turns: Turns,
     pub(crate) backoff: Backoff<ObjectRef<CompositionDefinition>>,
     /// After how long a definition that is as it should be is looked at again.

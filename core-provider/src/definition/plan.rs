@@ -20,6 +20,8 @@ pub(crate) struct Plan {
 pub(crate) enum Step {
     /// Put our finalizer on the definition.
     Hold,
+    /// Apply a Role, or a binding, by which we may read Secrets.
+    Grant(ObjectId, Value),
     /// Wait until what was granted is in force.
     Await(Vec<Access>),
     /// Make the type say this, and wait until the API server serves it.
@@ -130,7 +132,8 @@ fn unlock(definition: &CompositionDefinition, locked: &Locked) -> Plan {
     if !is_held(definition) {
         steps.push(Step::Hold);
     }
-    steps.extend(missing(&locked.grants));
+    let missing = locked.grants.iter().filter(|grant| !grant.in_place);
+    steps.extend(missing.map(|grant| Step::Grant(grant.id.clone(), grant.wanted.clone())));
     steps.push(Step::Await(locked.needed.clone()));
     Plan {
         steps,

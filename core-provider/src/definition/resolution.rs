@@ -1,9 +1,11 @@
 //! What `spec.chart` stands for: found once for each generation of the spec, and kept in the status.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use api::definition::{OfferedChart, ResolvedChart};
-use api::{CompositionDefinition, annotations, conditions};
+use api::{CompositionDefinition, annotations};
 use composition::chart::written_chart;
 use helm::origin::ChartSpec;
 use helm_client::charts::{self, LoadedChart};
@@ -16,6 +18,23 @@ use super::Context;
 pub(crate) struct Resolution {
     pub(crate) chart: Arc<LoadedChart>,
     pub(crate) resolved: ResolvedChart,
+}
+
+/// When newer charts were looked for, by UID of the definition.
+#[derive(Default)]
+pub(crate) struct Looks(Mutex<HashMap<String, Instant>>);
+
+impl Looks {
+    /// True once in each interval.
+    fn is_due(&self, uid: String, interval: Duration) -> bool {
+        let mut looks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        looks.retain(|_, at| at.elapsed() < interval);
+        let is_due = !looks.contains_key(&uid);
+        if is_due {
+            looks.insert(uid, Instant::now());
+        }
+        is_due
+    }
 }
 
 /// The chart that the status names, or, for a new spec, what that stands for now.
@@ -35,7 +54,8 @@ pub(crate) async fn resolve(
     let Some(mut known) = known else {
         return found_now(&written, generation, ctx).await;
     };
-    if status.is_some_and(|status| conditions::holds(&status.conditions, conditions::READY)) {
+    let uid = definition.uid().unwrap_or_default();
+    if ctx.looks.is_due(uid, ctx.poll_interval) {
         known.offered = offered(definition, &written, &known, ctx).await;
     }
     let is_newer = known
@@ -95,4 +115,21 @@ async fn offered(
 
 fn version_of(chart: &LoadedChart) -> String {
     chart.chart().metadata().version.clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn newer_charts_are_looked_for_once_in_an_interval() {
+        let looks = Looks::default();
+        let hour = Duration::from_hours(1);
+        let due = |uid: &str| looks.is_due(uid.to_owned(), hour);
+        assert_eq!(
+            [due("a"), due("a"), due("b"), due("b")],
+            [true, false, true, false]
+        );
+        assert!(looks.is_due("a".to_owned(), Duration::ZERO));
+    }
 }

@@ -101,6 +101,20 @@ pub enum Error {
     /// The archive holds no file.
     #[error("no files in chart archive")]
     Empty,
+    /// There are files outside the chart's own folder.
+    #[error("chart archive has two folders at its top, {first} and {second}: a chart has one")]
+    TwoRoots {
+        /// The first one.
+        first: String,
+        /// Another one.
+        second: String,
+    },
+    /// There is a link, a device or the like.
+    #[error("chart archive holds {path}, which is a link or a device: a chart holds files and folders alone")]
+    NotAFile {
+        /// Its path.
+        path: String,
+    },
 }
 
 const GZIP_MAGIC: [u8; 3] = [0x1f, 0x8b, 0x08];
@@ -141,6 +155,37 @@ pub(crate) fn files(archive: &[u8], budget: &mut Budget) -> Result<Vec<File>, Er
         return Err(Error::Empty);
     }
     Ok(files)
+}
+
+/// Checks what Helm lets pass and no `helm package` makes: that all is in one folder, and no links.
+///
+/// # Errors
+/// When it is not so, or the archive cannot be read.
+pub(crate) fn check_shape(archive: &[u8], limits: &Limits) -> Result<(), Error> {
+    let unpacked = MultiGzDecoder::new(archive).take(limits.total_size.saturating_mul(2));
+    let mut tar = tar::Archive::new(unpacked);
+    let mut root: Option<String> = None;
+    for entry in tar.entries().map_err(Error::Read)? {
+        let entry = entry.map_err(Error::Read)?;
+        let path = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+        match entry.header().entry_type() {
+            EntryType::XGlobalHeader | EntryType::XHeader => continue,
+            EntryType::Regular | EntryType::Continuous | EntryType::Directory | EntryType::GNUSparse => {}
+            _ => return Err(Error::NotAFile { path }),
+        }
+        let own = path.split(['/', '\\']).next().unwrap_or_default();
+        match &root {
+            Some(root) if root != own => {
+                return Err(Error::TwoRoots {
+                    first: root.clone(),
+                    second: own.to_owned(),
+                });
+            }
+            Some(_) => {}
+            None => root = Some(own.to_owned()),
+        }
+    }
+    Ok(())
 }
 
 /// Drops the first part of an entry's path and checks the rest.
@@ -248,6 +293,35 @@ mod tests {
         );
         assert_eq!(refused("c/c:/x"), "chart contains illegally named files");
         assert_eq!(refused("Chart.yaml/x"), "chart yaml not in base directory");
+    }
+
+    #[test]
+    fn a_foreign_archive_has_one_folder_and_no_links() {
+        let check =
+            |archive: &[u8]| check_shape(archive, &Limits::default()).map_err(|refused| refused.to_string());
+        check(&pack(&[("c/Chart.yaml", b""), ("c/", b""), ("c\\x", b"")])).unwrap();
+        let refused = check(&pack(&[("c/Chart.yaml", b""), ("d/x", b"")])).unwrap_err();
+        assert_eq!(
+            refused,
+            "chart archive has two folders at its top, c and d: a chart has one"
+        );
+        for kind in [
+            EntryType::Symlink,
+            EntryType::Link,
+            EntryType::Char,
+            EntryType::Fifo,
+        ] {
+            let mut tar = tar::Builder::new(flate2::write::GzEncoder::new(
+                Vec::new(),
+                flate2::Compression::fast(),
+            ));
+            let mut header = tar::Header::new_gnu();
+            header.set_entry_type(kind);
+            header.set_size(0);
+            tar.append_link(&mut header, "c/x", "/etc/passwd").unwrap();
+            let refused = check(&tar.into_inner().unwrap().finish().unwrap()).unwrap_err();
+            assert!(refused.starts_with("chart archive holds c/x"), "{refused}");
+        }
     }
 
     #[test]

@@ -75,6 +75,16 @@ impl Chart {
         Self::load(files, &mut budget)
     }
 
+    /// Loads a packaged chart that comes from others: as [`Chart::from_archive`], and all of it is in one folder and
+    /// there are no links.
+    ///
+    /// # Errors
+    /// As [`Chart::from_archive`].
+    pub fn from_foreign_archive(archive: &[u8], limits: &Limits) -> Result<Self, Error> {
+        archive::check_shape(archive, limits)?;
+        Self::from_archive(archive, limits)
+    }
+
     /// Loads a chart from the files of its folder, in the order in which a walk meets them.
     ///
     /// What `.helmignore` leaves out is the caller's to drop ([`ignore::Rules`]): it has to know before it reads.
@@ -137,6 +147,13 @@ impl Chart {
         &self.files
     }
 
+    /// The files below `crds/` that Helm installs, those of subcharts behind its own.
+    pub fn crds(&self) -> Vec<&File> {
+        let own = self.files.iter().filter(|file| is_crd(&file.name));
+        own.chain(self.dependencies.iter().flat_map(Chart::crds))
+            .collect()
+    }
+
     /// The charts in `charts/`, whether declared or not, in the order of their names there.
     pub fn dependencies(&self) -> &[Chart] {
         &self.dependencies
@@ -151,6 +168,14 @@ impl Chart {
             .filter(is_missing)
             .collect()
     }
+}
+
+/// The files of a packaged chart, in the order of the archive, by their paths from the root of the chart.
+///
+/// # Errors
+/// When the archive is damaged, unsafe or larger than the limits.
+pub fn unpack(archive: &[u8], limits: &Limits) -> Result<Vec<File>, ArchiveError> {
+    archive::files(archive, &mut archive::Budget::new(*limits))
 }
 
 /// True for files below `crds/` that Helm installs.
