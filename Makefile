@@ -76,6 +76,14 @@ parity: ## kco template against helm template on every chart below CHARTS=<folde
 	unshare --map-root-user --net target/$(TRIPLE)/release/parity \
 	    --kco target/$(TRIPLE)/release/kco --helm "$$helm" $(CHARTS)
 
+SCHEMA_VALUES ?= 300
+.PHONY: schema-parity
+schema-parity: ## Generated types against helm on every schema below CHARTS=<folder> …; prints schemas, values, disagreements
+	@[ -n "$(CHARTS)" ] || { echo "say where the charts are: make schema-parity CHARTS=<folder>" >&2; exit 2; }
+	cargo build --quiet --package parity --bin schema-parity
+	helm=$$(cargo run --quiet --package local-cluster -- which helm); \
+	    target/$(TRIPLE)/debug/schema-parity --helm "$$helm" --values $(SCHEMA_VALUES) $(CHARTS)
+
 .PHONY: bench
 bench: ## The template engine against Go's, on the same chart: parse and render, with their ratio
 	cargo bench --quiet --package gotemplate --bench render

@@ -2,6 +2,7 @@
 //! say where the platform runs are set by `charts/core-provider`.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use clap::Parser;
 use runtime::GoDuration;
@@ -52,6 +53,11 @@ pub(crate) struct Args {
     /// Port of probes and figures; 0 is none.
     #[arg(long, env = "CORE_PROVIDER_METRICS_SERVER_PORT", default_value_t = 8080)]
     pub(crate) metrics_server_port: u16,
+    /// After how long everything that is watched is looked at again; the poll of each definition does that already.
+    #[arg(short, long, env = "CORE_PROVIDER_SYNC", default_value = "1h")]
+    pub(crate) sync: GoDuration,
+    #[command(flatten)]
+    pub(crate) webhooks: WebhookArgs,
     /// The platform's own namespace.
     #[arg(long, env = "KRATEO_NAMESPACE", default_value = "krateo-system")]
     pub(crate) krateo_namespace: String,
@@ -84,6 +90,70 @@ pub(crate) struct Args {
         default_value = "chart-inspector"
     )]
     pub(crate) chart_inspector_service_account: String,
+}
+
+/// Where and how admission is answered.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct WebhookArgs {
+    /// Port of the webhooks; 0 is none.
+    #[arg(
+        long = "webhook-port",
+        env = "CORE_PROVIDER_WEBHOOK_PORT",
+        default_value_t = 9443
+    )]
+    pub(crate) port: u16,
+    /// Service through which API servers reach the webhooks.
+    #[arg(
+        long = "webhook-service-name",
+        env = "CORE_PROVIDER_WEBHOOK_SERVICE_NAME",
+        default_value = "core-provider-webhook-service"
+    )]
+    pub(crate) service_name: String,
+    /// Namespace of that Service.
+    #[arg(
+        long = "webhook-service-namespace",
+        env = "CORE_PROVIDER_WEBHOOK_SERVICE_NAMESPACE",
+        default_value = "krateo-system"
+    )]
+    pub(crate) service_namespace: String,
+    /// URL under which API servers reach the webhooks, in place of the Service: for a process outside of the cluster.
+    #[arg(long = "webhook-url", env = "CORE_PROVIDER_WEBHOOK_URL")]
+    pub(crate) url: Option<String>,
+    /// How long a certificate of the webhooks lives.
+    #[arg(long, env = "CORE_PROVIDER_TLS_CERTIFICATE_DURATION", default_value = "24h")]
+    pub(crate) tls_certificate_duration: GoDuration,
+    /// How much of that is left when the next one is made.
+    #[arg(
+        long,
+        env = "CORE_PROVIDER_TLS_CERTIFICATE_LEASE_EXPIRATION_MARGIN",
+        default_value = "16h"
+    )]
+    pub(crate) tls_certificate_lease_expiration_margin: GoDuration,
+    /// How often certificates are looked at.
+    #[arg(long, env = "CORE_PROVIDER_CERTIFICATE_SYNC_INTERVAL", default_value = "5m")]
+    pub(crate) certificate_sync_interval: GoDuration,
+}
+
+impl WebhookArgs {
+    /// What is wrong with the certificates' times, if anything.
+    pub(crate) fn refusal(&self) -> Option<String> {
+        let margin = self.tls_certificate_lease_expiration_margin;
+        let (duration, interval) = (self.tls_certificate_duration, self.certificate_sync_interval);
+        let said = "CORE_PROVIDER_TLS_CERTIFICATE_LEASE_EXPIRATION_MARGIN";
+        if margin.0 > duration.0 {
+            Some(format!(
+                "{said} must not be longer than CORE_PROVIDER_TLS_CERTIFICATE_DURATION"
+            ))
+        } else if margin.0 < Duration::from_mins(10) {
+            Some(format!("{said} must be at least 10m"))
+        } else if margin.0 < interval.0 * 3 {
+            Some(format!(
+                "{said} must be at least three times CORE_PROVIDER_CERTIFICATE_SYNC_INTERVAL"
+            ))
+        } else {
+            None
+        }
+    }
 }
 
 /// Environment variables by name.
@@ -124,5 +194,18 @@ mod tests {
                 .unwrap_err()
                 .contains("JSON object of strings")
         );
+    }
+
+    #[test]
+    fn certificates_are_renewed_in_time_or_the_process_does_not_start() {
+        let refusal = |margin: &str, interval: &str| {
+            let margin = format!("--tls-certificate-lease-expiration-margin={margin}");
+            let interval = format!("--certificate-sync-interval={interval}");
+            parse(&[&margin, &interval]).unwrap().webhooks.refusal()
+        };
+        assert_eq!(refusal("16h", "5m"), None);
+        assert!(refusal("25h", "5m").unwrap().contains("DURATION"));
+        assert!(refusal("9m", "1m").unwrap().contains("10m"));
+        assert!(refusal("20m", "10m").unwrap().contains("three times"));
     }
 }

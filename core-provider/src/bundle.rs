@@ -29,6 +29,9 @@ pub struct Target {
     pub secrets: BTreeMap<String, BTreeSet<String>>,
     /// UID of the definition.
     pub definition_id: String,
+    /// Where the API server has objects judged, for a type that cannot say all of its schema: the `clientConfig` of a
+    /// webhook.
+    pub judged_at: Option<Value>,
 }
 
 impl Target {
@@ -113,6 +116,7 @@ pub fn bundle(target: &Target, platform: &Platform, templates: &Templates) -> Re
                     ));
                 }
             }
+            Asset::ValidatingWebhook if target.judged_at.is_none() => {}
             _ => objects.push(labelled(
                 object(asset, &render(asset, &variables, templates)?)?,
                 target,
@@ -169,6 +173,8 @@ fn variables(target: &Target, platform: &Platform) -> Map<String, Value> {
         "composition_controller_sa_namespace": target.namespace,
 
         "definitionId": target.definition_id,
+        "webhookClientConfig": target.judged_at,
+        "caBundle": target.judged_at.as_ref().map(|client| &client["caBundle"]),
         "image": platform.image,
         "imagePullPolicy": platform.image_pull_policy,
         "chartInspectorUrl": platform.chart_inspector_url,
@@ -223,6 +229,7 @@ pub(crate) mod tests {
             schema: r#"{"type":"object"}"#.into(),
             secrets: BTreeMap::new(),
             definition_id: "8f4f".into(),
+            judged_at: None,
         }
     }
 
@@ -299,6 +306,23 @@ pub(crate) mod tests {
             .iter()
             .filter(|o| named(o) == "RoleBinding/fireworksapps-v1-1-6-secret");
         assert_eq!(bindings.count(), 2);
+    }
+
+    #[test]
+    fn a_type_that_cannot_say_all_has_its_objects_judged_and_fails_open() {
+        let mut target = target();
+        target.judged_at = Some(json!({"url": "https://host:9443/validate", "caBundle": "Yg=="}));
+        let objects = objects(&target, &platform());
+        let config = objects
+            .iter()
+            .find(|o| named(o) == "ValidatingWebhookConfiguration/fireworksapps-v1-1-6")
+            .unwrap();
+        let webhook = &config["webhooks"][0];
+        assert_eq!(webhook["clientConfig"], target.judged_at.unwrap());
+        assert_eq!(
+            (webhook["failurePolicy"].as_str(), webhook["timeoutSeconds"].as_f64()),
+            (Some("Ignore"), Some(2.0))
+        );
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod definition;
 mod grants;
 mod run;
 mod templates;
+mod webhook;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {

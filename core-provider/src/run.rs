@@ -3,26 +3,38 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::Result;
-use api::CompositionDefinition;
+use anyhow::{Context as _, Result};
+use api::{CompositionDefinition, CompositionDefinitionStatus};
+use composition::Schemas;
 use futures::StreamExt as _;
 use helm_client::charts::Charts;
 use helm_client::source::Limits;
 use kube::runtime::controller::{Action, Config};
 use kube::runtime::reflector::ObjectRef;
-use kube::runtime::{Controller, watcher};
+use kube::runtime::{Controller, WatchStreamExt as _, reflector, watcher};
 use kube::{Api, Resource as _};
 use runtime::{Backoff, Process, chain};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
 use crate::bundle::Platform;
 use crate::definition::{Context, Error, HELD_UP, Looks, Turns, reconcile};
 use crate::templates::Templates;
+use crate::webhook::{
+    self, Address, Certificates, Figures, Judge, Registration, Shown, Times, TlsListener, Webhooks,
+};
 
 /// Name of the lease, as the contract has it.
 const LEASE: &str = "leader-election-core-provider";
+
+/// How long webhooks are answered after the process was told to end.
+const LAME_DUCK: Duration = Duration::from_secs(5);
+
+/// How long it takes until a failed registration is tried again.
+const REGISTER_AGAIN: Duration = Duration::from_secs(5);
 
 impl Args {
     /// Runs until told to end.
@@ -32,8 +44,13 @@ impl Args {
         options.kubeconfig.clone_from(&self.client.kubeconfig);
         options.admin = (self.metrics_server_port != 0)
             .then(|| SocketAddr::from((Ipv4Addr::UNSPECIFIED, self.metrics_server_port)));
+        if let Some(wrong) = self.webhooks.refusal() {
+            return Err(runtime::args::refuse::<Self>(wrong).into());
+        }
         let process = runtime::start(options).await?;
-        let context = Arc::new(self.context(&process)?);
+        let charts = Arc::new(Charts::new(process.cluster().clone(), Limits::default()));
+        let webhooks = self.answer(&process, charts.clone()).await?;
+        let context = Arc::new(self.context(&process, charts, webhooks.clone())?);
         process.readiness().set(true);
 
         let leading = if self.leader_election {
@@ -42,9 +59,102 @@ impl Args {
             None
         };
         let lost = leading.as_ref().map(cluster::Held::lost).unwrap_or_default();
+        self.register(webhooks, &process);
         self.serve(context, &process, lost).await;
         process.finish(leading).await;
         Ok(())
+    }
+
+    /// Starts to answer admission, which every replica does, and waits until there is a certificate for it.
+    async fn answer(&self, process: &Process, charts: Arc<Charts>) -> Result<Registration> {
+        let (sender, mut bundle) = watch::channel(String::new());
+        let args = &self.webhooks;
+        if args.port == 0 {
+            let address = Address::Nowhere;
+            return Ok(Registration { address, bundle });
+        }
+        let address = match &args.url {
+            Some(url) => Address::Url(url.clone()),
+            None => Address::Service {
+                name: args.service_name.clone(),
+                namespace: args.service_namespace.clone(),
+                port: args.port,
+            },
+        };
+        let shown = Arc::new(Shown::default());
+        let listen = SocketAddr::from((Ipv4Addr::UNSPECIFIED, args.port));
+        let listener = TlsListener::bind(listen, shown.clone())
+            .await
+            .with_context(|| format!("could not serve webhooks on {listen}"))?;
+        let webhooks = Webhooks {
+            judge: Arc::new(self.judge(process, charts)),
+            figures: Figures::new(process.metrics())?,
+        };
+        process.serve_on(listener, webhook::app(webhooks));
+        let certificates = Certificates {
+            cluster: process.cluster().clone(),
+            namespace: self.krateo_namespace.clone(),
+            names: address.names(),
+            times: Times {
+                duration: args.tls_certificate_duration.0.try_into()?,
+                margin: args.tls_certificate_lease_expiration_margin.0.try_into()?,
+                interval: args.certificate_sync_interval.0,
+            },
+            shown,
+            bundle: sender,
+        };
+        process.spawn(certificates.keep(process.shutdown()));
+        // Whoever still has our address goes on to be answered for a moment.
+        let shutdown = process.shutdown();
+        process.spawn(async move {
+            shutdown.cancelled().await;
+            tokio::time::sleep(LAME_DUCK).await;
+        });
+        let known = bundle.wait_for(|bundle| !bundle.is_empty());
+        let shutdown = process.shutdown();
+        if let Some(known) = shutdown.run_until_cancelled(known).await {
+            known.context("the keeper of the certificates ended")?;
+        }
+        Ok(Registration { address, bundle })
+    }
+
+    /// What judges writes: the definitions as they are now, and their charts, fetched before anybody asks.
+    fn judge(&self, process: &Process, charts: Arc<Charts>) -> Judge {
+        let definitions = Api::<CompositionDefinition>::all(process.cluster().client());
+        let (store, writer) = reflector::store();
+        let (shutdown, fetching) = (process.shutdown(), charts.clone());
+        let watched = watcher(definitions, watcher::Config::default())
+            .default_backoff()
+            .reflect(writer)
+            .applied_objects();
+        process.spawn(async move {
+            let fetch = watched.for_each(|definition| fetch(definition, fetching.clone()));
+            shutdown.run_until_cancelled(fetch).await;
+        });
+        Judge {
+            definitions: store,
+            charts,
+            schemas: Schemas::default(),
+        }
+    }
+
+    /// Keeps the webhook for labels registered, where it is needed, with the certificates of the moment.
+    fn register(&self, mut webhooks: Registration, process: &Process) {
+        let (cluster, shutdown) = (process.cluster().clone(), process.shutdown());
+        let name = self.service_account.clone();
+        process.spawn(async move {
+            let register = async {
+                loop {
+                    if let Err(error) = webhooks.set_labels(&name, &cluster).await {
+                        tracing::warn!(error = chain(&error), "could not register the webhook for labels");
+                        tokio::time::sleep(REGISTER_AGAIN).await;
+                    } else if webhooks.bundle.changed().await.is_err() {
+                        return std::future::pending().await;
+                    }
+                }
+            };
+            shutdown.run_until_cancelled::<_>(register).await;
+        });
     }
 
     /// Works on definitions until the process is to end or somebody else leads.
@@ -59,6 +169,7 @@ impl Args {
         let definitions = Api::<CompositionDefinition>::all(process.cluster().client());
         Controller::new(definitions, watcher::Config::default())
             .with_config(Config::default().concurrency(self.max_reconcile_rate))
+            .reconcile_all_on(changes(context.webhooks.bundle.clone()))
             .graceful_shutdown_on(until)
             .run(reconcile, retry, context)
             .for_each(|outcome| async move {
@@ -69,10 +180,11 @@ impl Args {
             .await;
     }
 
-    fn context(&self, process: &Process) -> Result<Context> {
+    fn context(&self, process: &Process, charts: Arc<Charts>, webhooks: Registration) -> Result<Context> {
         let cluster = process.cluster().clone();
         Ok(Context {
-            charts: Charts::new(cluster.clone(), Limits::default()),
+            charts,
+            webhooks,
             templates: Templates::from_folder(&assets())?,
             platform: Platform {
                 krateo_namespace: self.krateo_namespace.clone(),
@@ -92,6 +204,30 @@ impl Args {
             cluster,
         })
     }
+}
+
+/// Fetches the chart of a definition whose compositions are judged.
+async fn fetch(definition: Result<CompositionDefinition, watcher::Error>, charts: Arc<Charts>) {
+    let definition = match definition {
+        Ok(definition) => definition,
+        Err(error) => {
+            return tracing::debug!(error = chain(&error), "the watch of definitions was interrupted");
+        }
+    };
+    let is_judged = |status: &CompositionDefinitionStatus| !status.degraded.is_empty();
+    if definition.status.as_ref().is_some_and(is_judged)
+        && let Err(error) = charts.get(&composition::chart_spec(&definition)).await
+    {
+        tracing::debug!(error = chain(&error), "could not fetch a chart in advance");
+    }
+}
+
+/// One item for each change.
+fn changes(watched: watch::Receiver<String>) -> impl futures::Stream<Item = ()> + Send + 'static {
+    futures::stream::unfold(watched, |mut watched| async move {
+        watched.changed().await.ok()?;
+        Some(((), watched))
+    })
 }
 
 /// Where operators put templates of their own.

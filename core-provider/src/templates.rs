@@ -36,13 +36,15 @@ pub enum Asset {
     JsonSchemaConfigMap,
     /// Metrics.
     Service,
+    /// The full JSON Schema at admission, for types that cannot say all of it.
+    ValidatingWebhook,
     /// The controller.
     Deployment,
 }
 
 impl Asset {
     /// All files, in the order in which their objects are applied; they are removed in the reverse order.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::ServiceAccount,
         Self::ClusterRole,
         Self::ClusterRoleBinding,
@@ -57,6 +59,7 @@ impl Asset {
         Self::ConfigMap,
         Self::JsonSchemaConfigMap,
         Self::Service,
+        Self::ValidatingWebhook,
         Self::Deployment,
     ];
 
@@ -93,6 +96,7 @@ impl Asset {
             Self::ConfigMap => asset!("cdc-configmap/configmap.yaml"),
             Self::JsonSchemaConfigMap => asset!("json-schema-configmap/configmap.yaml"),
             Self::Service => asset!("cdc-service/service.yaml"),
+            Self::ValidatingWebhook => asset!("validating-webhook-configuration/validating-webhook.yaml"),
             Self::Deployment => asset!("cdc-deployment/deployment.yaml"),
         }
     }

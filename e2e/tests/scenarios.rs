@@ -5,6 +5,7 @@ mod change_version;
 mod delete_composition;
 mod delete_definition;
 mod install_composition;
+mod judge_composition;
 mod refuse_definition;
 mod restrict_controller;
 mod run_demo;

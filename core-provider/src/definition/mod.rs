@@ -23,6 +23,7 @@ use runtime::{Backoff, Metrics, Recorder};
 
 use crate::bundle::Platform;
 use crate::templates::Templates;
+use crate::webhook::Registration;
 
 use observe::Observed;
 pub(crate) use plan::Standing;
@@ -35,7 +36,9 @@ pub(crate) const FIELD_MANAGER: &str = "core-provider";
 /// What passes need of the process.
 pub(crate) struct Context {
     pub(crate) cluster: Cluster,
-    pub(crate) charts: Charts,
+    pub(crate) charts: Arc<Charts>,
+    /// Where API servers reach our webhooks.
+    pub(crate) webhooks: Registration,
     pub(crate) templates: Templates,
     pub(crate) platform: Platform,
     pub(crate) recorder: Recorder,

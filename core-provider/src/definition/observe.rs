@@ -240,7 +240,10 @@ pub(crate) async fn wanted(
     let controllers = controllers::all(&ctx.cluster).await?;
     let taken_by = taken_by(definition, names, version, &others, &controllers);
     let schema = chart.chart().schema().unwrap_or_default();
-    let target = target(definition, &names.plural, version.as_str(), schema);
+    let mut target = target(definition, &names.plural, version.as_str(), schema);
+    if !structural.degraded.is_empty() {
+        target.judged_at = ctx.webhooks.client_config("/validate");
+    }
     let objects = bundle(&target, &ctx.platform, &ctx.templates)?;
     let members = members(objects, definition, ctx).await?;
     let kept = || open.grants.iter().chain(&members).map(|member| &member.id);
@@ -842,6 +845,11 @@ async fn leave(
 /// and the mark by which all others are found at the very end.
 async fn removal(target: &Target, ctx: &Context) -> Result<Vec<ObjectId>, Error> {
     let (mut ids, mut marks) = (Vec::new(), Vec::new());
+    // Whether there was a webhook is not known any more.
+    let target = &Target {
+        judged_at: Some(Value::Null),
+        ..target.clone()
+    };
     for object in bundle(target, &ctx.platform, &ctx.templates)?.iter().rev() {
         let id = ctx.cluster.locate(object, Some(&target.namespace)).await?;
         if bundle::is_mark(object) {
@@ -864,6 +872,7 @@ fn target(definition: &CompositionDefinition, plural: &str, version: &str, schem
         schema: String::from_utf8_lossy(schema).into_owned(),
         secrets: secrets(definition),
         definition_id: definition.uid().unwrap_or_default(),
+        judged_at: None,
     }
 }
 

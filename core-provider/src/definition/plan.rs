@@ -311,3 +311,268 @@ fn is_held(definition: &CompositionDefinition) -> bool {
         .iter()
         .any(|finalizer| finalizer == finalizers::DEFINITION)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use api::definition::{ChartSource, ResolvedChart};
+    use api::{COMPOSITION_GROUP, CompositionDefinitionSpec};
+    use cluster::ResourceId;
+    use crdgen::{BadDefaults, Names, ServedVersion};
+    use helm::chart::{Chart, File, Limits};
+    use helm::engine::Engine;
+    use helm_client::charts::LoadedChart;
+    use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
+    use serde_json::json;
+
+    use super::super::observe::{Former, Unused};
+    use super::*;
+
+    fn definition() -> CompositionDefinition {
+        let spec = CompositionDefinitionSpec {
+            chart: ChartSource::default(),
+        };
+        let mut definition = CompositionDefinition::new("web", spec);
+        definition.metadata.finalizers = Some(vec![finalizers::DEFINITION.to_owned()]);
+        definition
+    }
+
+    fn source(version: &str) -> Source {
+        let metadata = format!("apiVersion: v2\nname: web\nversion: {version}\n");
+        let files = vec![
+            File::new("Chart.yaml", metadata.into_bytes()),
+            File::new("values.schema.json", br#"{"type":"object"}"#.to_vec()),
+        ];
+        let engine = Engine::new(Chart::from_files(files, &Limits::default()).unwrap());
+        let structural = composition::schema::structural(&engine, BadDefaults::Refuse)
+            .unwrap()
+            .unwrap();
+        Source {
+            chart: Arc::new(LoadedChart {
+                spec: helm::origin::ChartSpec::default(),
+                engine,
+                digest: "sha256:0".into(),
+                found_at: "oci://registry/web".into(),
+            }),
+            resolved: ResolvedChart {
+                observed_generation: 1,
+                version: version.into(),
+                digest: "sha256:0".into(),
+                offered: None,
+            },
+            names: Names::of_chart("web").unwrap(),
+            version: ServedVersion::of_chart(version).unwrap(),
+            structural,
+        }
+    }
+
+    fn crd(source: &Source) -> CustomResourceDefinition {
+        let mut crd = crdgen::crd(&source.names, &source.version, &source.structural.spec);
+        crd.metadata.annotations = Some([(annotations::CHART_NAME.to_owned(), "web".to_owned())].into());
+        crd
+    }
+
+    fn id(name: &str) -> ObjectId {
+        ObjectId::of::<ConfigMap>(Some("defs"), name).unwrap()
+    }
+
+    fn member(name: &str, is_mark: bool, in_place: bool) -> Member {
+        let id = if is_mark {
+            ObjectId::of::<ServiceAccount>(Some("defs"), name).unwrap()
+        } else {
+            id(name)
+        };
+        Member {
+            id,
+            wanted: json!({}),
+            in_place,
+            is_mark,
+        }
+    }
+
+    /// Everything of version 1.1.0 is in place and runs.
+    fn running() -> Wanted {
+        let source = source("1.1.0");
+        let next = crd(&source);
+        Wanted {
+            live: Some(next.clone()),
+            next,
+            source,
+            is_republished: false,
+            taken_by: None,
+            bundle: vec![member("account", true, true), member("config", false, true)],
+            stale: Vec::new(),
+            usable: true,
+            previous: None,
+            former: Former {
+                known: true,
+                ..Former::default()
+            },
+            unused: None,
+        }
+    }
+
+    fn breaker() -> Breaker {
+        Breaker {
+            namespace: "shop".into(),
+            name: "a".into(),
+            path: "/x".into(),
+            reason: "no".into(),
+        }
+    }
+
+    fn words(steps: &[Step]) -> Vec<String> {
+        let word = |step: &Step| match step {
+            Step::Hold => "hold".to_owned(),
+            Step::Await(_) => "await".to_owned(),
+            Step::Type(_) => "type".to_owned(),
+            Step::Apply(id, _) => format!("apply {}", id.name()),
+            Step::Remove(id) => format!("remove {}", id.name()),
+            Step::Move(id, version) => format!("move {} {version}", id.name()),
+            Step::Retire { version, .. } => format!("retire {version}"),
+            Step::LetGo => "let go".to_owned(),
+        };
+        steps.iter().map(word).collect()
+    }
+
+    fn check(wanted: Wanted, steps: &[&str], standing: Standing) {
+        let plan = plan(&definition(), &Observed::Wanted(Box::new(wanted))).unwrap();
+        assert_eq!(
+            (words(&plan.steps), plan.standing),
+            (steps.iter().map(|&s| s.to_owned()).collect(), standing)
+        );
+    }
+
+    fn check_blocked(wanted: Wanted, said: &str) {
+        let blocked = plan(&definition(), &Observed::Wanted(Box::new(wanted)))
+            .err()
+            .unwrap();
+        assert!(blocked.to_string().contains(said), "{blocked}");
+    }
+
+    #[test]
+    fn a_type_comes_after_the_mark_of_its_controller_and_before_the_rest_of_it() {
+        check(running(), &[], Standing::Ready);
+        let mut new = running();
+        new.live = None;
+        new.bundle = vec![member("config", false, false), member("account", true, false)];
+        check(
+            new,
+            &["apply account", "type", "apply config"],
+            Standing::Underway,
+        );
+        let mut starting = running();
+        starting.usable = false;
+        check(starting, &[], Standing::Starting);
+    }
+
+    #[test]
+    fn compositions_move_once_the_new_controller_runs_and_the_former_is_gone() {
+        let mut going = running();
+        going.former.bundles = vec![id("former-config"), id("former-account")];
+        going.former.moves = vec![id("web")];
+        check(
+            going,
+            &["remove former-config", "remove former-account", "move web v1-1-0"],
+            Standing::Underway,
+        );
+        let mut not_yet = running();
+        not_yet.usable = false;
+        not_yet.former.bundles = vec![id("former-account")];
+        not_yet.former.moves = vec![id("web")];
+        check(not_yet, &[], Standing::Starting);
+    }
+
+    #[test]
+    fn compositions_that_do_not_fit_hold_up_a_new_version_before_anything_is_touched() {
+        let mut refused = running();
+        refused.live = Some(crd(&source("1.0.0")));
+        refused.bundle = vec![member("account", true, false)];
+        refused.former.breakers = vec![breaker()];
+        refused.former.held_up = 1;
+        check_blocked(refused, "shop/a at \"/x\": no");
+
+        // Those of other definitions are told, and nothing waits for them.
+        let mut told = running();
+        told.former.breakers = vec![breaker()];
+        check(told, &[], Standing::Ready);
+
+        let mut late = running();
+        late.former.bundles = vec![id("former-account")];
+        late.former.moves = vec![id("fits")];
+        late.former.held_up = 1;
+        check(late, &["move fits v1-1-0"], Standing::Underway);
+        let mut waiting = running();
+        waiting.former.bundles = vec![id("former-account")];
+        waiting.former.held_up = 1;
+        check(waiting, &[], Standing::HeldUp);
+    }
+
+    #[test]
+    fn a_version_that_nothing_needs_goes_last() {
+        let unused = || Unused {
+            version: "v1-0-0".into(),
+            without: crd(&source("1.1.0")),
+            through: ResourceId {
+                group: COMPOSITION_GROUP.into(),
+                version: "v1-1-0".into(),
+                kind: "Web".into(),
+                plural: "webs".into(),
+                namespaced: true,
+            },
+        };
+        let mut idle = running();
+        idle.unused = Some(unused());
+        check(idle, &["retire v1-0-0"], Standing::Underway);
+        let mut busy = running();
+        busy.unused = Some(unused());
+        busy.former.moves = vec![id("web")];
+        check(busy, &["move web v1-1-0"], Standing::Underway);
+    }
+
+    #[test]
+    fn who_comes_second_is_told_of_the_first() {
+        let mut taken = running();
+        taken.taken_by = Some("a/b".into());
+        check_blocked(taken, "already defined by a/b");
+        let mut other_chart = running();
+        let live = other_chart.live.as_mut().unwrap();
+        live.metadata.annotations = Some([(annotations::CHART_NAME.to_owned(), "we-b".to_owned())].into());
+        check_blocked(other_chart, "already served for chart we-b");
+        let mut stranded = running();
+        stranded.former.stranded = Some(("Shop".into(), 3));
+        check_blocked(stranded, "3 compositions of kind Shop are left");
+    }
+
+    #[test]
+    fn a_deleted_definition_goes_from_compositions_to_type_to_controller() {
+        let leaving = |compositions: Vec<ObjectId>| Leaving {
+            grants: vec![id("grant")],
+            made: Some(Made {
+                moves: vec![(id("orphan"), "v1-0-0".into())],
+                compositions,
+                own_types: vec![id("type")],
+                bundles: vec![id("config"), id("account")],
+            }),
+        };
+        let steps = |leaving| {
+            let plan = plan(&definition(), &Observed::Leaving(leaving)).unwrap();
+            (words(&plan.steps), plan.standing)
+        };
+        let (draining, standing) = steps(leaving(vec![id("orphan"), id("web")]));
+        assert_eq!(draining, ["move orphan v1-0-0", "remove orphan", "remove web"]);
+        assert_eq!(standing, Standing::Draining(2));
+        let (gone, _) = steps(leaving(Vec::new()));
+        assert_eq!(
+            gone,
+            [
+                "remove type",
+                "remove config",
+                "remove account",
+                "remove grant",
+                "let go"
+            ]
+        );
+    }
+}

@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{report, template};
+use crate::{crd, report, schema, template};
 
 /// Plans for Helm charts and compositions, shown before they run.
 #[derive(Debug, Parser)]
@@ -18,12 +18,19 @@ pub(crate) struct Kco {
 enum Command {
     /// Render a chart locally and print the manifests, as `helm template` does.
     Template(Box<Template>),
+    /// Print the custom resource definition that a chart becomes.
+    Crd(Box<crd::Crd>),
+    /// Look at a chart's values.schema.json.
+    #[command(subcommand)]
+    Schema(schema::Schema),
 }
 
 impl Kco {
     pub(crate) fn run(self) -> ExitCode {
         let outcome = match self.command {
             Command::Template(args) => template::run(&args),
+            Command::Crd(args) => crd::run(&args),
+            Command::Schema(args) => schema::run(&args),
         };
         match outcome {
             Ok(()) => ExitCode::SUCCESS,

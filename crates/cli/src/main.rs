@@ -6,7 +6,9 @@ use clap::Parser;
 
 mod args;
 mod chart_at;
+mod crd;
 mod report;
+mod schema;
 mod template;
 mod values;
 

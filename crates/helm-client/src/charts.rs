@@ -153,7 +153,8 @@ impl Charts {
     fn kept(&self, spec: &ChartSpec) -> Option<Arc<LoadedChart>> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.get(spec)
-            .filter(|kept| kept.fetched.elapsed() < FRESH_FOR)
+            // What a digest names never changes.
+            .filter(|kept| spec.digest.is_some() || kept.fetched.elapsed() < FRESH_FOR)
             .map(|kept| kept.chart.clone())
     }
 

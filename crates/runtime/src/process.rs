@@ -201,6 +201,24 @@ impl Process {
         Ok(bound)
     }
 
+    /// Serves on a listener of the caller's, such as one with TLS, in the background until the process has ended.
+    pub fn serve_on<L>(&self, listener: L, router: Router)
+    where
+        L: axum::serve::Listener,
+        L::Addr: std::fmt::Debug,
+    {
+        let until = self.ended.clone();
+        tokio::spawn(async move {
+            let serving = axum::serve(listener, router).with_graceful_shutdown(until.cancelled_owned());
+            if let Err(error) = serving.await {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "could not go on serving"
+                );
+            }
+        });
+    }
+
     /// Waits for the lease that makes this process the one that works.
     ///
     /// # Errors

@@ -1,0 +1,153 @@
+//! Keeps the authority in its Secret and the certificate that is shown fresh, for as long as the process runs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::{Apply, Cluster, ObjectId};
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+use runtime::chain;
+use serde_json::json;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use super::authority::{self, Authority, Leaf};
+use super::tls::Shown;
+use crate::definition::FIELD_MANAGER;
+
+/// Name of the Secret, in the platform's namespace; core-provider's Role names it.
+const SECRET: &str = "core-provider-webhook-certificates";
+
+/// How long it takes until a failed look is tried again.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// After how long replicas that start together have written what they are to write.
+const SETTLED: Duration = Duration::from_secs(1);
+
+/// When certificates are renewed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    /// How long a leaf lives.
+    pub(crate) duration: SignedDuration,
+    /// How much of that is left when the next one is made.
+    pub(crate) margin: SignedDuration,
+    /// How often that is looked at.
+    pub(crate) interval: Duration,
+}
+
+/// The certificates could not be kept.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("could not read or write Secret {SECRET}")]
+    Secret(#[from] cluster::Error),
+    #[error("Secret {SECRET} is not usable")]
+    Authority(#[from] authority::Error),
+}
+
+/// The keeper of the certificates of one process.
+pub(crate) struct Certificates {
+    pub(crate) cluster: Cluster,
+    /// The platform's namespace.
+    pub(crate) namespace: String,
+    /// The names that callers use.
+    pub(crate) names: Vec<String>,
+    pub(crate) times: Times,
+    pub(crate) shown: Arc<Shown>,
+    /// Where the certificates are told that callers are to trust.
+    pub(crate) bundle: watch::Sender<String>,
+}
+
+impl Certificates {
+    /// Keeps everything fresh until told to end.
+    pub(crate) async fn keep(self, until: CancellationToken) {
+        let mut leaf = None;
+        loop {
+            let pause = match self.renew(&mut leaf).await {
+                Ok(()) => self.times.interval,
+                Err(error) => {
+                    tracing::warn!(
+                        error = chain(&error),
+                        "could not keep the certificates of the webhooks"
+                    );
+                    AGAIN
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = until.cancelled() => return,
+            }
+        }
+    }
+
+    async fn renew(&self, leaf: &mut Option<Leaf>) -> Result<(), Error> {
+        let authority = self.authority().await?;
+        let bundle = authority.bundle();
+        self.bundle.send_if_modified(|known| {
+            let differs = *known != bundle;
+            *known = bundle;
+            differs
+        });
+        let now = Timestamp::now();
+        let is_fresh = |leaf: &Leaf| !leaf.is_due(&authority, self.times.margin, now);
+        if !leaf.as_ref().is_some_and(is_fresh) {
+            let made = authority.leaf(&self.names, self.times.duration, now)?;
+            self.shown.set(made.key.clone());
+            *leaf = Some(made);
+            tracing::info!(names = ?self.names, "the webhooks have a new certificate");
+        }
+        Ok(())
+    }
+
+    /// The authority in the Secret. Whoever comes first makes it, and whoever sees it due makes the next one.
+    async fn authority(&self) -> Result<Authority, Error> {
+        let id = ObjectId::of::<Secret>(Some(&self.namespace), SECRET)?;
+        let secret: Option<Secret> = self.cluster.get(&id).await?;
+        let now = Timestamp::now();
+        let Some(secret) = secret else {
+            // Applied, because that is creation under a name, which a Role can be bound to. Another replica may do the
+            // same at the same time; what is there a moment later is what counts.
+            let object = self.secret(&Authority::new(now)?, None);
+            self.cluster
+                .apply(&id, &object, &Apply::by(FIELD_MANAGER).force())
+                .await?;
+            tokio::time::sleep(SETTLED).await;
+            return self.read(&id).await;
+        };
+        let authority = Authority::read(&secret)?;
+        let Some(next) = authority.succession(now)? else {
+            return Ok(authority);
+        };
+        let object = self.secret(&next, secret.metadata.resource_version.as_deref());
+        match self.cluster.replace(&id, &object, FIELD_MANAGER).await {
+            Ok(_) => Ok(next),
+            Err(error) if error.is_conflict() => self.read(&id).await,
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn read(&self, id: &ObjectId) -> Result<Authority, Error> {
+        let secret: Option<Secret> = self.cluster.get(id).await?;
+        Ok(Authority::read(&secret.unwrap_or_default())?)
+    }
+
+    fn secret(&self, authority: &Authority, version: Option<&str>) -> serde_json::Value {
+        let mut object = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {
+                "name": SECRET,
+                "namespace": self.namespace,
+                "labels": {
+                    "app.kubernetes.io/part-of": "krateoplatformops",
+                    "app.kubernetes.io/managed-by": "krateo",
+                },
+            },
+            "type": "Opaque",
+            "data": authority.data(),
+        });
+        if let Some(version) = version {
+            object["metadata"]["resourceVersion"] = version.into();
+        }
+        object
+    }
+}

@@ -1,0 +1,68 @@
+//! The label that says which controller governs a composition, where the API server has no policy that sets it.
+
+use api::labels::COMPOSITION_VERSION;
+use serde_json::{Value, json};
+
+use super::review::{AdmissionRequest, Verdict};
+
+/// A new composition belongs to the version it was written through. One that loses its label keeps its old version: an
+/// update may come through any version, and that must not move it.
+pub(super) fn mutate(request: &AdmissionRequest) -> Verdict {
+    let labels = &request.object["metadata"]["labels"];
+    if labels.get(COMPOSITION_VERSION).is_some() {
+        return Verdict::default();
+    }
+    let through = request.request_kind.as_ref().unwrap_or(&request.kind);
+    let version = if request.operation == "CREATE" {
+        Some(through.version.as_str())
+    } else {
+        request.old_object["metadata"]["labels"][COMPOSITION_VERSION].as_str()
+    };
+    let patch = version.map(|version| add(labels, version));
+    Verdict {
+        patch,
+        ..Verdict::default()
+    }
+}
+
+fn add(labels: &Value, version: &str) -> Value {
+    if labels.is_object() {
+        let path = format!("/metadata/labels/{}", COMPOSITION_VERSION.replace('/', "~1"));
+        json!([{"op": "add", "path": path, "value": version}])
+    } else {
+        json!([{"op": "add", "path": "/metadata/labels", "value": {COMPOSITION_VERSION: version}}])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(operation: &str, new: Value, old: Value, patch: Option<Value>) {
+        let request = json!({
+            "uid": "u", "operation": operation, "kind": {"version": "v1-0-0", "kind": "Web"},
+            "requestKind": {"version": "v2-0-0", "kind": "Web"},
+            "object": {"metadata": {"labels": new}}, "oldObject": {"metadata": {"labels": old}},
+        });
+        let request: AdmissionRequest = serde_json::from_value(request).unwrap();
+        assert_eq!(mutate(&request).patch, patch);
+    }
+
+    #[test]
+    fn a_composition_gets_the_version_it_was_written_through_and_keeps_it() {
+        let labelled = json!({COMPOSITION_VERSION: "v1-0-0"});
+        let into_labels = |version: &str| json!([{"op": "add", "path": "/metadata/labels/krateo.io~1composition-version", "value": version}]);
+        let whole =
+            json!([{"op": "add", "path": "/metadata/labels", "value": {COMPOSITION_VERSION: "v2-0-0"}}]);
+        check("CREATE", Value::Null, Value::Null, Some(whole));
+        check(
+            "CREATE",
+            json!({"a": "b"}),
+            Value::Null,
+            Some(into_labels("v2-0-0")),
+        );
+        check("CREATE", labelled.clone(), Value::Null, None);
+        check("UPDATE", json!({}), labelled, Some(into_labels("v1-0-0")));
+        check("UPDATE", json!({}), json!({}), None);
+    }
+}

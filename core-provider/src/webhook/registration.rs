@@ -1,0 +1,179 @@
+//! How the API server is told of the webhooks.
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use cluster::{Apply, Cluster, ObjectId};
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use kube::core::{GroupVersionKind, PartialObjectMeta};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::sync::watch;
+
+use crate::definition::FIELD_MANAGER;
+
+/// Where API servers reach us.
+#[derive(Clone, Debug)]
+pub(crate) enum Address {
+    /// Through a Service of the cluster.
+    Service {
+        name: String,
+        namespace: String,
+        port: u16,
+    },
+    /// By URL, for a process outside of the cluster.
+    Url(String),
+    /// Not at all.
+    Nowhere,
+}
+
+impl Address {
+    /// The names that a certificate has to be for.
+    pub(crate) fn names(&self) -> Vec<String> {
+        match self {
+            Self::Service { name, namespace, .. } => {
+                vec![
+                    format!("{name}.{namespace}.svc"),
+                    format!("{name}.{namespace}.svc.cluster.local"),
+                ]
+            }
+            Self::Url(url) => {
+                let host = url.parse::<http::Uri>().ok();
+                let host = host.as_ref().and_then(http::Uri::host);
+                host.map(|host| host.trim_matches(['[', ']']).to_owned())
+                    .into_iter()
+                    .collect()
+            }
+            Self::Nowhere => Vec::new(),
+        }
+    }
+}
+
+/// Our address and the certificates to trust there.
+#[derive(Clone, Debug)]
+pub(crate) struct Registration {
+    pub(crate) address: Address,
+    pub(crate) bundle: watch::Receiver<String>,
+}
+
+/// API groups and versions in which policies may set labels.
+const POLICIES: [&str; 2] = ["v1", "v1beta1"];
+
+/// How old an answer about what is served may be.
+const SERVED_AGE: Duration = Duration::from_mins(10);
+
+impl Registration {
+    /// The `clientConfig` of a webhook at `path`; `None` while there is nothing to trust yet, and without webhooks.
+    pub(crate) fn client_config(&self, path: &str) -> Option<Value> {
+        let bundle = BASE64_STANDARD.encode(&*self.bundle.borrow());
+        if bundle.is_empty() {
+            return None;
+        }
+        match &self.address {
+            Address::Service {
+                name,
+                namespace,
+                port,
+            } => Some(json!({
+                "service": {"name": name, "namespace": namespace, "port": port, "path": path},
+                "caBundle": bundle,
+            })),
+            Address::Url(url) => {
+                Some(json!({"url": format!("{}{path}", url.trim_end_matches('/')), "caBundle": bundle}))
+            }
+            Address::Nowhere => None,
+        }
+    }
+
+    /// Registers the webhook that sets the version label, where the API server has no policies that do.
+    ///
+    /// It belongs to the ClusterRole of the installation, so that it goes with that.
+    pub(crate) async fn set_labels(&self, name: &str, cluster: &Cluster) -> Result<(), cluster::Error> {
+        let served = cluster.discovery().served(SERVED_AGE).await?;
+        let has_policies = POLICIES.iter().any(|version| {
+            let kind =
+                GroupVersionKind::gvk("admissionregistration.k8s.io", version, "MutatingAdmissionPolicy");
+            served.kind(&kind).is_some()
+        });
+        let Some(client_config) = self.client_config("/mutate").filter(|_| !has_policies) else {
+            return Ok(());
+        };
+        let role: Option<PartialObjectMeta> = cluster
+            .get_metadata(&ObjectId::of::<ClusterRole>(None, name)?)
+            .await?;
+        let owner = role.and_then(|role| role.metadata.uid).map(|uid| {
+            json!([{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": name, "uid": uid}])
+        });
+        let id = ObjectId::of::<MutatingWebhookConfiguration>(None, name)?;
+        let object = configuration(name, owner, &client_config);
+        cluster
+            .apply(&id, &object, &Apply::by(FIELD_MANAGER).force())
+            .await?;
+        Ok(())
+    }
+}
+
+fn configuration(name: &str, owner: Option<Value>, client_config: &Value) -> Value {
+    let mut object = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": name},
+        "webhooks": [{
+            "name": "core.provider.krateo.io",
+            "admissionReviewVersions": ["v1"],
+            // A composition without the label belongs to no controller, so none is stored without it.
+            "failurePolicy": "Fail",
+            "timeoutSeconds": 5,
+            "sideEffects": "None",
+            "rules": [{
+                "apiGroups": [api::COMPOSITION_GROUP], "apiVersions": ["*"],
+                "operations": ["CREATE", "UPDATE"], "resources": ["*"],
+            }],
+            "matchConditions": [{
+                "name": "has-no-version-label",
+                "expression": "!has(object.metadata.labels) || !('krateo.io/composition-version' in object.metadata.labels)",
+            }],
+            "clientConfig": client_config,
+        }],
+    });
+    if let Some(owner) = owner {
+        object["metadata"]["ownerReferences"] = owner;
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn registration(address: Address, bundle: &str) -> Registration {
+        Registration {
+            address,
+            bundle: watch::channel(bundle.to_owned()).1,
+        }
+    }
+
+    #[test]
+    fn a_webhook_is_reached_through_its_service_or_by_url() {
+        let service = Address::Service {
+            name: "hook".into(),
+            namespace: "krateo".into(),
+            port: 9443,
+        };
+        assert_eq!(service.names()[0], "hook.krateo.svc");
+        let config = registration(service.clone(), "x")
+            .client_config("/validate")
+            .unwrap();
+        assert_eq!(config["service"]["path"], "/validate");
+        assert_eq!(config["caBundle"], "eA==");
+        let url = Address::Url("https://198.18.0.1:9443/".into());
+        assert_eq!(url.names(), ["198.18.0.1"]);
+        let config = registration(url, "x").client_config("/mutate").unwrap();
+        assert_eq!(config["url"], "https://198.18.0.1:9443/mutate");
+        assert_eq!(registration(service, "").client_config("/validate"), None);
+        assert_eq!(
+            registration(Address::Nowhere, "x").client_config("/validate"),
+            None
+        );
+    }
+}

@@ -1,0 +1,164 @@
+//! The full JSON Schema of a chart, asked at admission: the same answer as Helm would give, over the same values.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{COMPOSITION_GROUP, CompositionDefinition, labels};
+use composition::{Schemas, chart_of, schema, serves};
+use helm::engine::Engine;
+use helm::schema::Violation;
+use helm_client::charts::Charts;
+use kube::runtime::reflector::Store;
+use runtime::chain;
+use serde_json::{Map, Value};
+
+use super::review::{AdmissionRequest, Verdict};
+
+/// The API server waits two seconds and goes on without us.
+const IN_TIME: Duration = Duration::from_millis(1500);
+
+/// As many misspelt keys are told.
+const TOLD: usize = 20;
+
+/// What judging takes of the process.
+pub(crate) struct Judge {
+    pub(crate) definitions: Store<CompositionDefinition>,
+    pub(crate) charts: Arc<Charts>,
+    pub(crate) schemas: Schemas,
+}
+
+impl Judge {
+    /// Judges one write. What cannot be judged is allowed, with a warning: the controller checks again before it
+    /// renders.
+    pub(super) async fn judge(&self, request: &AdmissionRequest) -> Verdict {
+        // What is there may not fit any more, and must still be labelled, finalized and removed.
+        if request.operation == "UPDATE" && request.object["spec"] == request.old_object["spec"] {
+            return Verdict::default();
+        }
+        let version = version(request);
+        let Some(definition) = self.definition(&version, &request.kind.kind) else {
+            return unchecked(&format!("no CompositionDefinition serves {version}"));
+        };
+        let chart = chart_of(&definition, &version, &request.kind.kind);
+        let chart = match tokio::time::timeout(IN_TIME, self.charts.get(&chart)).await {
+            Ok(Ok(chart)) => chart,
+            Ok(Err(error)) => return unchecked(&chain(&error)),
+            Err(_) => return unchecked("the chart is still being fetched"),
+        };
+        match self.schemas.of(&chart.digest, &chart.engine) {
+            Ok(own) => verdict(&chart.engine, own.as_deref(), &request.object["spec"]),
+            Err(error) => unchecked(&chain(&error)),
+        }
+    }
+
+    fn definition(&self, api_version: &str, kind: &str) -> Option<Arc<CompositionDefinition>> {
+        self.definitions
+            .find(|definition| serves(definition, api_version, kind))
+    }
+}
+
+/// The version that governs the object: that of its label, or the one that it was written through.
+fn version(request: &AdmissionRequest) -> String {
+    let through = request.request_kind.as_ref().unwrap_or(&request.kind);
+    let label = request.object["metadata"]["labels"][labels::COMPOSITION_VERSION].as_str();
+    format!("{COMPOSITION_GROUP}/{}", label.unwrap_or(&through.version))
+}
+
+fn unchecked(why: &str) -> Verdict {
+    Verdict {
+        warnings: vec![format!("not checked against the chart's full schema: {why}")],
+        ..Verdict::default()
+    }
+}
+
+fn verdict(engine: &Engine, own: Option<&crdgen::JSONSchemaProps>, spec: &Value) -> Verdict {
+    let read = own.map_or_else(|| spec.clone(), |own| schema::read_by(own, spec));
+    let none = Map::new();
+    let checked = match engine.check(read.as_object().unwrap_or(&none)) {
+        Ok(checked) => checked,
+        Err(error) => {
+            return Verdict {
+                refusal: Some(chain(&error)),
+                ..Verdict::default()
+            };
+        }
+    };
+    let unknown = match own {
+        Some(own) => schema::unknown_keys(own, engine.chart().values(), &read),
+        None => Vec::new(),
+    };
+    let warning =
+        |key: &String| format!("unknown field {key:?}: neither the chart's schema nor its values know it");
+    Verdict {
+        refusal: (!checked.violations.is_empty()).then(|| refusal(&checked.violations)),
+        warnings: unknown.iter().take(TOLD).map(warning).collect(),
+        patch: None,
+    }
+}
+
+/// In the words of Helm, one line for each place.
+fn refusal(violations: &[Violation]) -> String {
+    let mut text =
+        "values don't meet the specifications of the schema(s) in the following chart(s):".to_owned();
+    let mut chart = "";
+    for violation in violations {
+        if violation.chart != chart {
+            chart = &violation.chart;
+            text.push_str(&format!("\n{chart}:"));
+        }
+        text.push_str(&format!("\n- at '{}': {}", violation.path, violation.reason));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use helm::chart::{Chart, File, Limits};
+    use serde_json::json;
+
+    use super::*;
+
+    fn engine() -> Engine {
+        let schema = json!({
+            "type": "object",
+            "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
+            "oneOf": [{"required": ["a"]}, {"required": ["b"]}],
+        });
+        let files = vec![
+            File::new(
+                "Chart.yaml",
+                b"apiVersion: v2\nname: web\nversion: 1.0.0\n".to_vec(),
+            ),
+            File::new("values.yaml", b"a: x\nport: 80\n".to_vec()),
+            File::new("values.schema.json", schema.to_string().into_bytes()),
+        ];
+        Engine::new(Chart::from_files(files, &Limits::default()).unwrap())
+    }
+
+    fn judged(spec: &Value) -> Verdict {
+        let engine = engine();
+        let own = schema::structural(&engine, crdgen::BadDefaults::Drop)
+            .unwrap()
+            .unwrap();
+        verdict(&engine, Some(&own.spec), spec)
+    }
+
+    #[test]
+    fn the_values_are_judged_with_the_charts_defaults_below_them() {
+        assert_eq!(judged(&json!({})).refusal, None);
+        let refusal = judged(&json!({"b": "y"})).refusal.unwrap();
+        assert!(
+            refusal.contains("\nweb:\n- at '': 'oneOf' failed, subschemas 0, 1 matched"),
+            "{refusal}"
+        );
+        assert_eq!(judged(&json!({"a": null, "b": "y"})).refusal, None);
+    }
+
+    #[test]
+    fn a_misspelt_key_is_told_and_stored() {
+        let verdict = judged(&json!({"prot": 81, "port": 81}));
+        assert_eq!(verdict.refusal, None);
+        assert_eq!(verdict.warnings.len(), 1);
+        assert!(verdict.warnings[0].contains("\"spec.prot\""));
+    }
+}

@@ -1,0 +1,76 @@
+//! `kco crd CHART`: the custom resource definition that a chart becomes.
+
+use anyhow::{Context, Result};
+use clap::Args;
+use composition::schema;
+use crdgen::{BadDefaults, CustomResourceDefinition, Names, ServedVersion, Structural};
+use helm::chart::Chart;
+use helm::engine::Engine;
+
+use crate::{args, chart_at};
+
+/// What to make a type of.
+#[derive(Debug, Args)]
+pub(crate) struct Crd {
+    /// The chart: a folder, an archive, a URL or an OCI reference.
+    pub(crate) chart: String,
+    #[command(flatten)]
+    pub(crate) source: args::Source,
+    /// Leave out defaults that violate the chart's own schema, as a definition does with the annotation
+    /// krateo.io/drop-bad-defaults.
+    #[arg(long)]
+    pub(crate) drop_bad_defaults: bool,
+}
+
+/// The type that a chart becomes.
+pub(crate) struct Type {
+    pub(crate) names: Names,
+    pub(crate) version: ServedVersion,
+    pub(crate) structural: Structural,
+}
+
+impl Crd {
+    /// Works out the type.
+    pub(crate) fn read(&self) -> Result<Type> {
+        let chart = chart_at::load(&self.chart, &self.source)?;
+        let bad_defaults = if self.drop_bad_defaults {
+            BadDefaults::Drop
+        } else {
+            BadDefaults::Refuse
+        };
+        type_of(chart, bad_defaults)
+    }
+}
+
+fn type_of(chart: Chart, bad_defaults: BadDefaults) -> Result<Type> {
+    let metadata = chart.metadata();
+    let names = Names::of_chart(&metadata.name)?;
+    let version = ServedVersion::of_chart(&metadata.version)?;
+    let name = metadata.name.clone();
+    let structural = schema::structural(&Engine::new(chart), bad_defaults)?.with_context(|| {
+        format!("chart {name} has no values.schema.json: add one to the chart, the type is generated from it")
+    })?;
+    Ok(Type {
+        names,
+        version,
+        structural,
+    })
+}
+
+/// Prints the custom resource definition, as YAML.
+#[expect(clippy::print_stdout, reason = "this is what a terminal program is for")]
+pub(crate) fn run(args: &Crd) -> Result<()> {
+    let Type {
+        names,
+        version,
+        structural,
+    } = args.read()?;
+    let crd = crdgen::crd(&names, &version, &structural.spec);
+    print!("{}", yaml(&crd)?);
+    Ok(())
+}
+
+fn yaml(crd: &CustomResourceDefinition) -> Result<String> {
+    let text = serde_json::to_value(crd).context("could not write the definition as JSON")?;
+    helm::yaml::to_string(&text).context("could not write the definition as YAML")
+}
