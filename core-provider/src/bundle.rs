@@ -320,7 +320,10 @@ pub(crate) mod tests {
         let webhook = &config["webhooks"][0];
         assert_eq!(webhook["clientConfig"], target.judged_at.unwrap());
         assert_eq!(
-            (webhook["failurePolicy"].as_str(), webhook["timeoutSeconds"].as_f64()),
+            (
+                webhook["failurePolicy"].as_str(),
+                webhook["timeoutSeconds"].as_f64()
+            ),
             (Some("Ignore"), Some(2.0))
         );
     }

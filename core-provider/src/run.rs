@@ -87,7 +87,7 @@ impl Args {
             .await
             .with_context(|| format!("could not serve webhooks on {listen}"))?;
         let webhooks = Webhooks {
-            judge: Arc::new(self.judge(process, charts)),
+            judge: Arc::new(Self::judge(process, charts)),
             figures: Figures::new(process.metrics())?,
         };
         process.serve_on(listener, webhook::app(webhooks));
@@ -119,7 +119,7 @@ impl Args {
     }
 
     /// What judges writes: the definitions as they are now, and their charts, fetched before anybody asks.
-    fn judge(&self, process: &Process, charts: Arc<Charts>) -> Judge {
+    fn judge(process: &Process, charts: Arc<Charts>) -> Judge {
         let definitions = Api::<CompositionDefinition>::all(process.cluster().client());
         let (store, writer) = reflector::store();
         let (shutdown, fetching) = (process.shutdown(), charts.clone());
@@ -128,7 +128,7 @@ impl Args {
             .reflect(writer)
             .applied_objects();
         process.spawn(async move {
-            let fetch = watched.for_each(|definition| fetch(definition, fetching.clone()));
+            let fetch = Box::pin(watched.for_each(|definition| fetch(definition, fetching.clone())));
             shutdown.run_until_cancelled(fetch).await;
         });
         Judge {

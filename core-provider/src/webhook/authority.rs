@@ -116,38 +116,36 @@ impl Authority {
     /// The certificates that callers are to trust, in PEM.
     pub(crate) fn bundle(&self) -> String {
         let next = self.next.as_ref().map(|next| &next.certificate);
-        [Some(&self.present.certificate), next, self.former.as_ref()]
-            .into_iter()
-            .flatten()
-            .map(|certificate| format!("{}\n", certificate.trim_end()))
-            .collect()
+        let trusted = [Some(&self.present.certificate), next, self.former.as_ref()];
+        let mut bundle = String::new();
+        for certificate in trusted.into_iter().flatten() {
+            bundle.push_str(certificate.trim_end());
+            bundle.push('\n');
+        }
+        bundle
     }
 
     /// The authority as it has to be now; `None` when it is.
     pub(crate) fn succession(&self, now: Timestamp) -> Result<Option<Self>, Error> {
-        match &self.next {
-            Some(next) => {
-                let known_since = validity(&next.certificate).map(|(from, _)| from + SKEW);
-                if known_since.is_some_and(|since| now < since + NOTICE) {
-                    return Ok(None);
-                }
-                Ok(Some(Self {
-                    present: next.clone(),
-                    next: None,
-                    former: Some(self.present.certificate.clone()),
-                }))
+        let Some(next) = &self.next else {
+            let ends = validity(&self.present.certificate).map(|(_, until)| until);
+            if ends.is_some_and(|ends| now < ends - SUCCESSION) {
+                return Ok(None);
             }
-            None => {
-                let ends = validity(&self.present.certificate).map(|(_, until)| until);
-                if ends.is_some_and(|ends| now < ends - SUCCESSION) {
-                    return Ok(None);
-                }
-                Ok(Some(Self {
-                    next: Some(Signer::new(now)?),
-                    ..self.clone()
-                }))
-            }
+            return Ok(Some(Self {
+                next: Some(Signer::new(now)?),
+                ..self.clone()
+            }));
+        };
+        let known_since = validity(&next.certificate).map(|(from, _)| from + SKEW);
+        if known_since.is_some_and(|since| now < since + NOTICE) {
+            return Ok(None);
         }
+        Ok(Some(Self {
+            present: next.clone(),
+            next: None,
+            former: Some(self.present.certificate.clone()),
+        }))
     }
 
     /// A certificate for these names, and its key.

@@ -1,5 +1,7 @@
 //! How the API server is told of the webhooks.
 
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use cluster::{Apply, Cluster, ObjectId};
@@ -7,7 +9,6 @@ use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::core::{GroupVersionKind, PartialObjectMeta};
 use serde_json::{Value, json};
-use std::time::Duration;
 use tokio::sync::watch;
 
 use crate::definition::FIELD_MANAGER;
@@ -87,7 +88,7 @@ impl Registration {
 
     /// Registers the webhook that sets the version label, where the API server has no policies that do.
     ///
-    /// It belongs to the ClusterRole of the installation, so that it goes with that.
+    /// It belongs to the `ClusterRole` of the installation, so that it goes with that.
     pub(crate) async fn set_labels(&self, name: &str, cluster: &Cluster) -> Result<(), cluster::Error> {
         let served = cluster.discovery().served(SERVED_AGE).await?;
         let has_policies = POLICIES.iter().any(|version| {

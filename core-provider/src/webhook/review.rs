@@ -128,7 +128,7 @@ fn convert(mut object: Value, desired: &str) -> Result<Value, String> {
 mod tests {
     use super::*;
 
-    fn converted(objects: Value) -> Value {
+    fn converted(objects: &Value) -> Value {
         let review = json!({
             "apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
             "request": {"uid": "u", "desiredAPIVersion": "composition.krateo.io/v2-0-0", "objects": objects},
@@ -147,14 +147,14 @@ mod tests {
         });
         let mut wanted = object.clone();
         wanted["apiVersion"] = json!("composition.krateo.io/v2-0-0");
-        let response = converted(json!([object]));
+        let response = converted(&json!([object]));
         assert_eq!(response["convertedObjects"], json!([wanted]));
         assert_eq!(response["result"]["status"], "Success");
     }
 
     #[test]
     fn what_is_no_object_fails_with_a_reason() {
-        let response = converted(json!([{"spec": {}}]));
+        let response = converted(&json!([{"spec": {}}]));
         assert_eq!(response["result"]["status"], "Failed");
         assert!(
             response["result"]["message"]

@@ -1,5 +1,6 @@
 //! The full JSON Schema of a chart, asked at admission: the same answer as Helm would give, over the same values.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -104,9 +105,9 @@ fn refusal(violations: &[Violation]) -> String {
     for violation in violations {
         if violation.chart != chart {
             chart = &violation.chart;
-            text.push_str(&format!("\n{chart}:"));
+            let _ = write!(text, "\n{chart}:");
         }
-        text.push_str(&format!("\n- at '{}': {}", violation.path, violation.reason));
+        let _ = write!(text, "\n- at '{}': {}", violation.path, violation.reason);
     }
     text
 }

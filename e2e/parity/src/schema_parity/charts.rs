@@ -21,26 +21,24 @@ pub(crate) struct Subject {
 
 impl Subject {
     /// `None` for a chart without a schema, or with a name that no type can have.
-    pub(crate) fn read(folder: &Path) -> Result<Option<Self>> {
-        let Ok(chart) = helm_client::source::folder::load(folder) else {
-            return Ok(None);
-        };
+    pub(crate) fn read(folder: &Path) -> Option<Self> {
+        let chart = helm_client::source::folder::load(folder).ok()?;
         let metadata = chart.metadata();
         let (names, version) = (
             Names::of_chart(&metadata.name),
             ServedVersion::of_chart(&metadata.version),
         );
         let (true, Ok(names), Ok(version)) = (chart.schema().is_some(), names, version) else {
-            return Ok(None);
+            return None;
         };
         let defaults = Value::Object(chart.values().clone());
-        Ok(Some(Self {
+        Some(Self {
             folder: folder.to_owned(),
             engine: Engine::new(chart),
             names,
             version,
             defaults,
-        }))
+        })
     }
 
     /// The schema of its type. Bad defaults are left out, as with the annotation.
