@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use api::inspection::{Query, Resource, Verb};
 use api::{Composition, CompositionDefinition};
 use cluster::{Cluster, ObjectId};
-use composition::permissions::MANAGE;
+use composition::permissions::{MANAGE, WRITE};
 use composition::release_name::InvalidReleaseName;
 use composition::{ReleaseName, Schemas, chart_of, has_served, rendering, schema};
 use helm_client::charts::{self, Charts};
@@ -170,7 +170,8 @@ impl Inspection {
 fn touched_resource(touched: &Touched) -> Resource {
     let verbs: &[Verb] = match touched.role {
         Role::Definition => &[Verb::Get, Verb::Create, Verb::Patch],
-        Role::Object | Role::Hook => &MANAGE,
+        Role::Object => &MANAGE,
+        Role::Hook => &WRITE,
     };
     let (kind, namespace) = (
         &touched.resource,
@@ -219,6 +220,6 @@ mod tests {
             .iter()
             .map(|r| (r.name.as_str(), r.verbs.len(), r.order))
             .collect();
-        assert_eq!(listed, [("a", 4, Some(0)), ("b", 1, Some(1))]);
+        assert_eq!(listed, [("a", 6, Some(0)), ("b", 1, Some(1))]);
     }
 }

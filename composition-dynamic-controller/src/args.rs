@@ -67,6 +67,17 @@ pub(crate) struct Args {
         default_value = "60s"
     )]
     pub(crate) max_error_retry_interval: GoDuration,
+    /// How often a failed pass is tried again before the next resync is waited for.
+    #[arg(long, env = "COMPOSITION_CONTROLLER_MAX_ERROR_RETRIES", default_value_t = 5)]
+    pub(crate) max_error_retries: u32,
+    /// After how long a composition that nothing moved is compared with the cluster all the same; its Secrets,
+    /// which are not watched, are compared then.
+    #[arg(
+        long,
+        env = "COMPOSITION_CONTROLLER_COMPARISON_INTERVAL",
+        default_value = "30m"
+    )]
+    pub(crate) comparison_interval: GoDuration,
     /// Port of probes and figures; 0 is none.
     #[arg(long, env = "COMPOSITION_CONTROLLER_METRICS_SERVER_PORT", default_value_t = 0)]
     pub(crate) metrics_server_port: u16,

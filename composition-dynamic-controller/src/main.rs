@@ -2,8 +2,13 @@
 
 mod args;
 mod composition;
+mod compositions;
+mod controller;
+mod definitions;
 mod inspector;
+mod queue;
 mod run;
+mod watches;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {

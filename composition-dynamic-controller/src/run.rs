@@ -5,23 +5,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use api::labels;
+use api::{CompositionDefinition, labels};
 use cluster::ResourceId;
 use composition::{Account, Schemas};
-use futures::StreamExt as _;
 use helm_client::charts::Charts;
 use helm_client::release::{Options, Releases};
 use helm_client::source::Limits;
-use kube::core::{DynamicObject, GroupVersionResource};
-use kube::runtime::controller::{Action, Config};
-use kube::runtime::reflector::ObjectRef;
-use kube::runtime::{Controller, watcher};
+use kube::core::GroupVersionResource;
+use kube::runtime::watcher;
 use runtime::{Backoff, Process, chain};
 use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
-use crate::composition::{Context, Error, reconcile};
+use crate::composition::{Context, Memories};
+use crate::compositions::Compositions;
+use crate::controller::{Controller, Figures};
+use crate::definitions::Definitions;
 use crate::inspector::Inspector;
+use crate::queue::{Priority, Queue};
+use crate::watches::Watches;
 
 /// How long a type may take to be served after the controller has started.
 const SERVED_WITHIN: u32 = 60;
@@ -41,9 +43,9 @@ impl Args {
         process.readiness().set(true);
         let leading = process.lead(&self.sa_namespace, &self.lease()).await?;
         let lost = leading.lost();
-        self.serve(resource, &process, lost).await;
+        let served = self.serve(resource, &process, lost).await;
         process.finish(Some(leading)).await;
-        Ok(())
+        served
     }
 
     /// The name that the bundle's Role allows a lease of.
@@ -75,38 +77,68 @@ impl Args {
     }
 
     /// Works on compositions until the process is to end or somebody else leads.
-    async fn serve(&self, resource: ResourceId, process: &Process, lost: CancellationToken) {
-        let shutdown = process.shutdown();
-        let until = async move {
-            tokio::select! {
-                () = shutdown.cancelled() => {}
-                () = lost.cancelled() => {}
+    async fn serve(&self, resource: ResourceId, process: &Process, lost: CancellationToken) -> Result<()> {
+        let until = CancellationToken::new();
+        let _ends_watches = until.clone().drop_guard();
+        let ending = {
+            let (shutdown, until) = (process.shutdown(), until.clone());
+            async move {
+                tokio::select! {
+                    () = shutdown.cancelled() => {}
+                    () = lost.cancelled() => {}
+                }
+                until.cancel();
             }
         };
-        let watched =
-            watcher::Config::default().labels(&format!("{}={}", labels::COMPOSITION_VERSION, self.version));
-        let namespace = (!self.namespace.is_empty()).then_some(self.namespace.as_str());
-        let compositions = resource.api(process.cluster().client(), namespace);
-        let context = Arc::new(self.context(resource.clone(), process));
-        Controller::new_with(compositions, watched, resource.api_resource())
-            .with_config(Config::default().concurrency(self.workers))
-            .graceful_shutdown_on(until)
-            .run(reconcile, retry, context)
-            .for_each(|outcome| async move {
-                if let Err(error) = outcome {
-                    tracing::debug!(error = chain(&error), "pass ended");
-                }
-            })
-            .await;
+        let working = async {
+            let context = Arc::new(self.context(resource.clone(), process, &until).await?);
+            let version = format!("{}={}", labels::COMPOSITION_VERSION, self.version);
+            let controller = Controller {
+                context,
+                namespace: (!self.namespace.is_empty()).then(|| self.namespace.clone()),
+                watched: watcher::Config::default().labels(&version),
+                workers: self.workers,
+                max_error_retries: self.max_error_retries,
+                figures: Figures::new(process.metrics(), &resource.plural)?,
+                resource,
+            };
+            controller.run(until.clone()).await;
+            anyhow::Ok(())
+        };
+        let ((), worked) = tokio::join!(ending, working);
+        worked
     }
 
-    fn context(&self, resource: ResourceId, process: &Process) -> Context {
+    async fn context(
+        &self,
+        resource: ResourceId,
+        process: &Process,
+        until: &CancellationToken,
+    ) -> Result<Context> {
         let cluster = process.cluster().clone();
+        let (queue, compositions) = (Arc::new(Queue::default()), Arc::new(Compositions::default()));
+        let definitions = {
+            let (queue, compositions) = (queue.clone(), compositions.clone());
+            // Which of them it governs is found out by a look at each.
+            let look_at_all = move |_: &CompositionDefinition| {
+                for key in compositions.keys() {
+                    queue.add(key, Priority::Normal);
+                }
+            };
+            Definitions::watched(&cluster, until.clone(), look_at_all)
+        };
+        let definitions = definitions.await.context("could not watch the CompositionDefinitions")?;
         let options = Options {
             max_history: self.helm_max_history,
             ..Options::default()
         };
-        Context {
+        Ok(Context {
+            watches: Watches::new(cluster.clone(), &resource, queue.clone()),
+            memories: Memories::default(),
+            queue,
+            compositions,
+            definitions,
+            comparison_interval: self.comparison_interval.0,
             resource,
             account: Account {
                 namespace: self.sa_namespace.clone(),
@@ -126,24 +158,6 @@ impl Args {
             metrics: process.metrics().clone(),
             backoff: Backoff::new(self.min_error_retry_interval.0, self.max_error_retry_interval.0),
             cluster,
-        }
+        })
     }
-}
-
-/// A failed pass is tried again: soon and ever less often when it can succeed by itself, else at the next
-/// resync (a change of the object comes before that).
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "the signature that kube's Controller asks for"
-)]
-fn retry(object: Arc<DynamicObject>, error: &Error, ctx: Arc<Context>) -> Action {
-    let object = ObjectRef::from_obj_with(object.as_ref(), ctx.resource.api_resource());
-    let pause = ctx.backoff.failed(&object);
-    let pause = if error.is_transient() {
-        pause
-    } else {
-        pause.max(ctx.resync_interval)
-    };
-    tracing::warn!(%object, error = chain(error), retry_in = ?pause, "could not reconcile");
-    Action::requeue(pause)
 }

@@ -6,10 +6,11 @@ use api::{Composition, finalizers, labels};
 use cluster::{Access, Apply, Delete, ObjectId, Propagation};
 use composition::permissions::{Grant, role_name};
 use composition::plan::{Plan, Step};
-use helm_client::release;
+use helm_client::release::{self, Deployed};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use serde_json::{Value, json};
 
+use super::memory::Memory;
 use super::observe::Observed;
 use super::{Context, FIELD_MANAGER};
 
@@ -58,16 +59,23 @@ pub(super) async fn apply(
     composition: &Composition,
     observed: &Observed,
     plan: &Plan,
+    memory: &mut Memory,
     ctx: &Context,
 ) -> Result<Vec<Change>, Error> {
-    let pass = Pass {
+    let mut pass = Pass {
         id,
         composition,
         observed,
+        memory,
         ctx,
     };
+    let is_mark = |step: &&Step| matches!(step, Step::Label { .. } | Step::Hold);
+    let (marks, others): (Vec<_>, Vec<_>) = plan.steps.iter().partition(is_mark);
+    if !marks.is_empty() {
+        pass.mark(&marks).await.map_err(Error::Mark)?;
+    }
     let mut changes = Vec::new();
-    for step in &plan.steps {
+    for step in others {
         tracing::info!(composition = %id, "{step}");
         changes.extend(pass.take(step).await?);
     }
@@ -78,14 +86,14 @@ struct Pass<'a> {
     id: &'a ObjectId,
     composition: &'a Composition,
     observed: &'a Observed,
+    memory: &'a mut Memory,
     ctx: &'a Context,
 }
 
 impl Pass<'_> {
-    async fn take(&self, step: &Step) -> Result<Option<Change>, Error> {
+    async fn take(&mut self, step: &Step) -> Result<Option<Change>, Error> {
         match step {
-            Step::Label { namespace, name } => self.label(namespace, name).await.map_err(Error::Mark),
-            Step::Hold => self.hold().await.map_err(Error::Mark),
+            Step::Label { .. } | Step::Hold => self.mark(&[step]).await.map_err(Error::Mark),
             Step::Grant(grants) => self.grant(grants).await.map_err(Error::Grant),
             Step::Revoke(namespaces) => self.revoke(namespaces).await.map_err(Error::Revoke),
             Step::Install => self.install().await.map_err(Error::Install),
@@ -95,23 +103,32 @@ impl Pass<'_> {
         }
     }
 
-    async fn label(&self, namespace: &str, name: &str) -> Result<Option<Change>, cluster::Error> {
-        let written = [
-            (labels::DEFINITION_NAME, Some(name)),
-            (labels::DEFINITION_NAMESPACE, Some(namespace)),
-            (labels::DEFINITION_GROUP, Some(api::DEFINITION_GROUP)),
-            (labels::DEFINITION_VERSION, Some("v1alpha1")),
-            (labels::DEFINITION_RESOURCE, Some("compositiondefinitions")),
-        ];
-        self.ctx.cluster.label(self.id, written, FIELD_MANAGER).await?;
-        Ok(None)
-    }
-
-    async fn hold(&self) -> Result<Option<Change>, cluster::Error> {
-        self.ctx
-            .cluster
-            .add_finalizer(self.id, &self.seen(), finalizers::COMPOSITION)
-            .await?;
+    /// Writes our labels and our finalizer, in one request. It holds for the object as this pass saw it: others
+    /// may have a finalizer of theirs in the list.
+    async fn mark(&self, marks: &[&Step]) -> Result<Option<Change>, cluster::Error> {
+        let mut metadata = json!({"resourceVersion": self.composition.resource_version});
+        for step in marks {
+            tracing::info!(composition = %self.id, "{step}");
+            match step {
+                Step::Label { namespace, name } => {
+                    metadata["labels"] = json!({
+                        labels::DEFINITION_NAME: name,
+                        labels::DEFINITION_NAMESPACE: namespace,
+                        labels::DEFINITION_GROUP: api::DEFINITION_GROUP,
+                        labels::DEFINITION_VERSION: "v1alpha1",
+                        labels::DEFINITION_RESOURCE: "compositiondefinitions",
+                    });
+                }
+                _ => {
+                    let ours = finalizers::COMPOSITION.to_owned();
+                    let held: Vec<&String> = self.composition.finalizers.iter().chain([&ours]).collect();
+                    metadata["finalizers"] = json!(held);
+                }
+            }
+        }
+        let patch = json!({"metadata": metadata});
+        let written = self.ctx.cluster.merge(self.id, &patch, FIELD_MANAGER).await?;
+        self.ctx.wrote(written);
         Ok(None)
     }
 
@@ -133,8 +150,10 @@ impl Pass<'_> {
 
     /// Writes the roles, then waits until the API server acts by them: its authoriser learns of a role a moment
     /// after it is stored, and a release that begins before would fail halfway.
-    async fn grant(&self, grants: &[Grant]) -> Result<Option<Change>, cluster::Error> {
+    async fn grant(&mut self, grants: &[Grant]) -> Result<Option<Change>, cluster::Error> {
         let how = Apply::by(FIELD_MANAGER).force();
+        // Until all is written it is not known what is there.
+        self.memory.granted = None;
         for grant in grants {
             for (id, object) in written(grant)? {
                 self.ctx.cluster.apply(&id, &object, &how).await?;
@@ -145,10 +164,11 @@ impl Pass<'_> {
             .filter_map(|grant| news(grant, &self.observed.facts.granted))
             .collect();
         self.ctx.cluster.wait_until_allowed(&news, GRANTED_WITHIN).await?;
+        self.memory.granted = Some(grants.to_vec());
         Ok(Some(Change::Granted))
     }
 
-    async fn revoke(&self, namespaces: &[String]) -> Result<Option<Change>, cluster::Error> {
+    async fn revoke(&mut self, namespaces: &[String]) -> Result<Option<Change>, cluster::Error> {
         let name = role_name(
             &self.ctx.resource.plural,
             &self.composition.namespace,
@@ -172,27 +192,41 @@ impl Pass<'_> {
                 self.ctx.cluster.delete(&id, &how).await?;
             }
         }
+        if let Some(granted) = &mut self.memory.granted {
+            granted.retain(|grant| !namespaces.iter().any(|namespace| namespace == grant.namespace()));
+        }
         Ok(None)
     }
 
-    async fn install(&self) -> Result<Option<Change>, release::Error> {
+    async fn install(&mut self) -> Result<Option<Change>, release::Error> {
         let (Some(wanted), Some(records)) = (&self.observed.wanted, &self.observed.records) else {
             return Ok(None);
         };
-        self.ctx.releases.install(&wanted.desired, records).await?;
+        let deployed = self.ctx.releases.install(&wanted.desired, records).await?;
+        self.remember(deployed);
         Ok(Some(Change::Installed))
     }
 
     /// A release whose first install failed has nothing to upgrade from: it is installed again.
-    async fn upgrade(&self) -> Result<Option<Change>, release::Error> {
+    async fn upgrade(&mut self) -> Result<Option<Change>, release::Error> {
         let (Some(wanted), Some(records)) = (&self.observed.wanted, &self.observed.records) else {
             return Ok(None);
         };
-        self.ctx
+        let deployed = self
+            .ctx
             .releases
             .install_or_upgrade(&wanted.desired, records)
             .await?;
+        self.remember(deployed);
         Ok(Some(Change::Upgraded))
+    }
+
+    /// What the server returned to our writes need not be read again.
+    fn remember(&mut self, deployed: Deployed) {
+        for live in deployed.objects {
+            let health = cluster::health(&live.object);
+            self.memory.look(live.id, &live.object, health);
+        }
     }
 
     async fn uninstall(&self) -> Result<Option<Change>, release::Error> {

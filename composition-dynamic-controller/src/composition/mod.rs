@@ -3,6 +3,7 @@
 //! What is decided, `plan`, is [`composition::plan`], so that the command line can print it.
 
 mod apply;
+mod memory;
 mod observe;
 mod status;
 
@@ -10,18 +11,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::{Cluster, ObjectId, ResourceId};
-use composition::{Account, Blocked, Schemas, plan::Standing};
+use composition::plan::{Plan, Standing, Step};
+use composition::{Account, Blocked, Schemas};
 use helm_client::charts::Charts;
 use helm_client::release::Releases;
 use kube::core::DynamicObject;
-use kube::runtime::controller::Action;
-use kube::runtime::reflector::ObjectRef;
-use runtime::{Backoff, Metrics, Recorder};
+use runtime::{Backoff, Metrics, Recorder, chain};
 
+pub(crate) use memory::Memories;
+use memory::Memory;
+
+use crate::compositions::{Compositions, Key};
+use crate::definitions::Definitions;
 use crate::inspector::Inspector;
+use crate::queue::{Priority, Queue};
+use crate::watches::Watches;
 
 /// Our name on the fields of compositions and Roles that we set. Objects of releases carry Helm's.
 const FIELD_MANAGER: &str = "composition-dynamic-controller";
+
+/// A pass takes one decision, and the next follows at once: as many belong to one turn of a worker, so that a
+/// composition whose passes lead to ever more passes does not keep it.
+const PASSES: usize = 6;
 
 /// What passes need of the process.
 pub(crate) struct Context {
@@ -33,7 +44,12 @@ pub(crate) struct Context {
     pub(crate) inspector: Inspector,
     pub(crate) recorder: Recorder,
     pub(crate) metrics: Metrics,
-    pub(crate) backoff: Backoff<ObjectRef<DynamicObject>>,
+    pub(crate) backoff: Backoff<Key>,
+    pub(crate) queue: Arc<Queue<Key>>,
+    pub(crate) compositions: Arc<Compositions>,
+    pub(crate) definitions: Definitions,
+    pub(crate) watches: Watches,
+    pub(crate) memories: Memories,
     /// The type that is served.
     pub(crate) resource: ResourceId,
     /// Who gets the permissions of releases: this process.
@@ -46,6 +62,18 @@ pub(crate) struct Context {
     /// How long an action on a release may take.
     pub(crate) timeout: Duration,
     pub(crate) resync_interval: Duration,
+    /// After how long a composition that nothing moved is compared with the cluster all the same.
+    pub(crate) comparison_interval: Duration,
+}
+
+impl Context {
+    /// Takes what a write to a composition returned, so that the next pass sees it.
+    fn wrote(&self, composition: serde_json::Value) {
+        match serde_json::from_value(composition) {
+            Ok(composition) => self.compositions.wrote(composition),
+            Err(error) => tracing::debug!(error = chain(&error), "the API server returned no object"),
+        }
+    }
 }
 
 /// A pass failed in one of its steps.
@@ -75,44 +103,64 @@ impl Error {
     }
 }
 
-/// One pass.
-pub(crate) async fn reconcile(object: Arc<DynamicObject>, ctx: Arc<Context>) -> Result<Action, Error> {
-    let namespace = object.metadata.namespace.clone().unwrap_or_default();
-    let key = ObjectRef::from_obj_with(object.as_ref(), ctx.resource.api_resource());
-    let outcome = ctx
-        .metrics
-        .pass(&ctx.resource.kind, &namespace, Box::pin(once(&object, &ctx)))
-        .await?;
-    ctx.backoff.succeeded(&key);
-    Ok(outcome)
+/// When a composition is to be looked at again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// After a while, unless something moves before.
+    After(Duration, Priority),
+    /// When something moves.
+    OnChange,
 }
 
-async fn once(object: &DynamicObject, ctx: &Context) -> Result<Action, Error> {
-    let Some((id, composition)) = read(object, ctx).await? else {
-        return Ok(Action::await_change());
-    };
-    let outcome = pass(&id, &composition, ctx).await;
-    let reported = status::report(&id, &composition, &outcome, ctx).await;
-    let outcome = outcome?; // the first failure is the one worth returning
-    reported.map_err(Error::Report)?;
-    Ok(next_check(&outcome, ctx.resync_interval))
+/// One turn of a worker: passes over a composition until nothing is left to do, or something is waited for.
+pub(crate) async fn reconcile(key: &Key, ctx: &Context) -> Result<Next, Error> {
+    ctx.metrics
+        .pass(&ctx.resource.kind, &key.namespace, Box::pin(turn(key, ctx)))
+        .await
 }
 
-/// The composition as it is now. What the watch has may be older than our own last write.
-async fn read(object: &DynamicObject, ctx: &Context) -> Result<Option<(ObjectId, api::Composition)>, Error> {
+async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
+    let mut memory = ctx.memories.take(key);
+    for _ in 0..PASSES {
+        // Anew for each pass: our own writes are part of it.
+        let Some(object) = ctx.compositions.get(key) else {
+            return Ok(Next::OnChange);
+        };
+        let (id, composition) = read(&object, ctx)?;
+        let inputs = observe::inputs(&composition, ctx);
+        if memory.is_settled(inputs, &ctx.watches, ctx.comparison_interval) {
+            ctx.memories.put(key.clone(), memory);
+            return Ok(Next::After(ctx.resync_interval, Priority::Low));
+        }
+        memory.settled = None;
+        let outcome = pass(&id, &composition, &mut memory, ctx).await;
+        if outcome.as_ref().is_ok_and(Outcome::goes_on_quickly) {
+            continue;
+        }
+        let reported = status::report(&id, &composition, &outcome, ctx).await;
+        let outcome = outcome?; // the first failure is the one worth returning
+        reported.map_err(Error::Report)?;
+        match outcome.standing {
+            Standing::Underway => continue,
+            Standing::UpToDate if outcome.may_settle => memory.settle(inputs),
+            Standing::UpToDate | Standing::Waiting | Standing::Paused | Standing::ObservedOnly => {}
+            Standing::Removed => return Ok(Next::OnChange),
+        }
+        ctx.memories.put(key.clone(), memory);
+        return Ok(next_check(&outcome, ctx.resync_interval));
+    }
+    ctx.memories.put(key.clone(), memory);
+    Ok(Next::After(Duration::ZERO, Priority::Normal))
+}
+
+fn read(object: &DynamicObject, ctx: &Context) -> Result<(ObjectId, api::Composition), Error> {
     let metadata = &object.metadata;
     let name = metadata.name.as_deref().unwrap_or_default();
     let id = ObjectId::new(ctx.resource.clone(), metadata.namespace.as_deref(), name)
         .map_err(|error| Error::Read(error.into()))?;
-    let now: Option<DynamicObject> = ctx
-        .cluster
-        .get(&id)
-        .await
+    let composition = api::Composition::read(object, &ctx.resource.api_resource())
         .map_err(|error| Error::Read(error.into()))?;
-    let Some(now) = now else { return Ok(None) };
-    let composition = api::Composition::read(&now, &ctx.resource.api_resource())
-        .map_err(|error| Error::Read(error.into()))?;
-    Ok(Some((id, composition)))
+    Ok((id, composition))
 }
 
 /// What a pass did and found.
@@ -120,28 +168,67 @@ struct Outcome {
     standing: Standing,
     facts: status::Facts,
     changes: Vec<apply::Change>,
+    /// True when all that the pass saw is watched, so that the next look may wait for news.
+    may_settle: bool,
 }
 
-async fn pass(id: &ObjectId, composition: &api::Composition, ctx: &Context) -> Result<Outcome, Error> {
-    let observed = observe::observe(composition, ctx).await.map_err(Error::Observe)?;
+impl Outcome {
+    /// True when the next pass follows at once and nobody needs to be told in between.
+    fn goes_on_quickly(&self) -> bool {
+        self.standing == Standing::Underway && self.changes.iter().all(|change| *change == apply::Change::Granted)
+    }
+}
+
+async fn pass(
+    id: &ObjectId,
+    composition: &api::Composition,
+    memory: &mut Memory,
+    ctx: &Context,
+) -> Result<Outcome, Error> {
+    let observed = observe::observe(composition, memory, ctx)
+        .await
+        .map_err(Error::Observe)?;
     let plan = composition::plan(composition, &observed.facts).map_err(Error::Plan)?;
-    let changes = apply::apply(id, composition, &observed, &plan, ctx)
+    tell_of_long_work(id, composition, &observed, &plan, ctx).await?;
+    let changes = apply::apply(id, composition, &observed, &plan, memory, ctx)
         .await
         .map_err(Error::Apply)?;
     Ok(Outcome {
         standing: plan.standing,
+        may_settle: observed.wanted.as_ref().is_some_and(|wanted| !wanted.looks_up),
         facts: status::Facts::of(&observed),
         changes,
     })
 }
 
-/// While workloads come up the next look comes soon.
-fn next_check(outcome: &Outcome, resync_interval: Duration) -> Action {
+/// Hooks can take minutes: whoever waits is told before.
+async fn tell_of_long_work(
+    id: &ObjectId,
+    composition: &api::Composition,
+    observed: &observe::Observed,
+    plan: &Plan,
+    ctx: &Context,
+) -> Result<(), Error> {
+    let acts = plan.steps.iter().any(|step| matches!(step, Step::Install | Step::Upgrade(_)));
+    let has_hooks = observed.wanted.as_ref().is_some_and(|wanted| !wanted.desired.hooks.is_empty());
+    if !(acts && has_hooks) {
+        return Ok(());
+    }
+    let begun = Ok(Outcome {
+        standing: Standing::Underway,
+        facts: status::Facts::of(observed),
+        changes: Vec::new(),
+        may_settle: false,
+    });
+    status::report(id, composition, &begun, ctx).await.map_err(Error::Report)
+}
+
+/// Whatever moves is seen at once, so the next look is but a safety net.
+fn next_check(outcome: &Outcome, resync_interval: Duration) -> Next {
     match outcome.standing {
-        Standing::Underway => Action::requeue(Duration::ZERO),
-        Standing::Waiting => Action::requeue(Duration::from_secs(1)),
-        Standing::UpToDate if !outcome.facts.is_healthy() => Action::requeue(Duration::from_secs(1)),
-        Standing::UpToDate | Standing::ObservedOnly => Action::requeue(resync_interval),
-        Standing::Paused | Standing::Removed => Action::await_change(),
+        Standing::Underway => Next::After(Duration::ZERO, Priority::Normal),
+        Standing::Waiting => Next::After(Duration::from_secs(1), Priority::Normal),
+        Standing::UpToDate | Standing::ObservedOnly => Next::After(resync_interval, Priority::Low),
+        Standing::Paused | Standing::Removed => Next::OnChange,
     }
 }

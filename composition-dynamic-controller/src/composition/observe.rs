@@ -2,12 +2,13 @@
 //! that are granted, the release and its objects.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use api::inspection::{Query, Resource, Verb};
 use api::{Composition, CompositionDefinition, DEFINITION_GROUP, labels};
-use cluster::{Health, ObjectId, ResourceId, Selector};
-use composition::permissions::{Grant, MANAGE, role_name};
+use cluster::{Health, ObjectId, ResourceId};
+use composition::permissions::{Grant, MANAGE, WRITE, role_name};
 use composition::plan::{self, Release};
 use composition::release_name::InvalidReleaseName;
 use composition::{Permissions, ReleaseName, chart_of, has_served, rendering, schema, serves};
@@ -18,9 +19,11 @@ use helm_client::rendering::{self as render, Lookup};
 use jiff::Timestamp;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::ResourceExt as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Context;
+use super::memory::{self, Memory};
+use crate::compositions::Key;
 use crate::inspector;
 
 /// What a pass saw.
@@ -40,6 +43,8 @@ pub(super) struct Observed {
 pub(super) struct Wanted {
     pub(super) chart: Arc<LoadedChart>,
     pub(super) desired: Desired,
+    /// True when the chart asks the cluster something, whose answer may change unnoticed.
+    pub(super) looks_up: bool,
 }
 
 /// A composition could not be observed.
@@ -112,11 +117,21 @@ struct Intention {
     definition: (String, String),
     chart: Arc<LoadedChart>,
     desired: Desired,
+    looks_up: bool,
     touched: Vec<Resource>,
 }
 
+/// A digest of what a pass over the composition is made from.
+pub(super) fn inputs(composition: &Composition, ctx: &Context) -> u64 {
+    memory::inputs(composition, definition(composition, ctx).ok().as_deref())
+}
+
 /// Looks at everything a plan is made from; never writes.
-pub(super) async fn observe(composition: &Composition, ctx: &Context) -> Result<Observed, Error> {
+pub(super) async fn observe(
+    composition: &Composition,
+    memory: &mut Memory,
+    ctx: &Context,
+) -> Result<Observed, Error> {
     let release_name = ReleaseName::of(composition, None, ctx.safe_release_name)?;
     if composition.is_paused() {
         return Ok(Observed::nothing(release_name));
@@ -125,7 +140,7 @@ pub(super) async fn observe(composition: &Composition, ctx: &Context) -> Result<
     let intention = if composition.deleting {
         None
     } else {
-        Some(intention(composition, &release_name, records.as_ref(), ctx).await?)
+        Some(intention(composition, &release_name, records.as_ref(), memory, ctx).await?)
     };
     let (mut objects, mut hooks) = (Vec::new(), Vec::new());
     if let Some(record) = records
@@ -135,7 +150,10 @@ pub(super) async fn observe(composition: &Composition, ctx: &Context) -> Result<
         objects = ctx.releases.objects(record).await.map_err(Error::Release)?;
         hooks = ctx.releases.hooks(record).await.map_err(Error::Release)?;
     }
-    let released: Vec<Resource> = objects.iter().chain(&hooks).map(managed).collect();
+    let released = objects.iter().map(|id| resource(id, &MANAGE));
+    let released: Vec<Resource> = released
+        .chain(hooks.iter().map(|id| resource(id, &WRITE)))
+        .collect();
     let permissions = permissions(
         composition,
         &release_name,
@@ -147,9 +165,15 @@ pub(super) async fn observe(composition: &Composition, ctx: &Context) -> Result<
     let role = role_name(&ctx.resource.plural, &composition.namespace, &release_name);
     let labels = rendering::object_labels(composition, &ctx.krateo_namespace);
     let needed = permissions.grants(&role, &ctx.account, &labels);
-    let granted = granted(composition, &role, &permissions, &labels, ctx).await?;
+    let granted = if let Some(granted) = &memory.granted {
+        granted.clone()
+    } else {
+        let granted = granted(composition, &role, &permissions, &labels, ctx).await?;
+        memory.granted.insert(granted).clone()
+    };
     let objects = if needed == granted {
-        health(objects, ctx).await?
+        ctx.watches.follow(&key(composition), objects.iter());
+        health(objects, memory, ctx).await?
     } else {
         Vec::new()
     };
@@ -161,7 +185,11 @@ pub(super) async fn observe(composition: &Composition, ctx: &Context) -> Result<
             release: standing(composition, intention.as_ref(), records.as_ref(), ctx),
         },
         release_name,
-        wanted: intention.map(|Intention { chart, desired, .. }| Wanted { chart, desired }),
+        wanted: intention.map(|intention| Wanted {
+            chart: intention.chart,
+            desired: intention.desired,
+            looks_up: intention.looks_up,
+        }),
         records,
         objects,
     })
@@ -208,9 +236,10 @@ async fn intention(
     composition: &Composition,
     release: &ReleaseName,
     records: Option<&records::Observed>,
+    memory: &mut Memory,
     ctx: &Context,
 ) -> Result<Intention, Error> {
-    let definition = definition(composition, ctx).await?;
+    let definition = definition(composition, ctx)?;
     let chart = ctx
         .charts
         .get(&chart_of(
@@ -222,8 +251,7 @@ async fn intention(
         .map_err(Error::Chart)?;
     let own = ctx.schemas.of(&chart.digest, &chart.engine)?;
     let definition = (definition.namespace().unwrap_or_default(), definition.name_any());
-    let query = query(composition, release, &definition, &ctx.resource);
-    let mut touched = ctx.inspector.resources(&query).await.map_err(Error::Inspect)?;
+    let mut touched = inspected(composition, release, &definition, &chart, memory, ctx).await?;
     let request = render::Request {
         chart: &chart,
         name: release.as_str(),
@@ -247,8 +275,33 @@ async fn intention(
         definition,
         chart,
         desired,
+        looks_up: !rendering.lookups.is_empty(),
         touched,
     })
+}
+
+/// What chart-inspector says the chart would touch. The same question is asked once.
+async fn inspected(
+    composition: &Composition,
+    release: &ReleaseName,
+    definition: &(String, String),
+    chart: &LoadedChart,
+    memory: &mut Memory,
+    ctx: &Context,
+) -> Result<Vec<Resource>, Error> {
+    let values = rendering::values(composition, &ctx.krateo_namespace);
+    let mut hasher = DefaultHasher::new();
+    (&chart.digest, release.as_str(), definition, json!(values).to_string()).hash(&mut hasher);
+    let question = hasher.finish();
+    if let Some((asked, answer)) = &memory.inspected
+        && *asked == question
+    {
+        return Ok(answer.clone());
+    }
+    let query = query(composition, release, definition, &ctx.resource);
+    let answer = ctx.inspector.resources(&query).await.map_err(Error::Inspect)?;
+    memory.inspected = Some((question, answer.clone()));
+    Ok(answer)
 }
 
 /// A lookup of a Secret that the release does not render itself is never granted, and never answered as "not
@@ -277,15 +330,13 @@ fn refuse_foreign_secrets(touched: &[Resource]) -> Result<(), Error> {
 }
 
 /// The definition that the composition's labels name, or the only one that serves its type.
-async fn definition(composition: &Composition, ctx: &Context) -> Result<CompositionDefinition, Error> {
+fn definition(composition: &Composition, ctx: &Context) -> Result<Arc<CompositionDefinition>, Error> {
     let (kind, api_version) = (
         composition.resource.kind.clone(),
         composition.resource.api_version.clone(),
     );
     if let Some((namespace, name)) = composition.definition() {
-        let id = ObjectId::of::<CompositionDefinition>(Some(namespace), name)?;
-        let found: Option<CompositionDefinition> = ctx.cluster.get(&id).await?;
-        return match found {
+        return match ctx.definitions.get(namespace, name) {
             // A label is the user's to write: it must not lead to the chart of another type.
             Some(definition) if has_served(&definition, &api_version, &kind) => Ok(definition),
             Some(_) => Err(Error::ForeignDefinition {
@@ -296,12 +347,10 @@ async fn definition(composition: &Composition, ctx: &Context) -> Result<Composit
             None => Err(Error::NoDefinition { kind, api_version }),
         };
     }
-    let all: Vec<CompositionDefinition> = ctx
-        .cluster
-        .list(&ResourceId::of::<CompositionDefinition>(), Selector::default())
-        .await?;
     // One that went on to another version still has what has not moved yet, unless another serves that now.
-    let (mut serving, others): (Vec<_>, Vec<_>) = all
+    let (mut serving, others): (Vec<_>, Vec<_>) = ctx
+        .definitions
+        .all()
         .into_iter()
         .partition(|definition| serves(definition, &api_version, &kind));
     if serving.is_empty() {
@@ -316,6 +365,13 @@ async fn definition(composition: &Composition, ctx: &Context) -> Result<Composit
             api_version,
         }),
         (None, _) => Err(Error::NoDefinition { kind, api_version }),
+    }
+}
+
+fn key(composition: &Composition) -> Key {
+    Key {
+        namespace: composition.namespace.clone(),
+        name: composition.name.clone(),
     }
 }
 
@@ -375,7 +431,7 @@ fn looked_up(lookup: &Lookup) -> Resource {
     )
 }
 
-fn managed(id: &ObjectId) -> Resource {
+fn resource(id: &ObjectId, verbs: &[Verb]) -> Resource {
     let (kind, namespace) = (id.resource(), id.namespace().unwrap_or_default());
     Resource::new(
         &kind.group,
@@ -383,7 +439,7 @@ fn managed(id: &ObjectId) -> Resource {
         &kind.plural,
         namespace,
         id.name(),
-        &MANAGE,
+        verbs,
     )
 }
 
@@ -465,11 +521,25 @@ fn standing(
     }
 }
 
-async fn health(objects: Vec<ObjectId>, ctx: &Context) -> Result<Vec<(ObjectId, Health)>, Error> {
+/// How the objects are. What has not moved since it was looked at last is not looked at again.
+async fn health(
+    objects: Vec<ObjectId>,
+    memory: &mut Memory,
+    ctx: &Context,
+) -> Result<Vec<(ObjectId, Health)>, Error> {
+    memory.objects.retain(|id, _| objects.contains(id));
     let mut found = Vec::with_capacity(objects.len());
     for id in objects {
-        let live: Option<Value> = ctx.cluster.get(&id).await?;
-        let health = live.map_or(Health::NotFound, |object| cluster::health(&object));
+        let health = if let Some(looked) = memory.unmoved(&id, &ctx.watches) {
+            looked.health.clone()
+        } else if let Some(live) = ctx.cluster.get::<Value>(&id).await? {
+            let health = cluster::health(&live);
+            memory.look(id.clone(), &live, health.clone());
+            health
+        } else {
+            memory.objects.remove(&id);
+            Health::NotFound
+        };
         found.push((id, health));
     }
     Ok(found)

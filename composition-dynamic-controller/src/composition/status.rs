@@ -74,11 +74,6 @@ impl Facts {
                 .collect(),
         }
     }
-
-    /// True when every object of the release is up.
-    pub(super) fn is_healthy(&self) -> bool {
-        self.unhealthy.is_empty()
-    }
 }
 
 fn managed<'a>(ids: impl Iterator<Item = &'a ObjectId>) -> Vec<Managed> {
@@ -118,9 +113,11 @@ pub(super) async fn report(
     if composition.status == status {
         return Ok(());
     }
-    ctx.cluster
+    let written = ctx
+        .cluster
         .merge_status(id, &json!(status), FIELD_MANAGER)
         .await?;
+    ctx.wrote(written);
     Ok(())
 }
 
@@ -306,6 +303,7 @@ mod tests {
             name: "web".into(),
             namespace: "team".into(),
             uid: "8f4f3c1e-0000-0000-0000-000000000000".into(),
+            resource_version: Some("1".into()),
             generation: Some(3),
             deleting: false,
             finalizers: Vec::new(),
@@ -344,6 +342,7 @@ mod tests {
             standing,
             facts,
             changes: Vec::new(),
+            may_settle: true,
         }
     }
 

@@ -23,6 +23,8 @@ pub struct Composition {
     pub namespace: String,
     /// `metadata.uid`.
     pub uid: String,
+    /// `metadata.resourceVersion`: which state of the object this is.
+    pub resource_version: Option<String>,
     /// `metadata.generation`.
     pub generation: Option<i64>,
     /// True once somebody asked for its deletion.
@@ -66,6 +68,7 @@ impl Composition {
             name: meta.name.clone().ok_or(Malformed::Missing("name"))?,
             namespace: meta.namespace.clone().ok_or(Malformed::Missing("namespace"))?,
             uid: meta.uid.clone().ok_or(Malformed::Missing("uid"))?,
+            resource_version: meta.resource_version.clone(),
             generation: meta.generation,
             deleting: meta.deletion_timestamp.is_some(),
             finalizers: meta.finalizers.clone().unwrap_or_default(),

@@ -91,7 +91,7 @@ impl ResourceId {
     }
 
     /// True for core Secrets, whose content must not reach logs and messages.
-    pub(crate) fn is_secret(&self) -> bool {
+    pub fn is_secret(&self) -> bool {
         self.group.is_empty() && self.kind == "Secret"
     }
 

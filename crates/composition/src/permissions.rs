@@ -43,8 +43,19 @@ struct Needs {
     of_all: BTreeSet<Verb>,
 }
 
-/// What server-side apply and Helm's ownership check and removal need for one object.
-pub const MANAGE: [Verb; 4] = [Verb::Get, Verb::Create, Verb::Patch, Verb::Delete];
+/// What an object of a release needs: server-side apply, Helm's ownership check, removal, and a watch that sees
+/// edits. Reading is granted for all of its kind in the namespace, but never for Secrets.
+pub const MANAGE: [Verb; 6] = [
+    Verb::Get,
+    Verb::List,
+    Verb::Watch,
+    Verb::Create,
+    Verb::Patch,
+    Verb::Delete,
+];
+
+/// What an object needs that comes and goes, as a hook, or that is a record: the same without the watch.
+pub const WRITE: [Verb; 4] = [Verb::Get, Verb::Create, Verb::Patch, Verb::Delete];
 
 /// Revisions whose records the permissions name beyond the current one: the next, and one more so that an
 /// upgrade made by hand with Helm is seen.
@@ -77,8 +88,8 @@ impl Permissions {
         let around = (newest - max_history).max(1)..=newest + REVISIONS_AHEAD;
         for revision in around.chain(revisions.iter().copied()) {
             let name = format!("sh.helm.release.v1.{release}.v{revision}");
-            let record = Resource::new("", "v1", "secrets", namespace, &name, &MANAGE);
-            permissions.add(&record, &MANAGE);
+            let record = Resource::new("", "v1", "secrets", namespace, &name, &WRITE);
+            permissions.add(&record, &WRITE);
         }
         permissions
     }
@@ -114,14 +125,20 @@ impl Permissions {
             .or_default()
             .entry(target)
             .or_default();
-        if resource.name.is_empty() {
-            needs.of_all.extend(verbs);
-        } else {
-            needs
-                .by_name
-                .entry(resource.name.clone())
-                .or_default()
-                .extend(verbs);
+        let is_secret = resource.group.is_empty() && resource.resource == "secrets";
+        let is_written = verbs.contains(&Verb::Create);
+        for &verb in verbs {
+            let reads_all = matches!(verb, Verb::List | Verb::Watch);
+            if reads_all && is_secret && is_written {
+                continue;
+            }
+            // Who may list a kind may read each of it.
+            let is_read = verb == Verb::Get && verbs.contains(&Verb::List) && !is_secret;
+            if resource.name.is_empty() || reads_all || is_read {
+                needs.of_all.insert(verb);
+            } else {
+                needs.by_name.entry(resource.name.clone()).or_default().insert(verb);
+            }
         }
     }
 
@@ -350,10 +367,12 @@ mod tests {
         assert_eq!(
             lines(&permissions),
             [
-                "|rbac.authorization.k8s.io/clusterroles|get,create,patch,delete|reader",
+                "|rbac.authorization.k8s.io/clusterroles|create,patch,delete|reader",
+                "|rbac.authorization.k8s.io/clusterroles|get,list,watch|-",
                 "n|/configmaps|get|seen",
                 "n|/configmaps|list|-",
-                "n|apps/deployments|get,create,patch,delete|api,web",
+                "n|apps/deployments|create,patch,delete|api,web",
+                "n|apps/deployments|get,list,watch|-",
             ]
         );
     }
@@ -361,7 +380,16 @@ mod tests {
     #[test]
     fn an_answer_without_verbs_is_an_object_of_the_release() {
         let permissions = Permissions::of_resources(&[resource("", "services", "n", "web", &[])]);
-        assert_eq!(lines(&permissions), ["n|/services|get,create,patch,delete|web"]);
+        assert_eq!(
+            lines(&permissions),
+            ["n|/services|create,patch,delete|web", "n|/services|get,list,watch|-"]
+        );
+    }
+
+    #[test]
+    fn a_secret_is_neither_listed_nor_watched() {
+        let permissions = Permissions::of_resources(&[resource("", "secrets", "n", "own", &[])]);
+        assert_eq!(lines(&permissions), ["n|/secrets|get,create,patch,delete|own"]);
     }
 
     #[test]

@@ -280,6 +280,7 @@ pub(crate) mod tests {
             name: "web".into(),
             namespace: "team".into(),
             uid: "8f4f3c1e-0000-0000-0000-000000000000".into(),
+            resource_version: Some("1".into()),
             generation: Some(1),
             deleting: false,
             finalizers: vec![finalizers::COMPOSITION.into()],

@@ -1,0 +1,150 @@
+//! What passes over a composition remember, so that the next one does not ask again.
+//!
+//! Nothing is decided on memory that a write could make wrong: whatever fails wipes it, and a full look comes now
+//! and then all the same.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use api::inspection::Resource;
+use api::{Composition, CompositionDefinition};
+use cluster::{Health, ObjectId};
+use composition::permissions::Grant;
+use kube::ResourceExt as _;
+use serde_json::Value;
+
+use crate::compositions::Key;
+use crate::watches::{Sight, Watches};
+
+/// What is remembered of one composition.
+#[derive(Debug, Default)]
+pub(super) struct Memory {
+    /// What chart-inspector answered, and a digest of what it was asked.
+    pub(super) inspected: Option<(u64, Vec<Resource>)>,
+    /// The permissions that are there, as they were read or written last.
+    pub(super) granted: Option<Vec<Grant>>,
+    /// Objects as they were looked at last.
+    pub(super) objects: BTreeMap<ObjectId, Looked>,
+    /// Set when a pass found nothing to do.
+    pub(super) settled: Option<Settled>,
+}
+
+/// An object as it was looked at.
+#[derive(Debug, Clone)]
+pub(super) struct Looked {
+    pub(super) version: String,
+    pub(super) health: Health,
+    pub(super) at: Instant,
+}
+
+/// What a pass that found nothing to do was made from.
+#[derive(Debug)]
+pub(super) struct Settled {
+    inputs: u64,
+    at: Instant,
+}
+
+/// As long as a watch may be behind a read of ours.
+const WATCH_BEHIND: Duration = Duration::from_secs(5);
+
+impl Memory {
+    /// Notes that nothing was left to do.
+    pub(super) fn settle(&mut self, inputs: u64) {
+        self.settled = Some(Settled {
+            inputs,
+            at: Instant::now(),
+        });
+    }
+
+    /// True while all that the last pass saw is as it was, and that pass is younger than `max_age`.
+    ///
+    /// Secrets are not watched, so they are compared when `max_age` is over.
+    pub(super) fn is_settled(&self, inputs: u64, watches: &Watches, max_age: Duration) -> bool {
+        self.settled
+            .as_ref()
+            .is_some_and(|settled| settled.inputs == inputs && settled.at.elapsed() < max_age)
+            && self
+                .objects
+                .iter()
+                .all(|(id, looked)| id.resource().is_secret() || looked.is_current(&watches.sight(id)))
+    }
+
+    /// What is remembered of an object, unless it has moved since.
+    pub(super) fn unmoved(&self, id: &ObjectId, watches: &Watches) -> Option<&Looked> {
+        let looked = self.objects.get(id)?;
+        let is_current = match watches.sight(id) {
+            // Our own look is all there is.
+            Sight::Unknown => looked.at.elapsed() < WATCH_BEHIND,
+            sight => looked.is_current(&sight),
+        };
+        is_current.then_some(looked)
+    }
+
+    /// Notes how an object is, as the server returned it.
+    pub(super) fn look(&mut self, id: ObjectId, object: &Value, health: Health) {
+        let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+        self.objects.insert(
+            id,
+            Looked {
+                version: version.to_owned(),
+                health,
+                at: Instant::now(),
+            },
+        );
+    }
+}
+
+impl Looked {
+    fn is_current(&self, sight: &Sight) -> bool {
+        match sight {
+            Sight::At(version) if *version == self.version => true,
+            // The watch may not have come so far yet.
+            Sight::At(version) => {
+                let number = |version: &str| version.parse::<u64>().ok();
+                number(version) < number(&self.version) && self.at.elapsed() < WATCH_BEHIND
+            }
+            Sight::Unknown | Sight::Absent => false,
+        }
+    }
+}
+
+/// A digest of what a pass is made from: the composition without its status, and the definition.
+pub(super) fn inputs(composition: &Composition, definition: Option<&CompositionDefinition>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (
+        &composition.uid,
+        composition.generation,
+        composition.deleting,
+        &composition.finalizers,
+        &composition.labels,
+        &composition.annotations,
+    )
+        .hash(&mut hasher);
+    definition
+        .map(|definition| (definition.uid(), definition.resource_version()))
+        .hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The memories of all compositions. A pass takes one out and puts it back.
+#[derive(Default)]
+pub(crate) struct Memories(Mutex<HashMap<Key, Memory>>);
+
+impl Memories {
+    pub(super) fn take(&self, key: &Key) -> Memory {
+        let mut memories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        memories.remove(key).unwrap_or_default()
+    }
+
+    pub(super) fn put(&self, key: Key, memory: Memory) {
+        let mut memories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        memories.insert(key, memory);
+    }
+
+    /// Drops what is remembered of a composition that is gone.
+    pub(crate) fn forget(&self, key: &Key) {
+        self.take(key);
+    }
+}

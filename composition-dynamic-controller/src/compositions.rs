@@ -1,0 +1,257 @@
+//! The compositions of this process, as they were seen last: the watch's news, and what our own writes returned.
+//!
+//! A pass reads from here instead of from the API server. The watch may be behind our own last write, so whichever
+//! is newer counts.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kube::ResourceExt as _;
+use kube::core::DynamicObject;
+use kube::runtime::watcher::Event;
+
+use crate::queue::Priority;
+
+/// A composition by its place.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Key {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl Key {
+    pub(crate) fn of(object: &DynamicObject) -> Self {
+        Self {
+            namespace: object.namespace().unwrap_or_default(),
+            name: object.name_any(),
+        }
+    }
+}
+
+impl std::fmt::Display for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// What the watch's news means for the work.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum News {
+    /// Look at it, this urgently.
+    Look(Key, Priority),
+    /// It is gone, or it is another process's by now: nothing is done about it here any more.
+    Gone(Key),
+}
+
+/// The compositions, by key.
+#[derive(Default)]
+pub(crate) struct Compositions {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    known: HashMap<Key, Arc<DynamicObject>>,
+    /// Those that a list has named so far, while one is being read.
+    listed: HashSet<Key>,
+}
+
+impl Compositions {
+    /// The composition as it was seen last.
+    pub(crate) fn get(&self, key: &Key) -> Option<Arc<DynamicObject>> {
+        self.lock().known.get(key).cloned()
+    }
+
+    /// All that are known.
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        self.lock().known.keys().cloned().collect()
+    }
+
+    /// Takes what the watch says, and tells what is to be done about it.
+    pub(crate) fn saw(&self, event: Event<DynamicObject>) -> Vec<News> {
+        let mut state = self.lock();
+        match event {
+            Event::Init => {
+                state.listed.clear();
+                Vec::new()
+            }
+            Event::InitApply(object) => {
+                state.listed.insert(Key::of(&object));
+                state.keep(object).into_iter().collect()
+            }
+            Event::InitDone => {
+                let listed = std::mem::take(&mut state.listed);
+                let gone: Vec<Key> = state
+                    .known
+                    .keys()
+                    .filter(|key| !listed.contains(key))
+                    .cloned()
+                    .collect();
+                gone.into_iter()
+                    .map(|key| {
+                        state.known.remove(&key);
+                        News::Gone(key)
+                    })
+                    .collect()
+            }
+            Event::Apply(object) => state.keep(object).into_iter().collect(),
+            Event::Delete(object) => {
+                let key = Key::of(&object);
+                state.known.remove(&key);
+                vec![News::Gone(key)]
+            }
+        }
+    }
+
+    /// Takes what one of our own writes returned. It is no news: the writer knows.
+    pub(crate) fn wrote(&self, mut object: DynamicObject) {
+        let mut state = self.lock();
+        let key = Key::of(&object);
+        // Without an entry it has left this process in the meantime.
+        if let Some(known) = state.known.get_mut(&key)
+            && is_newer(&object, known)
+        {
+            object.metadata.managed_fields = None;
+            *known = Arc::new(object);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn keep(&mut self, mut object: DynamicObject) -> Option<News> {
+        // Nothing here reads them, and they are a good part of an object.
+        object.metadata.managed_fields = None;
+        let key = Key::of(&object);
+        let urgency = match self.known.get(&key) {
+            None => Some(Priority::Low),
+            Some(known) if !is_newer(&object, known) => return None,
+            Some(known) => what_changed(known, &object),
+        };
+        self.known.insert(key.clone(), Arc::new(object));
+        urgency.map(|priority| News::Look(key, priority))
+    }
+}
+
+/// True when `object` is a later state than `known`. Resource versions of one type are numbers that grow, which
+/// Kubernetes promises from 1.35 on and has kept before; another object of the same name is always newer.
+fn is_newer(object: &DynamicObject, known: &DynamicObject) -> bool {
+    if object.metadata.uid != known.metadata.uid {
+        return true;
+    }
+    let number = |object: &DynamicObject| object.resource_version()?.parse::<u64>().ok();
+    match (number(object), number(known)) {
+        (Some(object), Some(known)) => object > known,
+        _ => object.resource_version() != known.resource_version(),
+    }
+}
+
+/// How urgent the difference between two states of a composition is; none when it is of no interest, as a status.
+fn what_changed(old: &DynamicObject, new: &DynamicObject) -> Option<Priority> {
+    let (was, is) = (&old.metadata, &new.metadata);
+    if was.uid != is.uid || was.generation != is.generation {
+        return Some(Priority::High);
+    }
+    if was.deletion_timestamp.is_none() && is.deletion_timestamp.is_some() {
+        return Some(Priority::High);
+    }
+    let told_otherwise =
+        !ours(old.labels()).eq(ours(new.labels())) || !ours(old.annotations()).eq(ours(new.annotations()));
+    told_otherwise.then_some(Priority::Normal)
+}
+
+/// The labels or annotations that the product gives a meaning, as the pauses.
+fn ours(entries: &BTreeMap<String, String>) -> impl Iterator<Item = (&String, &String)> {
+    entries.iter().filter(|(name, _)| name.starts_with("krateo.io/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(version: u64, change: serde_json::Value) -> DynamicObject {
+        let mut object = json!({
+            "apiVersion": "composition.krateo.io/v1-0-0",
+            "kind": "Web",
+            "metadata": {
+                "name": "web", "namespace": "team", "uid": "1", "generation": 1,
+                "resourceVersion": version.to_string(), "managedFields": [{"manager": "kubectl"}],
+            },
+        });
+        if let (Some(metadata), serde_json::Value::Object(change)) = (object["metadata"].as_object_mut(), change) {
+            metadata.extend(change);
+        }
+        serde_json::from_value(object).unwrap()
+    }
+
+    fn key() -> Key {
+        Key::of(&object(1, json!({})))
+    }
+
+    fn look(priority: Priority) -> Vec<News> {
+        vec![News::Look(key(), priority)]
+    }
+
+    /// What the watch's next event means after the object was seen as it is by default.
+    fn check(change: serde_json::Value, expected: Option<Priority>) {
+        let compositions = Compositions::default();
+        assert_eq!(
+            compositions.saw(Event::Apply(object(1, json!({})))),
+            look(Priority::Low)
+        );
+        let news = compositions.saw(Event::Apply(object(2, change)));
+        assert_eq!(news, expected.map(look).unwrap_or_default());
+    }
+
+    #[test]
+    fn a_change_of_spec_or_a_deletion_is_urgent_and_a_status_is_nothing() {
+        check(json!({}), None);
+        check(json!({"generation": 2}), Some(Priority::High));
+        check(
+            json!({"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+            Some(Priority::High),
+        );
+        check(
+            json!({"annotations": {"krateo.io/paused": "true"}}),
+            Some(Priority::Normal),
+        );
+        check(
+            json!({"labels": {"krateo.io/release-name": "other"}}),
+            Some(Priority::Normal),
+        );
+        check(json!({"labels": {"team": "a"}, "annotations": {"note": "b"}}), None);
+        check(json!({"finalizers": ["somebody.else/s"]}), None);
+    }
+
+    #[test]
+    fn an_older_state_does_not_replace_what_we_wrote() {
+        let compositions = Compositions::default();
+        compositions.saw(Event::Apply(object(1, json!({}))));
+        compositions.wrote(object(5, json!({"finalizers": ["ours"]})));
+        assert!(compositions.saw(Event::Apply(object(4, json!({})))).is_empty());
+        let known = compositions.get(&key()).unwrap();
+        assert_eq!(known.finalizers(), ["ours"]);
+        assert!(known.metadata.managed_fields.is_none());
+    }
+
+    #[test]
+    fn what_a_new_list_does_not_name_is_gone() {
+        let compositions = Compositions::default();
+        compositions.saw(Event::Apply(object(1, json!({}))));
+        compositions.saw(Event::Init);
+        assert_eq!(compositions.saw(Event::InitDone), [News::Gone(key())]);
+        assert!(compositions.get(&key()).is_none());
+        compositions.wrote(object(9, json!({})));
+        assert!(compositions.get(&key()).is_none());
+    }
+
+    #[test]
+    fn another_object_of_the_same_name_is_new() {
+        check(json!({"uid": "2", "resourceVersion": "1"}), Some(Priority::High));
+    }
+}
