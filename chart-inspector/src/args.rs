@@ -20,6 +20,18 @@ pub(crate) struct Args {
         default_missing_value = "true"
     )]
     pub(crate) debug: bool,
+    /// Answer only callers whose token, of audience `chart-inspector`, is that of somebody who may read the
+    /// composition. Programs that know of no tokens need this off.
+    #[arg(
+        long,
+        env = "CHART_INSPECTOR_AUTHENTICATE",
+        value_parser = boolean,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "true",
+        default_missing_value = "true"
+    )]
+    pub(crate) authenticate: bool,
     /// Port to answer on.
     #[arg(long, env = "PLUGIN_PORT", default_value_t = 8081, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: u16,

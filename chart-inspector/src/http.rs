@@ -6,26 +6,38 @@ use std::time::Duration;
 use api::inspection::{Query, Resource};
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{self, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::routing::get;
 use axum::{Json, Router};
 use runtime::chain;
 
+use crate::callers::Callers;
+use crate::document;
 use crate::inspection::Inspector;
 
 /// Longest time for one answer; the reference's write timeout.
 const TIMEOUT: Duration = Duration::from_secs(50);
 
-/// The routes of chart-inspector, probes aside.
-pub(crate) fn app(inspector: Arc<Inspector>) -> Router {
-    Router::new()
-        .route("/resources", get(resources))
-        .with_state(inspector)
+/// What answers.
+pub(crate) struct Service {
+    pub(crate) inspector: Inspector,
+    /// Who may call; everybody when none.
+    pub(crate) callers: Option<Callers>,
 }
 
-/// 200 and the objects; 400 when the query lacks something; 500 for anything else, with the reason as text.
+/// The routes of chart-inspector, probes aside.
+pub(crate) fn app(service: Arc<Service>) -> Router {
+    Router::new()
+        .route("/resources", get(resources))
+        .with_state(service)
+        .merge(document::routes())
+}
+
+/// 200 and the objects; 400 when the query lacks something; 401 and 403 when the caller may not ask; 500 for
+/// anything else, with the reason as text.
 async fn resources(
-    State(inspector): State<Arc<Inspector>>,
+    State(service): State<Arc<Service>>,
+    headers: HeaderMap,
     query: Result<extract::Query<Query>, QueryRejection>,
 ) -> Result<Json<Vec<Resource>>, (StatusCode, String)> {
     let extract::Query(query) = query.map_err(|error| (StatusCode::BAD_REQUEST, error.body_text()))?;
@@ -35,8 +47,15 @@ async fn resources(
             format!("query parameter {name} is empty"),
         ));
     }
+    if let Some(callers) = &service.callers {
+        let token = bearer(&headers);
+        if let Err(refused) = callers.check(token, &query).await {
+            tracing::info!(refused = chain(&refused), "refused a caller");
+            return Err((refused.status(), chain(&refused)));
+        }
+    }
     let name = format!("{}/{}", query.composition_namespace, query.composition_name);
-    match tokio::time::timeout(TIMEOUT, inspector.inspect(&query)).await {
+    match tokio::time::timeout(TIMEOUT, service.inspector.inspect(&query)).await {
         Ok(Ok(resources)) => {
             tracing::debug!(composition = name, objects = resources.len(), "inspected");
             Ok(Json(resources))
@@ -51,6 +70,14 @@ async fn resources(
             format!("no answer within {TIMEOUT:?}"),
         )),
     }
+}
+
+/// The token of an `Authorization: Bearer` header.
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
 fn empty_parameter(query: &Query) -> Option<&'static str> {

@@ -1,6 +1,8 @@
 //! chart-inspector: which objects would this composition's chart touch?
 
 mod args;
+mod callers;
+mod document;
 mod http;
 mod inspection;
 mod run;

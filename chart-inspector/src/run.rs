@@ -8,7 +8,8 @@ use helm_client::charts::Charts;
 use helm_client::source::Limits;
 
 use crate::args::Args;
-use crate::http::app;
+use crate::callers::Callers;
+use crate::http::{Service, app};
 use crate::inspection::Inspector;
 
 impl Args {
@@ -26,10 +27,13 @@ impl Args {
             cluster,
             krateo_namespace: self.krateo_namespace,
         };
+        let callers = self.authenticate.then(|| Callers::new(inspector.cluster.clone()));
+        if callers.is_none() {
+            tracing::warn!("anybody who reaches this service is answered: authentication is off");
+        }
+        let state = Arc::new(Service { inspector, callers });
         let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, self.port));
-        process
-            .serve(address, app(Arc::new(inspector)).merge(process.admin()))
-            .await?;
+        process.serve(address, app(state).merge(process.admin())).await?;
         process.readiness().set(true);
         process.shutdown().cancelled().await;
         process.finish(None).await;

@@ -1,9 +1,13 @@
 //! What is typed on the command line or set in the environment. The names are the contract's.
 
+use std::path::PathBuf;
+
 use clap::Parser;
 use runtime::GoDuration;
 use runtime::args::{ClientArgs, boolean};
 use url::Url;
+
+use crate::composition::ReadyMeans;
 
 /// Serves one generated type: each of its objects becomes a Helm release.
 #[derive(Debug, Clone, Parser)]
@@ -47,6 +51,13 @@ pub(crate) struct Args {
         default_value = "http://chart-inspector.krateo-system.svc.cluster.local:8081/"
     )]
     pub(crate) url_chart_inspector: Url,
+    /// The file of the token that chart-inspector is shown.
+    #[arg(
+        long,
+        env = "CHART_INSPECTOR_TOKEN_FILE",
+        default_value = "/var/run/secrets/chart-inspector/token"
+    )]
+    pub(crate) chart_inspector_token_file: PathBuf,
     /// This controller's ServiceAccount, which gets the permissions of releases.
     #[arg(long = "saName", env = "COMPOSITION_CONTROLLER_SA_NAME")]
     pub(crate) sa_name: String,
@@ -67,6 +78,26 @@ pub(crate) struct Args {
         default_value = "60s"
     )]
     pub(crate) max_error_retry_interval: GoDuration,
+    /// Hold permissions that grow until the composition's annotation `krateo.io/approved-permissions` names their
+    /// digest.
+    #[arg(
+        long,
+        env = "COMPOSITION_CONTROLLER_APPROVE_PERMISSIONS",
+        value_parser = boolean,
+        num_args = 0..=1,
+        require_equals = true,
+        default_value = "false",
+        default_missing_value = "true"
+    )]
+    pub(crate) approve_permissions: bool,
+    /// What `Ready` says of a composition.
+    #[arg(
+        long,
+        env = "COMPOSITION_CONTROLLER_READY_MEANS",
+        value_enum,
+        default_value_t = ReadyMeans::Healthy
+    )]
+    pub(crate) ready_means: ReadyMeans,
     /// How often a failed pass is tried again before the next resync is waited for.
     #[arg(long, env = "COMPOSITION_CONTROLLER_MAX_ERROR_RETRIES", default_value_t = 5)]
     pub(crate) max_error_retries: u32,

@@ -183,7 +183,9 @@ mod tests {
                 "resourceVersion": version.to_string(), "managedFields": [{"manager": "kubectl"}],
             },
         });
-        if let (Some(metadata), serde_json::Value::Object(change)) = (object["metadata"].as_object_mut(), change) {
+        if let (Some(metadata), serde_json::Value::Object(change)) =
+            (object["metadata"].as_object_mut(), change)
+        {
             metadata.extend(change);
         }
         serde_json::from_value(object).unwrap()
@@ -224,7 +226,10 @@ mod tests {
             json!({"labels": {"krateo.io/release-name": "other"}}),
             Some(Priority::Normal),
         );
-        check(json!({"labels": {"team": "a"}, "annotations": {"note": "b"}}), None);
+        check(
+            json!({"labels": {"team": "a"}, "annotations": {"note": "b"}}),
+            None,
+        );
         check(json!({"finalizers": ["somebody.else/s"]}), None);
     }
 

@@ -52,7 +52,11 @@ impl Controller {
         tokio::pin!(events);
         while let Some(event) = events.next().await {
             match event {
-                Ok(event) => ctx.compositions.saw(event).into_iter().for_each(|news| self.take(news)),
+                Ok(event) => ctx
+                    .compositions
+                    .saw(event)
+                    .into_iter()
+                    .for_each(|news| self.take(news)),
                 Err(error) => tracing::warn!(error = chain(&error), "could not watch the compositions"),
             }
         }
@@ -131,14 +135,18 @@ impl Figures {
                 .buckets(buckets.clone());
             Histogram::with_opts(options)
         };
-        let options = |metric: &str, help: &str| prometheus::Opts::new(metric, help).const_label("name", name);
+        let options =
+            |metric: &str, help: &str| prometheus::Opts::new(metric, help).const_label("name", name);
         let figures = Self {
             depth: IntGauge::with_opts(options("workqueue_depth", "Objects that wait for a worker"))?,
             waited: seconds(
                 "workqueue_queue_duration_seconds",
                 "How long objects waited for a worker",
             )?,
-            worked: seconds("workqueue_work_duration_seconds", "How long a worker had an object")?,
+            worked: seconds(
+                "workqueue_work_duration_seconds",
+                "How long a worker had an object",
+            )?,
             retries: IntCounter::with_opts(options("workqueue_retries_total", "Passes that failed"))?,
         };
         metrics.register(figures.depth.clone())?;
@@ -152,4 +160,3 @@ impl Figures {
         self.depth.set(i64::try_from(depth).unwrap_or(i64::MAX));
     }
 }
-

@@ -1,4 +1,4 @@
-//! The CompositionDefinitions of the cluster, kept by a watch: a pass asks here which chart it renders.
+//! The definitions of the cluster, kept by a watch: a pass asks here which chart it renders.
 
 use std::sync::Arc;
 
@@ -41,7 +41,9 @@ impl Definitions {
                 match event {
                     Ok(Event::Apply(definition) | Event::InitApply(definition)) => changed(&definition),
                     Ok(Event::Delete(_) | Event::Init | Event::InitDone) => {}
-                    Err(error) => tracing::debug!(error = &error as &dyn std::error::Error, "watch of definitions"),
+                    Err(error) => {
+                        tracing::debug!(error = &error as &dyn std::error::Error, "watch of definitions");
+                    }
                 }
             }
         });

@@ -1,5 +1,6 @@
 //! Asks chart-inspector which objects a composition's chart would touch.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use api::inspection::{Query, Resource};
@@ -15,6 +16,8 @@ const QUOTED: usize = 2000;
 pub(crate) struct Inspector {
     base: Url,
     http: reqwest::Client,
+    /// Where the kubelet keeps a fresh token for chart-inspector.
+    token: PathBuf,
 }
 
 /// chart-inspector gave no list of objects.
@@ -40,20 +43,27 @@ impl Error {
 
 impl Inspector {
     /// Talks to the chart-inspector at `base`, whose path ends in a slash or is taken as if it did.
-    pub(crate) fn new(mut base: Url) -> Self {
+    ///
+    /// It shows the token in the file `token` with each request, and none when there is no such file.
+    pub(crate) fn new(mut base: Url, token: PathBuf) -> Self {
         if !base.path().ends_with('/') {
             base.set_path(&format!("{}/", base.path()));
         }
         Self {
             base,
             http: reqwest::Client::new(),
+            token,
         }
     }
 
     /// The objects that the chart of a composition would touch.
     pub(crate) async fn resources(&self, query: &Query) -> Result<Vec<Resource>, Error> {
         let url = self.base.join("resources").unwrap_or_else(|_| self.base.clone());
-        let request = self.http.get(url.clone()).query(query).timeout(TIMEOUT);
+        let mut request = self.http.get(url.clone()).query(query).timeout(TIMEOUT);
+        // Read each time: the kubelet replaces it well before it expires.
+        if let Ok(token) = tokio::fs::read_to_string(&self.token).await {
+            request = request.bearer_auth(token.trim());
+        }
         let answer = match request.send().await {
             Ok(answer) => answer,
             Err(source) => {

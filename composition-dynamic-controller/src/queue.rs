@@ -244,7 +244,10 @@ mod tests {
         queue.add("a", Priority::Low);
         queue.add("b", Priority::Low);
         queue.add("b", Priority::High);
-        assert_eq!((now(&queue), now(&queue), now(&queue)), (Some("b"), Some("a"), None));
+        assert_eq!(
+            (now(&queue), now(&queue), now(&queue)),
+            (Some("b"), Some("a"), None)
+        );
     }
 
     #[tokio::test]

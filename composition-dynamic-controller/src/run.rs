@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use api::{CompositionDefinition, labels};
 use cluster::ResourceId;
+use composition::plan::Growth;
 use composition::{Account, Schemas};
 use helm_client::charts::Charts;
 use helm_client::release::{Options, Releases};
@@ -127,7 +128,9 @@ impl Args {
             };
             Definitions::watched(&cluster, until.clone(), look_at_all)
         };
-        let definitions = definitions.await.context("could not watch the CompositionDefinitions")?;
+        let definitions = definitions
+            .await
+            .context("could not watch the CompositionDefinitions")?;
         let options = Options {
             max_history: self.helm_max_history,
             ..Options::default()
@@ -147,13 +150,22 @@ impl Args {
             writer: format!("{}/{}", self.sa_namespace, self.lease()),
             krateo_namespace: self.krateo_namespace.clone(),
             safe_release_name: self.safe_release_name,
+            growth: if self.approve_permissions {
+                Growth::Approved
+            } else {
+                Growth::Granted
+            },
+            ready_means: self.ready_means,
             max_history: self.helm_max_history,
             resync_interval: self.resync_interval.0,
             timeout: options.timeout,
             charts: Charts::new(cluster.clone(), Limits::default()),
             schemas: Schemas::default(),
             releases: Releases::new(cluster.clone(), options),
-            inspector: Inspector::new(self.url_chart_inspector.clone()),
+            inspector: Inspector::new(
+                self.url_chart_inspector.clone(),
+                self.chart_inspector_token_file.clone(),
+            ),
             recorder: process.recorder(),
             metrics: process.metrics().clone(),
             backoff: Backoff::new(self.min_error_retry_interval.0, self.max_error_retry_interval.0),

@@ -93,7 +93,10 @@ impl Watches {
 
     /// Watches where a composition has these objects, and no longer where it has none.
     pub(crate) fn follow<'a>(&self, key: &Key, objects: impl Iterator<Item = &'a ObjectId>) {
-        let wanted: BTreeSet<Place> = objects.filter(|id| !id.resource().is_secret()).map(Place::of).collect();
+        let wanted: BTreeSet<Place> = objects
+            .filter(|id| !id.resource().is_secret())
+            .map(Place::of)
+            .collect();
         let mut places = self.lock();
         places.retain(|place, watch| {
             if !wanted.contains(place) {
@@ -141,7 +144,13 @@ impl Watches {
         let (theirs, queue, place, until) = (seen.clone(), self.queue.clone(), place.clone(), ends.clone());
         tokio::spawn(async move {
             let events = events
-                .inspect_err(|error| tracing::debug!(?place, error = error as &dyn std::error::Error, "watch"))
+                .inspect_err(|error| {
+                    tracing::debug!(
+                        ?place,
+                        error = error as &dyn std::error::Error,
+                        "watch of objects"
+                    );
+                })
                 .filter_map(|event| async { event.ok() })
                 .take_until(until.cancelled());
             tokio::pin!(events);
@@ -209,8 +218,15 @@ impl Seen {
             let other = self.objects.get(*name);
             other.is_none_or(|other| other.version != known.version)
         };
-        let mut owners: Vec<Key> = before.iter().filter(moved).filter_map(|(_, known)| known.owner.clone()).collect();
-        let new = self.objects.iter().filter(|(name, _)| !before.contains_key(*name));
+        let mut owners: Vec<Key> = before
+            .iter()
+            .filter(moved)
+            .filter_map(|(_, known)| known.owner.clone())
+            .collect();
+        let new = self
+            .objects
+            .iter()
+            .filter(|(name, _)| !before.contains_key(*name));
         owners.extend(new.filter_map(|(_, known)| known.owner.clone()));
         owners
     }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use api::{Composition, finalizers, labels};
+use api::{Composition, annotations, finalizers, labels};
 use cluster::{Access, Apply, Delete, ObjectId, Propagation};
 use composition::permissions::{Grant, role_name};
 use composition::plan::{Plan, Step};
 use helm_client::release::{self, Deployed};
+use jiff::Timestamp;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use serde_json::{Value, json};
 
@@ -21,6 +22,7 @@ const GRANTED_WITHIN: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     Granted,
+    GracefullyPaused,
     Installed,
     Upgraded,
     Uninstalled,
@@ -69,12 +71,20 @@ pub(super) async fn apply(
         memory,
         ctx,
     };
-    let is_mark = |step: &&Step| matches!(step, Step::Label { .. } | Step::Hold);
+    let is_mark = |step: &&Step| {
+        matches!(
+            step,
+            Step::Label { .. } | Step::Hold | Step::NotePause | Step::ForgetPause
+        )
+    };
     let (marks, others): (Vec<_>, Vec<_>) = plan.steps.iter().partition(is_mark);
     if !marks.is_empty() {
         pass.mark(&marks).await.map_err(Error::Mark)?;
     }
     let mut changes = Vec::new();
+    if marks.contains(&&Step::NotePause) {
+        changes.push(Change::GracefullyPaused);
+    }
     for step in others {
         tracing::info!(composition = %id, "{step}");
         changes.extend(pass.take(step).await?);
@@ -93,7 +103,9 @@ struct Pass<'a> {
 impl Pass<'_> {
     async fn take(&mut self, step: &Step) -> Result<Option<Change>, Error> {
         match step {
-            Step::Label { .. } | Step::Hold => self.mark(&[step]).await.map_err(Error::Mark),
+            Step::Label { .. } | Step::Hold | Step::NotePause | Step::ForgetPause => {
+                self.mark(&[step]).await.map_err(Error::Mark)
+            }
             Step::Grant(grants) => self.grant(grants).await.map_err(Error::Grant),
             Step::Revoke(namespaces) => self.revoke(namespaces).await.map_err(Error::Revoke),
             Step::Install => self.install().await.map_err(Error::Install),
@@ -118,6 +130,13 @@ impl Pass<'_> {
                         labels::DEFINITION_VERSION: "v1alpha1",
                         labels::DEFINITION_RESOURCE: "compositiondefinitions",
                     });
+                }
+                Step::NotePause => {
+                    let now = Timestamp::now().to_string();
+                    metadata["annotations"] = json!({annotations::GRACEFULLY_PAUSED_TIME: now});
+                }
+                Step::ForgetPause => {
+                    metadata["annotations"] = json!({annotations::GRACEFULLY_PAUSED_TIME: null});
                 }
                 _ => {
                     let ours = finalizers::COMPOSITION.to_owned();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::{Cluster, ObjectId, ResourceId};
-use composition::plan::{Plan, Standing, Step};
+use composition::plan::{Growth, Plan, Standing, Step};
 use composition::{Account, Blocked, Schemas};
 use helm_client::charts::Charts;
 use helm_client::release::Releases;
@@ -20,6 +20,7 @@ use runtime::{Backoff, Metrics, Recorder, chain};
 
 pub(crate) use memory::Memories;
 use memory::Memory;
+pub(crate) use status::ReadyMeans;
 
 use crate::compositions::{Compositions, Key};
 use crate::definitions::Definitions;
@@ -58,6 +59,9 @@ pub(crate) struct Context {
     pub(crate) writer: String,
     pub(crate) krateo_namespace: String,
     pub(crate) safe_release_name: bool,
+    /// What happens to permissions that grow.
+    pub(crate) growth: Growth,
+    pub(crate) ready_means: ReadyMeans,
     pub(crate) max_history: i64,
     /// How long an action on a release may take.
     pub(crate) timeout: Duration,
@@ -143,7 +147,11 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
         match outcome.standing {
             Standing::Underway => continue,
             Standing::UpToDate if outcome.may_settle => memory.settle(inputs),
-            Standing::UpToDate | Standing::Waiting | Standing::Paused | Standing::ObservedOnly => {}
+            Standing::UpToDate
+            | Standing::Waiting
+            | Standing::Paused
+            | Standing::GracefullyPaused
+            | Standing::ObservedOnly => {}
             Standing::Removed => return Ok(Next::OnChange),
         }
         ctx.memories.put(key.clone(), memory);
@@ -175,7 +183,11 @@ struct Outcome {
 impl Outcome {
     /// True when the next pass follows at once and nobody needs to be told in between.
     fn goes_on_quickly(&self) -> bool {
-        self.standing == Standing::Underway && self.changes.iter().all(|change| *change == apply::Change::Granted)
+        self.standing == Standing::Underway
+            && self
+                .changes
+                .iter()
+                .all(|change| *change == apply::Change::Granted)
     }
 }
 
@@ -196,7 +208,7 @@ async fn pass(
     Ok(Outcome {
         standing: plan.standing,
         may_settle: observed.wanted.as_ref().is_some_and(|wanted| !wanted.looks_up),
-        facts: status::Facts::of(&observed),
+        facts: status::Facts::of(&observed, ctx),
         changes,
     })
 }
@@ -209,18 +221,26 @@ async fn tell_of_long_work(
     plan: &Plan,
     ctx: &Context,
 ) -> Result<(), Error> {
-    let acts = plan.steps.iter().any(|step| matches!(step, Step::Install | Step::Upgrade(_)));
-    let has_hooks = observed.wanted.as_ref().is_some_and(|wanted| !wanted.desired.hooks.is_empty());
+    let acts = plan
+        .steps
+        .iter()
+        .any(|step| matches!(step, Step::Install | Step::Upgrade(_)));
+    let has_hooks = observed
+        .wanted
+        .as_ref()
+        .is_some_and(|wanted| !wanted.desired.hooks.is_empty());
     if !(acts && has_hooks) {
         return Ok(());
     }
     let begun = Ok(Outcome {
         standing: Standing::Underway,
-        facts: status::Facts::of(observed),
+        facts: status::Facts::of(observed, ctx),
         changes: Vec::new(),
         may_settle: false,
     });
-    status::report(id, composition, &begun, ctx).await.map_err(Error::Report)
+    status::report(id, composition, &begun, ctx)
+        .await
+        .map_err(Error::Report)
 }
 
 /// Whatever moves is seen at once, so the next look is but a safety net.
@@ -229,6 +249,6 @@ fn next_check(outcome: &Outcome, resync_interval: Duration) -> Next {
         Standing::Underway => Next::After(Duration::ZERO, Priority::Normal),
         Standing::Waiting => Next::After(Duration::from_secs(1), Priority::Normal),
         Standing::UpToDate | Standing::ObservedOnly => Next::After(resync_interval, Priority::Low),
-        Standing::Paused | Standing::Removed => Next::OnChange,
+        Standing::Paused | Standing::GracefullyPaused | Standing::Removed => Next::OnChange,
     }
 }

@@ -133,7 +133,7 @@ pub(super) async fn observe(
     ctx: &Context,
 ) -> Result<Observed, Error> {
     let release_name = ReleaseName::of(composition, None, ctx.safe_release_name)?;
-    if composition.is_paused() {
+    if composition.is_paused() || (composition.pause_has_taken_effect() && !composition.deleting) {
         return Ok(Observed::nothing(release_name));
     }
     let records = records(composition, &release_name, ctx).await?;
@@ -182,6 +182,7 @@ pub(super) async fn observe(
             definition: intention.as_ref().map(|intention| intention.definition.clone()),
             needed,
             granted,
+            growth: ctx.growth,
             release: standing(composition, intention.as_ref(), records.as_ref(), ctx),
         },
         release_name,
@@ -202,6 +203,7 @@ impl Observed {
             definition: None,
             needed: Vec::new(),
             granted: Vec::new(),
+            growth: plan::Growth::default(),
             release: Release::Unreadable,
         };
         Self {
@@ -291,7 +293,13 @@ async fn inspected(
 ) -> Result<Vec<Resource>, Error> {
     let values = rendering::values(composition, &ctx.krateo_namespace);
     let mut hasher = DefaultHasher::new();
-    (&chart.digest, release.as_str(), definition, json!(values).to_string()).hash(&mut hasher);
+    (
+        &chart.digest,
+        release.as_str(),
+        definition,
+        json!(values).to_string(),
+    )
+        .hash(&mut hasher);
     let question = hasher.finish();
     if let Some((asked, answer)) = &memory.inspected
         && *asked == question

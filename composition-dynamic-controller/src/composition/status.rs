@@ -4,8 +4,8 @@ use api::composition::Managed;
 use api::conditions::{self, READY, RELEASED, SYNCED, Verdict, reason};
 use api::{Composition, CompositionStatus, events};
 use cluster::{Health, ObjectId};
-use composition::ReleaseName;
 use composition::plan::{Release, Standing};
+use composition::{Blocked, ReleaseName};
 use helm_client::records;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -18,6 +18,15 @@ use super::apply::Change;
 use super::observe::Observed;
 use super::{Context, Error, FIELD_MANAGER, Outcome};
 
+/// What a composition's `Ready` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum ReadyMeans {
+    /// Its release is deployed and the workloads are up.
+    Healthy,
+    /// Its release is deployed, as the reference has it.
+    Released,
+}
+
 /// What a pass learned that the status says.
 pub(super) struct Facts {
     release_name: ReleaseName,
@@ -27,6 +36,7 @@ pub(super) struct Facts {
     locked_by: Option<String>,
     /// Objects that are not up, each with why.
     unhealthy: Vec<(ObjectId, Health)>,
+    ready_means: ReadyMeans,
 }
 
 struct Deployed {
@@ -37,7 +47,7 @@ struct Deployed {
 }
 
 impl Facts {
-    pub(super) fn of(observed: &Observed) -> Self {
+    pub(super) fn of(observed: &Observed, ctx: &Context) -> Self {
         let records = observed.records.as_ref();
         let deployed = records
             .and_then(records::Observed::deployed)
@@ -72,6 +82,7 @@ impl Facts {
                 .filter(|(_, health)| !health.is_current())
                 .cloned()
                 .collect(),
+            ready_means: ctx.ready_means,
         }
     }
 }
@@ -135,6 +146,11 @@ async fn publish(composition: &Composition, outcome: &Result<Outcome, Error>, ct
             for change in &outcome.changes {
                 let (reason, action, note) = match change {
                     Change::Granted => continue,
+                    Change::GracefullyPaused => (
+                        events::RECONCILIATION_GRACEFULLY_PAUSED,
+                        events::OBSERVE,
+                        "Composition gracefully paused",
+                    ),
                     Change::Installed => (events::COMPOSITION_CREATED, events::CREATE, "Composition created"),
                     Change::Upgraded => (
                         events::COMPOSITION_UPDATED,
@@ -175,7 +191,7 @@ async fn publish(composition: &Composition, outcome: &Result<Outcome, Error>, ct
 fn after(composition: &Composition, outcome: &Result<Outcome, Error>, now: &Time) -> CompositionStatus {
     let mut status = composition.status.clone();
     if let Ok(Outcome { facts, standing, .. }) = outcome
-        && *standing != Standing::Paused
+        && !matches!(standing, Standing::Paused | Standing::GracefullyPaused)
     {
         status.release_name = Some(facts.release_name.to_string());
         status.release_revision = facts.revision.or(status.release_revision);
@@ -207,9 +223,15 @@ fn verdicts(outcome: &Result<Outcome, Error>) -> Vec<Verdict> {
         Ok(outcome) => outcome,
         Err(error) => {
             let message = chain(error);
-            let mut verdicts = vec![Verdict::no(SYNCED, reason::RECONCILE_ERROR, message.clone())];
+            let reason = match error {
+                Error::Plan(Blocked::Unapproved(_)) => reason::PENDING,
+                _ => reason::RECONCILE_ERROR,
+            };
+            let mut verdicts = vec![Verdict::no(SYNCED, reason, message.clone())];
             // A pass that could not look says nothing of what runs; one that could not act does.
-            if matches!(error, Error::Apply(_) | Error::Plan(_) | Error::Read(_)) {
+            // What runs goes on as it is while an approval is waited for.
+            let goes_on = reason == reason::PENDING;
+            if matches!(error, Error::Apply(_) | Error::Plan(_) | Error::Read(_)) && !goes_on {
                 verdicts.push(Verdict::no(READY, reason::UNAVAILABLE, message));
             }
             return verdicts;
@@ -247,6 +269,11 @@ fn verdicts(outcome: &Result<Outcome, Error>) -> Vec<Verdict> {
                 "paused by annotation krateo.io/paused",
             )]
         }
+        Standing::GracefullyPaused => {
+            let reason = reason::RECONCILE_GRACEFULLY_PAUSED;
+            let message = "paused by annotation krateo.io/gracefully-paused; the chart was told";
+            vec![Verdict::yes(READY, reason, message), synced]
+        }
         Standing::Removed => Vec::new(),
     }
 }
@@ -272,7 +299,11 @@ fn ready(facts: &Facts) -> Verdict {
     if facts.deployed.is_none() {
         return Verdict::no(READY, reason::UNAVAILABLE, "the release is not deployed");
     }
-    let Some((id, health)) = facts.unhealthy.first() else {
+    let unhealthy = match facts.ready_means {
+        ReadyMeans::Healthy => facts.unhealthy.first(),
+        ReadyMeans::Released => None,
+    };
+    let Some((id, health)) = unhealthy else {
         return Verdict::yes(READY, reason::AVAILABLE, "Composition is up-to-date");
     };
     let reason = match health {
@@ -334,6 +365,7 @@ mod tests {
             } else {
                 vec![(deployment(), health)]
             },
+            ready_means: ReadyMeans::Healthy,
         }
     }
 
@@ -388,6 +420,17 @@ mod tests {
         assert!(
             message.contains("web") && message.ends_with("0 of 1 replicas are ready"),
             "{message}"
+        );
+
+        let mut of_the_reference = facts(true, Health::NotFound);
+        of_the_reference.ready_means = ReadyMeans::Released;
+        check(
+            &Ok(outcome(Standing::UpToDate, of_the_reference)),
+            &[
+                ("Ready", "True", "Available"),
+                ("Released", "True", "Deployed"),
+                ("Synced", "True", "ReconcileSuccess"),
+            ],
         );
 
         let failed = Health::Failed {

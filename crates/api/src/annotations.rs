@@ -34,6 +34,9 @@ pub const DROP_BAD_DEFAULTS: &str = "krateo.io/drop-bad-defaults";
 /// On a generated type: name of the chart it was made from.
 pub const CHART_NAME: &str = "krateo.io/chart-name";
 
+/// Digest of the permissions that a release needs: they may be granted, where growth waits for an approval.
+pub const APPROVED_PERMISSIONS: &str = "krateo.io/approved-permissions";
+
 /// True when the annotation is present and says exactly `true`.
 pub fn is_true(annotations: &BTreeMap<String, String>, name: &str) -> bool {
     annotations.get(name).is_some_and(|value| value == "true")

@@ -93,6 +93,17 @@ impl Composition {
         annotations::is_true(&self.annotations, annotations::GRACEFULLY_PAUSED)
     }
 
+    /// Since when it is gracefully paused, as an annotation of ours says.
+    pub fn paused_since(&self) -> Option<&str> {
+        let since = self.annotations.get(annotations::GRACEFULLY_PAUSED_TIME)?;
+        Some(since.as_str())
+    }
+
+    /// True when the chart was told of the graceful pause, so that nothing more is to be done.
+    pub fn pause_has_taken_effect(&self) -> bool {
+        self.is_gracefully_paused() && self.paused_since().is_some()
+    }
+
     /// True when our finalizer holds the object.
     pub fn is_held(&self) -> bool {
         self.finalizers

@@ -35,8 +35,12 @@ pub mod reason {
     pub const NOT_DEPLOYED: &str = "NotDeployed";
     /// Synced: the last pass did all it had to.
     pub const RECONCILE_SUCCESS: &str = "ReconcileSuccess";
+    /// Not synced: something waits for a person's word.
+    pub const PENDING: &str = "Pending";
     /// Not synced: the last pass failed.
     pub const RECONCILE_ERROR: &str = "ReconcileError";
+    /// Ready: the object is paused, and the chart was told.
+    pub const RECONCILE_GRACEFULLY_PAUSED: &str = "ReconcileGracefullyPaused";
     /// Not synced: the object is paused.
     pub const RECONCILE_PAUSED: &str = "ReconcilePaused";
 }

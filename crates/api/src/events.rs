@@ -30,6 +30,8 @@ pub const SCHEMA_DEGRADED: &str = "SchemaDegraded";
 pub const SCHEMA_CHANGED: &str = "SchemaChanged";
 /// The object is paused.
 pub const RECONCILIATION_PAUSED: &str = "ReconciliationPaused";
+/// The object is paused, and what it stands for was told.
+pub const RECONCILIATION_GRACEFULLY_PAUSED: &str = "ReconciliationGracefullyPaused";
 
 /// Action of an event: looking.
 pub const OBSERVE: &str = "ObserveExternalResource";

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+/// The audience of tokens that callers of chart-inspector show.
+pub const AUDIENCE: &str = "chart-inspector";
+
 /// Query of `GET /resources`. The names on the wire are the contract's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -13,6 +13,7 @@ use crate::request::Call;
 use crate::{Cluster, Error, ResourceId};
 
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1";
+const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 
 /// As many questions at a time as do not crowd out the rest.
 const PARALLEL: usize = 8;
@@ -124,6 +125,38 @@ impl Cluster {
             .await
     }
 
+    /// Whose a bearer token is, provided that it is valid and was made for `audience`. Asking needs a permission of
+    /// its own.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ReviewToken`]. The token is in no error.
+    pub async fn owner_of_token(&self, token: &str, audience: &str) -> Result<Option<Subject>, Error> {
+        let spec = json!({"token": token, "audiences": [audience]});
+        let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec});
+        let call = Call::new(Method::POST, TOKEN_REVIEWS.to_owned()).json(&review);
+        let (_, answer) = self
+            .transport
+            .send(call)
+            .await
+            .map_err(|failure| Error::ReviewToken {
+                source: failure.without_content(),
+            })?;
+        let status = &answer["status"];
+        // A server that knows no audiences would let any token pass.
+        let is_for_us = status["audiences"]
+            .as_array()
+            .is_some_and(|audiences| audiences.iter().any(|one| one == audience));
+        if status["authenticated"] != true || !is_for_us {
+            return Ok(None);
+        }
+        let groups = status["user"]["groups"].as_array().into_iter().flatten();
+        Ok(Some(Subject {
+            user: status["user"]["username"].as_str().unwrap_or_default().to_owned(),
+            groups: groups.filter_map(Value::as_str).map(str::to_owned).collect(),
+        }))
+    }
+
     /// Waits until this client may do all of it: a role that was just granted takes a moment to be in force.
     ///
     /// # Errors
@@ -199,6 +232,38 @@ mod tests {
 
     fn answer(allowed: bool) -> Value {
         json!({"status": {"allowed": allowed}})
+    }
+
+    #[tokio::test]
+    async fn a_token_for_somebody_else_is_nobodys() {
+        let of = |audiences: Value| {
+            json!({"status": {"authenticated": true, "audiences": audiences, "user": {
+                "username": "system:serviceaccount:shop:web", "groups": ["system:authenticated"],
+            }}})
+        };
+        let script = Script::new("three tokens")
+            .on(
+                Method::POST,
+                TOKEN_REVIEWS,
+                |sent| assert_eq!(sent["spec"], json!({"token": "t", "audiences": ["us"]})),
+                201,
+                of(json!(["us"])),
+            )
+            .on(Method::POST, TOKEN_REVIEWS, |_| {}, 201, of(json!(["them"])))
+            .on(
+                Method::POST,
+                TOKEN_REVIEWS,
+                |_| {},
+                201,
+                json!({"status": {"authenticated": false, "error": "expired"}}),
+            );
+        let cluster = script.cluster();
+        let owner = cluster.owner_of_token("t", "us").await.unwrap().unwrap();
+        assert_eq!(owner.user, "system:serviceaccount:shop:web");
+        assert_eq!(owner.groups, ["system:authenticated"]);
+        assert_eq!(cluster.owner_of_token("t", "us").await.unwrap(), None);
+        assert_eq!(cluster.owner_of_token("t", "us").await.unwrap(), None);
+        script.finish();
     }
 
     #[tokio::test]

@@ -78,6 +78,12 @@ pub enum Error {
         /// Why.
         source: Failure,
     },
+    /// The server did not say whose a token is.
+    #[error("could not ask whose a token is")]
+    ReviewToken {
+        /// Why.
+        source: Failure,
+    },
     /// Permissions that were expected did not arrive in time.
     #[error("still not allowed after {within:?}: {missing}")]
     NotAllowed {
@@ -122,7 +128,8 @@ impl Error {
             Self::Discover { source }
             | Self::Request { source, .. }
             | Self::Collection { source, .. }
-            | Self::ReviewAccess { source, .. } => source.is_transient(),
+            | Self::ReviewAccess { source, .. }
+            | Self::ReviewToken { source } => source.is_transient(),
         }
     }
 
@@ -175,6 +182,9 @@ impl Error {
             | Self::ReviewAccess {
                 source: Failure::Refused(status),
                 ..
+            }
+            | Self::ReviewToken {
+                source: Failure::Refused(status),
             } => Some(status),
             _ => None,
         }

@@ -3,6 +3,7 @@
 //!
 //! Pure: no client, no clock, no await. The controller carries the plan out, `kco plan` prints it.
 
+pub mod approval;
 pub mod chart;
 pub mod permissions;
 pub mod plan;

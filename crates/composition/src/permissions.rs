@@ -137,7 +137,11 @@ impl Permissions {
             if resource.name.is_empty() || reads_all || is_read {
                 needs.of_all.insert(verb);
             } else {
-                needs.by_name.entry(resource.name.clone()).or_default().insert(verb);
+                needs
+                    .by_name
+                    .entry(resource.name.clone())
+                    .or_default()
+                    .insert(verb);
             }
         }
     }
@@ -382,7 +386,10 @@ mod tests {
         let permissions = Permissions::of_resources(&[resource("", "services", "n", "web", &[])]);
         assert_eq!(
             lines(&permissions),
-            ["n|/services|create,patch,delete|web", "n|/services|get,list,watch|-"]
+            [
+                "n|/services|create,patch,delete|web",
+                "n|/services|get,list,watch|-"
+            ]
         );
     }
 

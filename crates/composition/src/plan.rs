@@ -6,9 +6,10 @@
 
 use std::fmt;
 
-use api::Composition;
 use api::policy::{DeletionPolicy, ManagementPolicy, UnknownPolicy};
+use api::{Composition, annotations};
 
+use crate::approval::{Unapproved, unapproved};
 use crate::permissions::Grant;
 
 /// What a pass saw.
@@ -21,8 +22,20 @@ pub struct Observed {
     pub needed: Vec<Grant>,
     /// Those that are there under the release's role name.
     pub granted: Vec<Grant>,
+    /// Whether more of them than before wait for an approval.
+    pub growth: Growth,
     /// What is known of the release.
     pub release: Release,
+}
+
+/// What happens to permissions that grow.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Growth {
+    /// They are granted.
+    #[default]
+    Granted,
+    /// They wait until an annotation approves them.
+    Approved,
 }
 
 /// What is known of a composition's release.
@@ -56,6 +69,10 @@ pub enum Step {
     },
     /// Put our finalizer on the object, so that it cannot go without its release.
     Hold,
+    /// Write on the object since when it is gracefully paused.
+    NotePause,
+    /// Take that off again.
+    ForgetPause,
     /// Make the permissions say exactly this, and wait until they do.
     Grant(Vec<Grant>),
     /// Remove the role and binding of that name from these namespaces; the empty one is the cluster.
@@ -90,6 +107,8 @@ pub enum Standing {
     Waiting,
     /// The user asked to stop.
     Paused,
+    /// The user asked to stop once the chart was told, and it was.
+    GracefullyPaused,
     /// The management policy forbids what would be done.
     ObservedOnly,
     /// The object goes.
@@ -105,6 +124,12 @@ pub enum Blocked {
     /// The release of that name is not ours.
     #[error("{0}: choose another name with the label krateo.io/release-name, or remove that release")]
     ForeignRelease(String),
+    /// The release needs rights that wait for an approval.
+    #[error(
+        "the release needs rights that nobody approved: {}; to approve them, annotate the composition with \
+         krateo.io/approved-permissions: {}", .0.rights.join(", "), .0.digest
+    )]
+    Unapproved(Unapproved),
 }
 
 /// Decides the steps of one pass.
@@ -117,15 +142,28 @@ pub fn plan(composition: &Composition, observed: &Observed) -> Result<Plan, Bloc
     if composition.deleting {
         return Ok(removal(composition, observed, management, deletion));
     }
+    if composition.pause_has_taken_effect() {
+        return Ok(Plan::nothing(Standing::GracefullyPaused));
+    }
     if !management.may_write() {
         return Ok(Plan::nothing(Standing::ObservedOnly));
     }
     let mut steps = Vec::new();
+    if composition.paused_since().is_some() {
+        steps.push(Step::ForgetPause);
+    }
     steps.extend(labelling(composition, observed));
     if !composition.is_held() {
         steps.push(Step::Hold);
     }
     if let Some(permitting) = permitting(observed) {
+        if observed.growth == Growth::Approved {
+            let approved = composition.annotations.get(annotations::APPROVED_PERMISSIONS);
+            let pending = unapproved(&observed.needed, &observed.granted, approved.map(String::as_str));
+            if let Some(pending) = pending {
+                return Err(Blocked::Unapproved(pending));
+            }
+        }
         steps.extend(permitting);
         return Ok(Plan::underway(steps));
     }
@@ -138,6 +176,8 @@ pub fn plan(composition: &Composition, observed: &Observed) -> Result<Plan, Bloc
             });
         }
         Release::Foreign(who) => return Err(Blocked::ForeignRelease(who.clone())),
+        // The chart was told: the values say so, and nothing else is to be done.
+        Release::InSync if composition.is_gracefully_paused() => Step::NotePause,
         Release::InSync if steps.is_empty() => return Ok(Plan::nothing(Standing::UpToDate)),
         Release::InSync => return Ok(Plan::underway(steps)),
         Release::Absent => Step::Install,
@@ -243,6 +283,8 @@ impl fmt::Display for Step {
         match self {
             Self::Label { namespace, name } => write!(f, "label it with definition {namespace}/{name}"),
             Self::Hold => f.write_str("add the finalizer"),
+            Self::NotePause => f.write_str("note that the pause has taken effect"),
+            Self::ForgetPause => f.write_str("take the note of the pause off"),
             Self::Grant(grants) => {
                 let rules: usize = grants.iter().map(|grant| grant.rules().len()).sum();
                 write!(f, "grant {rules} rules in {} roles", grants.len())
@@ -261,7 +303,7 @@ pub(crate) mod tests {
     use std::collections::BTreeMap;
 
     use api::inspection::Resource;
-    use api::{CompositionStatus, annotations, finalizers, labels};
+    use api::{CompositionStatus, finalizers, labels};
     use kube::core::ApiResource;
     use serde_json::json;
 
@@ -308,6 +350,7 @@ pub(crate) mod tests {
             definition: Some(("system".into(), "web".into())),
             needed: grants("team"),
             granted: grants("team"),
+            growth: Growth::Granted,
             release,
         }
     }
@@ -388,6 +431,27 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn permissions_that_grow_wait_for_an_approval_where_that_is_asked_for() {
+        let mut observed = observed(Release::Unreadable);
+        observed.granted = Vec::new();
+        observed.growth = Growth::Approved;
+        let blocked = plan(&composition(), &observed).unwrap_err();
+        let Blocked::Unapproved(pending) = &blocked else {
+            panic!("{blocked}")
+        };
+        assert!(
+            blocked.to_string().contains("team: create services/web"),
+            "{blocked}"
+        );
+        check(
+            &annotated(annotations::APPROVED_PERMISSIONS, &pending.digest),
+            &observed,
+            &[Step::Grant(grants("team"))],
+            Standing::Underway,
+        );
+    }
+
+    #[test]
     fn a_role_that_is_needed_no_longer_is_removed() {
         let mut observed = observed(Release::InSync);
         observed.granted = [grants("other"), grants("team")].concat();
@@ -421,6 +485,41 @@ pub(crate) mod tests {
             &observed(Release::InSync),
             &[],
             Standing::Paused,
+        );
+    }
+
+    #[test]
+    fn a_graceful_pause_takes_effect_once_the_chart_was_told() {
+        let mut pausing = annotated(annotations::GRACEFULLY_PAUSED, "true");
+        let changed = || Release::OutOfSync("the values changed".into());
+        let upgrade = || Step::Upgrade("the values changed".into());
+        check(&pausing, &observed(changed()), &[upgrade()], Standing::Underway);
+        check(
+            &pausing,
+            &observed(Release::InSync),
+            &[Step::NotePause],
+            Standing::Underway,
+        );
+        let since = (
+            annotations::GRACEFULLY_PAUSED_TIME.into(),
+            "2026-01-01T00:00:00Z".into(),
+        );
+        pausing.annotations.extend([since]);
+        check(&pausing, &observed(changed()), &[], Standing::GracefullyPaused);
+        // Deletion wins.
+        let steps = [Step::Uninstall, revoke(), Step::LetGo];
+        check(
+            &deleted(pausing.clone()),
+            &observed(Release::InSync),
+            &steps,
+            Standing::Removed,
+        );
+        pausing.annotations.remove(annotations::GRACEFULLY_PAUSED);
+        check(
+            &pausing,
+            &observed(changed()),
+            &[Step::ForgetPause, upgrade()],
+            Standing::Underway,
         );
     }
 
