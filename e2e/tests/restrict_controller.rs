@@ -30,16 +30,20 @@ fn a_controller_is_restricted_and_holds_exactly_what_its_release_needs() -> Resu
     assert_eq!(
         rules,
         [
-            "/configmaps get,create,patch,delete fixed-web",
+            "/configmaps create,patch,delete fixed-web",
+            "/configmaps get,list,watch ",
             "/secrets get,create,patch,delete sh.helm.release.v1.fixed.v1,sh.helm.release.v1.fixed.v2,sh.helm.release.v1.fixed.v3",
-            "/services get,create,patch,delete fixed-web",
-            "apps/deployments get,create,patch,delete fixed-web",
+            "/services create,patch,delete fixed-web",
+            "/services get,list,watch ",
+            "apps/deployments create,patch,delete fixed-web",
+            "apps/deployments get,list,watch ",
         ]
     );
     for (allowed, request) in [
         (true, ["patch", "configmaps/fixed-web"]),
         (true, ["get", "secrets/sh.helm.release.v1.fixed.v1"]),
         (false, ["patch", "configmaps/kube-root-ca.crt"]),
+        (true, ["watch", "configmaps"]),
         (false, ["create", "configmaps"]),
         (false, ["list", "secrets"]),
         (false, ["get", "secrets/other"]),

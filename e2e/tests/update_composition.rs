@@ -40,11 +40,11 @@ fn a_changed_spec_becomes_one_new_revision_and_an_unchanged_one_no_write() -> Re
     a_pass_over_an_unchanged_composition_writes_nothing(&scenario, &name)
 }
 
-/// An annotation that means nothing to us wakes the controller and must leave no trace.
+/// An annotation that asks for nothing wakes the controller and must leave no trace.
 fn a_pass_over_an_unchanged_composition_writes_nothing(scenario: &Scenario, release: &str) -> Result<()> {
     let account = controller_account(scenario);
     let mark = scenario.cluster().audit().mark()?;
-    scenario.kubectl(&["annotate", "tuners", "web", "example.com/touched=yes"])?;
+    scenario.kubectl(&["annotate", "tuners", "web", "krateo.io/connector-verbose=true"])?;
     scenario.wait_until("a pass", || {
         let mut records = scenario.cluster().audit().since(mark)?;
         let seen = records

@@ -1,0 +1,104 @@
+//! chart-inspector answers who shows a token made for it and may read the composition, and nobody else.
+
+use anyhow::Result;
+use e2e::{Scenario, platform};
+use serde_json::{Value, json};
+
+#[test]
+fn chart_inspector_answers_only_whom_it_may() -> Result<()> {
+    let scenario = Scenario::start("restrict-inspector")?;
+    let url = scenario.push_web_chart("shy", "1.0.0")?;
+    scenario.define("shy", &url, "1.0.0")?;
+    scenario.wait_for("compositiondefinitions", "shy", "Ready", "True")?;
+    scenario.apply(&json!({
+        "apiVersion": "composition.krateo.io/v1-0-0",
+        "kind": "Shy",
+        "metadata": {"name": "web", "namespace": scenario.namespace(), "labels": {"krateo.io/release-name": "fixed"}},
+        "spec": {"image": scenario.web_image()},
+    }))?;
+    scenario.wait_for("shies", "web", "Ready", "True")?;
+    scenario.kubectl(&["create", "serviceaccount", "stranger"])?;
+
+    let token = |account: &str, audience: &str| -> Result<String> {
+        let audience = format!("--audience={audience}");
+        Ok(scenario
+            .kubectl(&["create", "token", account, &audience])?
+            .trim()
+            .to_owned())
+    };
+    let controller = "shies-v1-0-0";
+    let kubernetes = "https://kubernetes.default.svc";
+    for (status, token) in [
+        ("401", None),
+        ("401", Some("not-a-token".to_owned())),
+        ("401", Some(token(controller, kubernetes)?)),
+        ("401", Some(token(controller, "somebody-else")?)),
+        ("403", Some(token("stranger", "chart-inspector")?)),
+        ("200", Some(token(controller, "chart-inspector")?)),
+    ] {
+        assert_eq!(ask(&scenario, token.as_deref())?.0, status, "{token:?}");
+    }
+
+    let (_, answer) = ask(&scenario, Some(&token(controller, "chart-inspector")?))?;
+    let resources: Vec<Value> = serde_json::from_str(&answer)?;
+    let named = |plural: &str| {
+        resources
+            .iter()
+            .any(|r| r["resource"] == plural && r["name"] == "fixed-web")
+    };
+    assert!(
+        named("deployments") && named("services") && named("configmaps"),
+        "{answer}"
+    );
+
+    let (status, document) = get(&scenario, "swagger/doc.json", None)?;
+    assert_eq!(status, "200");
+    assert!(serde_json::from_str::<Value>(&document)?["paths"]["/resources"].is_object());
+    Ok(())
+}
+
+fn ask(scenario: &Scenario, token: Option<&str>) -> Result<(String, String)> {
+    let namespace = scenario.namespace();
+    let query = format!(
+        "resources?compositionName=web&compositionNamespace={namespace}&compositionVersion=v1-0-0\
+         &compositionResource=shies&compositionDefinitionName=shy&compositionDefinitionNamespace={namespace}\
+         &releaseName=fixed"
+    );
+    get(scenario, &query, token)
+}
+
+/// Status and body of an answer of chart-inspector, asked from the node.
+fn get(scenario: &Scenario, path: &str, token: Option<&str>) -> Result<(String, String)> {
+    let service = format!("{}-chart-inspector", platform::RELEASE);
+    let address = scenario.kubectl(&[
+        "get",
+        "service",
+        &service,
+        "--namespace",
+        platform::NAMESPACE,
+        "--output",
+        "jsonpath={.spec.clusterIP}",
+    ])?;
+    let url = format!("http://{address}:8081/{path}");
+    let header = format!("Authorization: Bearer {}", token.unwrap_or_default());
+    let mut command = vec![
+        "curl",
+        "--silent",
+        "--max-time",
+        "10",
+        "--write-out",
+        "\n%{http_code}",
+        &url,
+    ];
+    if token.is_some() {
+        command.extend(["--header", &header]);
+    }
+    let answer = scenario
+        .site()
+        .run(e2e::scenario::on_node(scenario.cluster(), &command)?)?;
+    let (body, status) = answer
+        .trim_end()
+        .rsplit_once('\n')
+        .unwrap_or(("", answer.trim_end()));
+    Ok((status.to_owned(), body.to_owned()))
+}
