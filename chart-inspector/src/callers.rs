@@ -13,7 +13,7 @@ use axum::http::StatusCode;
 use cluster::{Access, Cluster, Subject};
 
 /// As long as an answer of the API server is taken to hold. A token that is revoked is good for this much longer.
-const HOLDS: Duration = Duration::from_secs(60);
+const HOLDS: Duration = Duration::from_mins(1);
 
 /// As many answers are kept of each kind.
 const CAPACITY: usize = 10_000;

@@ -46,7 +46,7 @@ fn a_pause_stops_at_once_and_a_graceful_one_once_the_chart_was_told() -> Result<
     })?;
     scenario.kubectl(&["delete", "sleepers", "web", "--wait=false"])?;
     scenario.wait_gone("sleepers", "web")?;
-    assert_eq!(scenario.helm(&["list", "--all", "--short"])?.trim(), "");
+    assert_eq!(scenario.helm(&["list", "--short"])?.trim(), "");
     Ok(())
 }
 

@@ -291,7 +291,8 @@ async fn inspected(
     memory: &mut Memory,
     ctx: &Context,
 ) -> Result<Vec<Resource>, Error> {
-    let values = rendering::values(composition, &ctx.krateo_namespace);
+    // The schema by which they are read comes with the chart, for which its digest stands.
+    let values = rendering::values(composition, None, &ctx.krateo_namespace);
     let mut hasher = DefaultHasher::new();
     (
         &chart.digest,
