@@ -427,6 +427,7 @@ mod tests {
             Step::Hold => "hold".to_owned(),
             Step::Await(_) => "await".to_owned(),
             Step::Type(_) => "type".to_owned(),
+            Step::Grant(id, _) => format!("grant {}", id.name()),
             Step::Apply(id, _) => format!("apply {}", id.name()),
             Step::Remove(id) => format!("remove {}", id.name()),
             Step::Move(id, version) => format!("move {} {version}", id.name()),
