@@ -114,7 +114,7 @@ async fn offered(
 }
 
 fn version_of(chart: &LoadedChart) -> String {
-    chart.chart().metadata().version.clone()
+    chart.version.clone()
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use helm::chart::{Chart, Limits};
-use helm_client::source::{self, ChartRef, Credentials, Password, folder};
+use helm_client::source::{self, Access, ChartRef, Credentials, Password, folder};
 
 use crate::args;
 
@@ -38,18 +38,17 @@ fn fetch(reference: &str, args: &args::Source) -> Result<Chart> {
     let chart = ChartRef::parse(url, name, args.version.as_deref())?
         .with_plain_http(args.plain_http)
         .with_insecure_skip_verify(args.insecure_skip_tls_verify);
-    let credentials = args.username.as_ref().map(|username| Credentials {
-        username: username.clone(),
-        password: Password::new(args.password.clone().unwrap_or_default()),
-    });
+    let access = Access {
+        credentials: args.username.as_ref().map(|username| Credentials {
+            username: username.clone(),
+            password: Password::new(args.password.clone().unwrap_or_default()),
+        }),
+        ..Access::default()
+    };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("could not start")?;
-    let archive = runtime.block_on(source::fetch(
-        &chart,
-        credentials.as_ref(),
-        source::Limits::default(),
-    ))?;
+    let archive = runtime.block_on(source::fetch(&chart, &access, source::Limits::default()))?;
     Ok(Chart::from_archive(&archive.bytes, &Limits::default())?)
 }

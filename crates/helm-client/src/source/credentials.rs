@@ -1,9 +1,9 @@
 //! Who we are to a registry.
 
-use std::fmt;
+use secrecy::{ExposeSecret as _, SecretString};
 
 /// A user name and its password for the host of one chart reference.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Credentials {
     /// The user name. Not secret, yet named in no error either.
     pub username: String,
@@ -11,23 +11,28 @@ pub struct Credentials {
     pub password: Password,
 }
 
-/// A password that can be sent, but not be printed by accident.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Password(String);
+/// A password, token or key that can be sent, but not be printed by accident; its memory is wiped.
+#[derive(Debug, Clone)]
+pub struct Password(SecretString);
 
 impl Password {
     /// Keeps a password.
     pub fn new(password: impl Into<String>) -> Self {
-        Self(password.into())
+        Self(SecretString::from(password.into()))
     }
 
     pub(super) fn expose(&self) -> &str {
-        &self.0
+        self.0.expose_secret()
     }
 }
 
-impl fmt::Debug for Password {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("<redacted>")
-    }
+/// How we log in at one host.
+#[derive(Debug, Clone)]
+pub(super) enum Login {
+    /// A user name and a password.
+    Basic(Credentials),
+    /// A token that the registry's token service exchanges for one of a single repository.
+    Identity(Password),
+    /// A token that is sent as it is.
+    Bearer(Password),
 }

@@ -2,6 +2,11 @@
 
 use std::time::Duration;
 
+use rustls::AlertDescription;
+use url::Url;
+
+use super::http::host;
+
 /// A chart that could not be fetched. No text of it holds a credential or the query of a URL.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -24,6 +29,8 @@ pub enum Error {
         status: u16,
         /// What to do about it.
         advice: &'static str,
+        /// For how long it asks to be left alone.
+        retry_after: Option<Duration>,
     },
     /// No answer, or one that broke off.
     #[error("could not get {path} from {host}")]
@@ -37,13 +44,99 @@ pub enum Error {
     },
     /// The host's certificate is not one that this machine trusts.
     #[error(
-        "{host} shows a certificate that is not trusted here: let it show one of a trusted authority, or set insecureSkipVerifyTLS"
+        "{host} shows a certificate that is not trusted here: name its authority in caBundleRef, or set insecureSkipVerifyTLS"
     )]
     Untrusted {
         /// The host that was asked.
         host: String,
         /// What is wrong with the certificate.
         source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The host wants to see a certificate of ours, or another one.
+    #[error(
+        "{host} refuses the connection for want of a client certificate that it accepts: set clientCertRef"
+    )]
+    ClientCertificate {
+        /// The host that was asked.
+        host: String,
+        /// The alert that it sent.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// A redirect from TLS to plain HTTP.
+    #[error(
+        "{host} leads from {path} to {to}, which is no TLS: it must stay with https, or be asked by http from the start"
+    )]
+    Downgraded {
+        /// The host that was asked.
+        host: String,
+        /// What it was asked for.
+        path: String,
+        /// Where it leads, without query.
+        to: String,
+    },
+    /// A redirect to a redirect, and so on.
+    #[error("{host} leads from {path} to another address, and so on, more than {limit} times: check the url")]
+    Redirects {
+        /// The host that was asked.
+        host: String,
+        /// What it was asked for.
+        path: String,
+        /// The bound.
+        limit: usize,
+    },
+    /// The login for the host is kept by a program.
+    #[error(
+        "the Docker configuration leaves the login for {host} to the credential helper {helper}, which is a program and is not run: write the login into its auths, or set credentials"
+    )]
+    Helper {
+        /// The host.
+        host: String,
+        /// The name of the helper.
+        helper: String,
+    },
+    /// The registry names a token service that would get the password in plain text.
+    #[error(
+        "{host} sends those who log in to {realm}, which is no TLS: refused, for a password would be readable on the way"
+    )]
+    InsecureRealm {
+        /// The registry.
+        host: String,
+        /// The token service.
+        realm: String,
+    },
+    /// Another content than the pinned one.
+    #[error(
+        "{path} at {host} has digest {actual}, not the {expected} that is asked for: it was published again with other content; ask for another version, or check what changed and set digest to the new one"
+    )]
+    Pinned {
+        /// Where it is.
+        host: String,
+        /// What was asked for.
+        path: String,
+        /// The digest that the reference asks for.
+        expected: String,
+        /// The digest that is there.
+        actual: String,
+    },
+    /// A signature is asked for, and there is none.
+    #[error("{path} at {host} is not signed: {advice}")]
+    Unsigned {
+        /// Where it is.
+        host: String,
+        /// What was asked for.
+        path: String,
+        /// What to do about it.
+        advice: &'static str,
+    },
+    /// There is a signature, but it proves nothing.
+    #[error("the signature of {path} at {host} is not accepted: {reason}")]
+    Signature {
+        /// Where it is.
+        host: String,
+        /// What was asked for.
+        path: String,
+        /// Why not.
+        reason: String,
     },
     /// The host speaks HTTP where TLS was expected.
     #[error(
@@ -113,10 +206,22 @@ pub enum Error {
         /// The chart that was asked for.
         chart: String,
     },
+    /// The registry has the chart, but no version that fits.
+    #[error("{host} has no {version} of chart {chart}{}", newest_of(newest))]
+    NoSuchTag {
+        /// Where the registry is.
+        host: String,
+        /// The chart that was asked for.
+        chart: String,
+        /// The range that was asked for, or `stable version`.
+        version: String,
+        /// A few versions that it has, newest first.
+        newest: Vec<String>,
+    },
     /// The repository has the chart, but not in this version.
     #[error(
-        "the chart repository at {host} has no {version} of chart {chart}; its newest are {}",
-        newest.join(", ")
+        "the chart repository at {host} has no {version} of chart {chart}{}",
+        newest_of(newest)
     )]
     NoSuchVersion {
         /// Where the repository is.
@@ -138,15 +243,39 @@ impl Error {
             Self::Unreachable { .. } | Self::TimedOut { .. } => true,
             Self::Connect { .. }
             | Self::Untrusted { .. }
+            | Self::ClientCertificate { .. }
+            | Self::Downgraded { .. }
+            | Self::Redirects { .. }
+            | Self::Helper { .. }
+            | Self::InsecureRealm { .. }
+            | Self::Pinned { .. }
+            | Self::Unsigned { .. }
+            | Self::Signature { .. }
             | Self::NotTls { .. }
             | Self::TooLarge { .. }
             | Self::Digest { .. }
             | Self::NotAChart { .. }
             | Self::Index { .. }
             | Self::NoSuchChart { .. }
+            | Self::NoSuchTag { .. }
             | Self::NoSuchVersion { .. } => false,
         }
     }
+
+    /// For how long the host asks to be left alone.
+    pub(super) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Answered { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+}
+
+fn newest_of(versions: &[String]) -> String {
+    if versions.is_empty() {
+        return ", nor any other".to_owned();
+    }
+    format!("; its newest are {}", versions.join(", "))
 }
 
 /// Who was asked for what, by whom: the part that every error of one request shares.
@@ -161,16 +290,23 @@ pub(super) struct Request {
 }
 
 impl Request {
-    pub(super) fn answered(&self, status: u16) -> Error {
+    /// The same question, asked of whom a redirect leads to.
+    pub(super) fn redirected_to(&self, url: &Url) -> Self {
+        Self {
+            host: host(url),
+            path: url.path().to_owned(),
+            ..self.clone()
+        }
+    }
+
+    pub(super) fn answered(&self, status: u16, retry_after: Option<Duration>) -> Error {
         let advice = match (status, self.authenticated) {
             (401, true) => {
-                "the user name or password is wrong; check credentials.username and credentials.passwordRef"
+                "the user name or password is wrong; check credentials, or the entry for this host in the Docker configuration"
             }
-            (401, false) => "it asks who we are; set credentials",
-            (403, true) => {
-                "these credentials may not read it; give the user access, or set others in credentials"
-            }
-            (403, false) => "it is not public; set credentials",
+            (401, false) => "it asks who we are; set credentials or dockerConfigRef",
+            (403, true) => "this user may not read it; give the user access, or set other credentials",
+            (403, false) => "it is not public; set credentials or dockerConfigRef",
             (404 | 410, _) => self.missing,
             (429, _) => "it asks for fewer requests; the fetch is tried again later",
             (500.., _) => "it has a problem of its own; the fetch is tried again later",
@@ -181,6 +317,7 @@ impl Request {
             path: self.path.clone(),
             status,
             advice,
+            retry_after,
         }
     }
 
@@ -195,6 +332,12 @@ impl Request {
             Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)) => {
                 Error::NotTls {
                     host: self.host.clone(),
+                }
+            }
+            Some(rustls::Error::AlertReceived(alert)) if is_about_our_certificate(*alert) => {
+                Error::ClientCertificate {
+                    host: self.host.clone(),
+                    source: failure.into(),
                 }
             }
             _ => self.broken(failure.into()),
@@ -225,6 +368,31 @@ impl Request {
         }
     }
 
+    pub(super) fn pinned(&self, expected: &str, actual: &str) -> Error {
+        Error::Pinned {
+            host: self.host.clone(),
+            path: self.path.clone(),
+            expected: expected.to_owned(),
+            actual: actual.to_owned(),
+        }
+    }
+
+    pub(super) fn unsigned(&self, advice: &'static str) -> Error {
+        Error::Unsigned {
+            host: self.host.clone(),
+            path: self.path.clone(),
+            advice,
+        }
+    }
+
+    pub(super) fn bad_signature(&self, reason: String) -> Error {
+        Error::Signature {
+            host: self.host.clone(),
+            path: self.path.clone(),
+            reason,
+        }
+    }
+
     pub(super) fn digest(&self, expected: String, actual: String) -> Error {
         Error::Digest {
             host: self.host.clone(),
@@ -233,6 +401,22 @@ impl Request {
             actual,
         }
     }
+}
+
+fn is_about_our_certificate(alert: AlertDescription) -> bool {
+    matches!(
+        alert,
+        AlertDescription::CertificateRequired
+            | AlertDescription::NoCertificate
+            | AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnknownCA
+            | AlertDescription::AccessDenied
+            | AlertDescription::HandshakeFailure
+    )
 }
 
 /// The TLS failure below an HTTP failure. An I/O error's `source` skips the error it wraps, hence the two ways down.

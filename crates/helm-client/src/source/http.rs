@@ -1,139 +1,260 @@
-//! Charts behind plain URLs: an archive, or a repository whose `index.yaml` leads to one.
+//! One question to a host, and its answer: bounded, and with our credentials for nobody but the origin they are for.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
-use reqwest::Client;
-use url::Url;
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
+use reqwest::header::{
+    ACCEPT, AUTHORIZATION, ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH,
+};
+use reqwest::header::{LAST_MODIFIED, LOCATION, RETRY_AFTER};
+use reqwest::{Client, Response, StatusCode};
+use url::{Origin, Url};
 
 use super::error::Request;
-use super::reference::{Repository, without_query};
-use super::{Archive, ChartRef, Credentials, Error, Limits, index, retry};
+use super::{Error, Limits, Trust};
 
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest silence within a download.
-pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(30);
-pub(super) const USER_AGENT: &str = concat!("krateo-helm-client/", env!("CARGO_PKG_VERSION"));
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
+const USER_AGENT: &str = concat!("krateo-helm-client/", env!("CARGO_PKG_VERSION"));
+/// Go's bound, which Helm has.
+const MAX_REDIRECTS: usize = 10;
 
-/// Chooses the TLS implementation of the process, unless it has chosen one already; without any, the first HTTP
-/// client would panic.
-pub(super) fn install_tls() {
-    let _ = rustls::crypto::ring::default_provider().install_default();
+/// The connections of one fetch.
+#[derive(Debug)]
+pub(super) struct Http {
+    /// Shows our certificate.
+    own: Client,
+    /// Shows none.
+    other: Client,
+    /// Who gets to see our certificate.
+    origin: Origin,
+    pub(super) limits: Limits,
 }
 
-/// The archive at `url`.
-pub(super) async fn fetch_archive(
-    chart: &ChartRef,
-    url: &Url,
-    credentials: Option<&Credentials>,
-    limits: Limits,
-) -> Result<Archive, Error> {
-    let missing = "there is no such file; check the url";
-    let bytes = download(chart, url, missing, credentials, limits).await?;
-    Ok(Archive::new(bytes, without_query(url)))
+/// One question.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ask<'a> {
+    pub(super) url: &'a Url,
+    pub(super) accept: &'static str,
+    /// For the origin of `url`. It must be marked as sensitive.
+    pub(super) authorization: Option<&'a HeaderValue>,
+    /// Whether the answer of another time will do.
+    pub(super) unless: Option<&'a Validators>,
+    /// Most bytes of the answer.
+    pub(super) limit: u64,
+    pub(super) request: &'a Request,
 }
 
-/// The archive that the repository's index lists for the wanted version.
-pub(super) async fn fetch_from_repository(
-    chart: &ChartRef,
-    repository: &Repository,
-    credentials: Option<&Credentials>,
-    limits: Limits,
-) -> Result<Archive, Error> {
-    let index_url = sibling(&repository.root, "index.yaml");
-    let missing = "the url must be that of a chart repository, the folder that holds index.yaml";
-    let text = download(chart, &index_url, missing, credentials, limits).await?;
-    let entry = index::find(&text, repository).map_err(|failure| failure.at(&index_url))?;
+/// The answer to one question.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    /// Empty unless the status is 200.
+    pub(super) body: Vec<u8>,
+}
 
-    let url = entry
-        .url(&repository.root)
-        .map_err(|failure| failure.at(&index_url))?;
-    // A repository may list archives of any host; only its own is trusted with the credentials.
-    let credentials = credentials.filter(|_| url.origin() == repository.root.origin());
-    let missing = "the index lists this file, but it is not there; publish it again";
-    let bytes = download(chart, &url, missing, credentials, limits).await?;
-    let archive = Archive::new(bytes, without_query(&url));
-    match entry.digest() {
-        Some(expected) if expected != archive.digest => {
-            Err(request(&url, missing, credentials).digest(expected, archive.digest))
+/// By what a host tells whether something has changed since it was last asked.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Validators {
+    etag: Option<HeaderValue>,
+    last_modified: Option<HeaderValue>,
+}
+
+impl Http {
+    /// Connections for the host of `url`, which alone gets to see our certificate.
+    pub(super) fn new(
+        url: &Url,
+        trust: &Trust,
+        insecure_skip_verify: bool,
+        limits: Limits,
+    ) -> Result<Self, Error> {
+        let build = |shows_certificate| {
+            client(url, trust, insecure_skip_verify, shows_certificate).map_err(|source| Error::Connect {
+                host: host(url),
+                source,
+            })
+        };
+        let other = build(false)?;
+        let own = match &trust.client_cert {
+            Some(_) => build(true)?,
+            None => other.clone(),
+        };
+        Ok(Self {
+            own,
+            other,
+            origin: url.origin(),
+            limits,
+        })
+    }
+
+    /// Asks once, following redirects, and reads the body of an answer of status 200.
+    pub(super) async fn get(&self, ask: Ask<'_>) -> Result<Answer, Error> {
+        let (response, request) = self.follow(ask).await?;
+        answer(response, &request, ask.limit).await
+    }
+
+    /// Posts a form. Nobody else gets to see it: redirects are not followed.
+    pub(super) async fn post(
+        &self,
+        url: &Url,
+        form: String,
+        request: &Request,
+        limit: u64,
+    ) -> Result<Answer, Error> {
+        let post = self
+            .client(url)
+            .post(url.clone())
+            .header(reqwest::header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .body(form);
+        let response = post.send().await.map_err(|failure| request.failed(failure))?;
+        answer(response, request, limit).await
+    }
+
+    fn client(&self, url: &Url) -> &Client {
+        if url.origin() == self.origin {
+            &self.own
+        } else {
+            &self.other
         }
-        _ => Ok(archive),
+    }
+
+    async fn follow(&self, ask: Ask<'_>) -> Result<(Response, Request), Error> {
+        let mut url = ask.url.clone();
+        let mut request = ask.request.clone();
+        // Once an origin was left, nobody on the way is trusted with what was meant for it.
+        let mut is_trusted = true;
+        for _ in 0..=MAX_REDIRECTS {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, HeaderValue::from_static(ask.accept));
+            if is_trusted && let Some(authorization) = ask.authorization {
+                headers.insert(AUTHORIZATION, authorization.clone());
+            }
+            if let Some(validators) = ask.unless {
+                validators.write(&mut headers);
+            }
+            let get = self.client(&url).get(url.clone()).headers(headers);
+            let response = get.send().await.map_err(|failure| request.failed(failure))?;
+            let Some(next) = target(&url, &response) else {
+                return Ok((response, request));
+            };
+            if url.scheme() == "https" && next.scheme() != "https" {
+                return Err(Error::Downgraded {
+                    host: request.host,
+                    path: request.path,
+                    to: super::reference::without_query(&next),
+                });
+            }
+            is_trusted &= next.origin() == ask.url.origin();
+            request = ask.request.redirected_to(&next);
+            request.authenticated &= is_trusted;
+            url = next;
+        }
+        Err(Error::Redirects {
+            host: ask.request.host.clone(),
+            path: ask.request.path.clone(),
+            limit: MAX_REDIRECTS,
+        })
     }
 }
 
-/// `name` below the root of a repository. The query of the root is kept, as Helm keeps it: some need a token there.
-fn sibling(root: &Url, name: &str) -> Url {
-    let mut url = root.clone();
-    url.set_path(&format!("{}{name}", root.path()));
-    url
-}
-
-async fn download(
-    chart: &ChartRef,
+fn client(
     url: &Url,
-    missing: &'static str,
-    credentials: Option<&Credentials>,
-    limits: Limits,
-) -> Result<Vec<u8>, Error> {
-    let request = request(url, missing, credentials);
-    let client = client(chart).map_err(|source| Error::Connect {
-        host: request.host.clone(),
-        source,
-    })?;
-    retry::until_settled(limits, || get(&client, url, credentials, &request, limits.bytes)).await
-}
-
-fn client(chart: &ChartRef) -> Result<Client, reqwest::Error> {
-    install_tls();
-    Client::builder()
+    trust: &Trust,
+    insecure_skip_verify: bool,
+    shows_certificate: bool,
+) -> Result<Client, reqwest::Error> {
+    // Chooses the TLS implementation of the process, unless it has chosen one already; without any, the client would
+    // panic.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut client = Client::builder()
         .user_agent(USER_AGENT)
         .connect_timeout(CONNECT_TIMEOUT)
         .read_timeout(READ_TIMEOUT)
-        .tls_danger_accept_invalid_certs(chart.insecure_skip_verify())
+        .tls_danger_accept_invalid_certs(insecure_skip_verify)
         // Some servers label a .tgz as gzip-encoded; unpacked on the way it would be another file.
         .no_gzip()
-        .referer(false)
-        .build()
+        .redirect(reqwest::redirect::Policy::none())
+        .referer(false);
+    if let Some(bundle) = &trust.ca_bundle {
+        client = client.tls_certs_merge(bundle.0.iter().cloned());
+    }
+    if shows_certificate && let Some(cert) = &trust.client_cert {
+        client = client.identity(cert.0.clone());
+    }
+    // Proxies are those of the environment, but as in Go never for this machine itself.
+    if is_loopback(url.host_str().unwrap_or_default()) {
+        client = client.no_proxy();
+    }
+    client.build()
 }
 
-async fn get(
-    client: &Client,
-    url: &Url,
-    credentials: Option<&Credentials>,
-    request: &Request,
-    limit: u64,
-) -> Result<Vec<u8>, Error> {
-    let mut get = client.get(url.clone());
-    if let Some(Credentials { username, password }) = credentials {
-        // The client drops this header when a redirect leads to another host, port or scheme.
-        get = get.basic_auth(username, Some(password.expose()));
+/// Where a redirect leads.
+fn target(url: &Url, response: &Response) -> Option<Url> {
+    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return None;
     }
-    let mut response = get.send().await.map_err(|failure| request.failed(failure))?;
-    if response.status() != reqwest::StatusCode::OK {
-        return Err(request.answered(response.status().as_u16()));
-    }
-    if response.content_length().is_some_and(|size| size > limit) {
-        return Err(request.too_large(limit));
-    }
-    let mut bytes = Vec::new();
-    while let Some(chunk) = response
-        .chunk()
-        .await
-        .map_err(|failure| request.failed(failure))?
-    {
-        if (bytes.len() + chunk.len()) as u64 > limit {
+    let location = response.headers().get(LOCATION)?.to_str().ok()?;
+    let next = url.join(location).ok()?;
+    matches!(next.scheme(), "http" | "https").then_some(next)
+}
+
+async fn answer(mut response: Response, request: &Request, limit: u64) -> Result<Answer, Error> {
+    let status = response.status();
+    let mut body = Vec::new();
+    if status == StatusCode::OK {
+        if response.content_length().is_some_and(|size| size > limit) {
             return Err(request.too_large(limit));
         }
-        bytes.extend_from_slice(&chunk);
+        while let Some(chunk) = response
+            .chunk()
+            .await
+            .map_err(|failure| request.failed(failure))?
+        {
+            if (body.len() + chunk.len()) as u64 > limit {
+                return Err(request.too_large(limit));
+            }
+            body.extend_from_slice(&chunk);
+        }
     }
-    Ok(bytes)
+    // Trouble that a redirect led to is told of the host that has it.
+    if status != StatusCode::OK && !matches!(status.as_u16(), 304 | 401 | 404) {
+        return Err(request.answered(status.as_u16(), retry_after(response.headers())));
+    }
+    Ok(Answer {
+        status,
+        headers: std::mem::take(response.headers_mut()),
+        body,
+    })
 }
 
-fn request(url: &Url, missing: &'static str, credentials: Option<&Credentials>) -> Request {
-    Request {
-        host: host(url),
-        path: url.path().to_owned(),
-        missing,
-        authenticated: credentials.is_some(),
+/// How long a host asks to be left alone: seconds, or until a date.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = rfc2822::DateTimeParser::new().parse_timestamp(text).ok()?;
+    Some(Duration::try_from(date.duration_since(Timestamp::now())).unwrap_or_default())
+}
+
+impl Validators {
+    pub(super) fn of(answer: &Answer) -> Self {
+        Self {
+            etag: answer.headers.get(ETAG).cloned(),
+            last_modified: answer.headers.get(LAST_MODIFIED).cloned(),
+        }
+    }
+
+    fn write(&self, headers: &mut HeaderMap) {
+        if let Some(etag) = &self.etag {
+            headers.insert(IF_NONE_MATCH, etag.clone());
+        } else if let Some(date) = &self.last_modified {
+            headers.insert(IF_MODIFIED_SINCE, date.clone());
+        }
     }
 }
 
@@ -143,5 +264,63 @@ pub(super) fn host(url: &Url) -> String {
     match url.port() {
         Some(port) => format!("{host}:{port}"),
         None => host.to_owned(),
+    }
+}
+
+/// Whether a host is this machine.
+pub(super) fn is_loopback(host: &str) -> bool {
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost"
+        || address
+            .parse::<IpAddr>()
+            .is_ok_and(|address| address.is_loopback())
+}
+
+/// User name and password as basic authentication sends them.
+pub(super) fn basic(credentials: &super::Credentials) -> Option<HeaderValue> {
+    use base64::Engine as _;
+    let pair = format!("{}:{}", credentials.username, credentials.password.expose());
+    let encoded = base64::engine::general_purpose::STANDARD.encode(pair);
+    sensitive(&format!("Basic {encoded}"))
+}
+
+/// A header that the client neither logs nor compresses.
+pub(super) fn sensitive(text: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(text).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_asks_for_seconds_or_until_a_date() {
+        let wanted = |text: &'static str| {
+            retry_after(&HeaderMap::from_iter([(
+                RETRY_AFTER,
+                HeaderValue::from_static(text),
+            )]))
+        };
+        assert_eq!(wanted("7"), Some(Duration::from_secs(7)));
+        assert_eq!(wanted("Wed, 21 Oct 2015 07:28:00 GMT"), Some(Duration::ZERO));
+        assert!(wanted("Tue, 31 Dec 2199 23:59:59 GMT").unwrap() > Duration::from_hours(24));
+        assert_eq!(wanted("soon"), None);
+    }
+
+    #[test]
+    fn only_this_machine_is_loopback() {
+        for (host, expected) in [
+            ("localhost", true),
+            ("127.0.0.1", true),
+            ("127.8.0.1", true),
+            ("[::1]", true),
+            ("198.18.0.1", false),
+            ("localhost.example.com", false),
+            ("127.0.0.1.example.com", false),
+        ] {
+            assert_eq!(is_loopback(host), expected, "{host}");
+        }
     }
 }

@@ -1,26 +1,22 @@
 //! The `index.yaml` of a chart repository: a chart and a version in, the URL of its archive out.
 
-use std::collections::BTreeMap;
+use std::fmt;
 
-use serde::Deserialize;
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use url::Url;
 
 use super::Error;
 use super::http::host;
 use super::reference::Repository;
-
-/// What is read of an index. Everything else in it describes charts for people.
-#[derive(Debug, Deserialize)]
-struct Index {
-    entries: BTreeMap<String, Vec<Entry>>,
-}
+use super::versions;
 
 /// One version of a chart.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Entry {
-    version: String,
+    pub(super) version: String,
     #[serde(default)]
-    urls: Vec<String>,
+    urls: Option<Vec<String>>,
     #[serde(default)]
     digest: Option<String>,
 }
@@ -64,34 +60,38 @@ impl Failure {
     }
 }
 
-/// The entry of the wanted version: the one with exactly that text, or the newest stable one.
+/// The entry of the wanted version.
 pub(super) fn find(index: &[u8], wanted: &Repository) -> Result<Entry, Failure> {
     let mut entries = entries(index, &wanted.chart)?;
-    let position = match &wanted.version {
-        Some(version) => entries.iter().position(|(_, entry)| entry.version == *version),
-        None => entries
-            .iter()
-            .position(|(version, _)| version.as_ref().is_some_and(|v| v.pre.is_empty())),
-    };
-    match position {
-        Some(position) => Ok(entries.swap_remove(position).1),
+    let versions: Vec<&str> = entries.iter().map(|entry| entry.version.as_str()).collect();
+    match wanted.version.choose(&versions) {
+        Some(position) => Ok(entries.swap_remove(position)),
         None => Err(Failure::NoSuchVersion {
             chart: wanted.chart.clone(),
-            version: wanted
-                .version
-                .as_ref()
-                .map_or("stable version".to_owned(), |v| format!("version {v}")),
-            newest: entries
-                .into_iter()
-                .take(5)
-                .map(|(_, entry)| entry.version)
-                .collect(),
+            version: wanted.version.shown(),
+            newest: versions::newest(&versions),
         }),
     }
 }
 
-/// The versions of one chart, newest first; those that are no versions last.
-fn entries(index: &[u8], chart: &str) -> Result<Vec<(Option<semver::Version>, Entry)>, Failure> {
+/// The versions of one chart, as they are listed. Indexes grow to tens of megabytes, so nothing is kept of the other
+/// charts in it.
+fn entries(index: &[u8], chart: &str) -> Result<Vec<Entry>, Failure> {
+    let is_json = index.trim_ascii_start().starts_with(b"{");
+    let found = if is_json {
+        let mut json = serde_json::Deserializer::from_slice(index);
+        Index { chart }
+            .deserialize(&mut json)
+            .map_err(|failure| Failure::Unreadable(failure.into()))
+    } else {
+        yaml(index, chart).map_err(|failure| Failure::Unreadable(failure.into()))
+    };
+    found?.ok_or_else(|| Failure::NoSuchChart {
+        chart: chart.to_owned(),
+    })
+}
+
+fn yaml(index: &[u8], chart: &str) -> Result<Option<Vec<Entry>>, serde_saphyr::Error> {
     // The download bounded the text, and no text has more events than bytes.
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -101,37 +101,77 @@ fn entries(index: &[u8], chart: &str) -> Result<Vec<(Option<semver::Version>, En
         },
         duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins,
     };
-    let index: Index = serde_saphyr::from_slice_with_options(index, options)
-        .map_err(|failure| Failure::Unreadable(failure.into()))?;
-    let found = index.entries.into_iter().find(|(name, _)| name == chart);
-    let (_, entries) = found.ok_or_else(|| Failure::NoSuchChart {
-        chart: chart.to_owned(),
-    })?;
-    let mut entries: Vec<_> = entries
-        .into_iter()
-        .map(|entry| (parse(&entry.version), entry))
-        .collect();
-    entries.sort_by(|(one, _), (other, _)| other.cmp(one));
-    Ok(entries)
+    serde_saphyr::with_deserializer_from_slice_with_options(index, options, |yaml| {
+        Index { chart }.deserialize(yaml)
+    })
 }
 
-/// A version as charts write it: with or without `v`, minor and patch optional, leading zeros allowed.
-fn parse(version: &str) -> Option<semver::Version> {
-    let version = version.strip_prefix('v').unwrap_or(version);
-    let end = version.find(['-', '+']).unwrap_or(version.len());
-    let (numbers, rest) = version.split_at(end);
-    let numbers: Vec<u64> = numbers
-        .split('.')
-        .map(str::parse)
-        .collect::<Result<_, _>>()
-        .ok()?;
-    let (major, minor, patch) = match numbers[..] {
-        [major] => (major, 0, 0),
-        [major, minor] => (major, minor, 0),
-        [major, minor, patch] => (major, minor, patch),
-        _ => return None,
-    };
-    semver::Version::parse(&format!("{major}.{minor}.{patch}{rest}")).ok()
+/// An index, of which the entries of one chart are read.
+struct Index<'a> {
+    chart: &'a str,
+}
+
+impl<'de> DeserializeSeed<'de> for Index<'_> {
+    type Value = Option<Vec<Entry>>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Index<'_> {
+    type Value = Option<Vec<Entry>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the index of a chart repository, with entries")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found = None;
+        while let Some(key) = map.next_key::<String>()? {
+            if key == "entries" {
+                found = Some(map.next_value_seed(Entries { chart: self.chart })?);
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        found.ok_or_else(|| serde::de::Error::missing_field("entries"))
+    }
+}
+
+/// The entries of an index: charts by name.
+struct Entries<'a> {
+    chart: &'a str,
+}
+
+impl<'de> DeserializeSeed<'de> for Entries<'_> {
+    type Value = Option<Vec<Entry>>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Entries<'_> {
+    type Value = Option<Vec<Entry>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("charts by name")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found = None;
+        while let Some(name) = map.next_key::<String>()? {
+            if name == self.chart {
+                // As for Helm, an entry that is null is none.
+                let entries: Vec<Option<Entry>> = map.next_value()?;
+                found = Some(entries.into_iter().flatten().collect());
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(found)
+    }
 }
 
 impl Entry {
@@ -140,11 +180,13 @@ impl Entry {
         let unreadable = |why: String| Failure::Unreadable(why.into());
         let url = self
             .urls
-            .first()
+            .iter()
+            .flatten()
+            .next()
             .ok_or_else(|| unreadable(format!("version {} has no url", self.version)))?;
         let mut url = root
             .join(url)
-            .map_err(|_| unreadable(format!("{url} is no url")))?;
+            .map_err(|_| unreadable(format!("version {} has a url that is none", self.version)))?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err(unreadable(format!(
                 "version {} is at a {} url",
@@ -168,13 +210,16 @@ impl Entry {
 
 #[cfg(test)]
 mod tests {
+    use super::super::versions::Wanted;
     use super::*;
 
     const INDEX: &str = r#"
 apiVersion: v1
 generated: "2024-01-01T00:00:00Z"
 entries:
+  other: [{version: 1.0.0, urls: {not: a list}, anything: [goes, {here: 1}]}]
   nginx:
+    - null
     - {name: nginx, version: 1.9.0, urls: [nginx-1.9.0.tgz], digest: ABCD, created: "2024-01-01T00:00:00Z"}
     - {name: nginx, version: 1.10.0, urls: ["https://elsewhere/nginx-1.10.0.tgz"], digest: "sha256:ab"}
     - {name: nginx, version: 2.0.0-rc.1, urls: []}
@@ -187,13 +232,13 @@ entries:
         Repository {
             root: Url::parse("https://host/charts/?token=t").unwrap(),
             chart: chart.to_owned(),
-            version: version.map(str::to_owned),
+            version: Wanted::parse(version.map(str::to_owned)),
         }
     }
 
-    fn leads_to(chart: &str, version: Option<&str>) -> String {
+    fn leads_to(index: &str, chart: &str, version: Option<&str>) -> String {
         let wanted = wanted(chart, version);
-        let url = find(INDEX.as_bytes(), &wanted).and_then(|entry| entry.url(&wanted.root));
+        let url = find(index.as_bytes(), &wanted).and_then(|entry| entry.url(&wanted.root));
         match url {
             Ok(url) => url.to_string(),
             Err(failure) => {
@@ -215,8 +260,18 @@ entries:
             ("nginx", None, "https://elsewhere/nginx-1.10.0.tgz"),
             (
                 "nginx",
+                Some("~1.9"),
+                "https://host/charts/nginx-1.9.0.tgz?token=t",
+            ),
+            (
+                "nginx",
                 Some("3.0.0"),
                 "the chart repository at host has no version 3.0.0 of chart nginx; its newest are 2.0.0-rc.1, 1.10.0, 1.9.0, not-a-version",
+            ),
+            (
+                "nginx",
+                Some(">=2"),
+                "the chart repository at host has no version that fits >=2 of chart nginx; its newest are 2.0.0-rc.1, 1.10.0, 1.9.0, not-a-version",
             ),
             (
                 "preview",
@@ -240,8 +295,43 @@ entries:
             ),
         ];
         for (chart, version, expected) in cases {
-            assert_eq!(leads_to(chart, version), expected);
+            assert_eq!(leads_to(INDEX, chart, version), expected);
         }
+    }
+
+    #[test]
+    fn an_index_may_be_json() {
+        let index = r#" {"apiVersion": "v1", "entries": {"other": [], "web": [{"version": "1.0.0", "urls": ["a/web.tgz"]}]}}"#;
+        assert_eq!(
+            leads_to(index, "web", None),
+            "https://host/charts/a/web.tgz?token=t"
+        );
+        assert_eq!(
+            leads_to(index, "other", None),
+            "the chart repository at host has no stable version of chart other, nor any other"
+        );
+        assert!(leads_to("{}", "web", None).contains("missing field `entries`"));
+        assert!(leads_to("apiVersion: v1", "web", None).contains("missing field `entries`"));
+    }
+
+    #[test]
+    fn a_large_index_is_read_for_one_chart() {
+        use std::fmt::Write as _;
+        let mut index = "apiVersion: v1\nentries:\n".to_owned();
+        for chart in 0..200 {
+            let _ = writeln!(index, "  chart-{chart}:");
+            for version in 0..20 {
+                let _ = writeln!(
+                    index,
+                    "  - name: chart-{chart}\n    version: 1.{version}.0\n    description: {}\n    urls: [chart-{chart}-1.{version}.0.tgz]",
+                    "words ".repeat(20)
+                );
+            }
+        }
+        assert_eq!(
+            leads_to(&index, "chart-150", Some("<1.7")),
+            "https://host/charts/chart-150-1.6.0.tgz?token=t"
+        );
     }
 
     #[test]
@@ -254,23 +344,5 @@ entries:
         assert_eq!(digest("1.9.0").as_deref(), Some("sha256:abcd"));
         assert_eq!(digest("1.10.0").as_deref(), Some("sha256:ab"));
         assert_eq!(digest("2.0.0-rc.1"), None);
-    }
-
-    #[test]
-    fn versions_are_read_as_charts_write_them() {
-        for (text, expected) in [
-            ("1.2.3", Some("1.2.3")),
-            ("v1.2", Some("1.2.0")),
-            ("1", Some("1.0.0")),
-            ("01.2.3-rc.1+b", Some("1.2.3-rc.1+b")),
-            ("1.2.3.4", None),
-            ("latest", None),
-        ] {
-            assert_eq!(
-                parse(text).map(|version| version.to_string()).as_deref(),
-                expected,
-                "{text}"
-            );
-        }
     }
 }

@@ -4,22 +4,42 @@
 //! repository (`index.yaml`). Whatever the form, a fetch is bounded in size, time and tries, the content is
 //! checked against the digest that the source announces, and credentials go to nobody but the host they are for.
 
+mod access;
+mod challenge;
+mod cosign;
 mod credentials;
+pub mod dependencies;
+mod docker_config;
 mod error;
 pub mod folder;
 mod http;
 mod index;
 mod oci;
+mod openpgp;
+mod provenance;
 mod reference;
+mod registry;
+mod repository;
 mod retry;
+mod versions;
 
+use std::fmt;
 use std::time::Duration;
 
+use jiff::Timestamp;
+use url::Url;
+
+pub use access::{Access, CaBundle, ClientCert, InvalidPem, Trust, Verify};
+pub use cosign::{CosignKey, InvalidCosignKey};
 pub use credentials::{Credentials, Password};
+pub use docker_config::{DockerConfig, Malformed, Unreadable};
 pub use error::Error;
+pub use provenance::{InvalidKeyring, Keyring};
 pub use reference::{ChartRef, InvalidRef};
 
-use reference::Location;
+use http::Validators;
+use reference::{Image, Location};
+use repository::Found;
 
 /// A fetched chart: the gzipped tar archive as its publisher made it, not yet unpacked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,19 +48,48 @@ pub struct Archive {
     pub bytes: Vec<u8>,
     /// `sha256:` and the hex digest of `bytes`: the identity of the chart, whatever tag or URL it came from.
     pub digest: String,
-    /// Where it was found, without credentials and query: `oci://host/path:tag` or the URL of the archive.
-    pub found_at: String,
+    /// What the reference led to.
+    pub resolved: Resolved,
 }
 
-impl Archive {
-    fn new(bytes: Vec<u8>, found_at: String) -> Self {
-        let digest = crate::digest::sha256(&bytes);
-        Self {
-            bytes,
-            digest,
-            found_at,
-        }
+/// What a reference leads to at the moment.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Resolved {
+    /// The version by which the source lists the chart. An archive behind a plain URL and what is named by a digest
+    /// alone have none.
+    pub version: Option<String>,
+    /// Digest of the archive: what was fetched, or what the source announces.
+    pub digest: Option<String>,
+    /// Digest of the manifest, in a registry.
+    pub manifest_digest: Option<String>,
+    /// Where it was found, without credentials and query: `oci://host/path:tag` or the URL of the archive.
+    pub found_at: String,
+    /// Whose signature was checked: the name and fingerprint of an `OpenPGP` key, or `the cosign key`.
+    pub signed_by: Option<String>,
+    /// The address of the archive, which may hold a signature in its query.
+    archive: Option<Url>,
+    validators: Option<Validators>,
+}
+
+impl fmt::Debug for Resolved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resolved")
+            .field("version", &self.version)
+            .field("digest", &self.digest)
+            .field("manifest_digest", &self.manifest_digest)
+            .field("found_at", &self.found_at)
+            .field("signed_by", &self.signed_by)
+            .finish_non_exhaustive()
     }
+}
+
+/// What became of a fetch by one who may have the chart already.
+#[derive(Debug)]
+pub enum Fetched<T> {
+    /// The source has what the caller has.
+    Known(Resolved, T),
+    /// Something else.
+    Archive(Archive),
 }
 
 /// How much a fetch may cost.
@@ -76,26 +125,145 @@ impl Default for Limits {
 /// # Errors
 /// [`Error`] names host, path and status and says what to do. Failures that pass by themselves were already tried
 /// again within `limits`.
-pub async fn fetch(
+pub async fn fetch(chart: &ChartRef, access: &Access, limits: Limits) -> Result<Archive, Error> {
+    let nothing = |_: &Resolved| None::<std::convert::Infallible>;
+    match fetch_unless_known(chart, access, limits, None, nothing).await? {
+        Fetched::Archive(archive) => Ok(archive),
+        Fetched::Known(_, never) => match never {},
+    }
+}
+
+/// Fetches the archive of a chart, unless it still is what was found the last time, `previous`, or what `known` has
+/// for what the reference leads to. A signature that is asked for is checked in each of these cases.
+///
+/// # Errors
+/// As [`fetch`].
+pub async fn fetch_unless_known<T>(
     chart: &ChartRef,
-    credentials: Option<&Credentials>,
+    access: &Access,
     limits: Limits,
-) -> Result<Archive, Error> {
+    previous: Option<(&Resolved, T)>,
+    known: impl FnOnce(&Resolved) -> Option<T>,
+) -> Result<Fetched<T>, Error> {
     let fetched = async {
         match chart.location() {
-            Location::Oci(image) => oci::fetch(chart, image, credentials, limits).await,
-            Location::Archive(url) => http::fetch_archive(chart, url, credentials, limits).await,
+            Location::Oci(image) => from_registry(chart, image, access, limits, known).await,
             Location::Repository(repository) => {
-                http::fetch_from_repository(chart, repository, credentials, limits).await
+                let source = repository::Source::of_repository(chart, repository, access, limits)?;
+                let found = source.resolve(repository, chart.digest(), previous).await?;
+                let fetched = match found {
+                    Found::Same(resolved, known) => Fetched::Known(resolved, known),
+                    Found::New(resolved) => match known(&resolved) {
+                        Some(known) => Fetched::Known(resolved, known),
+                        None => Fetched::Archive(Archive::new(source.download(&resolved).await?, resolved)),
+                    },
+                };
+                checked(&source, chart, access, fetched).await
+            }
+            Location::Archive(url) => {
+                let source = repository::Source::of_archive(chart, url, access, limits)?;
+                let fetched = match source.fetch(previous).await? {
+                    Found::Same(resolved, known) => Fetched::Known(resolved, known),
+                    Found::New((resolved, bytes)) => Fetched::Archive(Archive::new(bytes, resolved)),
+                };
+                checked(&source, chart, access, fetched).await
             }
         }
     };
-    tokio::time::timeout(limits.time, fetched)
-        .await
-        .unwrap_or_else(|_| {
-            Err(Error::TimedOut {
-                chart: chart.to_string(),
-                limit: limits.time,
-            })
+    within(chart, limits, fetched).await
+}
+
+/// What a reference leads to at the moment. Of an archive behind a plain URL nothing is known before it is fetched.
+///
+/// # Errors
+/// As [`fetch`].
+pub async fn resolve(chart: &ChartRef, access: &Access, limits: Limits) -> Result<Option<Resolved>, Error> {
+    let resolved = async {
+        match chart.location() {
+            Location::Oci(image) => {
+                let source = oci::Source::new(chart, image, access, limits)?;
+                let (resolved, _) = source.resolve(chart.digest()).await?;
+                Ok(Some(resolved))
+            }
+            Location::Repository(repository) => {
+                let source = repository::Source::of_repository(chart, repository, access, limits)?;
+                let nothing: Option<(&Resolved, ())> = None;
+                match source.resolve(repository, chart.digest(), nothing).await? {
+                    Found::New(resolved) | Found::Same(resolved, ()) => Ok(Some(resolved)),
+                }
+            }
+            Location::Archive(_) => Ok(None),
+        }
+    };
+    within(chart, limits, resolved).await
+}
+
+async fn from_registry<T>(
+    chart: &ChartRef,
+    image: &Image,
+    access: &Access,
+    limits: Limits,
+    known: impl FnOnce(&Resolved) -> Option<T>,
+) -> Result<Fetched<T>, Error> {
+    let source = oci::Source::new(chart, image, access, limits)?;
+    let (mut resolved, artifact) = source.resolve(chart.digest()).await?;
+    if let Some(by) = &access.verify {
+        resolved.signed_by = Some(source.verify(&resolved, &artifact, by, now()).await?);
+    }
+    if let Some(known) = known(&resolved) {
+        return Ok(Fetched::Known(resolved, known));
+    }
+    let bytes = source.download(&resolved, &artifact, limits.bytes).await?;
+    Ok(Fetched::Archive(Archive::new(bytes, resolved)))
+}
+
+/// Holds what came as a file against pin and signature.
+async fn checked<T>(
+    source: &repository::Source,
+    chart: &ChartRef,
+    access: &Access,
+    mut fetched: Fetched<T>,
+) -> Result<Fetched<T>, Error> {
+    let resolved = match &mut fetched {
+        Fetched::Known(resolved, _) => resolved,
+        Fetched::Archive(archive) => &mut archive.resolved,
+    };
+    let digest = resolved.digest.clone().unwrap_or_default();
+    source.check_pin(resolved, chart.digest(), &digest)?;
+    if let Some(by) = &access.verify {
+        resolved.signed_by = Some(source.verify(resolved, &digest, by, now()).await?);
+    }
+    Ok(fetched)
+}
+
+async fn within<T>(
+    chart: &ChartRef,
+    limits: Limits,
+    work: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    tokio::time::timeout(limits.time, work).await.unwrap_or_else(|_| {
+        Err(Error::TimedOut {
+            chart: chart.to_string(),
+            limit: limits.time,
         })
+    })
+}
+
+/// Seconds since 1970, by which keys and signatures expire.
+fn now() -> u64 {
+    u64::try_from(Timestamp::now().as_second()).unwrap_or_default()
+}
+
+impl Archive {
+    fn new(bytes: Vec<u8>, resolved: Resolved) -> Self {
+        let digest = crate::digest::sha256(&bytes);
+        Self {
+            bytes,
+            resolved: Resolved {
+                digest: Some(digest.clone()),
+                ..resolved
+            },
+            digest,
+        }
+    }
 }

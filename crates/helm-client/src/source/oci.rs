@@ -1,119 +1,292 @@
 //! Charts in OCI registries, the way Helm pushes them: a manifest whose layer is the archive.
 
-use futures::StreamExt as _;
-use oci_client::Reference;
-use oci_client::client::{Client, ClientConfig, ClientProtocol};
-use oci_client::errors::{DigestError, OciDistributionError, OciErrorCode};
-use oci_client::manifest::{OciDescriptor, OciImageManifest};
-use oci_client::secrets::RegistryAuth;
+use helm::semver::Version;
 
+use super::access::Verify;
+use super::cosign;
 use super::error::Request;
-use super::reference::Image;
-use super::{Archive, ChartRef, Credentials, Error, Limits, retry};
+use super::http::Http;
+use super::reference::{Image, Tag};
+use super::registry::{self, Descriptor, Manifest, Registry};
+use super::versions::{self, Wanted};
+use super::{Access, ChartRef, Error, Limits, Resolved, provenance};
 
 /// The layer that Helm writes, and the one that early versions of it wrote.
 const CHART_LAYERS: [&str; 2] = [
     "application/vnd.cncf.helm.chart.content.v1.tar+gzip",
     "application/tar+gzip",
 ];
+const PROVENANCE_LAYER: &str = "application/vnd.cncf.helm.chart.provenance.v1.prov";
+/// Most signatures that are looked at.
+const MAX_SIGNATURES: usize = 64;
 
-pub(super) async fn fetch(
-    chart: &ChartRef,
-    image: &Image,
-    credentials: Option<&Credentials>,
-    limits: Limits,
-) -> Result<Archive, Error> {
-    let request = Request {
-        host: image.registry.clone(),
-        path: format!("{}:{}", image.repository, image.tag),
-        missing: "there is no such chart or no such tag; check url, repo and version",
-        authenticated: credentials.is_some(),
-    };
-    let reference = Reference::with_tag(
-        image.registry.clone(),
-        image.repository.clone(),
-        image.tag.clone(),
-    );
-    let auth = credentials.map_or(RegistryAuth::Anonymous, |credentials| {
-        RegistryAuth::Basic(
-            credentials.username.clone(),
-            credentials.password.expose().to_owned(),
-        )
-    });
-    // A client remembers credentials and tokens by host. With one of its own, no fetch can use another's.
-    let client = client(chart, image).map_err(|failure| request.classify(failure))?;
-    let pull = || async { pull(&client, &reference, &auth, &request, limits.bytes).await };
-    let bytes = retry::until_settled(limits, pull).await?;
-    Ok(Archive::new(bytes, image.to_string()))
+/// A chart in a registry.
+#[derive(Debug)]
+pub(super) struct Source<'a> {
+    image: &'a Image,
+    registry: Registry,
 }
 
-fn client(chart: &ChartRef, image: &Image) -> Result<Client, OciDistributionError> {
-    super::http::install_tls();
-    let plain_http = chart.plain_http() || image.loopback;
-    let protocol = if plain_http {
-        ClientProtocol::Http
-    } else {
-        ClientProtocol::Https
-    };
-    Client::try_from(ClientConfig {
-        protocol,
-        accept_invalid_certificates: chart.insecure_skip_verify(),
-        connect_timeout: Some(super::http::CONNECT_TIMEOUT),
-        read_timeout: Some(super::http::READ_TIMEOUT),
-        // Charts know no platform; an index around one is accepted when it leaves no choice.
-        platform_resolver: Some(Box::new(|entries| match entries {
-            [only] => Some(only.digest.clone()),
-            _ => None,
-        })),
-        user_agent: super::http::USER_AGENT,
-        ..ClientConfig::default()
-    })
+/// The artifact that a reference leads to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Artifact {
+    /// `None` when only the blob is left of what a digest names.
+    manifest: Option<Manifest>,
+    layer: Descriptor,
+    /// The digest behind the tag, when that is no longer the one that is asked for.
+    replaced_by: Option<String>,
 }
 
-async fn pull(
-    client: &Client,
-    reference: &Reference,
-    auth: &RegistryAuth,
-    request: &Request,
-    limit: u64,
-) -> Result<Vec<u8>, Error> {
-    // Asked for on its own, because the client takes a token service that is down for one that says no.
-    let operation = oci_client::RegistryOperation::Pull;
-    client
-        .auth(reference, auth, operation)
-        .await
-        .map_err(|failure| request.classify(failure))?;
-    let (manifest, _) = client
-        .pull_image_manifest(reference, auth)
-        .await
-        .map_err(|failure| request.classify(failure))?;
-    let layer = chart_layer(&manifest).map_err(|reason| request.not_a_chart(reason))?;
-    if u64::try_from(layer.size).is_ok_and(|size| size > limit) {
-        return Err(request.too_large(limit));
+impl<'a> Source<'a> {
+    pub(super) fn new(
+        chart: &ChartRef,
+        image: &'a Image,
+        access: &Access,
+        limits: Limits,
+    ) -> Result<Self, Error> {
+        let plain_http = chart.plain_http() || image.loopback;
+        let root = registry::root(&image.registry, &image.repository, plain_http).ok_or_else(|| {
+            let reason = "the host does not answer as an OCI registry does; check the url";
+            request(image, &image.to_string(), false).not_a_chart(reason.to_owned())
+        })?;
+        let http = Http::new(&root, &access.trust, chart.insecure_skip_verify(), limits)?;
+        let login = access.login(&image.registry, &image.repository)?;
+        Ok(Self {
+            image,
+            registry: Registry::new(http, root, &image.repository, login),
+        })
     }
-    // The addresses that a layer may name beside its registry are not asked: they can be of any host.
-    let layer = OciDescriptor {
-        urls: None,
-        ..layer.clone()
-    };
-    let mut blob = client
-        .pull_blob_stream(reference, &layer)
-        .await
-        .map_err(|failure| request.classify(failure))?;
-    let mut bytes = Vec::new();
-    // The stream ends in an error unless the bytes have the digest of the layer.
-    while let Some(chunk) = blob.next().await {
-        let chunk = chunk.map_err(|failure| request.classify(OciDistributionError::IoError(failure)))?;
-        if (bytes.len() + chunk.len()) as u64 > limit {
-            return Err(request.too_large(limit));
+
+    /// Finds the tag that is wanted, and what lies behind it now.
+    pub(super) async fn resolve(&self, pinned: Option<&str>) -> Result<(Resolved, Artifact), Error> {
+        let (reference, version) = match &self.image.tag {
+            Tag::Exact(tag) => (tag.clone(), Some(version(tag))),
+            Tag::Choice(wanted) => {
+                let tag = self.choose(wanted).await?;
+                let version = version(&tag);
+                (tag, Some(version))
+            }
+            Tag::Digest { digest, tag } => (digest.clone(), tag.as_deref().map(version)),
+        };
+        let request = self.request(&reference);
+        let manifest = self.registry.manifest(&reference, &request).await?;
+        let manifest = manifest.ok_or_else(|| request.answered(404, None))?;
+        let outer = manifest.digest.clone();
+        let manifest = self.unwrapped(manifest, &request).await?;
+        let layer = chart_layer(&manifest).map_err(|reason| request.not_a_chart(reason))?;
+        let found = Artifact {
+            layer: layer.clone(),
+            manifest: Some(manifest),
+            replaced_by: None,
+        };
+        let artifact = match pinned {
+            Some(pinned) if pinned != outer && !found.has(pinned) => {
+                if matches!(self.image.tag, Tag::Digest { .. }) {
+                    return Err(request.pinned(pinned, &outer));
+                }
+                self.left(pinned, outer, &request).await?
+            }
+            _ => found,
+        };
+        let resolved = Resolved {
+            version,
+            digest: Some(artifact.layer.digest.clone()),
+            manifest_digest: artifact.manifest.as_ref().map(|manifest| manifest.digest.clone()),
+            found_at: self.image.at(&reference),
+            signed_by: None,
+            archive: None,
+            validators: None,
+        };
+        Ok((resolved, artifact))
+    }
+
+    /// What the registry still has of a digest whose tag was moved: the manifest, or the archive alone. Exactly that
+    /// was asked for, so it is as good as it was.
+    async fn left(&self, pinned: &str, replaced_by: String, request: &Request) -> Result<Artifact, Error> {
+        tracing::warn!(
+            host = request.host,
+            path = request.path,
+            pinned,
+            found = replaced_by,
+            "a chart was published again with other content; the one with the pinned digest is asked for"
+        );
+        let manifest = self.registry.manifest(pinned, request).await?;
+        let layer = match &manifest {
+            Some(manifest) => chart_layer(manifest)
+                .map_err(|reason| request.not_a_chart(reason))?
+                .clone(),
+            None => Descriptor::of_blob(pinned),
+        };
+        Ok(Artifact {
+            manifest,
+            layer,
+            replaced_by: Some(replaced_by),
+        })
+    }
+
+    pub(super) async fn download(
+        &self,
+        resolved: &Resolved,
+        artifact: &Artifact,
+        limit: u64,
+    ) -> Result<Vec<u8>, Error> {
+        let request = self.request_at(resolved);
+        let bytes = self.registry.blob(&artifact.layer, limit, &request).await;
+        match (bytes, &artifact.replaced_by) {
+            (Err(Error::Answered { status: 404, .. }), Some(actual)) => {
+                Err(request.pinned(&artifact.layer.digest, actual))
+            }
+            (bytes, _) => bytes,
         }
-        bytes.extend_from_slice(&chunk);
     }
-    Ok(bytes)
+
+    /// Who signed the chart.
+    pub(super) async fn verify(
+        &self,
+        resolved: &Resolved,
+        artifact: &Artifact,
+        by: &Verify,
+        now: u64,
+    ) -> Result<String, Error> {
+        let request = self.request_at(resolved);
+        // Signatures are found by the manifest. Where it is gone, they are as well.
+        let Some(manifest) = &artifact.manifest else {
+            let actual = artifact.replaced_by.as_deref().unwrap_or_default();
+            return Err(request.pinned(&artifact.layer.digest, actual));
+        };
+        match by {
+            Verify::Provenance(keyring) => {
+                let layer = manifest
+                    .layers
+                    .iter()
+                    .find(|layer| layer.media_type == PROVENANCE_LAYER);
+                let layer = layer.ok_or_else(|| {
+                    request.unsigned(
+                        "make it with helm package --sign, then push it with its .prov file beside it",
+                    )
+                })?;
+                let signed = self.registry.blob(layer, provenance::MAX_SIZE, &request).await?;
+                let file = resolved
+                    .version
+                    .as_deref()
+                    .map(|version| self.image.file(version));
+                keyring
+                    .verify(&signed, file.as_deref(), &artifact.layer.digest, now)
+                    .map_err(|reason| request.bad_signature(reason))
+            }
+            Verify::Cosign(key) => {
+                self.verify_cosign(&manifest.digest, key, &request).await?;
+                Ok("the cosign key".to_owned())
+            }
+        }
+    }
+
+    /// Cosign keeps signatures behind a tag that is made of the digest of what it signed.
+    async fn verify_cosign(
+        &self,
+        digest: &str,
+        key: &cosign::CosignKey,
+        request: &Request,
+    ) -> Result<(), Error> {
+        let tag = format!("{}.sig", digest.replace(':', "-"));
+        let signatures = self.registry.manifest(&tag, request).await?;
+        let signatures = signatures.ok_or_else(|| {
+            request.unsigned("sign it with cosign sign --key, with signatures kept beside it in the registry")
+        })?;
+        let mut refused = "none is of cosign's form".to_owned();
+        for layer in signatures.layers.iter().take(MAX_SIGNATURES) {
+            let Some(signature) = layer.annotations.get(cosign::SIGNATURE) else {
+                continue;
+            };
+            if layer.media_type != cosign::PAYLOAD {
+                continue;
+            }
+            let payload = self.registry.blob(layer, cosign::MAX_SIZE, request).await?;
+            match key.verify(&payload, signature, digest) {
+                Ok(()) => return Ok(()),
+                Err(reason) => refused = reason,
+            }
+        }
+        Err(request.bad_signature(refused))
+    }
+
+    /// Lists the tags and takes the wanted one. As for Helm, only tags that are versions to the letter count.
+    async fn choose(&self, wanted: &Wanted) -> Result<String, Error> {
+        let mut request = self.request("tags");
+        request.path.clone_from(&self.image.repository);
+        request.missing = "there is no such chart; check url and repo";
+        let tags = self.registry.tags(&request).await?;
+        let versions: Vec<String> = tags
+            .iter()
+            .map(|tag| version(tag))
+            .filter(|version| Version::parse_strict(version).is_ok())
+            .collect();
+        let versions: Vec<&str> = versions.iter().map(String::as_str).collect();
+        match wanted.choose(&versions) {
+            Some(position) => Ok(tag(versions[position])),
+            None => Err(Error::NoSuchTag {
+                host: self.image.registry.clone(),
+                chart: self.image.repository.clone(),
+                version: wanted.shown(),
+                newest: versions::newest(&versions),
+            }),
+        }
+    }
+
+    /// The manifest in an index. Charts know no platform, so an index is accepted when it leaves no choice.
+    async fn unwrapped(&self, manifest: Manifest, request: &Request) -> Result<Manifest, Error> {
+        match manifest.manifests.as_slice() {
+            [] => Ok(manifest),
+            [only] => {
+                let inner = self.registry.manifest(&only.digest, request).await?;
+                inner.ok_or_else(|| request.answered(404, None))
+            }
+            _ => Err(request.not_a_chart("it is an index of several images".to_owned())),
+        }
+    }
+
+    fn request(&self, reference: &str) -> Request {
+        request(self.image, reference, self.registry.is_authenticated())
+    }
+
+    fn request_at(&self, resolved: &Resolved) -> Request {
+        let reference = match (&resolved.version, &resolved.manifest_digest) {
+            (Some(version), _) => tag(version),
+            (None, Some(digest)) => digest.clone(),
+            (None, None) => String::new(),
+        };
+        self.request(&reference)
+    }
+}
+
+impl Artifact {
+    fn has(&self, digest: &str) -> bool {
+        let manifest = self.manifest.as_ref().map(|manifest| manifest.digest.as_str());
+        manifest == Some(digest) || self.layer.digest == digest
+    }
+}
+
+fn request(image: &Image, reference: &str, authenticated: bool) -> Request {
+    let separator = if registry::is_digest(reference) { '@' } else { ':' };
+    Request {
+        host: image.registry.clone(),
+        path: format!("{}{separator}{reference}", image.repository),
+        missing: "there is no such chart or no such tag; check url, repo and version",
+        authenticated,
+    }
+}
+
+/// Tags cannot hold the plus sign of build metadata; Helm writes an underscore in its place.
+pub(super) fn tag(version: &str) -> String {
+    version.replace('+', "_")
+}
+
+fn version(tag: &str) -> String {
+    tag.replace('_', "+")
 }
 
 /// The layer that holds the archive: one of Helm's media types, or the only one there is.
-fn chart_layer(manifest: &OciImageManifest) -> Result<&OciDescriptor, String> {
+fn chart_layer(manifest: &Manifest) -> Result<&Descriptor, String> {
     let of_type = |media_type: &str| {
         manifest
             .layers
@@ -132,93 +305,5 @@ fn chart_layer(manifest: &OciImageManifest) -> Result<&OciDescriptor, String> {
                 found.join(", ")
             ))
         }
-    }
-}
-
-impl Request {
-    /// What a failure of the registry client means to the user.
-    fn classify(&self, failure: OciDistributionError) -> Error {
-        use OciDistributionError as Failure;
-        match failure {
-            Failure::UnauthorizedError { .. } | Failure::AuthenticationFailure(_) => self.answered(401),
-            Failure::RegistryError { envelope, .. } => {
-                self.answered(envelope.errors.first().map_or(400, |error| status(&error.code)))
-            }
-            Failure::ServerError { code, .. } => self.answered(code),
-            Failure::RequestError(failure) => self.failed(failure),
-            Failure::IoError(failure) => self.interrupted(failure),
-            Failure::DigestError(DigestError::VerificationError { expected, actual }) => {
-                self.digest(expected, actual)
-            }
-            Failure::ImageManifestNotFoundError(_) | Failure::ImageIndexParsingNoPlatformResolverError => {
-                self.not_a_chart("it is an index of several images".to_owned())
-            }
-            // The texts of these quote what the registry sent, which is no business of an event.
-            Failure::DigestError(_)
-            | Failure::ConfigConversionError(_)
-            | Failure::GenericError(_)
-            | Failure::HeaderValueError(_)
-            | Failure::IncompatibleLayerMediaTypeError(_)
-            | Failure::JsonError(_)
-            | Failure::ManifestEncodingError(_)
-            | Failure::ManifestParsingError(_)
-            | Failure::PushNoDataError
-            | Failure::PushLayerNoDataError
-            | Failure::PullNoLayersError
-            | Failure::RegistryNoDigestError
-            | Failure::RegistryNoLocationError
-            | Failure::RegistryTokenDecodeError(_)
-            | Failure::SpecViolationError(_)
-            | Failure::UrlParseError(_)
-            | Failure::UnsupportedMediaTypeError(_)
-            | Failure::UnsupportedSchemaVersionError(_)
-            | Failure::VersionedParsingError(_) => {
-                self.not_a_chart("the host does not answer as an OCI registry does; check the url".to_owned())
-            }
-        }
-    }
-
-    /// A blob that broke off, or whose digest at its end is another one.
-    fn interrupted(&self, failure: std::io::Error) -> Error {
-        let digests = failure
-            .get_ref()
-            .and_then(|inner| inner.downcast_ref::<DigestError>());
-        match digests {
-            Some(DigestError::VerificationError { expected, actual }) => {
-                self.digest(expected.clone(), actual.clone())
-            }
-            _ => match failure
-                .into_inner()
-                .map(<dyn std::error::Error + Send + Sync>::downcast::<reqwest::Error>)
-            {
-                Some(Ok(failure)) => self.failed(*failure),
-                Some(Err(failure)) => self.broken(failure),
-                None => self.broken("the download broke off".into()),
-            },
-        }
-    }
-}
-
-/// The HTTP status that goes with an error code of the distribution specification. The client keeps only the code.
-fn status(code: &OciErrorCode) -> u16 {
-    match code {
-        OciErrorCode::Unauthorized => 401,
-        OciErrorCode::Denied => 403,
-        OciErrorCode::BlobUnknown
-        | OciErrorCode::ManifestBlobUnknown
-        | OciErrorCode::ManifestUnknown
-        | OciErrorCode::NameUnknown
-        | OciErrorCode::NotFound => 404,
-        OciErrorCode::Toomanyrequests => 429,
-        OciErrorCode::BlobUploadInvalid
-        | OciErrorCode::BlobUploadUnknown
-        | OciErrorCode::DigestInvalid
-        | OciErrorCode::ManifestInvalid
-        | OciErrorCode::ManifestUnverified
-        | OciErrorCode::NameInvalid
-        | OciErrorCode::SizeInvalid
-        | OciErrorCode::TagInvalid
-        | OciErrorCode::Unsupported
-        | OciErrorCode::Other(_) => 400,
     }
 }

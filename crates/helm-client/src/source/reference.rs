@@ -2,12 +2,19 @@
 
 use std::fmt;
 
+use helm::semver::{Constraint, Version};
 use url::Url;
+
+use super::http::is_loopback;
+use super::oci;
+use super::registry::is_digest;
+use super::versions::Wanted;
 
 /// Where a chart comes from, checked: the `spec.chart` of a definition or the arguments of a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChartRef {
     location: Location,
+    digest: Option<String>,
     plain_http: bool,
     insecure_skip_verify: bool,
 }
@@ -29,9 +36,20 @@ pub(super) struct Image {
     /// Host, with the port where one was given.
     pub(super) registry: String,
     pub(super) repository: String,
-    pub(super) tag: String,
+    pub(super) tag: Tag,
     /// Whether the host is this machine, where registries speak HTTP without TLS.
     pub(super) loopback: bool,
+}
+
+/// Which artifact of a repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Tag {
+    /// The one with this tag.
+    Exact(String),
+    /// The one whose tag is the wanted version.
+    Choice(Wanted),
+    /// The one whose manifest has this digest. A tag beside it only says what to call it.
+    Digest { digest: String, tag: Option<String> },
 }
 
 /// A chart in a repository with an `index.yaml`.
@@ -40,8 +58,7 @@ pub(super) struct Repository {
     /// The folder that holds `index.yaml`; its path ends in a slash.
     pub(super) root: Url,
     pub(super) chart: String,
-    /// `None` asks for the newest stable version.
-    pub(super) version: Option<String>,
+    pub(super) version: Wanted,
 }
 
 /// A chart reference that leads nowhere, and what to write instead.
@@ -73,14 +90,10 @@ pub enum InvalidRef {
         /// URL path and `repo`, joined.
         repository: String,
     },
-    /// Nothing says which tag to fetch.
-    #[error("no version of {url} given: charts in a registry need an exact one, which is the tag to fetch")]
-    NoVersion {
-        /// What was given.
-        url: String,
-    },
-    /// Something other than one exact version.
-    #[error("{version} is not a tag: charts in a registry need one exact version such as 1.2.3, not a range")]
+    /// Something other than a version.
+    #[error(
+        "{version} is neither a version such as 1.2.3, nor a range such as ^1.2, nor a tag that a registry can hold"
+    )]
     Version {
         /// What was given.
         version: String,
@@ -95,11 +108,11 @@ pub enum InvalidRef {
         /// What was given as version.
         version: String,
     },
-    /// A digest in the URL.
-    #[error("chart url {url} names a digest: give the version of the chart instead")]
-    DigestInUrl {
+    /// Something other than a digest.
+    #[error("{digest} is no digest: expected are sha256: and 64 lower-case hexadecimal digits")]
+    Digest {
         /// What was given.
-        url: String,
+        digest: String,
     },
     /// A repository, but no chart in it.
     #[error(
@@ -114,10 +127,12 @@ pub enum InvalidRef {
 impl ChartRef {
     /// Reads the three texts that name a chart.
     ///
-    /// - `oci://host/path`, with `repo` appended to the path; `version` is the tag.
+    /// - `oci://host/path`, with `repo` appended to the path; `:tag` and `@sha256:…` may stand behind the path.
     /// - `http(s)://….tgz` or `.tar.gz`: that archive; `repo` and `version` are not looked at.
-    /// - any other `http(s)://…`: a repository with an `index.yaml`; `repo` is the name of the chart, `version` an
-    ///   exact version, or nothing or `latest` for the newest stable one.
+    /// - any other `http(s)://…`: a repository with an `index.yaml`; `repo` is the name of the chart.
+    ///
+    /// `version` is an exact version, a range by the rules of Helm (`^1.2`, `>=1.19-0 <2`), or nothing or `latest` for
+    /// the newest that is no pre-release. In a registry it may also be a tag that is no version.
     ///
     /// # Errors
     /// [`InvalidRef`] says what to write instead.
@@ -140,9 +155,27 @@ impl ChartRef {
         };
         Ok(Self {
             location,
+            digest: None,
             plain_http: false,
             insecure_skip_verify: false,
         })
+    }
+
+    /// Takes only what has this digest: the archive, or in a registry its manifest.
+    ///
+    /// # Errors
+    /// [`InvalidRef`] when it is no digest.
+    pub fn with_digest(mut self, digest: Option<&str>) -> Result<Self, InvalidRef> {
+        let Some(digest) = digest.map(str::trim).filter(|digest| !digest.is_empty()) else {
+            return Ok(self);
+        };
+        if !is_digest(digest) {
+            return Err(InvalidRef::Digest {
+                digest: digest.to_owned(),
+            });
+        }
+        self.digest = Some(digest.to_owned());
+        Ok(self)
     }
 
     /// Speaks HTTP without TLS to the registry. It has no effect on `https://` URLs, and a registry on this machine
@@ -161,6 +194,11 @@ impl ChartRef {
 
     pub(super) fn location(&self) -> &Location {
         &self.location
+    }
+
+    /// What the archive or its manifest must have.
+    pub(super) fn digest(&self) -> Option<&str> {
+        self.digest.as_deref()
     }
 
     pub(super) fn plain_http(&self) -> bool {
@@ -187,7 +225,37 @@ impl fmt::Display for ChartRef {
 
 impl fmt::Display for Image {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "oci://{}/{}:{}", self.registry, self.repository, self.tag)
+        match &self.tag {
+            Tag::Exact(tag) => f.write_str(&self.at(tag)),
+            Tag::Digest { digest, .. } => f.write_str(&self.at(digest)),
+            Tag::Choice(Wanted::Newest) => write!(f, "oci://{}/{}", self.registry, self.repository),
+            Tag::Choice(wanted) => {
+                write!(
+                    f,
+                    "oci://{}/{} ({})",
+                    self.registry,
+                    self.repository,
+                    wanted.shown()
+                )
+            }
+        }
+    }
+}
+
+impl Image {
+    /// The address of one artifact, by tag or digest.
+    pub(super) fn at(&self, reference: &str) -> String {
+        let separator = if is_digest(reference) { '@' } else { ':' };
+        format!(
+            "oci://{}/{}{separator}{reference}",
+            self.registry, self.repository
+        )
+    }
+
+    /// What Helm calls the archive of a version.
+    pub(super) fn file(&self, version: &str) -> String {
+        let name = self.repository.rsplit('/').next().unwrap_or_default();
+        format!("{name}-{version}.tgz")
     }
 }
 
@@ -218,11 +286,15 @@ fn is_archive(url: &Url) -> bool {
 
 fn image(url: &Url, host: &str, repo: Option<&str>, version: Option<String>) -> Result<Image, InvalidRef> {
     let path = url.path().trim_matches('/');
-    if path.contains('@') {
-        return Err(InvalidRef::DigestInUrl {
-            url: without_query(url),
-        });
-    }
+    let (path, digest) = match path.split_once('@') {
+        Some((path, digest)) if is_digest(digest) => (path, Some(digest.to_owned())),
+        Some((_, digest)) => {
+            return Err(InvalidRef::Digest {
+                digest: digest.to_owned(),
+            });
+        }
+        None => (path, None),
+    };
     let (path, tag) = match path.rsplit_once(':') {
         Some((path, tag)) => (path, Some(tag.to_owned())),
         None => (path, None),
@@ -242,7 +314,7 @@ fn image(url: &Url, host: &str, repo: Option<&str>, version: Option<String>) -> 
         return Err(InvalidRef::Repository { repository });
     }
     let version = match (tag, version) {
-        (Some(tag), Some(version)) if tag != version => {
+        (Some(tag), Some(version)) if tag != oci::tag(&version) => {
             return Err(InvalidRef::TwoVersions {
                 url: without_query(url),
                 tag,
@@ -251,16 +323,13 @@ fn image(url: &Url, host: &str, repo: Option<&str>, version: Option<String>) -> 
         }
         (tag, version) => version.or(tag),
     };
-    let version = version
-        .filter(|version| version != "latest")
-        .ok_or_else(|| InvalidRef::NoVersion {
-            url: without_query(url),
-        })?;
-    // Tags cannot hold the plus sign of build metadata; Helm writes an underscore in its place.
-    let tag = version.replace('+', "_");
-    if !is_tag(&tag) {
-        return Err(InvalidRef::Version { version });
-    }
+    let tag = match digest {
+        Some(digest) => Tag::Digest {
+            digest,
+            tag: version.as_deref().map(oci::tag),
+        },
+        None => wanted_tag(version)?,
+    };
     let registry = match url.port() {
         Some(port) => format!("{host}:{port}"),
         None => host.to_owned(),
@@ -271,6 +340,25 @@ fn image(url: &Url, host: &str, repo: Option<&str>, version: Option<String>) -> 
         tag,
         loopback: is_loopback(host),
     })
+}
+
+/// As for Helm, a version is taken for a tag without looking at the tags there are; a range chooses among them.
+fn wanted_tag(version: Option<String>) -> Result<Tag, InvalidRef> {
+    let wanted = Wanted::parse(version);
+    let Wanted::Given(version) = &wanted else {
+        return Ok(Tag::Choice(wanted));
+    };
+    let tag = oci::tag(version);
+    let is_range = Version::parse(version).is_err() && Constraint::parse(version).is_ok();
+    if is_range {
+        Ok(Tag::Choice(wanted))
+    } else if is_tag(&tag) {
+        Ok(Tag::Exact(tag))
+    } else {
+        Err(InvalidRef::Version {
+            version: version.clone(),
+        })
+    }
 }
 
 fn repository(
@@ -293,16 +381,8 @@ fn repository(
     Ok(Repository {
         root,
         chart,
-        version: version.filter(|version| version != "latest"),
+        version: Wanted::parse(version),
     })
-}
-
-fn is_loopback(host: &str) -> bool {
-    let address = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost"
-        || address
-            .parse::<std::net::IpAddr>()
-            .is_ok_and(|address| address.is_loopback())
 }
 
 /// One part of a repository name, as the distribution specification has it.
@@ -356,6 +436,21 @@ mod tests {
                 ["oci://host/nginx", "", "1.2.3+build.5"],
                 "oci://host/nginx:1.2.3_build.5",
             ),
+            (["oci://host/nginx", "", ""], "oci://host/nginx"),
+            (["oci://host/nginx", "", "latest"], "oci://host/nginx"),
+            (
+                ["oci://host/nginx", "", ">=1.2 <2"],
+                "oci://host/nginx (version that fits >=1.2 <2)",
+            ),
+            (
+                ["oci://host/nginx", "", "1.x"],
+                "oci://host/nginx (version that fits 1.x)",
+            ),
+            (["oci://host/nginx", "", "main"], "oci://host/nginx:main"),
+            (
+                ["oci://host/nginx:1.2.3_b", "", "1.2.3+b"],
+                "oci://host/nginx:1.2.3_b",
+            ),
             (
                 ["oci://[::1]:5000/nginx", "", "1.0.0"],
                 "oci://[::1]:5000/nginx:1.0.0",
@@ -406,11 +501,15 @@ mod tests {
             (["oci://host/Nginx", "", "1.0.0"], "lower-case"),
             (["oci://host/a//b", "", "1.0.0"], "lower-case"),
             (["oci://host/a/../b", "%2e%2e", "1.0.0"], "lower-case"),
-            (["oci://host/nginx", "", ""], "need an exact one"),
-            (["oci://host/nginx", "", "latest"], "need an exact one"),
-            (["oci://host/nginx", "", ">=1.2"], ">=1.2 is not a tag"),
+            (
+                ["oci://host/nginx", "", "1.2.3 or so"],
+                "1.2.3 or so is neither a version such as 1.2.3, nor a range such as ^1.2, nor a tag that a registry can hold",
+            ),
             (["oci://host/nginx:1.0.0", "", "1.1.0"], "already names tag 1.0.0"),
-            (["oci://host/nginx@sha256:00", "", "1.1.0"], "names a digest"),
+            (
+                ["oci://host/nginx@sha256:00", "", "1.1.0"],
+                "sha256:00 is no digest: expected are sha256: and 64 lower-case hexadecimal digits",
+            ),
             (
                 ["https://host/charts", "", "1.1.0"],
                 "set repo to the name of the chart",
@@ -424,17 +523,30 @@ mod tests {
     }
 
     #[test]
-    fn only_this_machine_is_loopback() {
-        for (host, expected) in [
-            ("localhost", true),
-            ("127.0.0.1", true),
-            ("127.8.0.1", true),
-            ("[::1]", true),
-            ("198.18.0.1", false),
-            ("localhost.example.com", false),
-            ("127.0.0.1.example.com", false),
-        ] {
-            assert_eq!(is_loopback(host), expected, "{host}");
+    fn a_digest_pins_what_is_fetched() {
+        let one = format!("sha256:{}", "1".repeat(64));
+        let two = format!("sha256:{}", "2".repeat(64));
+        let pinned = |url: &str, version: &str, digest: &str| {
+            let chart = ChartRef::parse(url, None, Some(version))?.with_digest(Some(digest))?;
+            Ok::<_, InvalidRef>((chart.to_string(), chart.digest))
+        };
+        let named = format!("oci://host/nginx@{one}");
+        for url in [format!("oci://host/nginx:1.2.3@{one}"), named.clone()] {
+            assert_eq!(pinned(&url, "", "").unwrap(), (named.clone(), None));
+            assert_eq!(
+                pinned(&url, "1.2.3", &two).unwrap(),
+                (named.clone(), Some(two.clone()))
+            );
         }
+        assert_eq!(
+            pinned("https://host/nginx.tgz", "", &one).unwrap(),
+            ("https://host/nginx.tgz".to_owned(), Some(one.clone()))
+        );
+        assert_eq!(
+            pinned("oci://host/nginx", "1.2.3", "md5:1")
+                .unwrap_err()
+                .to_string(),
+            "md5:1 is no digest: expected are sha256: and 64 lower-case hexadecimal digits"
+        );
     }
 }

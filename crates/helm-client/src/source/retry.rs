@@ -2,7 +2,8 @@
 
 use super::{Error, Limits};
 
-/// Makes a request until it succeeds, fails for good, or has been made `limits.tries` times.
+/// Makes a request until it succeeds, fails for good, or has been made `limits.tries` times. A host that asks to be
+/// left alone is, unless that takes longer than the fetch may.
 pub(super) async fn until_settled<T, Attempt>(
     limits: Limits,
     mut attempt: impl FnMut() -> Attempt,
@@ -13,13 +14,17 @@ where
     let longest = limits.pause * 8;
     let mut pause = limits.pause;
     for _ in 1..limits.tries {
-        match attempt().await {
+        let wanted = match attempt().await {
             Err(failure) if failure.is_transient() => {
                 tracing::debug!(error = %failure, "fetching a chart failed, trying again");
+                match failure.retry_after() {
+                    Some(wanted) if wanted >= limits.time => return Err(failure),
+                    wanted => wanted,
+                }
             }
             settled => return settled,
-        }
-        tokio::time::sleep(pause).await;
+        };
+        tokio::time::sleep(wanted.unwrap_or_default().max(pause)).await;
         pause = (pause * 2).min(longest);
     }
     attempt().await

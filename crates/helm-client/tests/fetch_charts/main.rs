@@ -1,126 +1,24 @@
 #![expect(clippy::unwrap_used, reason = "a test server that fails is a failed test")]
 //! Fetching charts from a real HTTP server on this machine, which plays registry, repository and trouble.
 
-use std::collections::VecDeque;
+mod keep;
+mod log_in;
+mod server;
+mod sign;
+mod tls;
+
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::{Body, Bytes};
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
-use helm_client::source::{Archive, ChartRef, Credentials, Error, Limits, Password, fetch};
-use sha2::{Digest as _, Sha256};
+use helm_client::source::{Access, Archive, ChartRef, Credentials, Error, Limits, Password, fetch};
+use server::{Artifacts, Server, digest, registry};
 
 const CHART: &[u8] = b"the bytes of a chart archive";
 const HELM_LAYER: &str = "application/vnd.cncf.helm.chart.content.v1.tar+gzip";
-
-fn digest(bytes: &[u8]) -> String {
-    let hex = |byte: u8| [byte >> 4, byte & 15].map(|half| char::from_digit(u32::from(half), 16).unwrap());
-    "sha256:"
-        .chars()
-        .chain(Sha256::digest(bytes).into_iter().flat_map(hex))
-        .collect()
-}
-
-/// What was asked: the path and what came as `Authorization`.
-type Seen = (String, Option<String>);
-type Answer = Box<dyn Fn(&Request) -> Response + Send + Sync>;
-
-/// A server on a free port of this machine. It answers with `first` in order, then always by `then`.
-struct Server {
-    port: u16,
-    seen: Arc<Mutex<Vec<Seen>>>,
-}
-
-#[derive(Clone)]
-struct Script {
-    first: Arc<Mutex<VecDeque<StatusCode>>>,
-    then: Arc<Answer>,
-    seen: Arc<Mutex<Vec<Seen>>>,
-}
-
-impl Server {
-    async fn answering(then: impl Fn(&Request) -> Response + Send + Sync + 'static) -> Self {
-        Self::failing_first([], then).await
-    }
-
-    async fn failing_first(
-        first: impl IntoIterator<Item = StatusCode>,
-        then: impl Fn(&Request) -> Response + Send + Sync + 'static,
-    ) -> Self {
-        let seen = Arc::default();
-        let script = Script {
-            first: Arc::new(Mutex::new(first.into_iter().collect())),
-            then: Arc::new(Box::new(then)),
-            seen: Arc::clone(&seen),
-        };
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let app = Router::new().fallback(answer).with_state(script);
-        tokio::spawn(async move { axum::serve(listener, app).await });
-        Self { port, seen }
-    }
-
-    fn url(&self, scheme: &str, path: &str) -> String {
-        format!("{scheme}://127.0.0.1:{}{path}", self.port)
-    }
-
-    fn seen(&self) -> Vec<Seen> {
-        self.seen.lock().unwrap().clone()
-    }
-}
-
-async fn answer(State(script): State<Script>, request: Request) -> Response {
-    let header = request.headers().get(header::AUTHORIZATION);
-    let authorization = header.map(|value| value.to_str().unwrap().to_owned());
-    script
-        .seen
-        .lock()
-        .unwrap()
-        .push((request.uri().path().to_owned(), authorization));
-    let first = script.first.lock().unwrap().pop_front();
-    first.map_or_else(|| (script.then)(&request), IntoResponse::into_response)
-}
-
-/// A registry that holds one artifact, with layers of these types and contents.
-fn registry(layers: Vec<(&'static str, Bytes)>) -> impl Fn(&Request) -> Response + Send + Sync {
-    let descriptors: Vec<_> = layers
-        .iter()
-        .map(|(kind, content)| {
-            serde_json::json!({"mediaType": kind, "digest": digest(content), "size": content.len()})
-        })
-        .collect();
-    let manifest = serde_json::json!({
-        "schemaVersion": 2,
-        "mediaType": "application/vnd.oci.image.manifest.v1+json",
-        "config": {"mediaType": "application/vnd.cncf.helm.config.v1+json", "digest": digest(b"{}"), "size": 2},
-        "layers": descriptors,
-    });
-    move |request| match request.uri().path() {
-        "/v2/" => StatusCode::OK.into_response(),
-        "/v2/charts/web/manifests/1.2.3" => (
-            [(header::CONTENT_TYPE, "application/vnd.oci.image.manifest.v1+json")],
-            manifest.to_string(),
-        )
-            .into_response(),
-        path => {
-            let layer = layers
-                .iter()
-                .find(|(_, content)| path.ends_with(&digest(content)));
-            match layer {
-                Some((_, content)) => content.clone().into_response(),
-                None => not_in_registry(),
-            }
-        }
-    }
-}
-
-fn not_in_registry() -> Response {
-    let envelope = r#"{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}"#;
-    (StatusCode::NOT_FOUND, envelope).into_response()
-}
 
 fn chart_layer() -> Vec<(&'static str, Bytes)> {
     vec![(HELM_LAYER, Bytes::from_static(CHART))]
@@ -135,32 +33,34 @@ fn limits() -> Limits {
     }
 }
 
-fn me() -> Credentials {
-    Credentials {
-        username: "me".to_owned(),
-        password: Password::new("s3cret"),
+fn me() -> Access {
+    with_password("s3cret")
+}
+
+fn with_password(password: &str) -> Access {
+    Access {
+        credentials: Some(Credentials {
+            username: "me".to_owned(),
+            password: Password::new(password),
+        }),
+        ..Access::default()
     }
 }
 
 /// `me:s3cret`, as basic authentication sends it.
 const MY_HEADER: &str = "Basic bWU6czNjcmV0";
 
+async fn fetched(url: &str, repo: &str, version: &str, access: &Access) -> Result<Archive, Error> {
+    let chart = ChartRef::parse(url, Some(repo), Some(version)).unwrap();
+    fetch(&chart, access, limits()).await
+}
+
 async fn get(url: &str, repo: &str, version: &str) -> Result<Archive, Error> {
-    fetch(
-        &ChartRef::parse(url, Some(repo), Some(version)).unwrap(),
-        None,
-        limits(),
-    )
-    .await
+    fetched(url, repo, version, &Access::default()).await
 }
 
 async fn get_as_me(url: &str, repo: &str, version: &str) -> Result<Archive, Error> {
-    fetch(
-        &ChartRef::parse(url, Some(repo), Some(version)).unwrap(),
-        Some(&me()),
-        limits(),
-    )
-    .await
+    fetched(url, repo, version, &me()).await
 }
 
 /// The whole chain of causes, which is what ends in a condition.
@@ -184,7 +84,7 @@ async fn a_chart_comes_from_a_registry() {
     let archive = get(&server.url("oci", "/charts"), "web", "1.2.3").await.unwrap();
     assert_eq!(archive.bytes, CHART);
     assert_eq!(archive.digest, digest(CHART));
-    assert_eq!(archive.found_at, server.url("oci", "/charts/web:1.2.3"));
+    assert_eq!(archive.resolved.found_at, server.url("oci", "/charts/web:1.2.3"));
     assert!(
         server
             .seen()
@@ -269,17 +169,14 @@ async fn a_registry_that_asks_for_a_password_gets_the_given_one() {
 
     let failure = get(&url, "", "1.2.3").await.unwrap_err();
     assert!(
-        told(&failure).ends_with("it asks who we are; set credentials"),
+        told(&failure).ends_with("it asks who we are; set credentials or dockerConfigRef"),
         "{}",
         told(&failure)
     );
 
-    let wrong = Credentials {
-        password: Password::new("guess"),
-        ..me()
-    };
+    let wrong = with_password("guess");
     let chart = ChartRef::parse(&url, None, Some("1.2.3")).unwrap();
-    let failure = fetch(&chart, Some(&wrong), limits()).await.unwrap_err();
+    let failure = fetch(&chart, &wrong, limits()).await.unwrap_err();
     assert!(told(&failure).contains("answered 401 for charts/web:1.2.3: the user name or password is wrong"));
     assert!(!failure.is_transient());
 }
@@ -335,8 +232,7 @@ async fn trouble_that_passes_is_waited_out_but_not_for_ever() {
     );
     assert_eq!(server.seen().len(), 3);
 
-    // The registry protocol starts with a question whose answer does not matter here.
-    let server = Server::failing_first([S::OK, S::BAD_GATEWAY], registry(chart_layer())).await;
+    let server = Server::failing_first([S::BAD_GATEWAY], registry(chart_layer())).await;
     assert_eq!(
         get(&server.url("oci", "/charts/web"), "", "1.2.3")
             .await
@@ -368,11 +264,13 @@ async fn an_archive_comes_from_a_plain_url() {
         .await
         .unwrap();
     assert_eq!(archive.bytes, CHART);
-    assert_eq!(archive.found_at, server.url("http", "/a/web-1.2.3.tgz"));
+    assert_eq!(archive.resolved.found_at, server.url("http", "/a/web-1.2.3.tgz"));
     let failure = get(&server.url("http", "/a/web-1.2.3.tgz?signature=s3cretx"), "", "")
         .await
         .unwrap_err();
-    assert!(told(&failure).ends_with("answered 403 for /a/web-1.2.3.tgz: it is not public; set credentials"));
+    assert!(told(&failure).ends_with(
+        "answered 403 for /a/web-1.2.3.tgz: it is not public; set credentials or dockerConfigRef"
+    ));
 }
 
 fn index(url: &str, sha256: &str) -> String {
@@ -396,7 +294,7 @@ async fn a_chart_comes_from_a_repository() {
             .unwrap();
         assert_eq!(archive.digest, digest(CHART));
         assert_eq!(
-            archive.found_at,
+            archive.resolved.found_at,
             server.url("http", "/stable/files/web-1.2.3.tgz")
         );
     }
@@ -554,7 +452,7 @@ async fn a_slow_host_costs_no_more_than_the_limit() {
         time: Duration::from_millis(200),
         ..limits()
     };
-    let failure = fetch(&chart, None, limits).await.unwrap_err();
+    let failure = fetch(&chart, &Access::default(), limits).await.unwrap_err();
     assert!(matches!(failure, Error::TimedOut { .. }), "{failure:?}");
     assert!(failure.is_transient());
     told(&failure);
@@ -605,5 +503,171 @@ async fn a_web_page_is_not_a_registry() {
         told(&failure).contains("could not read /charts/index.yaml"),
         "{}",
         told(&failure)
+    );
+}
+
+/// A registry that holds several versions of the chart, and tags that are none.
+fn versions(versions: &[&str]) -> Artifacts {
+    let mut artifacts = Artifacts::default();
+    for version in versions {
+        let content = Bytes::from(format!("the archive of {version}"));
+        artifacts.push(version, &[(HELM_LAYER, content, serde_json::Value::Null)]);
+    }
+    artifacts
+}
+
+#[tokio::test]
+async fn a_range_leads_to_the_newest_tag_that_fits() {
+    let artifacts = versions(&[
+        "1.2.3",
+        "latest",
+        "1.10.0",
+        "v1.11.0",
+        "2.0.0-rc.1",
+        "1.2.4_b.1",
+        "sha256-00.sig",
+        "0.9.0",
+    ]);
+    let server = Server::answering(move |request| artifacts.answer(request)).await;
+    let url = server.url("oci", "/charts/web");
+    for (version, expected) in [
+        ("", "1.10.0"),
+        ("latest", "1.10.0"),
+        ("~1.2", "1.2.4+b.1"),
+        (">=1.2 <1.10 || <1", "1.2.4+b.1"),
+        (">1.10-0", "2.0.0-rc.1"),
+        ("1.2.4+b.1", "1.2.4+b.1"),
+        // Not listed as versions, as for Helm, yet there for who asks for them.
+        ("v1.11.0", "v1.11.0"),
+    ] {
+        let archive = get(&url, "", version).await.unwrap();
+        let tag = expected.replace('+', "_");
+        assert_eq!(
+            archive.bytes,
+            format!("the archive of {tag}").as_bytes(),
+            "{version}"
+        );
+        assert_eq!(archive.resolved.version.as_deref(), Some(expected));
+        assert_eq!(archive.resolved.found_at, format!("{url}:{tag}"));
+    }
+    let failure = get(&url, "", ">=3").await.unwrap_err();
+    assert_eq!(
+        told(&failure),
+        format!(
+            "{} has no version that fits >=3 of chart charts/web; its newest are 2.0.0-rc.1, 1.10.0, 1.2.4+b.1, 1.2.3, 0.9.0",
+            server.host()
+        )
+    );
+    assert!(!failure.is_transient());
+    let failure = get(&server.url("oci", "/charts/absent"), "", "")
+        .await
+        .unwrap_err();
+    assert_eq!(
+        told(&failure),
+        format!(
+            "{} answered 404 for charts/absent: there is no such chart; check url and repo",
+            server.host()
+        )
+    );
+}
+
+#[tokio::test]
+async fn a_digest_in_the_url_or_beside_it_is_held_to() {
+    let mut artifacts = Artifacts::default();
+    let manifest = artifacts.push(
+        "1.2.3",
+        &[(HELM_LAYER, Bytes::from_static(CHART), serde_json::Value::Null)],
+    );
+    let server = Server::answering(move |request| match request.uri().path() {
+        "/web.tgz" => CHART.into_response(),
+        "/index.yaml" => index("web.tgz", &digest(CHART)).into_response(),
+        "/v2/charts/web/manifests/lies" => "{}".into_response(),
+        _ => artifacts.answer(request),
+    })
+    .await;
+    let url = server.url("oci", "/charts/web");
+    for (url, repo, version, pinned) in [
+        (format!("{url}@{manifest}"), "", "", String::new()),
+        (format!("{url}:1.2.3@{manifest}"), "", "", String::new()),
+        (url.clone(), "", "1.2.3", manifest.clone()),
+        (url.clone(), "", "", digest(CHART)),
+        (server.url("http", "/web.tgz"), "", "", digest(CHART)),
+        (server.url("http", ""), "web", "^1.2", digest(CHART)),
+    ] {
+        let chart = ChartRef::parse(&url, Some(repo), Some(version)).unwrap();
+        let chart = chart.with_digest(Some(&pinned)).unwrap();
+        let archive = fetch(&chart, &Access::default(), limits()).await.unwrap();
+        assert_eq!(archive.bytes, CHART, "{url}");
+    }
+    let other = digest(b"other");
+    for (url, repo, actual) in [
+        (url.clone(), "", &manifest),
+        (server.url("http", "/web.tgz"), "", &digest(CHART)),
+        (server.url("http", ""), "web", &digest(CHART)),
+    ] {
+        let chart = ChartRef::parse(&url, Some(repo), Some("1.2.3")).unwrap();
+        let chart = chart.with_digest(Some(&other)).unwrap();
+        let failure = fetch(&chart, &Access::default(), limits()).await.unwrap_err();
+        let expected = format!("has digest {actual}, not the {other} that is asked for");
+        assert!(told(&failure).contains(&expected), "{}", told(&failure));
+    }
+}
+
+#[tokio::test]
+async fn a_host_that_asks_for_patience_is_given_it_within_the_limit() {
+    let is_first = std::sync::atomic::AtomicBool::new(true);
+    let server = Server::answering(move |request| {
+        let wait = if request.uri().path() == "/long.tgz" {
+            "3600"
+        } else {
+            "1"
+        };
+        if wait == "1" && !is_first.swap(false, std::sync::atomic::Ordering::SeqCst) {
+            return CHART.into_response();
+        }
+        (StatusCode::TOO_MANY_REQUESTS, [(header::RETRY_AFTER, wait)]).into_response()
+    })
+    .await;
+    assert_eq!(
+        get(&server.url("http", "/web.tgz"), "", "").await.unwrap().bytes,
+        CHART
+    );
+    assert_eq!(server.asked("/web.tgz"), 2);
+    let failure = get(&server.url("http", "/long.tgz"), "", "").await.unwrap_err();
+    assert_eq!(
+        told(&failure),
+        format!(
+            "{} answered 429 for /long.tgz: it asks for fewer requests; the fetch is tried again later",
+            server.host()
+        )
+    );
+    assert_eq!(server.asked("/long.tgz"), 1);
+    assert!(failure.is_transient());
+}
+
+#[tokio::test]
+async fn an_index_of_one_manifest_is_a_wrapper_and_of_several_is_none() {
+    let mut artifacts = versions(&["inner"]);
+    let inner = artifacts.put(
+        "again",
+        &serde_json::json!({"layers": [
+            {"mediaType": HELM_LAYER, "digest": digest(b"the archive of inner"), "size": 20}
+        ]}),
+    );
+    let entry = serde_json::json!({"mediaType": server::MANIFEST, "digest": inner, "size": 1});
+    artifacts.put("1.0.0", &serde_json::json!({"manifests": [entry]}));
+    artifacts.put("2.0.0", &serde_json::json!({"manifests": [entry, entry]}));
+    let server = Server::answering(move |request| artifacts.answer(request)).await;
+    let url = server.url("oci", "/charts/web");
+    assert_eq!(
+        get(&url, "", "1.0.0").await.unwrap().bytes,
+        b"the archive of inner"
+    );
+    assert_eq!(
+        told(&get(&url, "", "2.0.0").await.unwrap_err()),
+        format!(
+            "charts/web:2.0.0 at {} is not a chart: it is an index of several images",
+            server.host()
+        )
     );
 }

@@ -1,0 +1,379 @@
+//! What a definition says about its chart, turned into the loaded chart: Secrets read, archive fetched, checked and
+//! unpacked, templates parsed; kept, because many objects ask for the same chart.
+
+mod cache;
+mod secrets;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use cluster::Cluster;
+use helm::chart::{self, Chart};
+use helm::engine::Engine;
+use helm::origin::{ALLOW_FROM_NAMESPACES, ChartSpec};
+
+pub use secrets::Purpose;
+
+use crate::source::{self, Archive, ChartRef, Fetched, InvalidRef, Limits, Resolved};
+use cache::{Cache, Place};
+
+/// A chart, ready to be rendered.
+#[derive(Debug)]
+pub struct LoadedChart {
+    /// What was asked for.
+    pub spec: ChartSpec,
+    /// The chart with its parsed templates.
+    pub engine: Arc<Engine>,
+    /// The version by which its source lists it, or that of the chart where the source lists none.
+    pub version: String,
+    /// Digest of its archive: `sha256:…`.
+    pub digest: String,
+    /// Where it was found, without credentials.
+    pub found_at: String,
+    /// Whose signature was checked, when one was asked for.
+    pub signed_by: Option<String>,
+}
+
+impl LoadedChart {
+    /// The chart.
+    pub fn chart(&self) -> &Chart {
+        self.engine.chart()
+    }
+
+    fn new(spec: &ChartSpec, resolved: &Resolved, engine: Arc<Engine>) -> Self {
+        let listed = resolved.version.clone();
+        Self {
+            spec: spec.clone(),
+            version: listed.unwrap_or_else(|| engine.chart().metadata().version.clone()),
+            engine,
+            digest: resolved.digest.clone().unwrap_or_default(),
+            found_at: resolved.found_at.clone(),
+            signed_by: resolved.signed_by.clone(),
+        }
+    }
+}
+
+/// A chart could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// What the definition says leads nowhere.
+    #[error("the chart's url is not usable")]
+    Reference(#[from] InvalidRef),
+    /// A Secret could not be read.
+    #[error("could not read {purpose} from Secret {secret}")]
+    ReadSecret {
+        /// Namespace and name.
+        secret: String,
+        /// What it was read for.
+        purpose: Purpose,
+        /// Why.
+        source: Box<cluster::Error>,
+    },
+    /// There is no such Secret.
+    #[error("Secret {secret} with {purpose} does not exist: create it, or correct {}", purpose.field())]
+    NoSecret {
+        /// Namespace and name.
+        secret: String,
+        /// What it was read for.
+        purpose: Purpose,
+    },
+    /// A Secret of another namespace does not agree, or is not there.
+    #[error(
+        "Secret {secret} with {purpose} does not exist or does not allow its use from namespace {namespace}: annotate it with {ALLOW_FROM_NAMESPACES}: {namespace}, or name one of that namespace in {}",
+        purpose.field()
+    )]
+    ForeignSecret {
+        /// Namespace and name.
+        secret: String,
+        /// What it was read for.
+        purpose: Purpose,
+        /// The namespace of the definition.
+        namespace: String,
+    },
+    /// The Secret has no such key.
+    #[error("Secret {secret} has no key {key} with {purpose}: {keys}")]
+    NoKey {
+        /// Namespace and name.
+        secret: String,
+        /// The key that was asked for.
+        key: String,
+        /// What it was read for.
+        purpose: Purpose,
+        /// Those it has.
+        keys: String,
+    },
+    /// What must be text is none.
+    #[error("key {key} of Secret {secret} holds no UTF-8 text, which {purpose} must be")]
+    NotText {
+        /// Namespace and name.
+        secret: String,
+        /// The key.
+        key: String,
+        /// What it was read for.
+        purpose: Purpose,
+    },
+    /// The Secret holds something else.
+    #[error("key {key} of Secret {secret} cannot be used as {purpose}")]
+    Unusable {
+        /// Namespace and name.
+        secret: String,
+        /// The key.
+        key: String,
+        /// What it was read for.
+        purpose: Purpose,
+        /// What is wrong with it.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The logins of this process could not be read.
+    #[error(transparent)]
+    RegistryConfig(source::Unreadable),
+    /// The archive could not be fetched.
+    #[error(transparent)]
+    Fetch(#[from] source::Error),
+    /// The archive is no chart.
+    #[error("what was fetched from {found_at} is no chart that can be used")]
+    Load {
+        /// Where it was found.
+        found_at: String,
+        /// Why.
+        source: chart::Error,
+    },
+    /// The chart is published without charts that it is made of.
+    #[error(
+        "the chart at {found_at} cannot be used without its dependencies: found in Chart.yaml, but missing in charts/ directory: {missing}; run kco dependency build or helm dependency build, then publish it again"
+    )]
+    MissingDependencies {
+        /// Where it was found.
+        found_at: String,
+        /// Their names.
+        missing: String,
+    },
+    /// One fetch for several who asked has failed.
+    #[error(transparent)]
+    Shared(Arc<Error>),
+}
+
+impl Error {
+    /// True when the same attempt can succeed later although nobody changed anything.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::ReadSecret { source, .. } => source.is_transient(),
+            Self::Fetch(error) => error.is_transient(),
+            Self::Shared(error) => error.is_transient(),
+            Self::Reference(_)
+            | Self::NoSecret { .. }
+            | Self::ForeignSecret { .. }
+            | Self::NoKey { .. }
+            | Self::NotText { .. }
+            | Self::Unusable { .. }
+            | Self::RegistryConfig(_)
+            | Self::Load { .. }
+            | Self::MissingDependencies { .. } => false,
+        }
+    }
+}
+
+/// For how long a fetched chart is taken for what its tag still names.
+const FRESH_FOR: Duration = Duration::from_mins(5);
+
+/// For how long a source that cannot be reached is left alone while what it had before is used.
+const STALE_FOR: Duration = Duration::from_secs(30);
+
+/// Most bytes of files of the charts that are kept.
+const KEPT_BYTES: usize = 64 * 1024 * 1024;
+
+/// Most origins that are remembered.
+const MAX_SLOTS: usize = 4096;
+
+/// Charts by their origin, for all controllers of a process.
+///
+/// A chart is fetched once, however many ask for it at the same time, and kept by digest. What a tag or an index
+/// names is looked up again after five minutes, without a download when it is the same; what a digest names is
+/// final. While a source cannot be reached, what it had before is used.
+pub struct Charts {
+    cluster: Cluster,
+    limits: Limits,
+    registry_config: Option<PathBuf>,
+    fresh_for: Duration,
+    slots: Mutex<HashMap<ChartSpec, Arc<Slot>>>,
+    cache: Mutex<Cache>,
+}
+
+/// One origin. Whoever holds the lock fetches; the others wait for what comes of it.
+type Slot = tokio::sync::Mutex<Known>;
+
+/// What is known of an origin.
+#[derive(Default)]
+struct Known {
+    resolved: Option<Resolved>,
+    fresh_until: Option<Instant>,
+    failed: Option<(Instant, Arc<Error>)>,
+}
+
+impl Charts {
+    /// Reads Secrets through `cluster` and fetches within `limits`.
+    pub fn new(cluster: Cluster, limits: Limits) -> Self {
+        Self {
+            cluster,
+            limits,
+            registry_config: None,
+            fresh_for: FRESH_FOR,
+            slots: Mutex::default(),
+            cache: Mutex::new(Cache::new(KEPT_BYTES)),
+        }
+    }
+
+    /// Logs in as the Docker configuration at this path says, a file or a folder with one, where a definition says
+    /// nothing. It is read for each fetch, because such files are rotated.
+    pub fn with_registry_config(self, path: Option<PathBuf>) -> Self {
+        Self {
+            registry_config: path,
+            ..self
+        }
+    }
+
+    /// The chart that `spec` names.
+    ///
+    /// # Errors
+    /// [`Error`] names Secret, host and path, and says what to do.
+    pub async fn get(&self, spec: &ChartSpec) -> Result<Arc<LoadedChart>, Error> {
+        let asked = Instant::now();
+        let slot = self.slot(spec);
+        let mut known = slot.lock().await;
+        if let Some(chart) = self.fresh(spec, &known) {
+            return Ok(chart);
+        }
+        // Who waited for a fetch that failed meanwhile need not make the same again.
+        if let Some((at, failure)) = known.failed.as_ref().filter(|(at, _)| *at > asked) {
+            tracing::trace!(waited = ?at.duration_since(asked), "a fetch for several has failed");
+            return Err(Error::Shared(failure.clone()));
+        }
+        match self.load(spec, known.resolved.as_ref()).await {
+            Ok((resolved, engine)) => {
+                let chart = Arc::new(LoadedChart::new(spec, &resolved, engine));
+                *known = Known {
+                    resolved: Some(resolved),
+                    fresh_until: Some(Instant::now() + self.fresh_for),
+                    failed: None,
+                };
+                Ok(chart)
+            }
+            Err(error) => {
+                if let Some(chart) = self.stale(spec, &known, &error) {
+                    known.fresh_until = Some(Instant::now() + STALE_FOR.min(self.fresh_for));
+                    return Ok(chart);
+                }
+                let error = Arc::new(error);
+                known.failed = Some((Instant::now(), error.clone()));
+                Err(Error::Shared(error))
+            }
+        }
+    }
+
+    /// Looks up again after this time what a tag or an index names. The default is five minutes.
+    pub fn with_fresh_for(self, fresh_for: Duration) -> Self {
+        Self { fresh_for, ..self }
+    }
+
+    fn slot(&self, spec: &ChartSpec) -> Arc<Slot> {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        if slots.len() >= MAX_SLOTS && !slots.contains_key(spec) {
+            // Those that nobody waits for are only a shortcut.
+            slots.retain(|_, slot| Arc::strong_count(slot) > 1);
+        }
+        slots.entry(spec.clone()).or_default().clone()
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn kept(&self, resolved: &Resolved) -> Option<Arc<Engine>> {
+        self.cache().get(resolved.digest.as_deref()?)
+    }
+
+    /// What is kept and need not be looked up again.
+    fn fresh(&self, spec: &ChartSpec, known: &Known) -> Option<Arc<LoadedChart>> {
+        let resolved = known.resolved.as_ref()?;
+        // Keys are withdrawn, so signatures are looked at again.
+        let is_final = spec.digest.is_some() && spec.verify.is_none();
+        if !is_final && known.fresh_until.is_none_or(|end| end <= Instant::now()) {
+            return None;
+        }
+        let engine = self.kept(resolved)?;
+        Some(Arc::new(LoadedChart::new(spec, resolved, engine)))
+    }
+
+    /// What was there before, when the source cannot be asked at the moment.
+    fn stale(&self, spec: &ChartSpec, known: &Known, failure: &Error) -> Option<Arc<LoadedChart>> {
+        let resolved = known.resolved.as_ref().filter(|_| failure.is_transient())?;
+        let engine = self.kept(resolved)?;
+        tracing::warn!(
+            found_at = resolved.found_at,
+            digest = resolved.digest,
+            error = %failure,
+            "the source of a chart cannot be asked; what it had before is used"
+        );
+        Some(Arc::new(LoadedChart::new(spec, resolved, engine)))
+    }
+
+    async fn load(
+        &self,
+        spec: &ChartSpec,
+        before: Option<&Resolved>,
+    ) -> Result<(Resolved, Arc<Engine>), Error> {
+        let reference = ChartRef::parse(&spec.url, spec.repo.as_deref(), spec.version.as_deref())?
+            .with_digest(spec.digest.as_deref())?
+            .with_plain_http(spec.plain_http)
+            .with_insecure_skip_verify(spec.insecure_skip_verify);
+        let access = secrets::access(&self.cluster, spec, self.registry_config.as_deref()).await?;
+        let before = before.and_then(|resolved| Some((resolved, self.kept(resolved)?)));
+        let known = |resolved: &Resolved| {
+            let digest = resolved.digest.as_deref()?;
+            self.cache().get_from(&place(spec, resolved), digest)
+        };
+        let fetched = source::fetch_unless_known(&reference, &access, self.limits, before, known).await?;
+        let (resolved, engine) = match fetched {
+            Fetched::Known(resolved, engine) => (resolved, engine),
+            Fetched::Archive(archive) => self.parsed(archive)?,
+        };
+        let digest = resolved.digest.clone().unwrap_or_default();
+        self.cache().keep(place(spec, &resolved), &digest, &engine);
+        Ok((resolved, engine))
+    }
+
+    fn parsed(&self, archive: Archive) -> Result<(Resolved, Arc<Engine>), Error> {
+        let Archive {
+            bytes,
+            digest,
+            resolved,
+        } = archive;
+        // Whoever has the bytes may have what was made of the same ones before.
+        if let Some(engine) = self.cache().get(&digest) {
+            return Ok((resolved, engine));
+        }
+        let chart =
+            Chart::from_foreign_archive(&bytes, &chart::Limits::default()).map_err(|source| Error::Load {
+                found_at: resolved.found_at.clone(),
+                source,
+            })?;
+        let missing = chart.missing_dependencies();
+        if !missing.is_empty() {
+            return Err(Error::MissingDependencies {
+                missing: missing.join(", "),
+                found_at: resolved.found_at,
+            });
+        }
+        Ok((resolved, Arc::new(Engine::new(chart))))
+    }
+}
+
+fn place(spec: &ChartSpec, resolved: &Resolved) -> Place {
+    Place {
+        url: spec.url.clone(),
+        repo: spec.repo.clone(),
+        version: resolved.version.clone(),
+    }
+}

@@ -1,0 +1,202 @@
+//! Helm's provenance files (`.prov`): a clear-signed text that names the chart and the digest of its archive
+//! (`pkg/provenance/sign.go`).
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::openpgp::{self, Keys};
+
+/// Largest provenance file; it holds a `Chart.yaml` and a signature.
+pub(super) const MAX_SIZE: u64 = 1024 * 1024;
+
+/// The `OpenPGP` keys whose signature a chart may carry.
+#[derive(Debug, Clone)]
+pub struct Keyring(Keys);
+
+/// Bytes without a key that can be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(transparent)]
+pub struct InvalidKeyring(openpgp::Error);
+
+impl Keyring {
+    /// Reads what `gpg --export` prints, with or without `--armor`.
+    ///
+    /// # Errors
+    /// [`InvalidKeyring`] when no key in it can be used.
+    pub fn parse(bytes: &[u8]) -> Result<Self, InvalidKeyring> {
+        Keys::parse(bytes).map(Self).map_err(InvalidKeyring)
+    }
+
+    /// Who signed the archive with this `digest`, in a provenance file that was read at `now`, in seconds. With
+    /// `file`, the provenance must name the archive so.
+    pub(super) fn verify(
+        &self,
+        provenance: &[u8],
+        file: Option<&str>,
+        digest: &str,
+        now: u64,
+    ) -> Result<String, String> {
+        let provenance = std::str::from_utf8(provenance).map_err(|_| "it is no text".to_owned())?;
+        let signed = self
+            .0
+            .verify(provenance, now)
+            .map_err(|error| error.to_string())?;
+        let files = files(&signed.text)?;
+        let is_ours = |listed: &String| listed.eq_ignore_ascii_case(digest);
+        match file {
+            Some(file) => match files.get(file) {
+                Some(listed) if is_ours(listed) => Ok(signed.by),
+                Some(listed) => Err(format!(
+                    "it is for {file} with digest {listed}, this one has {digest}"
+                )),
+                None => {
+                    let names: Vec<_> = files.keys().map(String::as_str).collect();
+                    Err(format!("it is for [{}], not for {file}", names.join(", ")))
+                }
+            },
+            None if files.values().any(is_ours) => Ok(signed.by),
+            None => Err(format!("it names no archive with digest {digest}")),
+        }
+    }
+}
+
+/// The archives that the second document of a provenance names, with their digests.
+fn files(text: &str) -> Result<BTreeMap<String, String>, String> {
+    #[derive(Deserialize)]
+    struct Sums {
+        files: BTreeMap<String, String>,
+    }
+    let malformed = || "it does not say which files it is for".to_owned();
+    let (_, sums) = text.split_once("\n...\n").ok_or_else(malformed)?;
+    let sums: Sums = serde_saphyr::from_str(sums).map_err(|_| malformed())?;
+    Ok(sums.files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DIGEST: &str = "sha256:1ebac99ec2a8ca5d6d8105de4a29e72fedfa8f8848973599a53eb745e59082e0";
+    const FILE: &str = "web-1.2.3.tgz";
+    /// A day after the keys were made.
+    const NOW: u64 = 1_795_400_000;
+
+    fn read(name: &str) -> Vec<u8> {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/signatures");
+        std::fs::read(format!("{folder}/{name}")).unwrap()
+    }
+
+    fn verify(keyring: &str, provenance: &str) -> Result<String, String> {
+        let keyring = Keyring::parse(&read(keyring)).unwrap();
+        keyring.verify(&read(provenance), Some(FILE), DIGEST, NOW)
+    }
+
+    #[test]
+    fn what_helm_and_gpg_sign_is_accepted() {
+        let robot = "Robot <robot@example.com> (CCEC0B0CD48CA36C496EB04DE4E095AB3647BA52)";
+        for keyring in ["keyring.gpg", "keyring.asc"] {
+            assert_eq!(verify(keyring, "web-1.2.3.tgz.prov").as_deref(), Ok(robot));
+            let eddy = verify(keyring, "eddy.prov").unwrap();
+            assert_eq!(
+                eddy,
+                "Eddy <eddy@example.com> (6D97F31357E94F711A635F38807812D1879DA25F)"
+            );
+        }
+        let sub = verify("keyring.gpg", "sub.prov").unwrap();
+        assert!(
+            sub.starts_with("Sub <sub@example.com> (") && !sub.contains("18134CD6"),
+            "{sub}"
+        );
+    }
+
+    #[test]
+    fn a_signature_that_proves_nothing_is_refused_with_the_reason() {
+        let refused = |provenance: &str| verify("keyring.gpg", provenance).unwrap_err();
+        assert_eq!(
+            refused("other.prov"),
+            "no key of the keyring made it; it is by key F454CE547228001049A61378E2B5D4D9C11241FE"
+        );
+        assert_eq!(
+            refused("gone.prov"),
+            "no key of the keyring made it; it is by key 5C0E96A2D28F3B8D57F7DE329DFF1C511088047A"
+        );
+        assert_eq!(
+            refused("short.prov"),
+            "the key of Short <short@example.com> (E709B0CC597C0881FF7175B3683D140FFEF9E836) has expired"
+        );
+        assert_eq!(
+            refused("sha1.prov"),
+            "the signature is of a kind that is not accepted: RSA or Ed25519 with SHA-256, SHA-384 or SHA-512 is"
+        );
+        assert_eq!(refused("payload.json"), "it is no clear-signed text");
+        assert_eq!(refused("keyring.gpg"), "it is no text");
+    }
+
+    #[test]
+    fn a_changed_text_is_refused() {
+        let keyring = Keyring::parse(&read("keyring.gpg")).unwrap();
+        let text = String::from_utf8(read("web-1.2.3.tgz.prov")).unwrap();
+        let verify = |text: &str, file, digest| keyring.verify(text.as_bytes(), file, digest, NOW);
+        for changed in [
+            text.replace("version: 1.2.3", "version: 1.2.4"),
+            text.replace("1ebac99e", "1ebac99f"),
+            text.replace("\nname: web", "\nname: web\nname: evil"),
+            text.replace("\n...\n", "\n...\nfiles: {}\n"),
+        ] {
+            let refused = verify(&changed, Some(FILE), DIGEST).unwrap_err();
+            assert!(
+                refused.starts_with("it does not fit the text, which was changed after Robot"),
+                "{refused}"
+            );
+        }
+        let broken = text.replace("wsC5BAEB", "wsC5BAE=");
+        assert_eq!(
+            verify(&broken, Some(FILE), DIGEST).unwrap_err(),
+            "the signature is malformed"
+        );
+        // Line ends and blanks at the end of lines do not count, as OpenPGP has it.
+        assert!(verify(&text.replace('\n', "\r\n"), Some(FILE), DIGEST).is_ok());
+        assert!(verify(&text.replace("name: web\n", "name: web \t\n"), Some(FILE), DIGEST).is_ok());
+    }
+
+    #[test]
+    fn a_signature_is_for_one_archive_under_one_name() {
+        let keyring = Keyring::parse(&read("keyring.gpg")).unwrap();
+        let text = read("web-1.2.3.tgz.prov");
+        let other = format!("sha256:{}", "0".repeat(64));
+        assert!(keyring.verify(&text, None, DIGEST, NOW).is_ok());
+        assert_eq!(
+            keyring.verify(&text, Some(FILE), &other, NOW).unwrap_err(),
+            format!("it is for web-1.2.3.tgz with digest {DIGEST}, this one has {other}")
+        );
+        assert_eq!(
+            keyring
+                .verify(&text, Some("web-1.2.4.tgz"), DIGEST, NOW)
+                .unwrap_err(),
+            "it is for [web-1.2.3.tgz], not for web-1.2.4.tgz"
+        );
+        assert_eq!(
+            keyring.verify(&text, None, &other, NOW).unwrap_err(),
+            format!("it names no archive with digest {other}")
+        );
+    }
+
+    #[test]
+    fn a_keyring_without_keys_is_refused() {
+        for bytes in [
+            &b""[..],
+            b"text",
+            &[0xc6],
+            &[0x99, 0xff, 0xff, 4],
+            &read("ec.pub"),
+        ] {
+            assert!(Keyring::parse(bytes).is_err(), "{bytes:?}");
+        }
+        // Whatever is cut off or flipped, nothing worse comes of it.
+        let whole = read("keyring.gpg");
+        for end in (0..whole.len()).step_by(13) {
+            let _ = Keyring::parse(&whole[..end]);
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! What is read of an OCI registry: manifests, blobs and tags of one repository (the distribution specification).
+//!
+//! `oci-client` 0.18 would do for reading alone, but it cannot show a client certificate, reads manifests, tokens
+//! and error texts of any length, sends passwords to token services without TLS, and keeps neither the status nor the
+//! `Retry-After` of a refusal. What is needed are four GETs over the HTTP stack that is here anyway.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use reqwest::StatusCode;
+use reqwest::header::{HeaderValue, LINK};
+use serde::Deserialize;
+use url::Url;
+
+use super::challenge::{self, Challenge};
+use super::credentials::Login;
+use super::error::Request;
+use super::http::{self, Answer, Ask, Http};
+use super::{Error, retry};
+
+/// Largest manifest; the specification asks registries to take at least this much.
+const MAX_MANIFEST: u64 = 4 * 1024 * 1024;
+/// Largest page of tags.
+const MAX_TAGS: u64 = 8 * 1024 * 1024;
+/// Most pages of tags, each of a thousand.
+const MAX_PAGES: usize = 100;
+/// Largest answer of a token service.
+const MAX_TOKEN: u64 = 1024 * 1024;
+
+const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, \
+     application/vnd.docker.distribution.manifest.v2+json, application/vnd.docker.distribution.manifest.list.v2+json";
+
+/// One repository of a registry.
+#[derive(Debug)]
+pub(super) struct Registry {
+    http: Http,
+    /// `https://host/v2/repository/`.
+    root: Url,
+    login: Option<Login>,
+    /// `repository:…:pull`, unless the registry asks for something else.
+    scope: String,
+    /// What was sent last and did: the answer to a challenge is good for the questions that follow.
+    authorization: Mutex<Option<HeaderValue>>,
+}
+
+/// A manifest, and the digest by which it is found again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Manifest {
+    pub(super) digest: String,
+    pub(super) layers: Vec<Descriptor>,
+    /// Of an index: what it leads to.
+    pub(super) manifests: Vec<Descriptor>,
+}
+
+/// What is said about a blob or a manifest.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Descriptor {
+    #[serde(default)]
+    pub(super) media_type: String,
+    pub(super) digest: String,
+    #[serde(default)]
+    pub(super) size: u64,
+    #[serde(default, deserialize_with = "null_as_default")]
+    pub(super) annotations: BTreeMap<String, String>,
+}
+
+impl Descriptor {
+    /// A blob of which nothing but the digest is known.
+    pub(super) fn of_blob(digest: &str) -> Self {
+        Self {
+            media_type: String::new(),
+            digest: digest.to_owned(),
+            size: 0,
+            annotations: BTreeMap::new(),
+        }
+    }
+}
+
+fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+impl Registry {
+    /// The repository below `root`, for which we log in as `login`.
+    pub(super) fn new(http: Http, root: Url, repository: &str, login: Option<Login>) -> Self {
+        let authorization = match &login {
+            // What needs no challenge is sent at once.
+            Some(Login::Bearer(token)) => http::sensitive(&format!("Bearer {}", token.expose())),
+            _ => None,
+        };
+        Self {
+            http,
+            root,
+            login,
+            scope: format!("repository:{repository}:pull"),
+            authorization: Mutex::new(authorization),
+        }
+    }
+
+    /// True when we have a login for it.
+    pub(super) fn is_authenticated(&self) -> bool {
+        self.login.is_some()
+    }
+
+    /// The manifest with this tag or digest; `None` when there is none.
+    pub(super) async fn manifest(
+        &self,
+        reference: &str,
+        request: &Request,
+    ) -> Result<Option<Manifest>, Error> {
+        let url = self.at(&format!("manifests/{reference}"), request)?;
+        let Some(answer) = self.get(&url, MANIFESTS, MAX_MANIFEST, request).await? else {
+            return Ok(None);
+        };
+        let digest = crate::digest::sha256(&answer.body);
+        let announced = answer.headers.get("docker-content-digest");
+        let announced = announced.and_then(|digest| digest.to_str().ok());
+        let expected = [Some(reference), announced].into_iter().flatten();
+        for expected in expected.filter(|expected| expected.starts_with("sha256:")) {
+            if expected != digest {
+                return Err(request.digest(expected.to_owned(), digest));
+            }
+        }
+        read(&answer.body, digest)
+            .map(Some)
+            .ok_or_else(|| no_registry(request))
+    }
+
+    /// The blob that a descriptor names. It has that digest.
+    pub(super) async fn blob(
+        &self,
+        blob: &Descriptor,
+        limit: u64,
+        request: &Request,
+    ) -> Result<Vec<u8>, Error> {
+        if !is_digest(&blob.digest) {
+            return Err(request.not_a_chart("its layer has a digest of another kind than sha256".to_owned()));
+        }
+        if blob.size > limit {
+            return Err(request.too_large(limit));
+        }
+        let url = self.at(&format!("blobs/{}", blob.digest), request)?;
+        let answer = self.get(&url, "*/*", limit, request).await?;
+        let body = answer.ok_or_else(|| request.answered(404, None))?.body;
+        let digest = crate::digest::sha256(&body);
+        if digest == blob.digest {
+            Ok(body)
+        } else {
+            Err(request.digest(blob.digest.clone(), digest))
+        }
+    }
+
+    /// All tags, page by page.
+    pub(super) async fn tags(&self, request: &Request) -> Result<Vec<String>, Error> {
+        #[derive(Deserialize)]
+        struct Page {
+            #[serde(default, deserialize_with = "null_as_default")]
+            tags: Vec<String>,
+        }
+        let mut tags = Vec::new();
+        let mut next = Some(self.at("tags/list?n=1000", request)?);
+        for _ in 0..MAX_PAGES {
+            let Some(url) = next else { break };
+            let answer = self.get(&url, "application/json", MAX_TAGS, request).await?;
+            let answer = answer.ok_or_else(|| request.answered(404, None))?;
+            let page: Page = serde_json::from_slice(&answer.body).map_err(|_| no_registry(request))?;
+            tags.extend(page.tags);
+            next = next_page(&url, &answer);
+        }
+        Ok(tags)
+    }
+
+    fn at(&self, path: &str, request: &Request) -> Result<Url, Error> {
+        self.root.join(path).map_err(|_| no_registry(request))
+    }
+
+    /// The answer of status 200; `None` for 404.
+    async fn get(
+        &self,
+        url: &Url,
+        accept: &'static str,
+        limit: u64,
+        request: &Request,
+    ) -> Result<Option<Answer>, Error> {
+        let attempt = || async {
+            let known = self.authorization();
+            let ask = |authorization| Ask {
+                url,
+                accept,
+                authorization,
+                unless: None,
+                limit,
+                request,
+            };
+            let mut answer = self.http.get(ask(known.as_ref())).await?;
+            if answer.status == StatusCode::UNAUTHORIZED {
+                // Also a token that was good before can have run out.
+                let authorization = self.answer_challenge(&answer, request).await?;
+                answer = self.http.get(ask(Some(&authorization))).await?;
+                self.keep(authorization);
+            }
+            match answer.status {
+                StatusCode::OK => Ok(Some(answer)),
+                StatusCode::NOT_FOUND => Ok(None),
+                status => Err(request.answered(status.as_u16(), None)),
+            }
+        };
+        retry::until_settled(self.http.limits, attempt).await
+    }
+
+    fn authorization(&self) -> Option<HeaderValue> {
+        let known = self.authorization.lock().unwrap_or_else(PoisonError::into_inner);
+        known.clone()
+    }
+
+    fn keep(&self, authorization: HeaderValue) {
+        let mut known = self.authorization.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = Some(authorization);
+    }
+
+    async fn answer_challenge(&self, refused: &Answer, request: &Request) -> Result<HeaderValue, Error> {
+        let unauthorized = || request.answered(401, None);
+        match (
+            Challenge::of(&refused.headers).ok_or_else(unauthorized)?,
+            &self.login,
+        ) {
+            (Challenge::Basic, Some(Login::Basic(credentials))) => {
+                http::basic(credentials).ok_or_else(unauthorized)
+            }
+            (Challenge::Basic, _) => Err(unauthorized()),
+            (
+                Challenge::Bearer {
+                    realm,
+                    service,
+                    scope,
+                },
+                login,
+            ) => {
+                let realm = self.root.join(&realm).map_err(|_| no_registry(request))?;
+                let scope = scope.as_deref().unwrap_or(&self.scope);
+                self.token(&realm, service.as_deref(), scope, login.as_ref(), request)
+                    .await
+            }
+        }
+    }
+
+    async fn token(
+        &self,
+        realm: &Url,
+        service: Option<&str>,
+        scope: &str,
+        login: Option<&Login>,
+        request: &Request,
+    ) -> Result<HeaderValue, Error> {
+        if self.root.scheme() == "https" && realm.scheme() != "https" {
+            return Err(Error::InsecureRealm {
+                host: request.host.clone(),
+                realm: super::reference::without_query(realm),
+            });
+        }
+        let request = Request {
+            missing: "the registry names this token service, but it is not there; tell who runs the registry",
+            ..request.redirected_to(realm)
+        };
+        let url = challenge::token_url(realm, service, scope);
+        let authorization = match login {
+            Some(Login::Basic(credentials)) => http::basic(credentials),
+            _ => None,
+        };
+        let answer = if let Some(Login::Identity(token)) = login {
+            let form = challenge::token_form(service, scope, token);
+            self.http.post(realm, form, &request, MAX_TOKEN).await?
+        } else {
+            let ask = Ask {
+                url: &url,
+                accept: "application/json",
+                authorization: authorization.as_ref(),
+                unless: None,
+                limit: MAX_TOKEN,
+                request: &request,
+            };
+            self.http.get(ask).await?
+        };
+        if answer.status != StatusCode::OK {
+            return Err(request.answered(answer.status.as_u16(), None));
+        }
+        challenge::token(&answer.body)
+            .and_then(|token| http::sensitive(&format!("Bearer {}", token.expose())))
+            .ok_or_else(|| no_registry(&request))
+    }
+}
+
+/// `sha256:` and 64 hex digits.
+pub(super) fn is_digest(text: &str) -> bool {
+    text.strip_prefix("sha256:").is_some_and(|hex| {
+        hex.len() == 64 && hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    })
+}
+
+fn no_registry(request: &Request) -> Error {
+    request.not_a_chart("the host does not answer as an OCI registry does; check the url".to_owned())
+}
+
+fn read(text: &[u8], digest: String) -> Option<Manifest> {
+    #[derive(Deserialize)]
+    struct Read {
+        #[serde(default, deserialize_with = "null_as_default")]
+        layers: Vec<Descriptor>,
+        #[serde(default, deserialize_with = "null_as_default")]
+        manifests: Vec<Descriptor>,
+    }
+    let Read { layers, manifests } = serde_json::from_slice(text).ok()?;
+    Some(Manifest {
+        digest,
+        layers,
+        manifests,
+    })
+}
+
+/// The page that the registry names as the next one; no other host is asked for it.
+fn next_page(url: &Url, answer: &Answer) -> Option<Url> {
+    let link = answer.headers.get(LINK)?.to_str().ok()?;
+    let (target, relation) = link.strip_prefix('<')?.split_once('>')?;
+    if !relation.replace('"', "").contains("rel=next") {
+        return None;
+    }
+    url.join(target).ok().filter(|next| next.origin() == url.origin())
+}
+
+/// The address of a repository in a registry.
+pub(super) fn root(host: &str, repository: &str, plain_http: bool) -> Option<Url> {
+    let scheme = if plain_http { "http" } else { "https" };
+    // Docker Hub serves its registry under another name than it is known by.
+    let host = match host {
+        "docker.io" | "index.docker.io" => "registry-1.docker.io",
+        host => host,
+    };
+    Url::parse(&format!("{scheme}://{host}/v2/{repository}/")).ok()
+}

@@ -1,0 +1,255 @@
+//! Charts behind plain URLs: an archive, or a repository whose `index.yaml` leads to one.
+
+use reqwest::StatusCode;
+use reqwest::header::HeaderValue;
+use url::Url;
+
+use super::access::Verify;
+use super::credentials::Login;
+use super::error::Request;
+use super::http::{self, Answer, Ask, Http, Validators, host};
+use super::reference::{Repository, without_query};
+use super::{Access, ChartRef, Error, Limits, Resolved, index, provenance, retry};
+
+const INDEX: &str = "application/yaml, text/yaml, application/json, */*";
+const ARCHIVE: &str = "application/gzip, application/octet-stream, */*";
+
+const NO_FILE: &str = "there is no such file; check the url";
+const NOT_LISTED: &str = "the url must be that of a chart repository, the folder that holds index.yaml";
+const LISTED: &str = "the index lists this file, but it is not there; publish it again";
+
+/// A host that serves charts as files.
+#[derive(Debug)]
+pub(super) struct Source {
+    http: Http,
+    /// The archive, or the root of the repository.
+    root: Url,
+    authorization: Option<HeaderValue>,
+    /// What to say when an archive is missing.
+    missing: &'static str,
+}
+
+/// What a host has.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for each fetch, and it is taken apart at once"
+)]
+pub(super) enum Found<N, T> {
+    /// What it had before, and what the caller has for that.
+    Same(Resolved, T),
+    /// Something else.
+    New(N),
+}
+
+impl Source {
+    /// The host of an archive.
+    pub(super) fn of_archive(
+        chart: &ChartRef,
+        url: &Url,
+        access: &Access,
+        limits: Limits,
+    ) -> Result<Self, Error> {
+        Self::new(chart, url, access, limits, NO_FILE)
+    }
+
+    /// The host of a repository.
+    pub(super) fn of_repository(
+        chart: &ChartRef,
+        repository: &Repository,
+        access: &Access,
+        limits: Limits,
+    ) -> Result<Self, Error> {
+        Self::new(chart, &repository.root, access, limits, LISTED)
+    }
+
+    fn new(
+        chart: &ChartRef,
+        root: &Url,
+        access: &Access,
+        limits: Limits,
+        missing: &'static str,
+    ) -> Result<Self, Error> {
+        // Tokens of registries are no logins here.
+        let authorization = match access.login(&host(root), root.path())? {
+            Some(Login::Basic(credentials)) => http::basic(&credentials),
+            Some(Login::Identity(_) | Login::Bearer(_)) | None => None,
+        };
+        Ok(Self {
+            http: Http::new(root, &access.trust, chart.insecure_skip_verify(), limits)?,
+            root: root.clone(),
+            authorization,
+            missing,
+        })
+    }
+
+    /// Finds the wanted version in the index, unless that is still the one of `previous`.
+    pub(super) async fn resolve<T>(
+        &self,
+        repository: &Repository,
+        pinned: Option<&str>,
+        previous: Option<(&Resolved, T)>,
+    ) -> Result<Found<Resolved, T>, Error> {
+        let url = sibling(&self.root, "index.yaml");
+        let request = self.request(&url, NOT_LISTED);
+        let unless = previous
+            .as_ref()
+            .and_then(|(resolved, _)| resolved.validators.as_ref());
+        let limit = self.http.limits.bytes;
+        let answer = self.get(&url, INDEX, limit, unless, &request).await?;
+        if let (StatusCode::NOT_MODIFIED, Some((resolved, known))) = (answer.status, previous) {
+            return Ok(Found::Same(resolved.clone(), known));
+        }
+        let entry = index::find(&answer.body, repository).map_err(|failure| failure.at(&url))?;
+        let archive = entry.url(&self.root).map_err(|failure| failure.at(&url))?;
+        let digest = entry.digest();
+        if let (Some(pinned), Some(announced)) = (pinned, &digest)
+            && pinned != announced
+        {
+            return Err(self.request(&archive, LISTED).pinned(pinned, announced));
+        }
+        Ok(Found::New(Resolved {
+            version: Some(entry.version),
+            digest,
+            manifest_digest: None,
+            found_at: without_query(&archive),
+            signed_by: None,
+            archive: Some(archive),
+            validators: Some(Validators::of(&answer)),
+        }))
+    }
+
+    /// The archive that an index lists, with the digest that it announces.
+    pub(super) async fn download(&self, resolved: &Resolved) -> Result<Vec<u8>, Error> {
+        let url = resolved.archive.as_ref().unwrap_or(&self.root);
+        let request = self.request(url, self.missing);
+        let answer = self
+            .get(url, ARCHIVE, self.http.limits.bytes, None, &request)
+            .await?;
+        let digest = crate::digest::sha256(&answer.body);
+        match &resolved.digest {
+            Some(announced) if *announced != digest => Err(request.digest(announced.clone(), digest)),
+            _ => Ok(answer.body),
+        }
+    }
+
+    /// The archive itself, unless it is still the one of `previous`.
+    pub(super) async fn fetch<T>(
+        &self,
+        previous: Option<(&Resolved, T)>,
+    ) -> Result<Found<(Resolved, Vec<u8>), T>, Error> {
+        let request = self.request(&self.root, self.missing);
+        let unless = previous
+            .as_ref()
+            .and_then(|(resolved, _)| resolved.validators.as_ref());
+        let answer = self
+            .get(&self.root, ARCHIVE, self.http.limits.bytes, unless, &request)
+            .await?;
+        if let (StatusCode::NOT_MODIFIED, Some((resolved, known))) = (answer.status, previous) {
+            return Ok(Found::Same(resolved.clone(), known));
+        }
+        let resolved = Resolved {
+            version: None,
+            digest: Some(crate::digest::sha256(&answer.body)),
+            manifest_digest: None,
+            found_at: without_query(&self.root),
+            signed_by: None,
+            archive: Some(self.root.clone()),
+            validators: Some(Validators::of(&answer)),
+        };
+        Ok(Found::New((resolved, answer.body)))
+    }
+
+    /// Who signed the archive, by the provenance file beside it.
+    pub(super) async fn verify(
+        &self,
+        resolved: &Resolved,
+        digest: &str,
+        by: &Verify,
+        now: u64,
+    ) -> Result<String, Error> {
+        let archive = resolved.archive.as_ref().unwrap_or(&self.root);
+        let named = self.request(archive, self.missing);
+        let Verify::Provenance(keyring) = by else {
+            return Err(
+                named.unsigned("cosign signs what is in a registry; here, use keyringRef and a .prov file")
+            );
+        };
+        let mut url = archive.clone();
+        url.set_path(&format!("{}.prov", archive.path()));
+        let missing = "make its provenance file with helm package --sign, and publish that beside it with .prov at the end";
+        let request = self.request(&url, missing);
+        let answer = self.get(&url, "*/*", provenance::MAX_SIZE, None, &request).await;
+        let answer = match answer {
+            Err(Error::Answered { status: 404, .. }) => return Err(named.unsigned(missing)),
+            answer => answer?,
+        };
+        let file = archive.path().rsplit('/').next();
+        keyring
+            .verify(&answer.body, file, digest, now)
+            .map_err(|reason| named.bad_signature(reason))
+    }
+
+    /// What an archive with this digest is to a pin.
+    pub(super) fn check_pin(
+        &self,
+        resolved: &Resolved,
+        pinned: Option<&str>,
+        digest: &str,
+    ) -> Result<(), Error> {
+        match pinned {
+            Some(pinned) if pinned != digest => {
+                let url = resolved.archive.as_ref().unwrap_or(&self.root);
+                Err(self.request(url, self.missing).pinned(pinned, digest))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn get(
+        &self,
+        url: &Url,
+        accept: &'static str,
+        limit: u64,
+        unless: Option<&Validators>,
+        request: &Request,
+    ) -> Result<Answer, Error> {
+        let ask = Ask {
+            url,
+            accept,
+            // A repository may list archives of any host; only its own is trusted with the credentials.
+            authorization: self.authorization.as_ref().filter(|_| self.is_own(url)),
+            unless,
+            limit,
+            request,
+        };
+        let attempt = || async {
+            let answer = self.http.get(ask).await?;
+            match answer.status {
+                StatusCode::OK => Ok(answer),
+                StatusCode::NOT_MODIFIED if unless.is_some() => Ok(answer),
+                status => Err(request.answered(status.as_u16(), None)),
+            }
+        };
+        retry::until_settled(self.http.limits, attempt).await
+    }
+
+    fn is_own(&self, url: &Url) -> bool {
+        url.origin() == self.root.origin()
+    }
+
+    fn request(&self, url: &Url, missing: &'static str) -> Request {
+        Request {
+            host: host(url),
+            path: url.path().to_owned(),
+            missing,
+            authenticated: self.authorization.is_some() && self.is_own(url),
+        }
+    }
+}
+
+/// `name` below the root of a repository. The query of the root is kept, as Helm keeps it: some need a token there.
+fn sibling(root: &Url, name: &str) -> Url {
+    let mut url = root.clone();
+    url.set_path(&format!("{}{name}", root.path()));
+    url
+}

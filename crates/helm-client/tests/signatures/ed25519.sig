@@ -1,0 +1,1 @@
+UOIOjTitvC2h4Fs2806Ahm0fq6ilO/0UDd4jKpTiToxleB/gIDP6fGVO3wptc77sDn7ferlCBZ6dU6+vUd4lAw==
