@@ -351,9 +351,11 @@ mod tests {
         Source {
             chart: Arc::new(LoadedChart {
                 spec: helm::origin::ChartSpec::default(),
-                engine,
+                engine: Arc::new(engine),
+                version: version.into(),
                 digest: "sha256:0".into(),
                 found_at: "oci://registry/web".into(),
+                signed_by: None,
             }),
             resolved: ResolvedChart {
                 observed_generation: 1,
