@@ -10,7 +10,7 @@ use cluster::ResourceId;
 use composition::plan::Growth;
 use composition::{Account, Schemas};
 use helm_client::charts::Charts;
-use helm_client::release::{Options, Releases};
+use helm_client::release::{self, Options, Releases};
 use helm_client::source::Limits;
 use kube::core::GroupVersionResource;
 use kube::runtime::watcher;
@@ -147,7 +147,6 @@ impl Args {
                 namespace: self.sa_namespace.clone(),
                 name: self.sa_name.clone(),
             },
-            writer: format!("{}/{}", self.sa_namespace, self.lease()),
             krateo_namespace: self.krateo_namespace.clone(),
             safe_release_name: self.safe_release_name,
             growth: if self.approve_permissions {
@@ -158,10 +157,10 @@ impl Args {
             ready_means: self.ready_means,
             max_history: self.helm_max_history,
             resync_interval: self.resync_interval.0,
-            timeout: options.timeout,
             charts: Charts::new(cluster.clone(), Limits::default()),
             schemas: Schemas::default(),
-            releases: Releases::new(cluster.clone(), options),
+            releases: Releases::new(cluster.clone(), options)
+                .written_by(release::writer(&self.sa_namespace, &self.lease())),
             inspector: Inspector::new(
                 self.url_chart_inspector.clone(),
                 self.chart_inspector_token_file.clone(),

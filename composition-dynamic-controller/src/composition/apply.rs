@@ -6,7 +6,7 @@ use api::{Composition, annotations, finalizers, labels};
 use cluster::{Access, Apply, Delete, ObjectId, Propagation};
 use composition::permissions::{Grant, role_name};
 use composition::plan::{Plan, Step};
-use helm_client::release::{self, Deployed};
+use helm_client::release::{self, Live};
 use jiff::Timestamp;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use serde_json::{Value, json};
@@ -25,6 +25,7 @@ pub(super) enum Change {
     GracefullyPaused,
     Installed,
     Upgraded,
+    Corrected,
     Uninstalled,
 }
 
@@ -41,6 +42,8 @@ pub(crate) enum Error {
     Install(#[source] release::Error),
     #[error("could not upgrade the release")]
     Upgrade(#[source] release::Error),
+    #[error("could not correct the objects of the release")]
+    Correct(#[source] release::Error),
     #[error("could not uninstall the release")]
     Uninstall(#[source] release::Error),
 }
@@ -49,7 +52,9 @@ impl Error {
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Mark(error) | Self::Grant(error) | Self::Revoke(error) => error.is_transient(),
-            Self::Install(error) | Self::Upgrade(error) | Self::Uninstall(error) => error.is_transient(),
+            Self::Install(error) | Self::Upgrade(error) | Self::Correct(error) | Self::Uninstall(error) => {
+                error.is_transient()
+            }
         }
     }
 }
@@ -109,7 +114,8 @@ impl Pass<'_> {
             Step::Grant(grants) => self.grant(grants).await.map_err(Error::Grant),
             Step::Revoke(namespaces) => self.revoke(namespaces).await.map_err(Error::Revoke),
             Step::Install => self.install().await.map_err(Error::Install),
-            Step::Upgrade(_) => self.upgrade().await.map_err(Error::Upgrade),
+            Step::Correct(_) => self.correct().await.map_err(Error::Correct),
+            Step::Upgrade(_) | Step::Resume(_) => self.upgrade().await.map_err(Error::Upgrade),
             Step::Uninstall => self.uninstall().await.map_err(Error::Uninstall),
             Step::LetGo => self.let_go().await.map_err(Error::Mark),
         }
@@ -222,11 +228,12 @@ impl Pass<'_> {
             return Ok(None);
         };
         let deployed = self.ctx.releases.install(&wanted.desired, records).await?;
-        self.remember(deployed);
+        self.remember(deployed.objects);
         Ok(Some(Change::Installed))
     }
 
-    /// A release whose first install failed has nothing to upgrade from: it is installed again.
+    /// A release whose first install failed has nothing to upgrade from: it is installed again. What was cut off is
+    /// continued.
     async fn upgrade(&mut self) -> Result<Option<Change>, release::Error> {
         let (Some(wanted), Some(records)) = (&self.observed.wanted, &self.observed.records) else {
             return Ok(None);
@@ -236,16 +243,26 @@ impl Pass<'_> {
             .releases
             .install_or_upgrade(&wanted.desired, records)
             .await?;
-        self.remember(deployed);
+        self.remember(deployed.objects);
         Ok(Some(Change::Upgraded))
     }
 
     /// What the server returned to our writes need not be read again.
-    fn remember(&mut self, deployed: Deployed) {
-        for live in deployed.objects {
+    fn remember(&mut self, objects: Vec<Live>) {
+        for live in objects {
             let health = cluster::health(&live.object);
             self.memory.look(live.id, &live.object, health);
         }
+    }
+
+    async fn correct(&mut self) -> Result<Option<Change>, release::Error> {
+        let records = self.observed.records.as_ref();
+        let Some(record) = records.and_then(helm_client::records::Observed::deployed) else {
+            return Ok(None);
+        };
+        let corrected = self.ctx.releases.correct(record, &self.observed.drifted).await?;
+        self.remember(corrected);
+        Ok(Some(Change::Corrected))
     }
 
     async fn uninstall(&self) -> Result<Option<Change>, release::Error> {

@@ -55,16 +55,12 @@ pub(crate) struct Context {
     pub(crate) resource: ResourceId,
     /// Who gets the permissions of releases: this process.
     pub(crate) account: Account,
-    /// The lease under which this process writes, as release records name it.
-    pub(crate) writer: String,
     pub(crate) krateo_namespace: String,
     pub(crate) safe_release_name: bool,
     /// What happens to permissions that grow.
     pub(crate) growth: Growth,
     pub(crate) ready_means: ReadyMeans,
     pub(crate) max_history: i64,
-    /// How long an action on a release may take.
-    pub(crate) timeout: Duration,
     pub(crate) resync_interval: Duration,
     /// After how long a composition that nothing moved is compared with the cluster all the same.
     pub(crate) comparison_interval: Duration,
@@ -149,6 +145,7 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
             Standing::UpToDate if outcome.may_settle => memory.settle(inputs),
             Standing::UpToDate
             | Standing::Waiting
+            | Standing::Resting
             | Standing::Paused
             | Standing::GracefullyPaused
             | Standing::ObservedOnly => {}
@@ -224,7 +221,7 @@ async fn tell_of_long_work(
     let acts = plan
         .steps
         .iter()
-        .any(|step| matches!(step, Step::Install | Step::Upgrade(_)));
+        .any(|step| matches!(step, Step::Install | Step::Upgrade(_) | Step::Resume(_)));
     let has_hooks = observed
         .wanted
         .as_ref()
@@ -248,6 +245,10 @@ fn next_check(outcome: &Outcome, resync_interval: Duration) -> Next {
     match outcome.standing {
         Standing::Underway => Next::After(Duration::ZERO, Priority::Normal),
         Standing::Waiting => Next::After(Duration::from_secs(1), Priority::Normal),
+        Standing::Resting => {
+            let pause = outcome.facts.retry_in().unwrap_or(resync_interval);
+            Next::After(pause.min(resync_interval), Priority::Low)
+        }
         Standing::UpToDate | Standing::ObservedOnly => Next::After(resync_interval, Priority::Low),
         Standing::Paused | Standing::GracefullyPaused | Standing::Removed => Next::OnChange,
     }

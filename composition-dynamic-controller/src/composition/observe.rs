@@ -1,22 +1,24 @@
 //! What there is of a composition: its definition and chart, what that renders to and needs, the permissions
 //! that are granted, the release and its objects.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::inspection::{Query, Resource, Verb};
-use api::{Composition, CompositionDefinition, DEFINITION_GROUP, labels};
+use api::{Composition, CompositionDefinition, DEFINITION_GROUP, annotations, labels};
 use cluster::{Health, ObjectId, ResourceId};
 use composition::permissions::{Grant, MANAGE, WRITE, role_name};
 use composition::plan::{self, Release};
 use composition::release_name::InvalidReleaseName;
 use composition::{Permissions, ReleaseName, chart_of, has_served, rendering, schema, serves};
+use helm::release::Status;
 use helm_client::charts::{self, LoadedChart};
 use helm_client::records;
-use helm_client::release::{self, Desired, Moment, State, state};
+use helm_client::release::drift::{DriftedObject, InvalidPolicy, Policy};
+use helm_client::release::{self, Desired, Presence, Retry, State};
 use helm_client::rendering::{self as render, Lookup};
-use jiff::Timestamp;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
@@ -37,6 +39,10 @@ pub(super) struct Observed {
     pub(super) records: Option<records::Observed>,
     /// The objects of the deployed revision, and how they are.
     pub(super) objects: Vec<(ObjectId, Health)>,
+    /// Those of them that are not as they were applied.
+    pub(super) drifted: Vec<DriftedObject>,
+    /// When a failed action is tried again, if it is by itself.
+    pub(super) retry_in: Option<Duration>,
 }
 
 /// What the release should be.
@@ -91,6 +97,8 @@ pub(crate) enum Error {
     ForeignSecret { secret: String },
     #[error("could not look at the release")]
     Release(#[source] release::Error),
+    #[error("annotation krateo.io/drift of the composition cannot be read")]
+    DriftPolicy(#[source] InvalidPolicy),
 }
 
 impl Error {
@@ -105,6 +113,7 @@ impl Error {
             Self::NoDefinition { .. } => true,
             Self::ReleaseName(_)
             | Self::Schema(_)
+            | Self::DriftPolicy(_)
             | Self::ForeignSecret { .. }
             | Self::SeveralDefinitions { .. }
             | Self::ForeignDefinition { .. } => false,
@@ -171,19 +180,21 @@ pub(super) async fn observe(
         let granted = granted(composition, &role, &permissions, &labels, ctx).await?;
         memory.granted.insert(granted).clone()
     };
-    let objects = if needed == granted {
+    let (objects, drifted) = if needed == granted {
         ctx.watches.follow(&key(composition), objects.iter());
-        health(objects, memory, ctx).await?
+        look(composition, records.as_ref(), objects, memory, ctx).await?
     } else {
-        Vec::new()
+        (Vec::new(), Vec::new())
     };
+    let (release, retry_in) =
+        standing(composition, intention.as_ref(), records.as_ref(), &drifted, ctx).await?;
     Ok(Observed {
         facts: plan::Observed {
             definition: intention.as_ref().map(|intention| intention.definition.clone()),
             needed,
             granted,
             growth: ctx.growth,
-            release: standing(composition, intention.as_ref(), records.as_ref(), ctx),
+            release,
         },
         release_name,
         wanted: intention.map(|intention| Wanted {
@@ -193,6 +204,8 @@ pub(super) async fn observe(
         }),
         records,
         objects,
+        drifted,
+        retry_in,
     })
 }
 
@@ -212,6 +225,8 @@ impl Observed {
             wanted: None,
             records: None,
             objects: Vec::new(),
+            drifted: Vec::new(),
+            retry_in: None,
         }
     }
 }
@@ -269,10 +284,7 @@ async fn intention(
     // What our own render looked up may go beyond the answer: the inspector reads less than we do.
     touched.extend(rendering.lookups.iter().map(looked_up));
     refuse_foreign_secrets(&touched)?;
-    let desired = Desired {
-        writer: Some(ctx.writer.clone()),
-        ..rendering.desired
-    };
+    let desired = rendering.desired;
     Ok(Intention {
         definition,
         chart,
@@ -491,43 +503,123 @@ async fn granted(
     Ok(granted)
 }
 
-fn standing(
+async fn standing(
     composition: &Composition,
     intention: Option<&Intention>,
     records: Option<&records::Observed>,
+    drifted: &[DriftedObject],
     ctx: &Context,
-) -> Release {
+) -> Result<(Release, Option<Duration>), Error> {
     let Some(records) = records else {
-        return Release::Unreadable;
+        return Ok((Release::Unreadable, None));
     };
     let Some(newest) = &records.newest else {
-        return Release::Absent;
+        return Ok((Release::Absent, None));
     };
-    if newest.release.labels.get(labels::COMPOSITION_ID) != Some(&composition.uid) {
+    if !is_of(composition, newest) {
         let (name, namespace) = (&newest.release.name, &newest.release.namespace);
-        return Release::Foreign(format!(
-            "release {name} in namespace {namespace} is not of this composition"
-        ));
+        let foreign = format!("release {name} in namespace {namespace} is not of this composition");
+        return Ok((Release::Foreign(foreign), None));
     }
+    let moment = ctx.releases.moment(records).await.map_err(Error::Release)?;
     let Some(intention) = intention else {
-        return Release::InSync;
+        let release = match moment.writer {
+            Presence::There => Release::Locked(named(newest.provenance.writer.clone())),
+            Presence::Gone | Presence::Unknown => Release::InSync,
+        };
+        return Ok((release, None));
     };
-    // Whoever held our lease before is gone: we hold it.
-    let moment = Moment {
-        now: Timestamp::now(),
-        timeout: ctx.timeout,
-        is_gone: &|_| false,
-    };
-    match state(&intention.desired, records, &moment) {
+    let release = match release::state(&intention.desired, records, drifted.to_vec(), &moment) {
         State::Absent => Release::Absent,
         State::InSync => Release::InSync,
         State::OutOfSync(reason) => Release::OutOfSync(format!("{reason} changed")),
-        State::Interrupted => Release::OutOfSync("the last action was interrupted".to_owned()),
-        State::Locked { writer, .. } => {
-            Release::Locked(writer.unwrap_or_else(|| "another program, as Helm".to_owned()))
+        State::Drifted(objects) => Release::Drifted(told(&objects)),
+        State::Interrupted(action) => Release::Interrupted(action.to_string()),
+        State::Locked { writer, .. } => Release::Locked(named(writer)),
+        State::Failed {
+            description,
+            attempts,
+            retry,
+        } => match retry {
+            Retry::Now => Release::Failed(description),
+            Retry::At(time) => {
+                let pause = Duration::try_from(time.duration_since(moment.now)).unwrap_or_default();
+                let resting = format!("{description} (attempt {attempts}, the next one follows)");
+                return Ok((Release::Resting(resting), Some(pause)));
+            }
+            Retry::Never => Release::Resting(format!(
+                "{description} (attempt {attempts}, the last one until something changes)"
+            )),
+        },
+    };
+    Ok((release, None))
+}
+
+fn named(writer: Option<String>) -> String {
+    writer.unwrap_or_else(|| "another program, as Helm".to_owned())
+}
+
+/// Drifted objects in one line.
+pub(super) fn told(objects: &[DriftedObject]) -> String {
+    let objects: Vec<_> = objects.iter().map(ToString::to_string).collect();
+    objects.join("; ")
+}
+
+fn is_of(composition: &Composition, record: &records::Record) -> bool {
+    record.release.labels.get(labels::COMPOSITION_ID) == Some(&composition.uid)
+}
+
+/// How the objects are, and, while the newest revision is deployed, which of them are not as they were applied. What has
+/// not moved since it was looked at last is not looked at again.
+async fn look(
+    composition: &Composition,
+    records: Option<&records::Observed>,
+    objects: Vec<ObjectId>,
+    memory: &mut Memory,
+    ctx: &Context,
+) -> Result<(Vec<(ObjectId, Health)>, Vec<DriftedObject>), Error> {
+    let deployed = records
+        .and_then(|records| records.newest.as_ref())
+        .filter(|newest| *newest.status() == Status::Deployed && is_of(composition, newest))
+        .filter(|_| !composition.deleting);
+    let Some(record) = deployed else {
+        return Ok((health(objects, memory, ctx).await?, Vec::new()));
+    };
+    let policy = match composition.annotations.get(annotations::DRIFT) {
+        Some(rules) => rules.parse().map_err(Error::DriftPolicy)?,
+        None => Policy::default(),
+    };
+    memory.objects.retain(|id, _| objects.contains(id));
+    let unmoved: HashSet<ObjectId> = objects
+        .iter()
+        .filter(|id| memory.unmoved(id, &ctx.watches).is_some())
+        .cloned()
+        .collect();
+    let look = ctx
+        .releases
+        .look_but_at(&unmoved, record, &policy)
+        .await
+        .map_err(Error::Release)?;
+    let mut missing = BTreeMap::new();
+    for looked in look.objects {
+        match &looked.live {
+            Some(live) => memory.look(looked.id, live, looked.health),
+            None => {
+                memory.objects.remove(&looked.id);
+                missing.insert(looked.id, looked.health);
+            }
         }
-        State::Failed { description } => Release::Failed(description),
     }
+    let health = |id: &ObjectId| match (memory.objects.get(id), missing.get(id)) {
+        (Some(looked), _) => looked.health.clone(),
+        (None, Some(health)) => health.clone(),
+        (None, None) => Health::NotFound,
+    };
+    let found = objects.into_iter().map(|id| {
+        let health = health(&id);
+        (id, health)
+    });
+    Ok((found.collect(), look.drifted))
 }
 
 /// How the objects are. What has not moved since it was looked at last is not looked at again.

@@ -1,5 +1,7 @@
 //! The outcome of a pass becomes the composition's status, and events; then one patch.
 
+use std::time::Duration;
+
 use api::composition::Managed;
 use api::conditions::{self, READY, RELEASED, SYNCED, Verdict, reason};
 use api::{Composition, CompositionStatus, events};
@@ -15,7 +17,7 @@ use runtime::events::{Happening, Severity};
 use serde_json::json;
 
 use super::apply::Change;
-use super::observe::Observed;
+use super::observe::{Observed, told};
 use super::{Context, Error, FIELD_MANAGER, Outcome};
 
 /// What a composition's `Ready` says.
@@ -34,6 +36,11 @@ pub(super) struct Facts {
     deployed: Option<Deployed>,
     revision: Option<i64>,
     locked_by: Option<String>,
+    /// Why the last action failed, while it is not tried again.
+    failed: Option<String>,
+    retry_in: Option<Duration>,
+    /// Drift that is left alone, or is still to be corrected.
+    drifted: Option<String>,
     /// Objects that are not up, each with why.
     unhealthy: Vec<(ObjectId, Health)>,
     ready_means: ReadyMeans,
@@ -69,7 +76,14 @@ impl Facts {
             Release::Locked(who) => Some(who.clone()),
             _ => None,
         };
+        let failed = match &observed.facts.release {
+            Release::Resting(why) => Some(why.clone()),
+            _ => None,
+        };
         Self {
+            failed,
+            retry_in: observed.retry_in,
+            drifted: Some(told(&observed.drifted)).filter(|drifted| !drifted.is_empty()),
             release_name: observed.release_name.clone(),
             deployed,
             revision: records
@@ -84,6 +98,11 @@ impl Facts {
                 .collect(),
             ready_means: ctx.ready_means,
         }
+    }
+
+    /// When a failed action is tried again, if it is by itself.
+    pub(super) fn retry_in(&self) -> Option<Duration> {
+        self.retry_in
     }
 }
 
@@ -150,6 +169,11 @@ async fn publish(composition: &Composition, outcome: &Result<Outcome, Error>, ct
                         events::RECONCILIATION_GRACEFULLY_PAUSED,
                         events::OBSERVE,
                         "Composition gracefully paused",
+                    ),
+                    Change::Corrected => (
+                        events::DRIFT_CORRECTED,
+                        events::UPDATE,
+                        outcome.facts.drifted.as_deref().unwrap_or("Drift corrected"),
                     ),
                     Change::Installed => (events::COMPOSITION_CREATED, events::CREATE, "Composition created"),
                     Change::Upgraded => (
@@ -238,7 +262,12 @@ fn verdicts(outcome: &Result<Outcome, Error>) -> Vec<Verdict> {
         }
     };
     let facts = &outcome.facts;
-    let synced = Verdict::yes(SYNCED, reason::RECONCILE_SUCCESS, "");
+    let drift = match (&facts.drifted, outcome.standing) {
+        // What is not corrected at once is left alone on request.
+        (Some(drifted), Standing::UpToDate | Standing::ObservedOnly) => format!("left as it is: {drifted}"),
+        _ => String::new(),
+    };
+    let synced = Verdict::yes(SYNCED, reason::RECONCILE_SUCCESS, drift);
     match outcome.standing {
         Standing::UpToDate | Standing::ObservedOnly => vec![ready(facts), released(facts), synced],
         Standing::Underway if facts.deployed.is_some() => {
@@ -260,6 +289,16 @@ fn verdicts(outcome: &Result<Outcome, Error>) -> Vec<Verdict> {
             vec![
                 Verdict::no(READY, reason::PROGRESSING, format!("waiting for {who}")),
                 synced,
+            ]
+        }
+        Standing::Resting => {
+            let why = facts.failed.as_deref().unwrap_or("the last action failed");
+            let unavailable = || Verdict::no(READY, reason::UNAVAILABLE, why);
+            let is_deployed = facts.deployed.is_some();
+            vec![
+                if is_deployed { ready(facts) } else { unavailable() },
+                released(facts),
+                Verdict::no(SYNCED, reason::RECONCILE_ERROR, why),
             ]
         }
         Standing::Paused => {
@@ -360,6 +399,9 @@ mod tests {
             }),
             revision: deployed.then_some(1),
             locked_by: None,
+            failed: None,
+            retry_in: None,
+            drifted: None,
             unhealthy: if health.is_current() {
                 Vec::new()
             } else {
@@ -459,6 +501,40 @@ mod tests {
         check(
             &Ok(outcome(Standing::Paused, facts(true, Health::Current))),
             &[("Synced", "False", "ReconcilePaused")],
+        );
+    }
+
+    #[test]
+    fn what_failed_and_is_not_tried_again_yet_says_why() {
+        let mut facts = facts(true, Health::Current);
+        facts.failed = Some("the selector cannot be changed".into());
+        let status = check(
+            &Ok(outcome(Standing::Resting, facts)),
+            &[
+                ("Ready", "True", "Available"),
+                ("Released", "True", "Deployed"),
+                ("Synced", "False", "ReconcileError"),
+            ],
+        );
+        assert_eq!(status.conditions[2].message, "the selector cannot be changed");
+    }
+
+    #[test]
+    fn drift_that_is_left_alone_is_mentioned() {
+        let mut facts = facts(true, Health::Current);
+        facts.drifted = Some("ConfigMap team/a: .data.size changed by kubectl-edit".into());
+        let status = check(
+            &Ok(outcome(Standing::UpToDate, facts)),
+            &[
+                ("Ready", "True", "Available"),
+                ("Released", "True", "Deployed"),
+                ("Synced", "True", "ReconcileSuccess"),
+            ],
+        );
+        let message = &status.conditions[2].message;
+        assert!(
+            message.starts_with("left as it is: ConfigMap team/a"),
+            "{message}"
         );
     }
 

@@ -20,6 +20,10 @@ pub const MANAGEMENT_POLICY: &str = "krateo.io/management-policy";
 /// What happens to the outside world when this object is deleted: see [`crate::policy::DeletionPolicy`].
 pub const DELETION_POLICY: &str = "krateo.io/deletion-policy";
 
+/// What is done about drift in the objects of a composition's release: rules such as `warn` or
+/// `ignore=Deployment/web:.spec.replicas`, the last that fits counts. Without any, drift is corrected.
+pub const DRIFT: &str = "krateo.io/drift";
+
 /// Release name on a composition (its label of the same name wins) or on the definition that governs it.
 pub const RELEASE_NAME: &str = "krateo.io/release-name";
 

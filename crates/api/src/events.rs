@@ -6,6 +6,8 @@ pub const COMPOSITION_CREATED: &str = "CompositionCreated";
 pub const COMPOSITION_UPDATED: &str = "CompositionUpdated";
 /// A composition's release was removed.
 pub const COMPOSITION_DELETED: &str = "CompositionDeleted";
+/// Objects of a composition's release were not as they were applied, and are again.
+pub const DRIFT_CORRECTED: &str = "DriftCorrected";
 /// What the object stands for was created.
 pub const CREATED: &str = "CreatedExternalResource";
 /// What the object stands for was changed.

@@ -214,6 +214,8 @@ pub enum Attempt {
     Delete,
     /// Add or remove a finalizer.
     Finalize,
+    /// Read what it printed.
+    ReadLogs,
 }
 
 impl fmt::Display for Attempt {
@@ -229,6 +231,7 @@ impl fmt::Display for Attempt {
             Self::PatchStatus => "patch the status of",
             Self::Delete => "delete",
             Self::Finalize => "set the finalizers of",
+            Self::ReadLogs => "read the logs of",
         })
     }
 }

@@ -5,7 +5,9 @@
 //! own time, it measures for how long the Lease has not changed. (kube-lease-manager compares them, has no
 //! deadline for renewals, and was not taken for that.)
 
+use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http::Method;
@@ -333,6 +335,60 @@ impl Drop for Held {
     }
 }
 
+/// How much a Lease's own times may be off before they are believed without watching: clocks differ by less.
+const CLOCKS_DIFFER_BY: Duration = Duration::from_mins(1);
+
+/// One who looks at the Leases of others without wanting them.
+pub struct LeaseWatch {
+    cluster: Cluster,
+    seen: Mutex<HashMap<ObjectId, Sighting>>,
+}
+
+impl LeaseWatch {
+    /// Has seen nothing yet.
+    pub fn new(cluster: Cluster) -> Self {
+        Self {
+            cluster,
+            seen: Mutex::default(),
+        }
+    }
+
+    /// True when nobody holds the Lease (any more): it is not there, was released, or has run out.
+    ///
+    /// It has run out when it was seen unchanged for as long as its holder promised, which takes a second look, or
+    /// when that was so long ago that no two clocks differ by as much.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unaddressable`], [`Error::Request`].
+    pub async fn is_free(&self, namespace: &str, name: &str) -> Result<bool, Error> {
+        let id = ObjectId::of::<Lease>(Some(namespace), name)?;
+        let object = self.cluster.get::<Value>(&id).await?;
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(object) = object.filter(|object| holder(object).is_some()) else {
+            seen.remove(&id);
+            return Ok(true);
+        };
+        let promised = object["spec"]["leaseDurationSeconds"].as_u64();
+        let promised = promised.map_or(ElectionTimes::default().lease, Duration::from_secs);
+        if renewed(&object).is_some_and(|age| age > promised + CLOCKS_DIFFER_BY) {
+            return Ok(true);
+        }
+        let since = seen
+            .get(&id)
+            .filter(|seen| seen.object["spec"] == object["spec"])
+            .map_or_else(Instant::now, |seen| seen.since);
+        seen.insert(id, Sighting { object, since });
+        Ok(since.elapsed() >= promised)
+    }
+}
+
+/// How long ago the holder says it renewed the lease.
+fn renewed(lease: &Value) -> Option<Duration> {
+    let renewed: Timestamp = lease["spec"]["renewTime"].as_str()?.parse().ok()?;
+    Duration::try_from(Timestamp::now().duration_since(renewed)).ok()
+}
+
 fn holder(lease: &Value) -> Option<&str> {
     lease["spec"]["holderIdentity"]
         .as_str()
@@ -378,6 +434,31 @@ mod tests {
     fn lease(holder: &str, renewed: &str) -> Value {
         json!({"metadata": {"name": "leader", "resourceVersion": "1", "labels": {"kept": "yes"}},
                "spec": {"holderIdentity": holder, "renewTime": renewed, "leaseTransitions": 3}})
+    }
+
+    #[tokio::test]
+    async fn an_onlooker_finds_a_lease_free_once_nobody_renews_it() {
+        let now = json!(MicroTime(Timestamp::now()));
+        let held = |holder: &str| {
+            let mut lease = lease(holder, now.as_str().unwrap());
+            lease["spec"]["leaseDurationSeconds"] = json!(3600);
+            lease
+        };
+        let mut short = held("a");
+        short["spec"]["leaseDurationSeconds"] = json!(0);
+        let script = Script::new("held, released, held by another, outdated, gone")
+            .get(PATH, held("a"))
+            .get(PATH, held("a"))
+            .get(PATH, held(""))
+            .get(PATH, held("b"))
+            .get(PATH, short)
+            .get(PATH, lease("a", "2020-01-01T00:00:00.000000Z"))
+            .absent(PATH);
+        let watch = LeaseWatch::new(script.cluster());
+        for expected in [false, false, true, false, true, true, true] {
+            assert_eq!(watch.is_free("krateo", "leader").await.unwrap(), expected);
+        }
+        script.finish();
     }
 
     /// A server that keeps one Lease, with the optimistic locking of a real one.

@@ -118,15 +118,18 @@ impl Transport {
     }
 
     async fn exchange(&self, call: Call) -> Result<(StatusCode, Value), Failure> {
+        let (status, body) = self.exchange_bytes(call).await?;
+        let value = serde_json::from_slice(&body).map_err(Failure::Unreadable)?;
+        Ok((status, value))
+    }
+
+    async fn exchange_bytes(&self, call: Call) -> Result<(StatusCode, Vec<u8>), Failure> {
         let exchange = async {
             let answer = self.client.send(call.into_request()?).await.map_err(unanswered)?;
             let status = answer.status();
             let body = answer.into_body().collect_bytes().await.map_err(unanswered)?;
             if status.is_success() {
-                Ok((
-                    status,
-                    serde_json::from_slice(&body).map_err(Failure::Unreadable)?,
-                ))
+                Ok((status, body.to_vec()))
             } else {
                 Err(Failure::Refused(Box::new(refusal(status, &body))))
             }
@@ -134,6 +137,12 @@ impl Transport {
         tokio::time::timeout(self.timeout, exchange)
             .await
             .unwrap_or(Err(Failure::TimedOut(self.timeout)))
+    }
+
+    /// Sends one request and reads its answer as text; what is no UTF-8 is replaced.
+    pub(crate) async fn send_for_text(&self, call: Call) -> Result<String, Failure> {
+        let (_, body) = self.exchange_bytes(call).await?;
+        Ok(String::from_utf8_lossy(&body).into_owned())
     }
 
     /// Sends one request and reads its answer into a type.

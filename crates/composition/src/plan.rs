@@ -53,8 +53,14 @@ pub enum Release {
     InSync,
     /// It is deployed, and this has changed.
     OutOfSync(String),
-    /// Its last operation failed for this reason; trying again may help.
+    /// It is deployed, and these of its objects are not as they were applied.
+    Drifted(String),
+    /// The operation that was to bring it here was cut off.
+    Interrupted(String),
+    /// Its last operation failed for this reason, and it is time to try again.
     Failed(String),
+    /// Its last operation failed for this reason; it is tried again later, or once something changes.
+    Resting(String),
 }
 
 /// One thing a pass does.
@@ -81,6 +87,10 @@ pub enum Step {
     Install,
     /// Upgrade the release, for this reason.
     Upgrade(String),
+    /// Continue the operation on the release that was cut off.
+    Resume(String),
+    /// Write the release's objects again that are not as they were applied: these.
+    Correct(String),
     /// Remove the release and its objects.
     Uninstall,
     /// Take our finalizer off the object.
@@ -105,6 +115,8 @@ pub enum Standing {
     Underway,
     /// Somebody else is at work; look again soon.
     Waiting,
+    /// What was tried failed, and is not tried again yet.
+    Resting,
     /// The user asked to stop.
     Paused,
     /// The user asked to stop once the chart was told, and it was.
@@ -175,6 +187,12 @@ pub fn plan(composition: &Composition, observed: &Observed) -> Result<Plan, Bloc
                 standing: Standing::Waiting,
             });
         }
+        Release::Resting(_) => {
+            return Ok(Plan {
+                steps,
+                standing: Standing::Resting,
+            });
+        }
         Release::Foreign(who) => return Err(Blocked::ForeignRelease(who.clone())),
         // The chart was told: the values say so, and nothing else is to be done.
         Release::InSync if composition.is_gracefully_paused() => Step::NotePause,
@@ -182,6 +200,8 @@ pub fn plan(composition: &Composition, observed: &Observed) -> Result<Plan, Bloc
         Release::InSync => return Ok(Plan::underway(steps)),
         Release::Absent => Step::Install,
         Release::OutOfSync(reason) | Release::Failed(reason) => Step::Upgrade(reason.clone()),
+        Release::Interrupted(action) => Step::Resume(action.clone()),
+        Release::Drifted(objects) => Step::Correct(objects.clone()),
     };
     steps.push(act);
     Ok(Plan::underway(steps))
@@ -211,7 +231,13 @@ fn removal(
         // A release that is not ours is not ours to remove.
         Release::Absent | Release::Foreign(_) => return Plan::removed(vec![revoke, Step::LetGo]),
         Release::Locked(_) => return Plan::nothing(Standing::Waiting),
-        Release::Unreadable | Release::InSync | Release::OutOfSync(_) | Release::Failed(_) => {}
+        Release::Unreadable
+        | Release::InSync
+        | Release::OutOfSync(_)
+        | Release::Drifted(_)
+        | Release::Interrupted(_)
+        | Release::Failed(_)
+        | Release::Resting(_) => {}
     }
     if let Some(steps) = permitting(observed) {
         return Plan::underway(steps);
@@ -292,6 +318,8 @@ impl fmt::Display for Step {
             Self::Revoke(namespaces) => write!(f, "remove the roles in {} namespaces", namespaces.len()),
             Self::Install => f.write_str("install the release"),
             Self::Upgrade(reason) => write!(f, "upgrade the release: {reason}"),
+            Self::Resume(action) => write!(f, "continue to {action} the release"),
+            Self::Correct(objects) => write!(f, "correct the release's objects: {objects}"),
             Self::Uninstall => f.write_str("uninstall the release"),
             Self::LetGo => f.write_str("remove the finalizer"),
         }
@@ -399,6 +427,30 @@ pub(crate) mod tests {
             &observed(Release::Locked("helm".into())),
             &[],
             Standing::Waiting,
+        );
+        check(
+            &it,
+            &observed(Release::Interrupted("upgrade".into())),
+            &[Step::Resume("upgrade".into())],
+            Standing::Underway,
+        );
+        check(
+            &it,
+            &observed(Release::Drifted("ConfigMap a".into())),
+            &[Step::Correct("ConfigMap a".into())],
+            Standing::Underway,
+        );
+        check(
+            &it,
+            &observed(Release::Failed("no image".into())),
+            &[Step::Upgrade("no image".into())],
+            Standing::Underway,
+        );
+        check(
+            &it,
+            &observed(Release::Resting("no image".into())),
+            &[],
+            Standing::Resting,
         );
         check(
             &deleted(it),

@@ -18,6 +18,11 @@ impl Meta {
     }
 }
 
+/// A typed part of an object as JSON.
+pub(crate) fn of(part: &impl serde::Serialize) -> Value {
+    serde_json::to_value(part).unwrap_or_default()
+}
+
 /// The value of a label or annotation.
 pub(crate) fn meta<'a>(object: &'a Value, meta: Meta, key: &str) -> Option<&'a str> {
     object.get("metadata")?.get(meta.key())?.get(key)?.as_str()

@@ -1,16 +1,16 @@
 //! Release records: revisions of a release in, Helm's Secrets out, and back.
 //!
-//! Every request names one Secret. Nothing is listed or watched, so that a controller needs rights to the records
-//! of its own releases and sees no other Secret.
+//! Every request of an action names one Secret, so that a controller needs rights to the records of its own releases
+//! and sees no other Secret. Only a person's tool lists them, with that person's rights.
 
 use std::collections::BTreeMap;
 
-use cluster::{Apply, Cluster, Delete, ObjectId};
+use cluster::{Apply, Cluster, Delete, ObjectId, ResourceId, Selector};
 use helm::release::{self, Release, Status, label};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::Secret;
-use serde_json::json;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use serde_json::{Value, json};
 
 /// Names the digest of the chart archive on a record. Helm keeps no digest; as an annotation it is not copied to
 /// revisions that others make, so those are told from ours.
@@ -21,6 +21,50 @@ pub const ENVIRONMENT_DIGEST: &str = "krateo.io/environment-digest";
 pub const BASE_REVISION: &str = "krateo.io/base-revision";
 /// Names who writes the record: while it is pending, the holder of the release.
 pub const WRITER: &str = "krateo.io/release-writer";
+/// Counts on a record the attempts with its inputs, this one included, that had no success in between.
+pub const ATTEMPT: &str = "krateo.io/release-attempt";
+/// Lists on a record, as JSON, the API paths of objects that were there before its action began, so that undoing it
+/// leaves them where they are, also after a crash.
+pub const EXISTING: &str = "krateo.io/existing-objects";
+
+/// Where records are kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Driver {
+    /// In Secrets, as Helm does unless told otherwise.
+    #[default]
+    Secret,
+    /// In ConfigMaps. Helm's `HELM_DRIVER=configmap`.
+    ConfigMap,
+}
+
+impl Driver {
+    fn resource(self) -> ResourceId {
+        match self {
+            Self::Secret => ResourceId::of::<Secret>(),
+            Self::ConfigMap => ResourceId::of::<ConfigMap>(),
+        }
+    }
+
+    /// The data of an object that holds an encoded record.
+    fn data(self, encoded: Vec<u8>) -> Value {
+        let payload = match self {
+            Self::Secret => json!(ByteString(encoded)),
+            // Base64 is text.
+            Self::ConfigMap => json!(String::from_utf8_lossy(&encoded)),
+        };
+        json!({ release::DATA_KEY: payload })
+    }
+
+    fn encoded(self, object: &Value) -> Vec<u8> {
+        let payload = &object["data"][release::DATA_KEY];
+        match self {
+            Self::Secret => serde_json::from_value(payload.clone())
+                .map(|ByteString(encoded)| encoded)
+                .unwrap_or_default(),
+            Self::ConfigMap => payload.as_str().unwrap_or_default().into(),
+        }
+    }
+}
 
 /// What the API server takes as data of one Secret.
 const MAX_SIZE: usize = 1024 * 1024;
@@ -34,6 +78,8 @@ pub struct Record {
     pub release: Release,
     /// What we note about it, beside Helm's own.
     pub provenance: Provenance,
+    /// When the record was last changed, as far as it says.
+    pub modified: Option<Timestamp>,
     /// The version of the Secret, so that no write of another is lost.
     resource_version: String,
 }
@@ -47,8 +93,12 @@ pub struct Provenance {
     pub environment_digest: Option<String>,
     /// The revision that was deployed when this one was begun.
     pub base_revision: Option<i64>,
-    /// Who wrote it.
+    /// Who wrote it: namespace and name of the Lease that it holds.
     pub writer: Option<String>,
+    /// Which attempt with these inputs it is.
+    pub attempt: Option<u32>,
+    /// The API paths of objects that were there before; none when that was not looked at.
+    pub existing: Option<Vec<String>>,
 }
 
 /// What is known of a release's history.
@@ -61,6 +111,8 @@ pub struct Observed {
     /// True when there may be revisions above the newest that we are not allowed to read: the release is to be
     /// observed again with rights around the newest.
     pub may_be_newer: bool,
+    /// All revisions that are there, in their order, when they were listed.
+    pub listed: Option<Vec<i64>>,
 }
 
 impl Observed {
@@ -99,31 +151,38 @@ impl Record {
         &self.release.info.status
     }
 
+    /// True when it was made by somebody else than us.
+    pub fn is_foreign(&self) -> bool {
+        self.provenance == Provenance::default()
+    }
+
     #[cfg(test)]
     pub(crate) fn for_test(release: Release, provenance: Provenance) -> Self {
         Self {
             release,
             provenance,
+            modified: None,
             resource_version: "7".to_owned(),
         }
     }
 
-    fn from_secret(secret: Secret) -> Result<Self, release::Error> {
-        let mut data = secret.data.unwrap_or_default();
-        let ByteString(encoded) = data.remove(release::DATA_KEY).unwrap_or_default();
-        let mut release = release::decode(&encoded)?;
+    fn from_object(driver: Driver, object: &Value) -> Result<Self, release::Error> {
+        let mut release = release::decode(&driver.encoded(object))?;
+        let texts = |key: &str| -> BTreeMap<String, String> {
+            serde_json::from_value(object["metadata"][key].clone()).unwrap_or_default()
+        };
+        let labels = texts("labels");
+        let modified = labels.get(label::MODIFIED_AT).and_then(|text| text.parse().ok());
         let is_ours = |(key, _): &(String, String)| !label::SYSTEM.contains(&key.as_str());
-        release.labels = secret
-            .metadata
-            .labels
-            .unwrap_or_default()
-            .into_iter()
-            .filter(is_ours)
-            .collect();
+        release.labels = labels.into_iter().filter(is_ours).collect();
         Ok(Self {
             release,
-            provenance: Provenance::from_annotations(secret.metadata.annotations.unwrap_or_default()),
-            resource_version: secret.metadata.resource_version.unwrap_or_default(),
+            provenance: Provenance::from_annotations(texts("annotations")),
+            modified: modified.and_then(|second| Timestamp::from_second(second).ok()),
+            resource_version: object["metadata"]["resourceVersion"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
         })
     }
 }
@@ -137,6 +196,10 @@ impl Provenance {
                 .remove(BASE_REVISION)
                 .and_then(|revision| revision.parse().ok()),
             writer: annotations.remove(WRITER),
+            attempt: annotations.remove(ATTEMPT).and_then(|count| count.parse().ok()),
+            existing: annotations
+                .remove(EXISTING)
+                .and_then(|paths| serde_json::from_str(&paths).ok()),
         }
     }
 
@@ -146,13 +209,16 @@ impl Provenance {
             environment_digest,
             base_revision,
             writer,
+            attempt,
+            existing,
         } = self;
-        let base_revision = base_revision.map(|revision| revision.to_string());
         let annotations = [
             (CHART_DIGEST, chart_digest.clone()),
             (ENVIRONMENT_DIGEST, environment_digest.clone()),
-            (BASE_REVISION, base_revision),
+            (BASE_REVISION, base_revision.map(|revision| revision.to_string())),
             (WRITER, writer.clone()),
+            (ATTEMPT, attempt.map(|count| count.to_string())),
+            (EXISTING, existing.as_ref().map(|paths| json!(paths).to_string())),
         ];
         annotations
             .into_iter()
@@ -216,6 +282,14 @@ pub enum Error {
         /// The name of the chart's largest file.
         largest: String,
     },
+    /// The records could not be listed.
+    #[error("could not list the records of releases{}", .namespace.as_ref().map(|n| format!(" in namespace {n}")).unwrap_or_default())]
+    List {
+        /// The namespace, unless it was about all.
+        namespace: Option<String>,
+        /// Why.
+        source: Box<cluster::Error>,
+    },
     /// Somebody else was first to make this revision.
     #[error(
         "another operation (install/upgrade/rollback) is in progress: it made revision {revision} of release {namespace}/{release} first"
@@ -234,7 +308,7 @@ impl Error {
     /// True when the same attempt can succeed later although nobody changed anything.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Access { source, .. } => source.is_transient(),
+            Self::Access { source, .. } | Self::List { source, .. } => source.is_transient(),
             Self::Taken { .. } => true,
             Self::Decode { .. } | Self::Encode { .. } | Self::TooLarge { .. } => false,
         }
@@ -242,7 +316,10 @@ impl Error {
 
     /// True when the record may not be read or written.
     pub fn is_forbidden(&self) -> bool {
-        matches!(self, Self::Access { source, .. } if source.is_forbidden())
+        match self {
+            Self::Access { source, .. } | Self::List { source, .. } => source.is_forbidden(),
+            Self::Decode { .. } | Self::Encode { .. } | Self::TooLarge { .. } | Self::Taken { .. } => false,
+        }
     }
 }
 
@@ -254,16 +331,50 @@ pub(crate) struct Records {
     release: String,
     /// How many revisions are kept; 0 keeps all.
     max_history: i64,
+    driver: Driver,
 }
 
 impl Records {
-    pub(crate) fn new(cluster: Cluster, namespace: &str, release: &str, max_history: i64) -> Self {
+    pub(crate) fn new(
+        cluster: Cluster,
+        driver: Driver,
+        namespace: &str,
+        release: &str,
+        max_history: i64,
+    ) -> Self {
         Self {
             cluster,
             namespace: namespace.to_owned(),
             release: release.to_owned(),
             max_history,
+            driver,
         }
+    }
+
+    /// All revisions of the release, the oldest first, by a list.
+    pub(crate) async fn list(&self) -> Result<Vec<Record>, Error> {
+        let labels = format!(
+            "{}={},{}={}",
+            label::NAME,
+            self.release,
+            label::OWNER,
+            release::OWNER
+        );
+        list(&self.cluster, self.driver, Some(&self.namespace), &labels).await
+    }
+
+    /// What a list of all revisions says of the release.
+    pub(crate) async fn find(&self) -> Result<Observed, Error> {
+        let mut all = self.list().await?;
+        let listed = all.iter().map(Record::revision).collect();
+        let newest = all.pop();
+        let older_deployed = newest.as_ref().and_then(|newest| deployed_among(all, newest));
+        Ok(Observed {
+            newest,
+            older_deployed,
+            may_be_newer: false,
+            listed: Some(listed),
+        })
     }
 
     /// Finds the newest revision and the deployed one, starting at the revision that was the newest before.
@@ -272,13 +383,14 @@ impl Records {
             return Ok(Observed::default());
         };
         let older_deployed = match newest.status() {
-            Status::Deployed => None,
+            Status::Deployed | Status::Uninstalled => None,
             _ => self.deployed_below(&newest).await?,
         };
         Ok(Observed {
             newest: Some(newest),
             older_deployed,
             may_be_newer,
+            listed: None,
         })
     }
 
@@ -299,7 +411,7 @@ impl Records {
     /// Some revision near the hint. Above it others may have made some and removed it, below it our own last ones
     /// may have been removed by hand.
     async fn any_around(&self, hint: i64) -> Result<Option<Record>, Error> {
-        let lowest = (hint - self.max_history).max(1);
+        let lowest = (hint - self.window()).max(1);
         let above = hint.max(1)..=hint + 2;
         for revision in above.chain((lowest..hint).rev()) {
             if let Some(record) = self.read(revision).await? {
@@ -312,14 +424,7 @@ impl Records {
     /// The deployed revision below one that is not: the one it was made upon, or the first that is found going down.
     async fn deployed_below(&self, newest: &Record) -> Result<Option<Record>, Error> {
         if let Some(base) = newest.provenance.base_revision {
-            // Superseded too: between that and the newest becoming deployed, the action was cut off.
-            let has_not_succeeded = newest.status().is_pending() || *newest.status() == Status::Failed;
-            let is_held = |record: &Record| match record.status() {
-                Status::Deployed => true,
-                Status::Superseded => has_not_succeeded,
-                _ => false,
-            };
-            return Ok(self.read(base).await?.filter(is_held));
+            return Ok(self.read(base).await?.filter(|base| is_held(base, newest)));
         }
         for revision in (1..newest.revision()).rev() {
             match self.read(revision).await {
@@ -336,13 +441,13 @@ impl Records {
     /// The record of a revision, if there is one.
     pub(crate) async fn read(&self, revision: i64) -> Result<Option<Record>, Error> {
         let id = self.id(revision, "get")?;
-        let secret: Option<Secret> = self
+        let object: Option<Value> = self
             .cluster
             .get(&id)
             .await
             .map_err(|source| self.access("get", revision, source))?;
-        let record = secret.map(Record::from_secret).transpose();
-        record.map_err(|source| Error::Decode {
+        let record = object.map(|object| Record::from_object(self.driver, &object));
+        record.transpose().map_err(|source| Error::Decode {
             namespace: self.namespace.clone(),
             release: self.release.clone(),
             revision,
@@ -367,21 +472,23 @@ impl Records {
         let manager = format!("{MANAGER}-{}", &digest["sha256:".len()..][..12]);
         let mut labels = release::labels(&release);
         labels.insert(label::CREATED_AT.to_owned(), now.as_second().to_string());
-        let secret = json!({
+        let mut object = json!({
             "apiVersion": "v1",
-            "kind": "Secret",
+            "kind": self.driver.resource().kind,
             "metadata": {
                 "name": release::secret_name(&self.release, revision),
                 "namespace": self.namespace,
                 "labels": labels,
                 "annotations": provenance.to_annotations(),
             },
-            "type": release::SECRET_TYPE,
-            "data": {release::DATA_KEY: ByteString(encoded)},
+            "data": self.driver.data(encoded),
         });
+        if self.driver == Driver::Secret {
+            object["type"] = release::SECRET_TYPE.into();
+        }
         let applied = self
             .cluster
-            .apply(&self.id(revision, "create")?, &secret, &Apply::by(&manager))
+            .apply(&self.id(revision, "create")?, &object, &Apply::by(&manager))
             .await;
         let applied = applied.map_err(|source| {
             if source.is_conflict() {
@@ -398,24 +505,43 @@ impl Records {
         Ok(Record {
             release,
             provenance,
+            modified: Some(now),
             resource_version,
         })
+    }
+
+    /// Makes somebody else the writer of a record, unless it was written to since it was read: of several who want
+    /// to continue an action, one succeeds.
+    pub(crate) async fn claim(&self, record: &mut Record, writer: Option<&str>) -> Result<(), Error> {
+        let patch = json!({"metadata": {
+            "resourceVersion": record.resource_version,
+            "annotations": {WRITER: writer},
+        }});
+        self.patch(record, &patch).await?;
+        record.provenance.writer = writer.map(str::to_owned);
+        Ok(())
     }
 
     /// Writes what changed in the release of a record, its label along with it, unless somebody else wrote to it
     /// since it was read.
     pub(crate) async fn update(&self, record: &mut Record, now: Timestamp) -> Result<(), Error> {
-        let revision = record.revision();
         let encoded = self.encode(&record.release)?;
         let mut labels = release::labels(&record.release);
         labels.insert(label::MODIFIED_AT.to_owned(), now.as_second().to_string());
         let patch = json!({
             "metadata": {"resourceVersion": record.resource_version, "labels": labels},
-            "data": {release::DATA_KEY: ByteString(encoded)},
+            "data": self.driver.data(encoded),
         });
+        self.patch(record, &patch).await?;
+        record.modified = Some(now);
+        Ok(())
+    }
+
+    async fn patch(&self, record: &mut Record, patch: &Value) -> Result<(), Error> {
+        let revision = record.revision();
         let patched = self
             .cluster
-            .merge(&self.id(revision, "update")?, &patch, MANAGER)
+            .merge(&self.id(revision, "update")?, patch, MANAGER)
             .await;
         let patched = patched.map_err(|source| self.access("update", revision, source))?;
         let version = patched["metadata"]["resourceVersion"]
@@ -425,7 +551,7 @@ impl Records {
         Ok(())
     }
 
-    /// Removes the record of a revision. Returns whether this could be done; a record that is not there could.
+    /// Removes the record of a revision; one that is not there is a success.
     pub(crate) async fn delete(&self, revision: i64) -> Result<(), Error> {
         let id = self.id(revision, "delete")?;
         let deleted = self.cluster.delete(&id, &Delete::default()).await;
@@ -434,38 +560,95 @@ impl Records {
             .map_err(|source| self.access("delete", revision, source))
     }
 
-    /// Removes the oldest records, so that with the revision that is about to be made, `max_history` are kept.
-    /// The deployed revision is kept in any case.
+    /// Removes the oldest records, so that with the revision `next`, `max_history` are kept. The deployed revision is
+    /// kept in any case.
     ///
-    /// Every revision removes the one that falls out of the history, and one more in case that was missed once;
-    /// what lies further below, Helm's own pruning leaves to whoever made it.
-    pub(crate) async fn prune(&self, next: i64, deployed: Option<i64>) -> Result<(), Error> {
+    /// Where all are known from a list, they are counted. Else every revision of ours removes the one that falls out
+    /// of the history, and one that follows another's removes all below that, down to the first that is not there.
+    pub(crate) async fn prune(&self, next: i64, observed: &Observed) -> Result<(), Error> {
         if self.max_history <= 0 {
             return Ok(());
         }
+        let deployed = observed.deployed().map(Record::revision);
+        let mut superfluous = Vec::new();
         let highest = next - self.max_history;
-        for revision in (highest - 1).max(1)..=highest {
-            if Some(revision) != deployed {
-                self.delete(revision).await?;
-            }
+        if let Some(listed) = &observed.listed {
+            let others: Vec<i64> = listed
+                .iter()
+                .copied()
+                .filter(|revision| *revision < next)
+                .collect();
+            let kept = usize::try_from(self.max_history - 1).unwrap_or(usize::MAX);
+            let excess = others.len().saturating_sub(kept);
+            superfluous.extend(
+                others
+                    .into_iter()
+                    .filter(|other| Some(*other) != deployed)
+                    .take(excess),
+            );
+        } else if observed
+            .newest
+            .as_ref()
+            .is_some_and(|newest| !newest.is_foreign())
+        {
+            superfluous.extend((highest >= 1 && Some(highest) != deployed).then_some(highest));
+        } else {
+            superfluous.extend(self.down_from(highest).await?);
+            superfluous.retain(|revision| Some(*revision) != deployed);
+        }
+        for revision in superfluous {
+            self.delete(revision).await?;
         }
         Ok(())
     }
 
-    /// Removes all records, from the newest revision down to the oldest that is there.
+    /// True when the history ends above this revision.
+    pub(crate) fn is_out_of_history(&self, revision: i64, newest: i64) -> bool {
+        self.max_history > 0 && revision <= newest - self.max_history
+    }
+
+    /// Removes all records, the oldest first: while the newest is there, it says that an uninstall is underway.
     pub(crate) async fn delete_all(&self, observed: &Observed) -> Result<(), Error> {
-        for revision in (1..=observed.revision()).rev() {
-            let is_known = observed.revisions().contains(&revision);
-            // Within the history there may be gaps; the first one below it is its end.
-            let is_recent = revision > observed.revision() - self.max_history;
-            if !is_known && !is_recent && self.read(revision).await?.is_none() {
-                break;
+        let newest = observed.revision();
+        let mut revisions = match &observed.listed {
+            Some(listed) => listed.clone(),
+            None => {
+                // Within the history there may be gaps; below it, the first one is its end.
+                let lowest = (newest - self.max_history.max(1)).max(0);
+                let mut revisions: Vec<i64> = (lowest + 1..=newest).collect();
+                revisions.extend(self.down_from(lowest).await?);
+                revisions
             }
+        };
+        revisions.extend(observed.revisions());
+        revisions.sort_unstable();
+        revisions.dedup();
+        for revision in revisions {
             self.delete(revision).await?;
         }
-        match &observed.older_deployed {
-            Some(deployed) => self.delete(deployed.revision()).await,
-            None => Ok(()),
+        Ok(())
+    }
+
+    /// The revisions from this one down to the first that is not there, or that we have no right to.
+    async fn down_from(&self, highest: i64) -> Result<Vec<i64>, Error> {
+        let mut found = Vec::new();
+        for revision in (1..=highest).rev() {
+            match self.cluster.get_metadata(&self.id(revision, "get")?).await {
+                Ok(Some(_)) => found.push(revision),
+                Ok(None) => break,
+                Err(refused) if refused.is_forbidden() => break,
+                Err(source) => return Err(self.access("get", revision, source)),
+            }
+        }
+        Ok(found)
+    }
+
+    /// How far below a hint revisions are looked for.
+    fn window(&self) -> i64 {
+        if self.max_history > 0 {
+            self.max_history
+        } else {
+            10
         }
     }
 
@@ -489,7 +672,7 @@ impl Records {
 
     fn id(&self, revision: i64, attempt: &'static str) -> Result<ObjectId, Error> {
         let name = release::secret_name(&self.release, revision);
-        ObjectId::of::<Secret>(Some(&self.namespace), &name)
+        ObjectId::new(self.driver.resource(), Some(&self.namespace), &name)
             .map_err(|source| self.access(attempt, revision, source))
     }
 
@@ -503,6 +686,66 @@ impl Records {
             source: Box::new(source),
         }
     }
+}
+
+/// The records of releases that carry these labels, by namespace, name and revision. What cannot be read is left out,
+/// as Helm does, and logged.
+pub(crate) async fn list(
+    cluster: &Cluster,
+    driver: Driver,
+    namespace: Option<&str>,
+    labels: &str,
+) -> Result<Vec<Record>, Error> {
+    let selector = Selector {
+        namespace,
+        labels: Some(labels),
+    };
+    let objects: Vec<Value> = cluster
+        .list(&driver.resource(), selector)
+        .await
+        .map_err(|source| Error::List {
+            namespace: namespace.map(str::to_owned),
+            source: Box::new(source),
+        })?;
+    let mut records: Vec<Record> = objects
+        .iter()
+        .filter_map(|object| match Record::from_object(driver, object) {
+            Ok(record) => Some(record),
+            Err(error) => {
+                tracing::debug!(name = %object["metadata"]["name"], error = &error as &dyn std::error::Error,
+                    "left out a release record that cannot be read");
+                None
+            }
+        })
+        .collect();
+    let key = |record: &Record| {
+        let release = &record.release;
+        (release.namespace.clone(), release.name.clone(), release.version)
+    };
+    records.sort_by_key(key);
+    Ok(records)
+}
+
+/// True when the cluster holds the revision `base` while `newest`, which was made upon it, is another.
+fn is_held(base: &Record, newest: &Record) -> bool {
+    match base.status() {
+        Status::Deployed => true,
+        // Between superseding it and the newest becoming deployed, the action was cut off.
+        Status::Superseded => newest.status().is_pending() || *newest.status() == Status::Failed,
+        _ => false,
+    }
+}
+
+/// The deployed revision among those below the newest.
+fn deployed_among(older: Vec<Record>, newest: &Record) -> Option<Record> {
+    if matches!(newest.status(), Status::Deployed | Status::Uninstalled) {
+        return None;
+    }
+    let is_deployed = |record: &Record| match newest.provenance.base_revision {
+        Some(base) => record.revision() == base && is_held(record, newest),
+        None => *record.status() == Status::Deployed,
+    };
+    older.into_iter().rev().find(is_deployed)
 }
 
 fn largest_file(release: &Release) -> String {
@@ -553,7 +796,7 @@ mod tests {
     }
 
     fn records(script: &Script) -> Records {
-        Records::new(script.cluster(), "shop", "web", 3)
+        Records::new(script.cluster(), Driver::Secret, "shop", "web", 3)
     }
 
     async fn observed(script: &Script, hint: i64) -> (i64, Option<i64>, bool) {
@@ -749,21 +992,51 @@ mod tests {
         let deletes =
             |script: Script, revision| script.on(Method::DELETE, &url(revision), |_| {}, 200, gone.clone());
 
-        let script = deletes(deletes(Script::new("7 is next, 3 are kept"), 3), 4);
-        records(&script).prune(7, Some(6)).await.unwrap();
+        let upon = |revision, status| {
+            let provenance = Provenance {
+                writer: Some("me".to_owned()),
+                ..Provenance::default()
+            };
+            Some(Record::for_test(release(revision, status), provenance))
+        };
+        let newest = |newest| Observed {
+            newest,
+            ..Observed::default()
+        };
+        let script = deletes(Script::new("7 is next, 3 are kept"), 4);
+        let deployed = newest(upon(6, Status::Deployed));
+        records(&script).prune(7, &deployed).await.unwrap();
         script.finish();
 
-        let script = deletes(Script::new("4 is deployed"), 3);
-        records(&script).prune(7, Some(4)).await.unwrap();
+        let script = Script::new("4 is deployed");
+        let mut failed = newest(upon(6, Status::Failed));
+        failed.older_deployed = upon(4, Status::Deployed);
+        records(&script).prune(7, &failed).await.unwrap();
         script.finish();
 
         let script = Script::new("nothing is old");
-        records(&script).prune(3, Some(2)).await.unwrap();
+        let deployed = newest(upon(2, Status::Deployed));
+        records(&script).prune(3, &deployed).await.unwrap();
+        script.finish();
+
+        let script = Script::new("the history of somebody who kept more")
+            .get(&url(4), stored(4, Status::Superseded))
+            .get(&url(3), stored(3, Status::Superseded))
+            .absent(&url(2));
+        let script = deletes(deletes(script, 4), 3);
+        let mut foreign = newest(upon(6, Status::Deployed));
+        foreign.newest.as_mut().unwrap().provenance = Provenance::default();
+        records(&script).prune(7, &foreign).await.unwrap();
+        script.finish();
+
+        let script = deletes(deletes(Script::new("what was listed is counted"), 1), 5);
+        failed.listed = Some(vec![1, 4, 5, 6]);
+        records(&script).prune(7, &failed).await.unwrap();
         script.finish();
     }
 
     #[tokio::test]
-    async fn all_records_go_down_to_the_last_that_is_there() {
+    async fn all_records_go_the_newest_last() {
         let gone = json!({"kind": "Status", "status": "Success"});
         let deletes =
             |script: Script, revision| script.on(Method::DELETE, &url(revision), |_| {}, 200, gone.clone());
@@ -771,13 +1044,69 @@ mod tests {
         let script = Script::new("9 failed upon 2, 6 is of a longer history")
             .get(&url(9), failed)
             .absent(&url(10))
-            .get(&url(2), stored(2, Status::Deployed));
-        let script = deletes(deletes(deletes(script, 9), 8), 7).get(&url(6), stored(6, Status::Failed));
-        let script = deletes(deletes(script, 6).absent(&url(5)), 2);
+            .get(&url(2), stored(2, Status::Deployed))
+            .get(&url(6), stored(6, Status::Failed))
+            .absent(&url(5));
+        let script = deletes(deletes(deletes(deletes(deletes(script, 2), 6), 7), 8), 9);
         let records = records(&script);
         let observed = records.observe(9).await.unwrap();
         assert_eq!(observed.revisions(), [2, 9]);
         records.delete_all(&observed).await.unwrap();
+        script.finish();
+    }
+
+    #[tokio::test]
+    async fn a_list_finds_the_newest_and_the_deployed_revision_of_either_driver() {
+        let collection = "/api/v1/namespaces/shop/secrets?limit=500&labelSelector=name%3Dweb%2Cowner%3Dhelm";
+        let damaged = json!({"metadata": {"name": "x"}, "data": {"release": "AAAA"}});
+        let items = json!([
+            stored(9, Status::Failed),
+            stored(10, Status::Failed),
+            damaged,
+            stored(8, Status::Deployed)
+        ]);
+        let script = Script::new("listed").get(collection, json!({"items": items}));
+        let observed = records(&script).find().await.unwrap();
+        assert_eq!(observed.revision(), 10);
+        assert_eq!(observed.deployed().map(Record::revision), Some(8));
+        assert_eq!(observed.listed.unwrap(), [8, 9, 10]);
+        script.finish();
+
+        let collection =
+            "/api/v1/namespaces/shop/configmaps?limit=500&labelSelector=name%3Dweb%2Cowner%3Dhelm";
+        let encoded = release::encode(&release(1, Status::Deployed)).unwrap();
+        let map = json!({"metadata": {"name": "x", "labels": {"modifiedAt": "5"}},
+                         "data": {"release": String::from_utf8(encoded).unwrap()}});
+        let script = Script::new("a ConfigMap").get(collection, json!({"items": [map]}));
+        let records = Records::new(script.cluster(), Driver::ConfigMap, "shop", "web", 3);
+        let found = records.list().await.unwrap();
+        assert_eq!(found[0].release, release(1, Status::Deployed));
+        assert_eq!(found[0].modified, Timestamp::from_second(5).ok());
+        script.finish();
+    }
+
+    #[tokio::test]
+    async fn an_action_is_claimed_by_one() {
+        let script = Script::new("claimed, then refused")
+            .on(
+                Method::PATCH,
+                &url(2),
+                |sent| {
+                    let claimed =
+                        json!({"metadata": {"resourceVersion": "7", "annotations": {WRITER: "me"}}});
+                    assert_eq!(*sent, claimed);
+                },
+                200,
+                json!({"metadata": {"resourceVersion": "8"}}),
+            )
+            .refuse(Method::PATCH, &url(2), 409, "Conflict", "outdated");
+        let mut record = Record::for_test(release(2, Status::PendingUpgrade), Provenance::default());
+        let mut other = record.clone();
+        let records = records(&script);
+        records.claim(&mut record, Some("me")).await.unwrap();
+        assert_eq!(record.provenance.writer.as_deref(), Some("me"));
+        let refused = records.claim(&mut other, Some("you")).await.unwrap_err();
+        assert!(refused.is_transient(), "{refused}");
         script.finish();
     }
 }

@@ -3,7 +3,7 @@
 //! Rendering itself is pure. This finds out what it may not know: what the cluster serves, and the objects that
 //! templates look up. Those are asked for in rounds, because an answer may lead to further questions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use cluster::{Cluster, ObjectId, ResourceId, Selector};
@@ -109,11 +109,14 @@ const ROUNDS: usize = 8;
 /// # Errors
 /// When the cluster does not answer, the values do not fit or a template fails.
 pub async fn render(cluster: &Cluster, request: &Request<'_>) -> Result<Rendering, Error> {
-    let capabilities = capabilities(cluster).await?;
+    let mut capabilities = capabilities(cluster).await?;
     let mut lookups = Vec::new();
     let mut answers = BTreeMap::new();
     for _ in 0..ROUNDS {
         let rendered = request.render(&capabilities, &answers)?;
+        if add_defined(&mut capabilities, &rendered) {
+            continue;
+        }
         if rendered.missing_lookups.is_empty() {
             let desired = request.desired(&rendered, &capabilities, &answers)?;
             return Ok(Rendering {
@@ -129,6 +132,18 @@ pub async fn render(cluster: &Cluster, request: &Request<'_>) -> Result<Renderin
         }
     }
     Err(Error::Endless(ROUNDS))
+}
+
+/// Adds what the definitions in `crds/` of the chart will serve: they are made before anything else of the release, so
+/// templates see them, as with Helm. True when something was added.
+fn add_defined(capabilities: &mut Capabilities, rendered: &Rendered) -> bool {
+    let known = capabilities.api_versions.len();
+    for version in release::defined_versions(&rendered.crds) {
+        if !capabilities.api_versions.contains(&version) {
+            capabilities.api_versions.push(version);
+        }
+    }
+    capabilities.api_versions.len() > known
 }
 
 /// What charts are told about the cluster.
@@ -200,7 +215,7 @@ impl Request<'_> {
                 .collect(),
             notes: rendered.notes.clone(),
             labels: BTreeMap::new(),
-            writer: None,
+            description: None,
             take_ownership: false,
         };
         desired
@@ -278,7 +293,8 @@ fn told(key: &LookupKey) -> String {
 /// Tells two renders of the same chart and values apart by what else they drew on.
 fn environment_digest(capabilities: &Capabilities, answers: &BTreeMap<LookupKey, Answer>) -> String {
     // A kind more in a version that was served already changes nothing that charts ask for.
-    let versions: Vec<&String> = capabilities
+    // In one order, whether the cluster serves them or the chart will define them.
+    let versions: BTreeSet<&String> = capabilities
         .api_versions
         .iter()
         .filter(|version| version.matches('/').count() < 2)

@@ -256,6 +256,14 @@ pub struct RecordedFile {
     pub rest: Map<String, Value>,
 }
 
+impl RecordedFile {
+    /// Its content as text; none when it is not base64. What is no UTF-8 is replaced.
+    pub fn text(&self) -> Option<String> {
+        let data = STANDARD.decode(self.data.as_ref()?).ok()?;
+        Some(String::from_utf8_lossy(&data).into_owned())
+    }
+}
+
 impl From<&File> for RecordedFile {
     fn from(file: &File) -> Self {
         Self {

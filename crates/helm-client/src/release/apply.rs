@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::objects::{Identity, Place, Target};
 use super::ownership::Owner;
-use super::{Error, Live, conflict};
+use super::{Error, Live, Progress, Tell, conflict};
+use crate::json;
 use crate::records::MANAGER;
 
 /// How many requests about objects of one release are underway at a time.
@@ -53,7 +54,7 @@ impl<'a> Force<'a> {
     }
 }
 
-/// Makes sure that the objects which exist are of this release.
+/// Makes sure that the objects which exist are of this release, and returns their API paths.
 ///
 /// # Errors
 /// [`Error::NotOurs`] for the first that is not, in Helm's words.
@@ -62,24 +63,25 @@ pub(super) async fn check_ownership(
     targets: impl Iterator<Item = &Target>,
     owner: &Owner,
     action: &'static str,
-) -> Result<(), Error> {
+) -> Result<Vec<String>, Error> {
     let look = |id: &ObjectId| {
         let id = id.clone();
-        async move { cluster.get::<Value>(&id).await.map(|live| (id, live)) }.boxed()
+        async move { cluster.get_metadata(&id).await.map(|live| (id, live)) }.boxed()
     };
     let looks: Vec<_> = targets.filter_map(Target::id).map(look).collect();
     let mut found = stream::iter(looks).buffered(AT_ONCE);
+    let mut existing = Vec::new();
     while let Some((id, live)) = found.try_next().await.map_err(Error::objects("look for"))? {
-        if let Some(live) = live {
-            let object = in_words_of_helm(&id);
-            owner.check(&live).map_err(|reason| Error::NotOurs {
-                action,
-                object,
-                reason,
-            })?;
-        }
+        let Some(live) = live else { continue };
+        let object = in_words_of_helm(&id);
+        owner.check(&json::of(&live)).map_err(|reason| Error::NotOurs {
+            action,
+            object,
+            reason,
+        })?;
+        existing.push(id.path());
     }
-    Ok(())
+    Ok(existing)
 }
 
 fn in_words_of_helm(id: &ObjectId) -> String {
@@ -102,6 +104,7 @@ pub(super) async fn write(
     owner: &Owner,
     force: &Force<'_>,
     written: &mut Written,
+    tell: &Tell<'_>,
 ) -> Result<(), Error> {
     for batch in targets.chunk_by(|one, other| one.kind() == other.kind()) {
         written.begun = true;
@@ -114,6 +117,10 @@ pub(super) async fn write(
         for (target, put) in batch.iter().zip(puts) {
             match put {
                 Ok((live, created)) => {
+                    tell(&Progress::Applied {
+                        id: &live.id,
+                        created,
+                    });
                     if created {
                         let place = Place::Named(live.id.clone());
                         written.made.push(Target {

@@ -35,8 +35,8 @@ pub struct Desired {
     pub notes: String,
     /// Labels of the records; Helm copies them to the revisions that it makes itself.
     pub labels: BTreeMap<String, String>,
-    /// Who acts, so that a record that stays pending can be told to be nobody's.
-    pub writer: Option<String>,
+    /// What the record says once it is done; Helm's words when it is none. Helm's `--description`.
+    pub description: Option<String>,
     /// Takes objects that exist and belong to no release or another one, and fields of theirs that others set.
     pub take_ownership: bool,
 }
@@ -54,6 +54,10 @@ impl Desired {
         }
         self.labels.extend(labels.clone());
         Ok(self)
+    }
+
+    pub(super) fn described(&self, usual: &str) -> String {
+        self.description.clone().unwrap_or_else(|| usual.to_owned())
     }
 
     pub(super) fn owner(&self) -> Owner {

@@ -2,6 +2,7 @@
 
 use helm::hook::HookEvent;
 
+use super::Action;
 use crate::records;
 
 /// An action that failed.
@@ -17,6 +18,38 @@ pub enum Error {
         release: String,
         /// Its deployed revision.
         revision: i64,
+    },
+    /// There is no release of that name.
+    #[error("release: not found")]
+    NoRelease,
+    /// There is no such revision to go back to.
+    #[error("release {release:?} has no revision {revision}")]
+    NoRevision {
+        /// The release.
+        release: String,
+        /// The revision.
+        revision: i64,
+    },
+    /// There is no action to continue.
+    #[error("no action on the release was interrupted")]
+    NotUnderway,
+    /// Somebody else is acting on the release.
+    #[error(
+        "another operation (install/upgrade/rollback) is in progress: release {release} is held by {lease}"
+    )]
+    Held {
+        /// The release.
+        release: String,
+        /// The Lease of the one who holds it.
+        lease: String,
+    },
+    /// The release could not be held.
+    #[error("could not hold release {release}")]
+    Hold {
+        /// The release.
+        release: String,
+        /// Why.
+        source: Box<cluster::Error>,
     },
     /// There is nothing to upgrade.
     #[error("{release:?} has no deployed releases")]
@@ -61,7 +94,7 @@ pub enum Error {
         source: Box<cluster::Error>,
     },
     /// A hook did not end well.
-    #[error("failed {event}: hook {path} of kind {kind}")]
+    #[error("failed {event}: hook {path} of kind {kind}{}", printed(.output.as_deref()))]
     Hook {
         /// The event it ran at.
         event: HookEvent,
@@ -69,22 +102,16 @@ pub enum Error {
         path: String,
         /// Its kind.
         kind: String,
+        /// The last lines that it printed, as far as they can be read.
+        output: Option<String>,
         /// Why.
         source: Box<Error>,
     },
-    /// An install failed; the record says so.
-    #[error("could not install release {release}; {undone}")]
-    Install {
-        /// The release.
-        release: String,
-        /// What became of the objects that were made.
-        undone: Undone,
-        /// Why.
-        source: Box<Error>,
-    },
-    /// An upgrade failed; the record says so.
-    #[error("could not upgrade release {release}; {undone}")]
-    Upgrade {
+    /// An action failed; the record says so.
+    #[error("could not {action} release {release}; {undone}")]
+    Action {
+        /// What was to be done.
+        action: Action,
         /// The release.
         release: String,
         /// What became of the objects that were changed.
@@ -94,6 +121,14 @@ pub enum Error {
     },
 }
 
+/// What a hook printed, in one line.
+fn printed(output: Option<&str>) -> String {
+    output.map_or_else(String::new, |output| {
+        let lines: Vec<&str> = output.lines().map(str::trim_end).collect();
+        format!(", which printed: {}", lines.join(" | "))
+    })
+}
+
 /// What became of a failed action's changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Undone {
@@ -101,6 +136,8 @@ pub enum Undone {
     Removed,
     /// The cluster holds the manifest of this revision again.
     RolledBack(i64),
+    /// It stays, as the options ask for.
+    Kept,
     /// It could not be undone.
     Not {
         /// Why.
@@ -113,6 +150,7 @@ impl std::fmt::Display for Undone {
         match self {
             Self::Removed => f.write_str("what it made is removed again"),
             Self::RolledBack(revision) => write!(f, "it is rolled back to revision {revision}"),
+            Self::Kept => f.write_str("what it did is kept"),
             Self::Not { because } => write!(f, "it is left half done ({because})"),
         }
     }
@@ -124,12 +162,17 @@ impl Error {
         match self {
             Self::Records(source) => source.is_transient(),
             Self::Locate { source, .. } | Self::Objects { source, .. } => source.is_transient(),
-            Self::Hook { source, .. } | Self::Install { source, .. } | Self::Upgrade { source, .. } => {
-                source.is_transient()
-            }
-            Self::NameInUse { .. } | Self::NotDeployed { .. } | Self::Parse { .. } | Self::NotOurs { .. } => {
-                false
-            }
+            Self::Hold { source, .. } => source.is_transient(),
+            Self::Hook { source, .. } | Self::Action { source, .. } => source.is_transient(),
+            // The holder may be done a moment later.
+            Self::Held { .. } => true,
+            Self::NameInUse { .. }
+            | Self::NoRelease
+            | Self::NoRevision { .. }
+            | Self::NotUnderway
+            | Self::NotDeployed { .. }
+            | Self::Parse { .. }
+            | Self::NotOurs { .. } => false,
         }
     }
 

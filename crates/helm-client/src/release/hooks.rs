@@ -1,19 +1,43 @@
 //! The hooks of one event, one after the other (Helm's `pkg/action/hooks.go`).
 
 use cluster::{Delete, Goal, ObjectId, Propagation};
-use helm::hook::{Hook, HookDeletePolicy, HookEvent, HookExecution, HookPhase, in_execution_order};
+use helm::hook::{
+    Hook, HookDeletePolicy, HookEvent, HookExecution, HookOutputLogPolicy, HookPhase, in_execution_order,
+};
 use jiff::Timestamp;
 
 use super::apply::{Force, put_as_is};
 use super::objects::{self, Target};
-use super::{Error, Releases};
+use super::output::output;
+use super::{Error, Progress, Releases};
 use crate::records::{Record, Records};
+
+/// A hook that is to run, or that an earlier attempt at the same action ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Due {
+    /// Its place in the record.
+    pub(super) index: usize,
+    so_far: SoFar,
+}
+
+/// How far an earlier attempt came with a hook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SoFar {
+    Nothing,
+    /// It was about to be made, or was made.
+    Begun,
+    /// It ended well; its delete policy may not have been followed.
+    Done,
+}
+
+/// What hooks printed, by their places in the record.
+pub(super) type Outputs = Vec<(usize, Option<String>)>;
 
 impl Releases {
     /// Runs the hooks of an event: by weight, each to its end before the next is made. Before a hook is made, the
-    /// record says that it runs.
+    /// record says that it runs; before one is deleted that ended well, it says that.
     ///
-    /// `is_due` leaves hooks out that already ran.
+    /// A hook that ran since then is not run again; one that was cut off is awaited.
     ///
     /// # Errors
     /// [`Error::Hook`] for the first that fails, after the delete policies were followed.
@@ -21,32 +45,66 @@ impl Releases {
         &self,
         records: &Records,
         record: &mut Record,
-        event: HookEvent,
-        is_due: impl Fn(&Hook) -> bool,
+        event: &HookEvent,
+        since: Option<Timestamp>,
     ) -> Result<(), Error> {
-        let hooks = &record.release.hooks;
-        let due = in_execution_order(hooks, &event);
-        let place = |due: &Hook| hooks.iter().position(|hook| std::ptr::eq(hook, due));
-        let due: Vec<usize> = due
-            .into_iter()
-            .filter(|hook| is_due(hook))
-            .filter_map(place)
-            .collect();
+        if !self.options.hooks {
+            return Ok(());
+        }
+        let due = due(record, event, since, |_| true);
+        match self.run_due(records, record, event, due, false).await {
+            Ok(_) => Ok(()),
+            Err((_, failure)) => Err(failure),
+        }
+    }
+
+    /// Runs these hooks; what they printed is read where it is wanted, where their policy asks for it, and of one that
+    /// fails.
+    pub(super) async fn run_due(
+        &self,
+        records: &Records,
+        record: &mut Record,
+        event: &HookEvent,
+        due: Vec<Due>,
+        wants_output: bool,
+    ) -> Result<Outputs, (Outputs, Error)> {
         let mut made: Vec<(usize, Option<ObjectId>)> = Vec::new();
-        for index in due {
+        let mut outputs = Outputs::new();
+        let mut has_run = false;
+        for Due { index, so_far } in due {
             let mut id = None;
-            let outcome = self.run_hook(records, record, index, &mut id).await;
-            let hook = &mut record.release.hooks[index];
-            hook.last_run.completed_at = Some(Timestamp::now());
-            made.push((index, id));
-            match outcome {
-                Ok(()) => hook.last_run.phase = HookPhase::Succeeded,
-                Err(failure) => {
-                    hook.last_run.phase = HookPhase::Failed;
-                    let failure = failed(hook, event, failure);
-                    self.clean_up_after_failure(record, &made).await;
-                    return Err(failure);
-                }
+            let outcome = self
+                .run_hook(records, record, event, index, so_far, &mut id)
+                .await;
+            let failed = outcome.is_err();
+            made.push((index, id.clone()));
+            if so_far != SoFar::Done {
+                has_run = true;
+                let hook = &mut record.release.hooks[index];
+                hook.last_run.completed_at = Some(Timestamp::now());
+                hook.last_run.phase = if failed {
+                    HookPhase::Failed
+                } else {
+                    HookPhase::Succeeded
+                };
+                self.tell_of(hook, event);
+                let printed = self.printed(hook, id.as_ref(), failed, wants_output).await;
+                outputs.push((index, printed));
+            }
+            if let Err(failure) = outcome {
+                let printed = outputs.last().and_then(|(_, printed)| printed.clone());
+                let failure = failed_hook(&record.release.hooks[index], event, printed, failure);
+                self.clean_up_after_failure(record, &made).await;
+                return Err((outputs, failure));
+            }
+        }
+        let goes = |(index, _): &(usize, Option<ObjectId>)| {
+            is_deleted_by(&record.release.hooks[*index], &HookDeletePolicy::HookSucceeded)
+        };
+        if has_run && made.iter().any(goes) {
+            // Whoever continues after us must not take a hook that is gone for one that was never made.
+            if let Err(failure) = self.update(records, record).await {
+                return Err((outputs, failure));
             }
         }
         for (index, id) in made.iter().rev() {
@@ -54,16 +112,20 @@ impl Releases {
             let deleted = self
                 .delete_by(hook, id.as_ref(), &HookDeletePolicy::HookSucceeded)
                 .await;
-            deleted.map_err(|failure| failed(hook, event.clone(), failure))?;
+            if let Err(failure) = deleted {
+                return Err((outputs, failed_hook(hook, event, None, failure)));
+            }
         }
-        Ok(())
+        Ok(outputs)
     }
 
     async fn run_hook(
         &self,
         records: &Records,
         record: &mut Record,
+        event: &HookEvent,
         index: usize,
+        so_far: SoFar,
         made: &mut Option<ObjectId>,
     ) -> Result<(), Error> {
         let target = self
@@ -71,27 +133,30 @@ impl Releases {
             .await?;
         let Some(target) = target else { return Ok(()) };
         let hook = &mut record.release.hooks[index];
-        self.delete_by(hook, target.id(), &HookDeletePolicy::BeforeHookCreation)
-            .await?;
-        hook.last_run = HookExecution {
-            started_at: Some(Timestamp::now()),
-            completed_at: None,
-            phase: HookPhase::Running,
-        };
-        records
-            .update(record, Timestamp::now())
-            .await
-            .map_err(Error::Records)?;
+        match so_far {
+            SoFar::Done => {
+                *made = target.id().cloned();
+                return Ok(());
+            }
+            SoFar::Begun => {}
+            SoFar::Nothing => {
+                self.delete_by(hook, target.id(), &HookDeletePolicy::BeforeHookCreation)
+                    .await?;
+                hook.last_run = HookExecution {
+                    started_at: Some(Timestamp::now()),
+                    completed_at: None,
+                    phase: HookPhase::Running,
+                };
+                self.update(records, record).await?;
+            }
+        }
+        self.tell_of(&record.release.hooks[index], event);
 
         let nothing = Force::set_in(&[]);
         let put = put_as_is(&self.cluster, &target, &target.manifest, &nothing).await;
         let (live, _) = put.map_err(Error::objects("write"))?;
         let id = made.insert(live.id);
-        let is_awaited = matches!(
-            (id.resource().group.as_str(), id.resource().kind.as_str()),
-            ("batch", "Job") | ("", "Pod")
-        );
-        if is_awaited {
+        if is_awaited(id) {
             tracing::info!(hook = %id, "waiting for a hook");
             let complete = self
                 .cluster
@@ -108,18 +173,48 @@ impl Releases {
         Ok(targets.into_iter().next())
     }
 
-    /// Deletes what a hook made, if its policy says so, and waits until it is gone. Definitions stay in any case:
-    /// with them all their objects would go.
+    /// What a hook that has ended printed, as far as somebody wants to know.
+    async fn printed(
+        &self,
+        hook: &Hook,
+        id: Option<&ObjectId>,
+        failed: bool,
+        wants_output: bool,
+    ) -> Option<String> {
+        let policy = if failed {
+            HookOutputLogPolicy::HookFailed
+        } else {
+            HookOutputLogPolicy::HookSucceeded
+        };
+        let by_policy = hook.output_log_policies.contains(&policy);
+        let id = id.filter(|id| is_awaited(id) && (failed || wants_output || by_policy))?;
+        let printed = output(&self.cluster, id).await?;
+        self.tell()(&Progress::Output {
+            name: &hook.name,
+            text: &printed,
+        });
+        Some(printed)
+    }
+
+    fn tell_of(&self, hook: &Hook, event: &HookEvent) {
+        self.tell()(&Progress::Hook {
+            event,
+            kind: &hook.kind,
+            name: &hook.name,
+            phase: &hook.last_run.phase,
+        });
+    }
+
+    /// Deletes what a hook made, if its policy says so, and waits until it is gone.
     async fn delete_by(
         &self,
         hook: &Hook,
         id: Option<&ObjectId>,
         policy: &HookDeletePolicy,
     ) -> Result<(), Error> {
-        let Some(id) = id else { return Ok(()) };
-        if hook.kind == "CustomResourceDefinition" || !hook.has_delete_policy(policy) {
+        let Some(id) = id.filter(|_| is_deleted_by(hook, policy)) else {
             return Ok(());
-        }
+        };
         let how = Delete::with(Propagation::Background);
         let deleted = self
             .cluster
@@ -146,11 +241,53 @@ impl Releases {
     }
 }
 
-fn failed(hook: &Hook, event: HookEvent, source: Error) -> Error {
+/// The hooks of an event in their order, with what became of them since then.
+pub(super) fn due(
+    record: &Record,
+    event: &HookEvent,
+    since: Option<Timestamp>,
+    is_wanted: impl Fn(&Hook) -> bool,
+) -> Vec<Due> {
+    let hooks = &record.release.hooks;
+    let so_far = |hook: &Hook| {
+        let run = &hook.last_run;
+        let is_recent = since.is_some() && run.started_at >= since;
+        match run.phase {
+            HookPhase::Succeeded if is_recent => SoFar::Done,
+            HookPhase::Running if is_recent => SoFar::Begun,
+            _ => SoFar::Nothing,
+        }
+    };
+    in_execution_order(hooks, event)
+        .into_iter()
+        .filter(|hook| is_wanted(hook))
+        .filter_map(|due| {
+            let index = hooks.iter().position(|hook| std::ptr::eq(hook, due))?;
+            let so_far = so_far(due);
+            Some(Due { index, so_far })
+        })
+        .collect()
+}
+
+/// True when a hook is waited for until it is through; objects of other kinds are done once they are there.
+fn is_awaited(id: &ObjectId) -> bool {
+    matches!(
+        (id.resource().group.as_str(), id.resource().kind.as_str()),
+        ("batch", "Job") | ("", "Pod")
+    )
+}
+
+/// Definitions stay in any case: with them all their objects would go.
+fn is_deleted_by(hook: &Hook, policy: &HookDeletePolicy) -> bool {
+    hook.kind != "CustomResourceDefinition" && hook.has_delete_policy(policy)
+}
+
+fn failed_hook(hook: &Hook, event: &HookEvent, output: Option<String>, source: Error) -> Error {
     Error::Hook {
-        event,
+        event: event.clone(),
         path: hook.path.clone(),
         kind: hook.kind.clone(),
+        output,
         source: Box::new(source),
     }
 }

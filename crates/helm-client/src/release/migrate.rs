@@ -1,8 +1,10 @@
-//! Fields that Helm wrote by plain update become fields that it applied (client-go's `csaupgrade`).
+//! Fields that others wrote by plain update become fields that Helm applied (client-go's `csaupgrade`).
 //!
 //! Helm 3, and Helm 4 without server-side apply, leave entries of operation `Update` in `managedFields`. They would
-//! own every field along with us, and a field that a chart drops would stay for ever.
+//! own every field along with us, and a field that a chart drops would stay for ever. In the same way, a field that
+//! somebody added by hand is removed by an apply only once it is ours.
 
+use cluster::fields::{self, Path};
 use cluster::{Cluster, ObjectId};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use serde_json::{Map, Value, json};
@@ -42,13 +44,56 @@ async fn migrate(cluster: &Cluster, id: &ObjectId) -> Result<(), cluster::Error>
     cluster.merge(id, &patch, MANAGER).await.map(drop)
 }
 
+/// Makes Helm's apply own these fields of an object instead of the managers that `is_from` names, so that the next
+/// apply removes those that it does not set.
+///
+/// # Errors
+/// When the server refuses; transient when somebody else wrote since the object was read.
+pub(super) async fn take_over(
+    cluster: &Cluster,
+    id: &ObjectId,
+    live: &Value,
+    is_from: fn(&str) -> bool,
+    paths: &[&Path],
+) -> Result<(), cluster::Error> {
+    let raw = live["metadata"]["managedFields"].as_array();
+    let mut taken = Map::new();
+    let mut entries = Vec::new();
+    for (entry, raw) in fields::entries(live).zip(raw.into_iter().flatten()) {
+        let mut raw = raw.clone();
+        if entry.subresource.is_empty() && is_from(entry.manager) {
+            let (these, others) = entry.split(paths);
+            unite(&mut taken, &these);
+            if others.is_empty() {
+                continue;
+            }
+            raw["fieldsV1"] = Value::Object(others);
+        }
+        entries.push(raw);
+    }
+    let mut ours = json!({"manager": MANAGER, "operation": "Apply", "apiVersion": id.resource().api_version(),
+                          "fieldsType": "FieldsV1", "fieldsV1": {}});
+    let place = entries.iter().position(|entry| is_helms(entry, "Apply"));
+    if let Some(place) = place {
+        ours = entries.remove(place);
+    }
+    if let Value::Object(fields) = &mut ours["fieldsV1"] {
+        unite(fields, &taken);
+    }
+    entries.push(ours);
+    let version = &live["metadata"]["resourceVersion"];
+    let patch = json!({"metadata": {"resourceVersion": version, "managedFields": entries}});
+    cluster.merge(id, &patch, MANAGER).await.map(drop)
+}
+
+fn is_helms(entry: &Value, operation: &str) -> bool {
+    entry["manager"] == MANAGER
+        && entry["operation"] == operation
+        && entry["subresource"].as_str().unwrap_or_default().is_empty()
+}
+
 /// The entries with Helm's updates merged into its apply; none when there is nothing to merge.
 fn migrated(entries: &[Value]) -> Option<Vec<Value>> {
-    let is_helms = |entry: &Value, operation: &str| {
-        entry["manager"] == MANAGER
-            && entry["operation"] == operation
-            && entry["subresource"].as_str().unwrap_or_default().is_empty()
-    };
     let (updates, mut others): (Vec<&Value>, Vec<&Value>) =
         entries.iter().partition(|entry| is_helms(entry, "Update"));
     let first = *updates.first()?;

@@ -3,65 +3,77 @@
 //! An action is a file. Each begins with a pending record, which reserves the release and is the mark from which a
 //! crash is recognised, and ends with a record that says how it went. What to do is decided before, by [`state`].
 
+mod action;
 mod apply;
+mod change;
 mod conflict;
+mod crds;
 mod desired;
+pub mod drift;
 mod error;
+mod find;
+mod hold;
 mod hooks;
 mod install;
 mod labels;
 mod migrate;
 mod objects;
+mod options;
+mod output;
 mod ownership;
+mod progress;
+mod ready;
 mod remove;
+mod resume;
+mod rollback;
 mod state;
+mod testing;
 mod touched;
 mod uninstall;
 mod upgrade;
 
-use std::time::Duration;
+use std::sync::Arc;
 
-use cluster::{Cluster, ObjectId};
+use cluster::{Cluster, LeaseWatch, ObjectId};
 use helm::release::{ApplyMethod, Info, Release, Status};
 use jiff::Timestamp;
 use serde_json::Value;
 
+pub use action::Action;
+pub(crate) use crds::defined_versions;
 pub use desired::Desired;
 pub use error::{Error, Undone};
-pub use state::{Moment, Reason, State, state};
+pub use hold::{Hold, writer};
+pub use options::{CrdPolicy, OnFailure, Options, Retries, Retry, Wait};
+pub use progress::{Listener, Progress};
+pub use resume::Resumed;
+pub use rollback::To;
+pub use state::{Moment, Presence, Reason, State, state};
+pub use testing::{TestFilter, TestRun, Tested};
 pub use touched::{Role, Touched, touched};
 pub use uninstall::Uninstalled;
 
 use crate::records::{Observed, Provenance, Record, Records};
+use drift::{DriftedObject, Settled};
 use ownership::Owner;
 
-/// How releases are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options {
-    /// How many revisions of a release are kept; 0 keeps all. Helm's `HELM_MAX_HISTORY`.
-    pub max_history: i64,
-    /// The longest wait for one hook, or for the objects of a release to be gone. Helm's `--timeout`.
-    pub timeout: Duration,
-}
-
-impl Default for Options {
-    /// As Helm has it: 10 revisions, 5 minutes.
-    fn default() -> Self {
-        Self {
-            max_history: 10,
-            timeout: Duration::from_mins(5),
-        }
-    }
-}
+/// Told of every step.
+pub(crate) type Tell<'a> = dyn Fn(&Progress<'_>) + Send + Sync + 'a;
 
 /// The releases of a cluster.
 ///
-/// Every request names its object; nothing is listed or watched. One release is to be acted on by one caller at a
-/// time; a second one is turned away when it tries to make the same revision.
+/// Every request of an action names its object; nothing is listed or watched. One release is to be acted on by one
+/// caller at a time; a second one is turned away when it tries to make or to continue the same revision.
+///
+/// Cheap to clone; clones share what is known of objects since they were applied.
 #[derive(Clone)]
 pub struct Releases {
     cluster: Cluster,
     options: Options,
+    writer: Option<String>,
+    listener: Option<Listener>,
+    settled: Arc<Settled>,
+    leases: Arc<LeaseWatch>,
 }
 
 /// A release that was installed or upgraded.
@@ -85,7 +97,38 @@ pub struct Live {
 impl Releases {
     /// The releases of `cluster`.
     pub fn new(cluster: Cluster, options: Options) -> Self {
-        Self { cluster, options }
+        let leases = Arc::new(LeaseWatch::new(cluster.clone()));
+        Self {
+            cluster,
+            options,
+            writer: None,
+            listener: None,
+            settled: Arc::default(),
+            leases,
+        }
+    }
+
+    /// The same with other options.
+    pub fn with_options(self, options: Options) -> Self {
+        Self { options, ..self }
+    }
+
+    /// The same, written by whoever holds this Lease ([`writer`]), so that a record that stays pending can be told to
+    /// be nobody's.
+    pub fn written_by(self, writer: impl Into<String>) -> Self {
+        let writer = Some(writer.into());
+        Self { writer, ..self }
+    }
+
+    /// The same, with somebody who is told of every step.
+    pub fn told_to(self, listener: Listener) -> Self {
+        let listener = Some(listener);
+        Self { listener, ..self }
+    }
+
+    /// How releases are written.
+    pub fn options(&self) -> &Options {
+        &self.options
     }
 
     /// Reads what is stored of a release: the newest revision and the deployed one.
@@ -104,56 +147,143 @@ impl Releases {
 
     /// Installs the release, or upgrades it when a revision is deployed.
     ///
+    /// When just that was cut off, with the same inputs, it is continued instead.
+    ///
     /// # Errors
-    /// As [`Releases::install`] and [`Releases::upgrade`].
+    /// As [`Releases::install`], [`Releases::upgrade`] and [`Releases::resume`].
     pub async fn install_or_upgrade(
         &self,
         desired: &Desired,
         observed: &Observed,
     ) -> Result<Deployed, Error> {
+        if state::is_interrupted_attempt_at(desired, observed) {
+            return match self.resume(observed, Some(desired)).await? {
+                Resumed::Deployed(deployed) => Ok(*deployed),
+                // Unreachable: an uninstall is no attempt at what is desired.
+                Resumed::Uninstalled(_) => Err(Error::NotUnderway),
+            };
+        }
         match observed.deployed() {
             Some(_) => self.upgrade(desired, observed).await,
             None => self.install(desired, observed).await,
         }
     }
 
+    /// Decides how a release stands ([`state`]), now. If somebody's action is underway, their Lease is looked at.
+    ///
+    /// `drifted` is what [`Releases::drift`] found, or nothing.
+    ///
+    /// # Errors
+    /// [`Error::Hold`] when that Lease cannot be read.
+    pub async fn state(
+        &self,
+        desired: &Desired,
+        observed: &Observed,
+        drifted: Vec<DriftedObject>,
+    ) -> Result<State, Error> {
+        let moment = self.moment(observed).await?;
+        Ok(state(desired, observed, drifted, &moment))
+    }
+
+    /// Now, and whether somebody is at work on the release.
+    ///
+    /// # Errors
+    /// As [`Releases::state`].
+    pub async fn moment(&self, observed: &Observed) -> Result<Moment, Error> {
+        Ok(Moment {
+            now: Timestamp::now(),
+            timeout: self.options.timeout,
+            retries: self.options.retries,
+            writer: self.presence(observed).await?,
+        })
+    }
+
+    /// Whether the writer of a pending record may still be at it.
+    async fn presence(&self, observed: &Observed) -> Result<Presence, Error> {
+        let Some((_, record)) = observed.underway() else {
+            return Ok(Presence::Gone);
+        };
+        let Some(writer) = &record.provenance.writer else {
+            return Ok(Presence::Unknown);
+        };
+        if self.writer.as_ref() == Some(writer) {
+            // One at a time acts for a Lease, and that one is asking.
+            return Ok(Presence::Gone);
+        }
+        let Some((namespace, lease)) = writer.split_once('/') else {
+            return Ok(Presence::Unknown);
+        };
+        match self.leases.is_free(namespace, lease).await {
+            Ok(true) => Ok(Presence::Gone),
+            Ok(false) => Ok(Presence::There),
+            Err(refused) if refused.is_forbidden() => Ok(Presence::Unknown),
+            Err(source) => Err(Error::Hold {
+                release: record.release.name.clone(),
+                source: Box::new(source),
+            }),
+        }
+    }
+
     fn records(&self, namespace: &str, name: &str) -> Records {
-        Records::new(self.cluster.clone(), namespace, name, self.options.max_history)
+        let Options {
+            driver, max_history, ..
+        } = self.options;
+        Records::new(self.cluster.clone(), driver, namespace, name, max_history)
+    }
+
+    /// Tells whoever wants to know.
+    fn tell(&self) -> impl Fn(&Progress<'_>) + Send + Sync + '_ {
+        |progress| {
+            if let Some(listener) = &self.listener {
+                listener(progress);
+            }
+        }
+    }
+
+    /// Makes the pending record of the next revision of what is desired.
+    async fn begin_desired(
+        &self,
+        desired: &Desired,
+        observed: &Observed,
+        action: Action,
+        existing: Option<Vec<String>>,
+    ) -> Result<Record, Error> {
+        let revision = observed.revision() + 1;
+        let release = pending(desired, observed, action.pending(), revision, Timestamp::now());
+        let provenance = Provenance {
+            chart_digest: Some(desired.chart_digest.clone()),
+            environment_digest: desired.environment_digest.clone(),
+            base_revision: observed.deployed().map(Record::revision),
+            writer: self.writer.clone(),
+            attempt: Some(state::attempt(desired, observed)),
+            existing,
+        };
+        self.begin(release, provenance, observed).await
     }
 
     /// Makes the pending record of the next revision, and removes one that is too old.
     async fn begin(
         &self,
-        records: &Records,
-        desired: &Desired,
+        release: Release,
+        provenance: Provenance,
         observed: &Observed,
-        status: Status,
     ) -> Result<Record, Error> {
-        let now = Timestamp::now();
-        if let Some(interrupted) = observed
-            .newest
-            .as_ref()
-            .filter(|record| is_underway(record.status()))
-        {
-            self.give_up(records, interrupted.clone()).await?;
+        let records = self.records(&release.namespace, &release.name);
+        if let Some((_, interrupted)) = observed.underway() {
+            self.give_up(&records, interrupted.clone()).await?;
         }
-        let deployed = observed.deployed().map(Record::revision);
-        let revision = observed.revision() + 1;
-        let release = pending(desired, observed, status, revision, now);
-        let provenance = Provenance {
-            chart_digest: Some(desired.chart_digest.clone()),
-            environment_digest: desired.environment_digest.clone(),
-            base_revision: deployed,
-            writer: desired.writer.clone(),
-        };
         let record = records
-            .create(release, provenance, now)
+            .create(release, provenance, Timestamp::now())
             .await
             .map_err(Error::Records)?;
-        if let Err(failure) = records.prune(revision, deployed).await {
+        self.tell()(&Progress::Recorded {
+            revision: record.revision(),
+            status: record.status(),
+        });
+        if let Err(failure) = records.prune(record.revision(), observed).await {
             // One record too many is no reason to leave a release half done.
-            tracing::warn!(error = told(&failure), release = %desired.name, namespace = %desired.namespace,
-                "could not remove an old release record");
+            tracing::warn!(error = told(&failure), release = %record.release.name,
+                namespace = %record.release.namespace, "could not remove an old release record");
         }
         Ok(record)
     }
@@ -166,22 +296,33 @@ impl Releases {
             "Release {:?} failed: it was interrupted while {was}",
             record.release.name
         );
-        records
-            .update(&mut record, Timestamp::now())
-            .await
-            .map_err(Error::Records)
+        self.update(records, &mut record).await
     }
 }
 
-/// True while an action is underway, or was cut off.
-fn is_underway(status: &Status) -> bool {
-    status.is_pending() || *status == Status::Uninstalling
+impl Observed {
+    /// The action that is underway or was cut off, and its record.
+    pub fn underway(&self) -> Option<(Action, &Record)> {
+        let newest = self.newest.as_ref()?;
+        Some((Action::underway(newest.status())?, newest))
+    }
+
+    /// The newest revision, when it is not the deployed one.
+    fn above_deployed(&self) -> Vec<Record> {
+        let deployed = self.deployed().map(Record::revision);
+        let newest = self
+            .newest
+            .iter()
+            .filter(|newest| Some(newest.revision()) != deployed);
+        newest.cloned().collect()
+    }
 }
 
 fn pending(desired: &Desired, observed: &Observed, status: Status, revision: i64, now: Timestamp) -> Release {
-    let description = match status {
-        Status::PendingInstall => "Initial install underway",
-        _ => "Preparing upgrade",
+    let description = if status == Status::PendingInstall {
+        "Initial install underway"
+    } else {
+        "Preparing upgrade"
     };
     let earlier = observed.deployed().or(observed.newest.as_ref());
     let first_deployed = earlier.and_then(|record| record.release.info.first_deployed);

@@ -7,12 +7,11 @@ use cluster::{Cluster, Delete, Deleted, Goal, ObjectId, Propagation};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use helm::kind_order::KindOrder;
 use helm::resource_policy::{OnUninstall, RESOURCE_POLICY, is_kept_on_upgrade};
-use serde_json::Value;
 
-use super::Error;
 use super::apply::AT_ONCE;
 use super::objects::{Identity, Target};
 use super::ownership::Owner;
+use super::{Error, Progress, Tell};
 use crate::json::{self, Meta};
 
 /// What happened to the objects that were to be removed.
@@ -61,6 +60,7 @@ pub(super) async fn remove(
     targets: &[Target],
     owner: &Owner,
     policy: Policy,
+    tell: &Tell<'_>,
 ) -> Result<Removed, Error> {
     let mut removed = Removed::default();
     for batch in targets.chunk_by(|one, other| one.kind() == other.kind()) {
@@ -75,6 +75,11 @@ pub(super) async fn remove(
             .map_err(Error::objects("delete"))?;
         for (target, outcome) in batch.iter().zip(outcomes) {
             let Some(id) = target.id().cloned() else { continue };
+            match &outcome {
+                Outcome::Kept => tell(&Progress::Kept { id: &id }),
+                Outcome::Gone | Outcome::Going { .. } => tell(&Progress::Deleted { id: &id }),
+                Outcome::Absent | Outcome::Ignored => {}
+            }
             match outcome {
                 Outcome::Kept => removed.kept.push(id),
                 Outcome::Absent | Outcome::Ignored => {}
@@ -113,9 +118,10 @@ async fn remove_one(
             OnUninstall::Ignore => return Ok(Outcome::Ignored),
         }
     }
-    let Some(live) = cluster.get::<Value>(id).await? else {
+    let Some(live) = cluster.get_metadata(id).await? else {
         return Ok(Outcome::Absent);
     };
+    let live = json::of(&live);
     let is_kept =
         policy == Policy::OfLive && is_kept_on_upgrade(json::meta(&live, Meta::Annotations, RESOURCE_POLICY));
     if is_kept {

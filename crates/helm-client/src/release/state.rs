@@ -7,7 +7,8 @@ use helm::hook::Hook;
 use helm::release::{RecordedChart, Status};
 use jiff::Timestamp;
 
-use super::{Desired, is_underway};
+use super::drift::DriftedObject;
+use super::{Action, Desired, Retries, Retry};
 use crate::json;
 use crate::records::{Observed, Record};
 
@@ -20,6 +21,8 @@ pub enum State {
     OutOfSync(Reason),
     /// The deployed revision is the wanted one: nothing to write.
     InSync,
+    /// The deployed revision is the wanted one, and these objects are not as it has them: correct.
+    Drifted(Vec<DriftedObject>),
     /// Somebody is at it: look again later.
     Locked {
         /// Who, if they said.
@@ -27,12 +30,16 @@ pub enum State {
         /// When their action began.
         since: Option<Timestamp>,
     },
-    /// Somebody was at it and is gone: install or upgrade.
-    Interrupted,
-    /// The same inputs were tried and failed: install or upgrade again, but not at once.
+    /// Somebody was at just what is wanted and is gone: resume. Or they were removing it: install.
+    Interrupted(Action),
+    /// The same inputs were tried and failed: install or upgrade again, when it is time.
     Failed {
         /// What the record says about it.
         description: String,
+        /// How often it was tried.
+        attempts: u32,
+        /// When it is time.
+        retry: Retry,
     },
 }
 
@@ -65,59 +72,123 @@ impl fmt::Display for Reason {
 }
 
 /// When, and what that means for actions of others.
-pub struct Moment<'a> {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moment {
     /// Now.
     pub now: Timestamp,
-    /// How long an action of somebody who does not say who they are may take; after twice that it counts as gone.
+    /// How long an action of somebody who does not say who they are may take; after twice that it counts as failed.
     pub timeout: Duration,
-    /// Whether the writer of this name is gone.
-    pub is_gone: &'a dyn Fn(&str) -> bool,
+    /// How often something is tried.
+    pub retries: Retries,
+    /// Whether the writer of the pending record, if there is one, is at work.
+    pub writer: Presence,
+}
+
+/// Whether somebody is at work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// No: their Lease is free, or our own.
+    Gone,
+    /// Yes: they hold their Lease.
+    There,
+    /// They did not say who they are, as Helm, or their Lease may not be read.
+    Unknown,
 }
 
 /// Decides how a release stands.
 ///
 /// Only inputs count at first: while chart, values, labels and environment are those of the deployed revision, what
 /// they render to is not looked at, so that a chart with random parts stays as it is. When an input differs, the
-/// release is out of sync only if what it renders to differs as well.
-pub fn state(desired: &Desired, observed: &Observed, moment: &Moment<'_>) -> State {
+/// release is out of sync only if what it renders to differs as well. Drift counts when all else is as wanted.
+pub fn state(desired: &Desired, observed: &Observed, drifted: Vec<DriftedObject>, moment: &Moment) -> State {
     let Some(newest) = &observed.newest else {
         return State::Absent;
     };
+    if let Some(action) = Action::underway(newest.status()) {
+        return underway(action, newest, desired, moment);
+    }
     match newest.status() {
         Status::Uninstalled => State::Absent,
-        status if is_underway(status) => underway(newest, desired, moment),
         Status::Deployed => match changed_input(desired, newest) {
             Some(reason) if renders_differently(desired, newest) => State::OutOfSync(reason),
-            Some(_) | None => State::InSync,
+            Some(_) | None => in_sync(drifted),
         },
         Status::Failed => match changed_input(desired, newest) {
             Some(reason) => State::OutOfSync(reason),
-            None => State::Failed {
-                description: newest.release.info.description.clone(),
-            },
+            None => failed(newest, moment),
         },
         // Superseded without a successor, or a status of a later Helm.
         _ => State::OutOfSync(Reason::Foreign),
     }
 }
 
-fn underway(record: &Record, desired: &Desired, moment: &Moment<'_>) -> State {
-    let writer = record.provenance.writer.clone();
-    let since = record.release.info.deleted.max(record.release.info.last_deployed);
-    let is_gone = if let Some(writer) = &writer {
-        // One at a time acts for a writer, and that one is asking.
-        desired.writer.as_ref() == Some(writer) || (moment.is_gone)(writer)
+fn in_sync(mut drifted: Vec<DriftedObject>) -> State {
+    drifted.retain(DriftedObject::is_to_be_corrected);
+    if drifted.is_empty() {
+        State::InSync
     } else {
-        let patience = i64::try_from(moment.timeout.as_secs())
-            .unwrap_or(i64::MAX)
-            .saturating_mul(2);
-        since.is_none_or(|since| moment.now.as_second().saturating_sub(since.as_second()) > patience)
-    };
-    if is_gone {
-        State::Interrupted
-    } else {
-        State::Locked { writer, since }
+        State::Drifted(drifted)
     }
+}
+
+fn failed(record: &Record, moment: &Moment) -> State {
+    let info = &record.release.info;
+    let attempts = record.provenance.attempt.unwrap_or(1);
+    State::Failed {
+        description: info.description.clone(),
+        attempts,
+        retry: moment
+            .retries
+            .after(attempts, record.modified.or(info.last_deployed), moment.now),
+    }
+}
+
+fn underway(action: Action, record: &Record, desired: &Desired, moment: &Moment) -> State {
+    let since = record.release.info.deleted.max(record.release.info.last_deployed);
+    let patience = i64::try_from(moment.timeout.as_secs())
+        .unwrap_or(i64::MAX)
+        .saturating_mul(2);
+    let is_over =
+        since.is_none_or(|since| moment.now.as_second().saturating_sub(since.as_second()) > patience);
+    let is_gone = match moment.writer {
+        Presence::Gone => true,
+        Presence::There => false,
+        Presence::Unknown => is_over,
+    };
+    if !is_gone {
+        let writer = record.provenance.writer.clone();
+        return State::Locked { writer, since };
+    }
+    if record.is_foreign() {
+        // Helm does not continue what was cut off, and its record does not say what it was made of.
+        return State::Failed {
+            description: format!("it was interrupted while {}", record.status()),
+            attempts: 1,
+            retry: Retry::Now,
+        };
+    }
+    match changed_input(desired, record) {
+        Some(reason) if action != Action::Uninstall => State::OutOfSync(reason),
+        Some(_) | None => State::Interrupted(action),
+    }
+}
+
+/// True when the newest record is a pending one of ours that would become what is desired.
+pub(super) fn is_interrupted_attempt_at(desired: &Desired, observed: &Observed) -> bool {
+    let Some((action, record)) = observed.underway() else {
+        return false;
+    };
+    action != Action::Uninstall && changed_input(desired, record).is_none()
+}
+
+/// Which attempt at what is desired the next one is, after failed ones.
+pub(super) fn attempt(desired: &Desired, observed: &Observed) -> u32 {
+    let newest = observed.newest.as_ref();
+    let same = newest
+        .filter(|newest| *newest.status() == Status::Failed && changed_input(desired, newest).is_none());
+    same.map_or(1, |newest| {
+        newest.provenance.attempt.unwrap_or(1).saturating_add(1)
+    })
 }
 
 fn changed_input(desired: &Desired, record: &Record) -> Option<Reason> {
@@ -157,9 +228,12 @@ fn renders_differently(desired: &Desired, record: &Record) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use cluster::ObjectId;
     use helm::release::Release;
+    use k8s_openapi::api::core::v1::ConfigMap;
     use serde_json::json;
 
+    use super::super::drift::Mode;
     use super::*;
     use crate::records::Provenance;
 
@@ -175,7 +249,6 @@ mod tests {
                 manifest: "kind: Job\n".to_owned(),
                 ..Hook::default()
             }],
-            writer: Some("me".to_owned()),
             ..Desired::default()
         }
     }
@@ -210,14 +283,19 @@ mod tests {
         }
     }
 
-    #[track_caller]
-    fn check(observed: &Observed, expected: &State) {
-        let moment = Moment {
+    fn moment(writer: Presence) -> Moment {
+        Moment {
             now: Timestamp::from_second(NOW).unwrap(),
             timeout: Duration::from_mins(1),
-            is_gone: &|writer| writer == "gone",
-        };
-        assert_eq!(state(&desired(), observed, &moment), *expected);
+            retries: Retries::default(),
+            writer,
+        }
+    }
+
+    #[track_caller]
+    fn check(observed: &Observed, expected: &State) {
+        let moment = moment(Presence::Gone);
+        assert_eq!(state(&desired(), observed, Vec::new(), &moment), *expected);
     }
 
     #[test]
@@ -272,13 +350,50 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_release_waits_unless_an_input_changed() {
-        let failed = State::Failed {
-            description: "what happened".to_owned(),
+    fn drift_counts_when_all_else_is_as_wanted() {
+        let map = |name: &str, mode| DriftedObject {
+            object: ObjectId::of::<ConfigMap>(Some("shop"), name).unwrap(),
+            removed: Some(mode),
+            paths: Vec::new(),
         };
-        check(&with(Status::Failed, |_| {}), &failed);
+        let drifted = || vec![map("a", Mode::Warn), map("b", Mode::Correct)];
+        let moment = moment(Presence::Gone);
+        let look = |observed: &Observed, drifted| state(&desired(), observed, drifted, &moment);
+        let deployed = with(Status::Deployed, |_| {});
+        assert_eq!(
+            look(&deployed, drifted()),
+            State::Drifted(vec![map("b", Mode::Correct)])
+        );
+        assert_eq!(look(&deployed, vec![map("a", Mode::Warn)]), State::InSync);
+        let changed = with(Status::Deployed, |r| {
+            r.release.config.clear();
+            r.release.manifest.clear();
+        });
+        assert_eq!(look(&changed, drifted()), State::OutOfSync(Reason::Values));
+    }
+
+    #[test]
+    fn a_failed_release_waits_unless_an_input_changed() {
+        let failed = |attempts, retry| State::Failed {
+            description: "what happened".to_owned(),
+            attempts,
+            retry,
+        };
+        check(&with(Status::Failed, |_| {}), &failed(1, Retry::Now));
+        let ago = |attempt, seconds: i64| {
+            with(Status::Failed, move |r| {
+                r.provenance.attempt = Some(attempt);
+                r.modified = Timestamp::from_second(NOW - seconds).ok();
+            })
+        };
+        let at = |second| Retry::At(Timestamp::from_second(second).unwrap());
+        check(&ago(1, 4), &failed(1, at(NOW + 6)));
+        check(&ago(3, 4), &failed(3, at(NOW + 36)));
+        check(&ago(8, 4000), &failed(8, Retry::Never));
+        assert_eq!(attempt(&desired(), &ago(3, 4)), 4);
         let changed = with(Status::Failed, |r| r.release.config.clear());
         check(&changed, &State::OutOfSync(Reason::Values));
+        assert_eq!(attempt(&desired(), &changed), 1);
         check(&with(Status::Uninstalled, |_| {}), &State::Absent);
         check(
             &with(Status::Superseded, |_| {}),
@@ -289,20 +404,19 @@ mod tests {
     #[test]
     fn a_pending_release_is_locked_while_somebody_may_be_at_it() {
         let since = Timestamp::from_second(NOW - 100).ok();
-        let by = |writer: &'static str| {
-            with(Status::PendingUpgrade, move |r| {
-                r.provenance.writer = Some(writer.to_owned());
-            })
+        let look = |presence, observed: &Observed| state(&desired(), observed, Vec::new(), &moment(presence));
+        let locked = |writer: Option<&str>| State::Locked {
+            writer: writer.map(str::to_owned),
+            since,
         };
-        check(&by("me"), &State::Interrupted);
-        check(&by("gone"), &State::Interrupted);
-        check(
-            &by("other"),
-            &State::Locked {
-                writer: Some("other".to_owned()),
-                since,
-            },
-        );
+        let ours = with(Status::PendingUpgrade, |_| {});
+        assert_eq!(look(Presence::Gone, &ours), State::Interrupted(Action::Upgrade));
+        assert_eq!(look(Presence::There, &ours), locked(Some("me")));
+        assert_eq!(look(Presence::Unknown, &ours), locked(Some("me")));
+        assert!(is_interrupted_attempt_at(&desired(), &ours));
+        let changed = with(Status::PendingUpgrade, |r| r.release.config.clear());
+        assert_eq!(look(Presence::Gone, &changed), State::OutOfSync(Reason::Values));
+        assert!(!is_interrupted_attempt_at(&desired(), &changed));
         // Helm does not say who it is: twice the timeout, which is 120 s here.
         let helm = |age: i64| {
             with(Status::PendingInstall, move |r| {
@@ -310,13 +424,24 @@ mod tests {
                 r.release.info.last_deployed = Timestamp::from_second(NOW - age).ok();
             })
         };
-        check(&helm(100), &State::Locked { writer: None, since });
-        check(&helm(121), &State::Interrupted);
-        let uninstalling = with(Status::Uninstalling, |r| {
-            r.provenance = Provenance::default();
+        assert_eq!(look(Presence::Unknown, &helm(100)), locked(None));
+        assert_eq!(
+            look(Presence::Unknown, &helm(121)),
+            State::Failed {
+                description: "it was interrupted while pending-install".to_owned(),
+                attempts: 1,
+                retry: Retry::Now,
+            }
+        );
+        let uninstalling = |r: &mut Record| {
             r.release.info.last_deployed = None;
             r.release.info.deleted = Timestamp::from_second(NOW - 100).ok();
-        });
-        check(&uninstalling, &State::Locked { writer: None, since });
+        };
+        let uninstalling = with(Status::Uninstalling, uninstalling);
+        assert_eq!(look(Presence::Unknown, &uninstalling), locked(Some("me")));
+        assert_eq!(
+            look(Presence::Gone, &uninstalling),
+            State::Interrupted(Action::Uninstall)
+        );
     }
 }

@@ -1,12 +1,11 @@
 //! A release into nothing (Helm's `pkg/action/uninstall.go`).
 
 use cluster::ObjectId;
-use helm::hook::{Hook, HookEvent, HookPhase};
 use helm::release::Status;
 use jiff::Timestamp;
 
 use super::remove::{self, Policy};
-use super::{Error, Releases, owner};
+use super::{Action, Error, Releases, owner};
 use crate::records::{Observed, Record, Records};
 
 /// What an uninstall left behind.
@@ -17,11 +16,12 @@ pub struct Uninstalled {
 }
 
 impl Releases {
-    /// Removes a release with all its records; one that is not there is a success.
+    /// Removes a release with all its records, unless they are to be kept; one that is not there is a success.
     ///
     /// In this order: the record says that it is being uninstalled; pre-delete hooks; the objects of the deployed and
     /// of the newest revision, in reverse order of kinds, and the wait until they are gone; post-delete hooks; the
-    /// records. When something fails, the same call continues from there; hooks that ended well do not run again.
+    /// records, the newest last. When something fails, the same call continues from there; hooks that ended well do not
+    /// run again.
     ///
     /// # Errors
     /// [`Error::Hook`], [`Error::Objects`] (also when objects are not gone in time), [`Error::Records`].
@@ -35,7 +35,11 @@ impl Releases {
         if *record.status() != Status::Uninstalled {
             kept = self.carry_out_uninstall(observed, &records, &mut record).await?;
         }
-        records.delete_all(observed).await.map_err(Error::Records)?;
+        if self.options.keep_history {
+            self.keep(observed, &records, &mut record).await?;
+        } else {
+            records.delete_all(observed).await.map_err(Error::Records)?;
+        }
         tracing::info!(release = %record.release.name, namespace = %record.release.namespace, "uninstalled a release");
         Ok(Uninstalled { kept })
     }
@@ -52,32 +56,37 @@ impl Releases {
         }
         let targets = remove::dropped(targets, &[]);
 
-        let now = Timestamp::now();
         if *record.status() != Status::Uninstalling {
             record.release.info.status = Status::Uninstalling;
-            record.release.info.deleted = Some(now);
+            record.release.info.deleted = Some(Timestamp::now());
             "Deletion in progress (or silently failed)".clone_into(&mut record.release.info.description);
-            records.update(record, now).await.map_err(Error::Records)?;
+            record.provenance.writer.clone_from(&self.writer);
+            self.update(records, record).await?;
         }
         let since = record.release.info.deleted;
-        let is_due = move |hook: &Hook| {
-            let run = &hook.last_run;
-            run.phase != HookPhase::Succeeded || run.started_at < since
-        };
-        let before = record.clone();
-        self.run_hooks(records, record, HookEvent::PreDelete, is_due)
-            .await?;
-        if *record != before {
-            records
-                .update(record, Timestamp::now())
-                .await
-                .map_err(Error::Records)?;
-        }
+        let (before, after) = Action::Uninstall.events();
+        self.run_hooks(records, record, &before, since).await?;
         let owner = owner(&record.release);
-        let removed = remove::remove(&self.cluster, &targets, &owner, Policy::OfManifest).await?;
+        let removed =
+            remove::remove(&self.cluster, &targets, &owner, Policy::OfManifest, &self.tell()).await?;
         removed.wait(&self.cluster, self.options.timeout).await?;
-        self.run_hooks(records, record, HookEvent::PostDelete, is_due)
-            .await?;
+        self.settled
+            .forget(targets.iter().filter_map(|target| target.id()));
+        self.run_hooks(records, record, &after, since).await?;
         Ok(removed.kept)
+    }
+
+    /// Says in the records that the release is gone.
+    async fn keep(&self, observed: &Observed, records: &Records, record: &mut Record) -> Result<(), Error> {
+        if let Some(mut deployed) = observed.older_deployed.clone() {
+            deployed.release.info.status = Status::Superseded;
+            self.update(records, &mut deployed).await?;
+        }
+        if *record.status() != Status::Uninstalled {
+            record.release.info.status = Status::Uninstalled;
+            "Uninstallation complete".clone_into(&mut record.release.info.description);
+            self.update(records, record).await?;
+        }
+        Ok(())
     }
 }

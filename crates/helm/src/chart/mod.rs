@@ -179,7 +179,7 @@ pub fn unpack(archive: &[u8], limits: &Limits) -> Result<Vec<File>, ArchiveError
 }
 
 /// True for files below `crds/` that Helm installs.
-pub(crate) fn is_crd(name: &str) -> bool {
+pub fn is_crd(name: &str) -> bool {
     let has_extension = |extension: &str| {
         let start = name.len().checked_sub(extension.len());
         start

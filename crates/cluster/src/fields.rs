@@ -1,0 +1,399 @@
+//! Who set which field: the `managedFields` of an object, read as paths and values.
+//!
+//! Server-side apply notes for each manager the fields that it set (`fieldsV1`). What one manager's set of fields
+//! holds in an object is what that manager wants of it, in the words of the server: defaults, quantities and the
+//! like are settled.
+
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+/// One step from an object to one of its fields.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// The field of this name.
+    Field(String),
+    /// The item of a list that has these keys.
+    Keys(Map<String, Value>),
+    /// The item of a set that is this value.
+    Item(Value),
+    /// The item at this place.
+    Index(usize),
+}
+
+/// The way from an object to one of its fields, as the server writes it in conflicts:
+/// `.spec.template.spec.containers[name="web"].image`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Path(Vec<Step>);
+
+/// A field that a manager set, and what it holds in an object.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Leaf<'a> {
+    /// Where it is.
+    pub path: Path,
+    /// What the object holds there; none when there is nothing.
+    pub value: Option<&'a Value>,
+}
+
+/// An entry of `managedFields`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Entry<'a> {
+    /// The manager's name.
+    pub manager: &'a str,
+    /// `Apply` or `Update`.
+    pub operation: &'a str,
+    /// The subresource that was written through; empty for the object itself.
+    pub subresource: &'a str,
+    /// When the manager last changed its set of fields, as the server writes times.
+    pub time: Option<&'a str>,
+    fields: &'a Value,
+}
+
+/// The entries of an object.
+pub fn entries(object: &Value) -> impl Iterator<Item = Entry<'_>> {
+    let entries = object["metadata"]["managedFields"].as_array();
+    entries.into_iter().flatten().map(|entry| Entry {
+        manager: entry["manager"].as_str().unwrap_or_default(),
+        operation: entry["operation"].as_str().unwrap_or_default(),
+        subresource: entry["subresource"].as_str().unwrap_or_default(),
+        time: entry["time"].as_str(),
+        fields: &entry["fieldsV1"],
+    })
+}
+
+/// The entry under which this manager applies.
+pub fn applied_by<'a>(object: &'a Value, manager: &str) -> Option<Entry<'a>> {
+    entries(object)
+        .find(|entry| entry.manager == manager && entry.operation == "Apply" && entry.subresource.is_empty())
+}
+
+impl Entry<'_> {
+    /// The fields of this entry with what `object` holds there. A field that is a list or a map set as a whole is one.
+    pub fn leaves<'o>(&self, object: &'o Value) -> Vec<Leaf<'o>> {
+        let mut leaves = Vec::new();
+        collect(self.fields, Some(object), &mut Vec::new(), &mut leaves);
+        leaves
+    }
+
+    /// The set of fields of this entry in two, as `fieldsV1` has it: those at these paths, and the others. A container
+    /// goes with the last of its fields.
+    pub fn split(&self, paths: &[&Path]) -> (Map<String, Value>, Map<String, Value>) {
+        split(self.fields, &mut Vec::new(), paths)
+    }
+
+    /// True when the entry names this field, or one below or above it.
+    pub fn touches(&self, path: &Path) -> bool {
+        let mut fields = self.fields;
+        for step in &path.0 {
+            let Some(inner) = fields.as_object().and_then(|fields| {
+                fields
+                    .iter()
+                    .find(|(key, _)| Step::parse(key).as_ref() == Some(step))
+                    .map(|(_, inner)| inner)
+            }) else {
+                // A leaf above the path holds all below it.
+                return fields.as_object().is_some_and(Map::is_empty);
+            };
+            fields = inner;
+        }
+        true
+    }
+}
+
+fn collect<'o>(fields: &Value, object: Option<&'o Value>, steps: &mut Vec<Step>, leaves: &mut Vec<Leaf<'o>>) {
+    let inner = fields.as_object();
+    let below: Vec<(Step, &Value)> = inner
+        .into_iter()
+        .flatten()
+        .filter_map(|(key, inner)| Some((Step::parse(key)?, inner)))
+        .collect();
+    if below.is_empty() {
+        // `.` alone is the container itself and nothing in it: what it holds is of others.
+        if !steps.is_empty() && inner.is_some_and(Map::is_empty) {
+            leaves.push(Leaf {
+                path: Path(steps.clone()),
+                value: object,
+            });
+        }
+        return;
+    }
+    for (step, inner) in below {
+        let value = object.and_then(|object| step.lead_from(object));
+        steps.push(step);
+        collect(inner, value, steps, leaves);
+        steps.pop();
+    }
+}
+
+fn split(fields: &Value, steps: &mut Vec<Step>, paths: &[&Path]) -> (Map<String, Value>, Map<String, Value>) {
+    let (mut these, mut others) = (Map::new(), Map::new());
+    for (key, inner) in fields.as_object().into_iter().flatten() {
+        let Some(step) = Step::parse(key) else { continue };
+        steps.push(step);
+        if inner.as_object().is_none_or(Map::is_empty) {
+            let is_one = paths.iter().any(|path| path.0 == *steps);
+            let side = if is_one { &mut these } else { &mut others };
+            side.insert(key.clone(), inner.clone());
+        } else {
+            let (one, other) = split(inner, steps, paths);
+            for (side, part) in [(&mut these, one), (&mut others, other)] {
+                if !part.is_empty() {
+                    side.insert(key.clone(), Value::Object(part));
+                }
+            }
+        }
+        steps.pop();
+    }
+    if let Some(container) = fields.get(".") {
+        let side = if others.is_empty() && !these.is_empty() {
+            &mut these
+        } else {
+            &mut others
+        };
+        side.insert(".".to_owned(), container.clone());
+    }
+    (these, others)
+}
+
+impl Step {
+    fn parse(key: &str) -> Option<Self> {
+        let (kind, rest) = key.split_once(':')?;
+        match kind {
+            "f" => Some(Self::Field(rest.to_owned())),
+            "k" => serde_json::from_str(rest).ok().map(Self::Keys),
+            "v" => serde_json::from_str(rest).ok().map(Self::Item),
+            "i" => rest.parse().ok().map(Self::Index),
+            _ => None,
+        }
+    }
+
+    fn lead_from<'o>(&self, object: &'o Value) -> Option<&'o Value> {
+        match self {
+            Self::Field(name) => object.get(name),
+            Self::Keys(_) | Self::Item(_) | Self::Index(_) => {
+                object.as_array()?.get(self.place(object.as_array()?)?)
+            }
+        }
+    }
+
+    /// The place in a list of the item that this means.
+    fn place(&self, items: &[Value]) -> Option<usize> {
+        match self {
+            Self::Field(_) => None,
+            Self::Keys(keys) => items
+                .iter()
+                .position(|item| keys.iter().all(|(key, value)| item.get(key) == Some(value))),
+            Self::Item(value) => items.iter().position(|item| item == value),
+            Self::Index(index) => (*index < items.len()).then_some(*index),
+        }
+    }
+}
+
+impl Path {
+    /// The way through fields of these names.
+    pub fn of_fields<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        Self(
+            names
+                .into_iter()
+                .map(|name| Step::Field(name.to_owned()))
+                .collect(),
+        )
+    }
+
+    /// True for the object itself.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What an object holds there.
+    pub fn get<'o>(&self, object: &'o Value) -> Option<&'o Value> {
+        self.0
+            .iter()
+            .try_fold(object, |object, step| step.lead_from(object))
+    }
+
+    /// Makes an object hold this value there, or nothing. Containers on the way are made where a name leads through
+    /// them; a list item that is not there is added for its keys.
+    pub fn set(&self, object: &mut Value, value: Option<&Value>) {
+        set(&self.0, object, value);
+    }
+}
+
+fn set(steps: &[Step], object: &mut Value, value: Option<&Value>) {
+    let Some((step, rest)) = steps.split_first() else {
+        if let Some(value) = value {
+            object.clone_from(value);
+        }
+        return;
+    };
+    let removes = rest.is_empty() && value.is_none();
+    match step {
+        Step::Field(name) => {
+            let Value::Object(fields) = object else { return };
+            if removes {
+                fields.remove(name);
+                return;
+            }
+            if !fields.contains_key(name) && value.is_none() {
+                return;
+            }
+            let container = match rest.first() {
+                Some(Step::Keys(_) | Step::Item(_) | Step::Index(_)) => Value::Array(Vec::new()),
+                Some(Step::Field(_)) | None => Value::Object(Map::new()),
+            };
+            set(rest, fields.entry(name).or_insert(container), value);
+        }
+        Step::Keys(_) | Step::Item(_) | Step::Index(_) => {
+            let Value::Array(items) = object else { return };
+            match step.place(items) {
+                Some(place) if removes => {
+                    items.remove(place);
+                }
+                Some(place) => set(rest, &mut items[place], value),
+                None if value.is_none() => {}
+                None => {
+                    let mut item = match step {
+                        Step::Keys(keys) => Value::Object(keys.clone()),
+                        Step::Item(item) => item.clone(),
+                        Step::Field(_) | Step::Index(_) => Value::Object(Map::new()),
+                    };
+                    set(rest, &mut item, value);
+                    items.push(item);
+                }
+            }
+        }
+    }
+}
+
+/// `.spec.replicas`, `.metadata.finalizers[="a/b"]`, `[0]`.
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for step in &self.0 {
+            match step {
+                Step::Field(name) => write!(f, ".{name}")?,
+                Step::Keys(keys) => {
+                    let keys: Vec<_> = keys.iter().map(|(key, value)| format!("{key}={value}")).collect();
+                    write!(f, "[{}]", keys.join(","))?;
+                }
+                Step::Item(value) => write!(f, "[={value}]")?,
+                Step::Index(index) => write!(f, "[{index}]")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object() -> Value {
+        json!({
+            "metadata": {
+                "labels": {"app.kubernetes.io/name": "web"},
+                "finalizers": ["a/b"],
+                "managedFields": [
+                    {"manager": "helm", "operation": "Apply", "time": "2026-01-01T00:00:00Z", "fieldsV1": {
+                        "f:metadata": {"f:labels": {"f:app.kubernetes.io/name": {}}, "f:finalizers": {"v:\"a/b\"": {}}},
+                        "f:spec": {
+                            "f:replicas": {},
+                            "f:selector": {},
+                            "f:gone": {},
+                            "f:containers": {"k:{\"name\":\"web\"}": {".": {}, "f:name": {}, "f:image": {}}},
+                        },
+                    }},
+                    {"manager": "kubectl", "operation": "Update", "subresource": "scale",
+                     "fieldsV1": {"f:spec": {"f:replicas": {}}}},
+                ],
+            },
+            "spec": {
+                "replicas": 2,
+                "selector": {"app": "web"},
+                "containers": [{"name": "side"}, {"name": "web", "image": "nginx"}],
+            },
+        })
+    }
+
+    #[test]
+    fn the_fields_of_a_manager_are_listed_with_what_they_hold() {
+        let object = object();
+        let entry = applied_by(&object, "helm").unwrap();
+        assert_eq!(entry.time, Some("2026-01-01T00:00:00Z"));
+        let leaves: Vec<_> = entry
+            .leaves(&object)
+            .into_iter()
+            .map(|leaf| format!("{} {}", leaf.path, leaf.value.unwrap_or(&Value::Null)))
+            .collect();
+        assert_eq!(
+            leaves,
+            [
+                ".metadata.finalizers[=\"a/b\"] \"a/b\"",
+                ".metadata.labels.app.kubernetes.io/name \"web\"",
+                ".spec.containers[name=\"web\"].image \"nginx\"",
+                ".spec.containers[name=\"web\"].name \"web\"",
+                ".spec.gone null",
+                ".spec.replicas 2",
+                ".spec.selector {\"app\":\"web\"}",
+            ]
+        );
+        let scaled = entries(&object)
+            .find(|entry| entry.subresource == "scale")
+            .unwrap();
+        assert_eq!(scaled.manager, "kubectl");
+        assert!(scaled.touches(&Path::of_fields(["spec", "replicas"])));
+        assert!(scaled.touches(&Path::of_fields(["spec"])));
+        assert!(!scaled.touches(&Path::of_fields(["spec", "selector"])));
+        assert!(entry.touches(&Path::of_fields(["spec", "selector", "app"])));
+    }
+
+    #[test]
+    fn a_set_of_fields_is_split_and_a_container_goes_with_its_last_field() {
+        let object = json!({"metadata": {"managedFields": [{"manager": "kubectl-edit", "operation": "Update", "fieldsV1": {
+            "f:data": {".": {}, "f:a": {}, "f:b": {}},
+            "f:items": {"k:{\"name\":\"x\"}": {".": {}, "f:name": {}}},
+        }}]}});
+        let entry = entries(&object).next().unwrap();
+        let name = Path(vec![
+            Step::Field("items".to_owned()),
+            Step::Keys(json!({"name": "x"}).as_object().unwrap().clone()),
+            Step::Field("name".to_owned()),
+        ]);
+        let (these, others) = entry.split(&[&Path::of_fields(["data", "a"]), &name]);
+        assert_eq!(
+            Value::Object(these),
+            json!({"f:data": {"f:a": {}}, "f:items": {"k:{\"name\":\"x\"}": {".": {}, "f:name": {}}}})
+        );
+        assert_eq!(Value::Object(others), json!({"f:data": {".": {}, "f:b": {}}}));
+    }
+
+    #[test]
+    fn a_field_is_read_and_set_by_its_path() {
+        let object = object();
+        let entry = applied_by(&object, "helm").unwrap();
+        let path = |text: &str| {
+            let found = entry
+                .leaves(&object)
+                .into_iter()
+                .find(|leaf| leaf.path.to_string() == text);
+            found.unwrap().path
+        };
+        let image = path(".spec.containers[name=\"web\"].image");
+        let mut other = json!({"spec": {}});
+        assert_eq!(image.get(&other), None);
+        image.set(&mut other, image.get(&object));
+        assert_eq!(
+            other,
+            json!({"spec": {"containers": [{"name": "web", "image": "nginx"}]}})
+        );
+        image.set(&mut other, None);
+        assert_eq!(other, json!({"spec": {"containers": [{"name": "web"}]}}));
+        let finalizer = path(".metadata.finalizers[=\"a/b\"]");
+        finalizer.set(&mut other, finalizer.get(&object));
+        assert_eq!(other["metadata"]["finalizers"], json!(["a/b"]));
+        finalizer.set(&mut other, None);
+        path(".spec.gone").set(&mut other, None);
+        assert_eq!(other["metadata"]["finalizers"], json!([]));
+    }
+}

@@ -1,0 +1,79 @@
+//! What can be done with a release, and how records tell of it.
+
+use std::fmt;
+
+use helm::hook::HookEvent;
+use helm::release::Status;
+
+/// What changes a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Nothing becomes a deployed revision.
+    Install,
+    /// A deployed revision becomes another one of new inputs.
+    Upgrade,
+    /// A deployed revision becomes one with the content of an earlier one.
+    Rollback,
+    /// The release goes.
+    Uninstall,
+}
+
+impl Action {
+    /// The action that is underway, or was cut off, when a record has this status.
+    pub fn underway(status: &Status) -> Option<Self> {
+        match status {
+            Status::PendingInstall => Some(Self::Install),
+            Status::PendingUpgrade => Some(Self::Upgrade),
+            Status::PendingRollback => Some(Self::Rollback),
+            Status::Uninstalling => Some(Self::Uninstall),
+            Status::Unknown
+            | Status::Deployed
+            | Status::Uninstalled
+            | Status::Superseded
+            | Status::Failed
+            | Status::Other(_) => None,
+        }
+    }
+
+    /// The status of the record while the action is underway.
+    pub(super) fn pending(self) -> Status {
+        match self {
+            Self::Install => Status::PendingInstall,
+            Self::Upgrade => Status::PendingUpgrade,
+            Self::Rollback => Status::PendingRollback,
+            Self::Uninstall => Status::Uninstalling,
+        }
+    }
+
+    /// The events at which hooks run before and after.
+    pub(super) fn events(self) -> (HookEvent, HookEvent) {
+        match self {
+            Self::Install => (HookEvent::PreInstall, HookEvent::PostInstall),
+            Self::Upgrade => (HookEvent::PreUpgrade, HookEvent::PostUpgrade),
+            Self::Rollback => (HookEvent::PreRollback, HookEvent::PostRollback),
+            Self::Uninstall => (HookEvent::PreDelete, HookEvent::PostDelete),
+        }
+    }
+
+    /// How Helm begins the description of a record whose action failed.
+    pub(super) fn failed_in_words_of_helm(self) -> &'static str {
+        match self {
+            Self::Install => "Release",
+            Self::Upgrade => "Upgrade",
+            Self::Rollback => "Rollback",
+            Self::Uninstall => "Uninstall",
+        }
+    }
+}
+
+/// As a verb: `install`, `roll back`.
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Install => "install",
+            Self::Upgrade => "upgrade",
+            Self::Rollback => "roll back",
+            Self::Uninstall => "uninstall",
+        })
+    }
+}

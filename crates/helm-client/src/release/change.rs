@@ -1,0 +1,322 @@
+//! The way from what the cluster holds of a release to a pending revision, in steps that can be repeated.
+//!
+//! Install, upgrade and rollback go this way, and so does the successor of one that was cut off: everything that
+//! comes after the pending record is made of that record and of earlier ones.
+
+use std::collections::HashSet;
+
+use cluster::ObjectId;
+use helm::release::{ApplyMethod, RecordedFile, Status};
+use jiff::Timestamp;
+
+use super::apply::{self, Force, Written};
+use super::objects::{self, Identity, Target};
+use super::ownership::Owner;
+use super::remove::{self, Policy};
+use super::{Action, Deployed, Error, OnFailure, Progress, Releases, Undone, migrate, owner, told};
+use crate::records::{Record, Records};
+
+/// What the objects of a release should become.
+pub(super) struct Wanted<'a> {
+    pub(super) action: Action,
+    pub(super) owner: Owner,
+    pub(super) manifest: &'a str,
+    /// The texts of the files below `crds/`.
+    pub(super) crds: Vec<String>,
+    pub(super) take_ownership: bool,
+}
+
+/// What a change makes and removes.
+pub(super) struct Plan {
+    crds: Vec<Target>,
+    objects: Vec<Target>,
+    /// The objects of the deployed revision.
+    deployed: Vec<Target>,
+    /// Objects of earlier revisions that are not wanted any more.
+    dropped: Vec<Target>,
+    /// The API paths of new objects that were there before; none when that was not looked at.
+    pub(super) existing: Option<Vec<String>>,
+}
+
+/// A change whose pending record is made.
+pub(super) struct Change {
+    pub(super) action: Action,
+    pub(super) plan: Plan,
+    /// The pending revision.
+    pub(super) record: Record,
+    /// The deployed revision.
+    pub(super) current: Option<Record>,
+    /// Revisions between the two, which failed or were uninstalled.
+    pub(super) others: Vec<Record>,
+    pub(super) take_ownership: bool,
+    /// True when an earlier attempt at the same record was cut off, so that it is not known what that one made.
+    pub(super) resumed: bool,
+    /// How the record is described in the end.
+    pub(super) complete: String,
+}
+
+impl Releases {
+    /// Works out a change; only reads.
+    pub(super) async fn plan_change(
+        &self,
+        wanted: &Wanted<'_>,
+        current: Option<&Record>,
+        others: &[Record],
+    ) -> Result<Plan, Error> {
+        let namespace = &wanted.owner.namespace;
+        let (crds, defined) = self.locate_crds(&wanted.crds, namespace).await?;
+        let manifest = objects::parse(wanted.manifest, "the manifest")?;
+        let objects = objects::locate(&self.cluster, manifest, namespace, &defined).await?;
+        let mut deployed = Vec::new();
+        if let Some(current) = current {
+            deployed = self.targets_of(current).await?;
+        }
+        let mut earlier = deployed.clone();
+        for other in others {
+            earlier.extend(self.targets_of(other).await?);
+        }
+        let mut existing = None;
+        if !wanted.take_ownership {
+            let new = added(&objects, &deployed);
+            let word = match wanted.action {
+                Action::Install => "install",
+                Action::Upgrade | Action::Rollback | Action::Uninstall => "update",
+            };
+            existing = Some(apply::check_ownership(&self.cluster, new, &wanted.owner, word).await?);
+        }
+        let dropped = remove::dropped(earlier, &objects);
+        Ok(Plan {
+            crds,
+            objects,
+            deployed,
+            dropped,
+            existing,
+        })
+    }
+
+    /// Carries out a change to its end, good or bad.
+    pub(super) async fn carry_out(&self, mut change: Change) -> Result<Deployed, Error> {
+        let release = &change.record.release;
+        tracing::info!(release = %release.name, namespace = %release.namespace, revision = release.version,
+            "about to {} a release", change.action);
+        let records = self.records(&release.namespace, &release.name);
+        let mut written = Written::default();
+        match self.take_steps(&mut change, &records, &mut written).await {
+            Ok(()) => self.complete(change, &records, written).await,
+            Err(failure) => Err(self.end_failed(change, &records, written, failure).await),
+        }
+    }
+
+    async fn take_steps(
+        &self,
+        change: &mut Change,
+        records: &Records,
+        written: &mut Written,
+    ) -> Result<(), Error> {
+        let Change {
+            action,
+            plan,
+            record,
+            current,
+            others,
+            take_ownership,
+            ..
+        } = change;
+        let owner = owner(&record.release);
+        let since = record.release.info.last_deployed;
+        let (before, after) = action.events();
+        self.write_crds(&plan.crds).await?;
+        self.run_hooks(records, record, &before, since).await?;
+        let by_update = |earlier: &Record| earlier.release.apply_method != Some(ApplyMethod::ServerSide);
+        let all = *take_ownership || current.iter().chain(others.iter()).any(by_update);
+        let is_adopted = |id: &&ObjectId| {
+            let existing = plan.existing.as_ref();
+            all || existing.is_some_and(|existing| existing.contains(&id.path()))
+        };
+        let adopted = plan.objects.iter().filter_map(Target::id).filter(is_adopted);
+        migrate::updates_to_applies(&self.cluster, adopted).await?;
+        let force = if *take_ownership {
+            Force::All
+        } else {
+            Force::set_in(&plan.deployed)
+        };
+        apply::write(
+            &self.cluster,
+            &plan.objects,
+            &owner,
+            &force,
+            written,
+            &self.tell(),
+        )
+        .await?;
+        remove::remove(&self.cluster, &plan.dropped, &owner, Policy::OfLive, &self.tell()).await?;
+        self.wait_until_ready(&written.objects).await?;
+        self.run_hooks(records, record, &after, since).await
+    }
+
+    /// Says in the records that the change is complete. When that fails, nothing is undone: the objects are as wanted,
+    /// and what the records say now is not known. They are continued from when they are read again.
+    async fn complete(&self, change: Change, records: &Records, written: Written) -> Result<Deployed, Error> {
+        let Change {
+            mut record,
+            current,
+            others,
+            complete,
+            ..
+        } = change;
+        self.settled.note(&record, &written.objects);
+        let uninstalled = others
+            .into_iter()
+            .filter(|other| *other.status() == Status::Uninstalled);
+        let earlier: Vec<Record> = uninstalled.chain(current).collect();
+        for mut earlier in earlier.iter().cloned() {
+            if *earlier.status() != Status::Superseded {
+                earlier.release.info.status = Status::Superseded;
+                self.update(records, &mut earlier).await?;
+            }
+        }
+        record.release.info.status = Status::Deployed;
+        record.release.info.description = complete;
+        self.update(records, &mut record).await?;
+        for earlier in earlier.iter().map(Record::revision) {
+            // It was kept beyond its time, because it was the deployed one.
+            if records.is_out_of_history(earlier, record.revision())
+                && let Err(failure) = records.delete(earlier).await
+            {
+                tracing::warn!(error = told(&failure), "could not remove an old release record");
+            }
+        }
+        Ok(Deployed {
+            record,
+            objects: written.objects,
+        })
+    }
+
+    /// Undoes what a failed change made, if it is to be, and says in the records how that went.
+    async fn end_failed(&self, change: Change, records: &Records, written: Written, failure: Error) -> Error {
+        let Change {
+            action,
+            plan,
+            mut record,
+            current,
+            resumed,
+            ..
+        } = change;
+        let because = told(&failure);
+        self.tell()(&Progress::Undoing { because: &because });
+        let undone = match self.options.on_failure {
+            OnFailure::Keep => Undone::Kept,
+            OnFailure::Undo => {
+                let undoing = self
+                    .undo(&plan, written, current.as_ref(), &record, resumed)
+                    .await;
+                match (undoing, &current) {
+                    (Ok(()), Some(current)) => Undone::RolledBack(current.revision()),
+                    (Ok(()), None) => Undone::Removed,
+                    (Err(failure), _) => Undone::Not {
+                        because: told(&failure),
+                    },
+                }
+            }
+        };
+        let release = record.release.name.clone();
+        record.release.info.status = Status::Failed;
+        record.release.info.description = format!(
+            "{} {release:?} failed: {because}; {undone}",
+            action.failed_in_words_of_helm()
+        );
+        let mut recorded = Ok(());
+        if let Some(mut current) = current.filter(|current| *current.status() != Status::Deployed) {
+            // An earlier attempt was cut off between superseding it and becoming deployed itself.
+            current.release.info.status = Status::Deployed;
+            recorded = self.update(records, &mut current).await;
+        }
+        if let Err(failure) = recorded.and(self.update(records, &mut record).await) {
+            tracing::warn!(error = told(&failure), %release, "could not record that an action failed");
+        }
+        Error::Action {
+            action,
+            release,
+            undone,
+            source: Box::new(failure),
+        }
+    }
+
+    async fn undo(
+        &self,
+        plan: &Plan,
+        written: Written,
+        current: Option<&Record>,
+        record: &Record,
+        resumed: bool,
+    ) -> Result<(), Error> {
+        let mut made = written.made;
+        if resumed && let Some(existing) = &record.provenance.existing {
+            // What the interrupted attempt made is not known, but what it could not have made is.
+            let was_there = |target: &Target| target.id().is_none_or(|id| existing.contains(&id.path()));
+            let new = added(&plan.objects, &plan.deployed);
+            made.extend(new.filter(|target| !was_there(target)).cloned());
+        } else if !written.begun {
+            return Ok(());
+        }
+        let owner = owner(&record.release);
+        if let Some(current) = current {
+            let force = Force::set_in(&plan.deployed);
+            let mut back = Written::default();
+            apply::write(
+                &self.cluster,
+                &plan.deployed,
+                &owner,
+                &force,
+                &mut back,
+                &self.tell(),
+            )
+            .await?;
+            self.settled.note(current, &back.objects);
+        }
+        let made = remove::dropped(made, &plan.deployed);
+        let removed = remove::remove(&self.cluster, &made, &owner, Policy::OfManifest, &self.tell()).await?;
+        // The next attempt must not meet objects that are on their way out.
+        removed.wait(&self.cluster, self.options.timeout).await
+    }
+
+    /// The objects of a stored revision, as far as they can still be there.
+    pub(super) async fn targets_of(&self, record: &Record) -> Result<Vec<Target>, Error> {
+        let what = format!("the manifest of revision {}", record.revision());
+        let objects = objects::parse(&record.release.manifest, &what)?;
+        objects::locate_earlier(&self.cluster, objects, &record.release.namespace).await
+    }
+
+    /// Writes a record, and tells of its status.
+    pub(super) async fn update(&self, records: &Records, record: &mut Record) -> Result<(), Error> {
+        records
+            .update(record, Timestamp::now())
+            .await
+            .map_err(Error::Records)?;
+        self.tell()(&Progress::Recorded {
+            revision: record.revision(),
+            status: record.status(),
+        });
+        Ok(())
+    }
+}
+
+/// The objects that the deployed revision does not have.
+fn added<'a>(objects: &'a [Target], deployed: &'a [Target]) -> impl Iterator<Item = &'a Target> {
+    let known: HashSet<Identity<'a>> = deployed.iter().filter_map(Target::identity).collect();
+    objects.iter().filter(move |target| {
+        target
+            .identity()
+            .is_some_and(|identity| !known.contains(&identity))
+    })
+}
+
+/// The definitions that the record of a chart holds: those of the chart itself, without those of its subcharts.
+pub(super) fn recorded_crds(files: &[RecordedFile]) -> Vec<String> {
+    let is_crd = |file: &&RecordedFile| helm::chart::is_crd(&file.name);
+    files
+        .iter()
+        .filter(is_crd)
+        .filter_map(RecordedFile::text)
+        .collect()
+}

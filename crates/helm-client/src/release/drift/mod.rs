@@ -1,0 +1,407 @@
+//! What became of the objects of a deployed release, compared with what was applied.
+//!
+//! The measure is what the server made of our apply, not the manifest: so `stringData`, `0.5` against `500m`, defaults
+//! and what webhooks add are settled. Right after an apply that is its answer; after a restart it is found out with one
+//! dry run for each object. Kept of it is a fingerprint, so that an object nobody touched costs one read.
+
+mod policy;
+mod settled;
+
+use std::collections::HashSet;
+
+use cluster::fields::{self, Path};
+use cluster::{Apply, Health, ObjectId, health};
+use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
+use jiff::Timestamp;
+use serde_json::Value;
+
+pub use policy::{InvalidPolicy, Mode, Policy};
+pub(super) use settled::Settled;
+
+use super::apply::{AT_ONCE, Force, put_as_is};
+use super::migrate;
+use super::objects::{Place, Target};
+use super::ownership::Owner;
+use super::{Error, Live, Progress, Releases, owner};
+use crate::records::{MANAGER, Record};
+use settled::{Known, fingerprint};
+
+/// An object of a release that is not as it was applied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DriftedObject {
+    /// Which object it is.
+    pub object: ObjectId,
+    /// What is to be done about an object that is gone; none when it is there.
+    pub removed: Option<Mode>,
+    /// What differs in it.
+    pub paths: Vec<DriftedPath>,
+}
+
+/// A field of an object that is not as it was applied.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DriftedPath {
+    /// Where it is.
+    pub path: Path,
+    /// What it should hold; none when it was added.
+    pub wanted: Option<Value>,
+    /// What it holds; none when it was removed.
+    pub actual: Option<Value>,
+    /// Who set it, as far as that is known: who removes a field leaves no trace.
+    pub manager: Option<String>,
+    /// When that manager last wrote.
+    pub time: Option<Timestamp>,
+    /// What is to be done about it.
+    pub mode: Mode,
+}
+
+/// The objects of a release, as they were found.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Look {
+    /// Each object that was looked at.
+    pub objects: Vec<Looked>,
+    /// Those that are not as they were applied, what is ignored left out.
+    pub drifted: Vec<DriftedObject>,
+}
+
+/// An object of a release, as it was found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Looked {
+    /// Which object it is.
+    pub id: ObjectId,
+    /// How it is doing.
+    pub health: Health,
+    /// The object; none when it is not there.
+    pub live: Option<Value>,
+}
+
+impl DriftedObject {
+    /// True when something in it is to be written.
+    pub fn is_to_be_corrected(&self) -> bool {
+        let is_correct = |mode: Mode| mode == Mode::Correct;
+        self.removed.is_some_and(is_correct) || self.paths.iter().any(|path| is_correct(path.mode))
+    }
+}
+
+/// In one line: `ConfigMap shop/a: .data.size by kubectl-edit at 2026-01-01T00:00:00Z`.
+impl std::fmt::Display for DriftedObject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.object)?;
+        if self.removed.is_some() {
+            return f.write_str(" is gone");
+        }
+        for (place, path) in self.paths.iter().enumerate() {
+            write!(f, "{} {path}", if place == 0 { ":" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+/// `.data.size changed by kubectl-edit at 2026-01-01T00:00:00Z`.
+impl std::fmt::Display for DriftedPath {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let how = match (&self.wanted, &self.actual) {
+            (None, _) => "added",
+            (Some(_), None) => "removed",
+            (Some(_), Some(_)) => "changed",
+        };
+        write!(f, "{} {how}", self.path)?;
+        if let Some(manager) = &self.manager {
+            write!(f, " by {manager}")?;
+        }
+        if let Some(time) = self.time {
+            write!(f, " at {time}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Releases {
+    /// What differs between the objects of a deployed revision and what was applied.
+    ///
+    /// # Errors
+    /// As [`Releases::look`].
+    pub async fn drift(&self, record: &Record, policy: &Policy) -> Result<Vec<DriftedObject>, Error> {
+        Ok(self.look(record, policy).await?.drifted)
+    }
+
+    /// Looks at each object of a deployed revision: how it is doing, and whether it is as it was applied. Costs one read
+    /// for an object that nobody touched, and a dry run more for another, or for one that is seen for the first time.
+    ///
+    /// # Errors
+    /// [`Error::Parse`], [`Error::Locate`], [`Error::Objects`].
+    pub async fn look(&self, record: &Record, policy: &Policy) -> Result<Look, Error> {
+        self.look_but_at(&HashSet::new(), record, policy).await
+    }
+
+    /// The same, but that objects which did not move since they were looked at are not asked for: what is known of their
+    /// drift is repeated.
+    ///
+    /// # Errors
+    /// As [`Releases::look`].
+    pub async fn look_but_at(
+        &self,
+        unmoved: &HashSet<ObjectId>,
+        record: &Record,
+        policy: &Policy,
+    ) -> Result<Look, Error> {
+        let owner = owner(&record.release);
+        let targets = self.targets_of(record).await?;
+        let (known, unknown): (Vec<_>, Vec<_>) = targets
+            .iter()
+            .filter_map(|target| Some((target, target.id()?)))
+            .partition(|(_, id)| unmoved.contains(id) && self.settled.get(id).is_some());
+        let looks: Vec<_> = unknown
+            .into_iter()
+            .map(|(target, id)| self.look_at(target, id, &owner, policy).boxed())
+            .collect();
+        let found: Vec<_> = stream::iter(looks)
+            .buffered(AT_ONCE)
+            .try_collect()
+            .await
+            .map_err(Error::objects("look at"))?;
+        let mut look = Look::default();
+        for (looked, drifted) in found {
+            look.objects.push(looked);
+            look.drifted.extend(drifted);
+        }
+        for (_, id) in known {
+            let paths = self.settled.get(id).map(|known| known.drifted);
+            look.drifted
+                .extend(restricted(id, paths.unwrap_or_default(), policy));
+        }
+        Ok(look)
+    }
+
+    async fn look_at(
+        &self,
+        target: &Target,
+        id: &ObjectId,
+        owner: &Owner,
+        policy: &Policy,
+    ) -> Result<(Looked, Option<DriftedObject>), cluster::Error> {
+        let looked = |health, live| Looked {
+            id: id.clone(),
+            health,
+            live,
+        };
+        let Some(live) = self.cluster.get::<Value>(id).await? else {
+            if removes_itself(target) {
+                return Ok((looked(Health::Current, None), None));
+            }
+            let mode = policy.mode(id, &Path::default());
+            let drifted = (mode != Mode::Ignore).then(|| DriftedObject {
+                object: id.clone(),
+                removed: Some(mode),
+                paths: Vec::new(),
+            });
+            return Ok((looked(Health::NotFound, None), drifted));
+        };
+        let health = health(&live);
+        let mut paths = Vec::new();
+        if !matches!(health, Health::Terminating { .. }) {
+            paths = self.compare(target, id, owner, &live).await?;
+        }
+        let drifted = restricted(id, paths, policy);
+        Ok((looked(health, Some(live)), drifted))
+    }
+
+    async fn compare(
+        &self,
+        target: &Target,
+        id: &ObjectId,
+        owner: &Owner,
+        live: &Value,
+    ) -> Result<Vec<DriftedPath>, cluster::Error> {
+        let print = fingerprint(live);
+        if let Some(known) = self.settled.get(id).filter(|known| known.print == print) {
+            return Ok(known.drifted);
+        }
+        let mut wanted = target.manifest.clone();
+        owner.claim(&mut wanted);
+        let how = Apply::by(MANAGER).force().dry_run();
+        let drifted = match self.cluster.apply(id, &wanted, &how).await {
+            Ok(applied) => differences(id, &applied.object, live),
+            // An admission webhook that has side effects lets no dry run pass; the object counts as it is.
+            Err(refused) if refused.status().is_some_and(|s| s.message.contains("dry run")) => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let known = Known {
+            print,
+            drifted: drifted.clone(),
+        };
+        self.settled.set(id, known);
+        Ok(drifted)
+    }
+
+    /// Writes what is to be corrected in these objects, as the deployed revision has it; no new revision is made. Fields
+    /// whose mode is another stay as they are.
+    ///
+    /// Fields that somebody added by hand are taken over first, so that the apply, which does not name them, removes
+    /// them.
+    ///
+    /// # Errors
+    /// [`Error::Parse`], [`Error::Locate`], [`Error::Objects`]; transient when somebody wrote in between.
+    pub async fn correct(&self, record: &Record, drifted: &[DriftedObject]) -> Result<Vec<Live>, Error> {
+        let owner = owner(&record.release);
+        let targets = self.targets_of(record).await?;
+        let mut corrected = Vec::new();
+        for target in &targets {
+            let Some(id) = target.id() else { continue };
+            let Some(drifted) = drifted
+                .iter()
+                .find(|drifted| drifted.object == *id && drifted.is_to_be_corrected())
+            else {
+                continue;
+            };
+            let live = self.correct_one(target, id, &owner, drifted).await;
+            let (live, created) = live.map_err(Error::objects("correct"))?;
+            self.tell()(&Progress::Applied { id, created });
+            tracing::info!(object = %id, "corrected: {drifted}");
+            corrected.push(live);
+        }
+        self.settled.note(record, &corrected);
+        Ok(corrected)
+    }
+
+    async fn correct_one(
+        &self,
+        target: &Target,
+        id: &ObjectId,
+        owner: &Owner,
+        drifted: &DriftedObject,
+    ) -> Result<(Live, bool), cluster::Error> {
+        let mut object = target.manifest.clone();
+        owner.claim(&mut object);
+        let of_mode = |mode: Mode| drifted.paths.iter().filter(move |path| path.mode == mode);
+        let added: Vec<&Path> = of_mode(Mode::Correct)
+            .filter(|path| path.wanted.is_none())
+            .map(|path| &path.path)
+            .collect();
+        let left: Vec<&Path> = of_mode(Mode::Warn).map(|path| &path.path).collect();
+        let ignored = self
+            .settled
+            .get(id)
+            .map(|known| known.drifted)
+            .unwrap_or_default();
+        let is_corrected = |path: &Path| of_mode(Mode::Correct).any(|corrected| corrected.path == *path);
+        let ignored = ignored
+            .iter()
+            .map(|path| &path.path)
+            .filter(|path| !is_corrected(path));
+        if let Some(live) = self.cluster.get::<Value>(id).await? {
+            if !added.is_empty() {
+                migrate::take_over(&self.cluster, id, &live, is_hand, &added).await?;
+            }
+            for path in left.into_iter().chain(ignored) {
+                if path.get(&target.manifest).is_some() {
+                    path.set(&mut object, path.get(&live));
+                }
+            }
+        }
+        let target = Target {
+            place: Place::Named(id.clone()),
+            manifest: target.manifest.clone(),
+        };
+        put_as_is(&self.cluster, &target, &object, &Force::All).await
+    }
+}
+
+/// What the policy leaves of these differences.
+fn restricted(id: &ObjectId, mut paths: Vec<DriftedPath>, policy: &Policy) -> Option<DriftedObject> {
+    paths.retain_mut(|path| {
+        path.mode = policy.mode(id, &path.path);
+        path.mode != Mode::Ignore
+    });
+    (!paths.is_empty()).then(|| DriftedObject {
+        object: id.clone(),
+        removed: None,
+        paths,
+    })
+}
+
+/// Managers that are a person at a keyboard, by the beginnings of their names. What they add is drift; what
+/// controllers and other declarative tools add is theirs.
+const HANDS: [&str; 5] = ["kubectl", "oc", "k9s", "Mozilla", "node-fetch"];
+/// `kubectl rollout restart` leaves an annotation that says so; removing it would restart once more.
+const RESTART: &str = "kubectl-rollout";
+
+fn is_hand(manager: &str) -> bool {
+    let begins = |hand: &str| {
+        let rest = manager.strip_prefix(hand);
+        rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
+    };
+    manager != RESTART && HANDS.into_iter().any(begins)
+}
+
+/// A Job that is to be removed some time after it ended is not missed when it is.
+fn removes_itself(target: &Target) -> bool {
+    target.kind() == "Job" && !target.manifest["spec"]["ttlSecondsAfterFinished"].is_null()
+}
+
+/// What differs in `live` from what an apply would make of it, and what was added by hand.
+fn differences(id: &ObjectId, applied: &Value, live: &Value) -> Vec<DriftedPath> {
+    let Some(ours) = fields::applied_by(applied, MANAGER) else {
+        return Vec::new();
+    };
+    let mut drifted = Vec::new();
+    for leaf in ours.leaves(applied) {
+        let actual = leaf.path.get(live);
+        if actual != leaf.value {
+            drifted.push(path(id, leaf.path, leaf.value, actual, live));
+        }
+    }
+    for entry in fields::entries(live).filter(|entry| entry.subresource.is_empty() && is_hand(entry.manager))
+    {
+        for leaf in entry.leaves(live) {
+            let is_ours = ours.touches(&leaf.path) || drifted.iter().any(|known| known.path == leaf.path);
+            if !is_ours && leaf.value.is_some() && !is_bookkeeping(&leaf.path) {
+                drifted.push(path(id, leaf.path, None, leaf.value, live));
+            }
+        }
+    }
+    drifted
+}
+
+/// What tools note on the side, and what must not be removed on behalf of others.
+fn is_bookkeeping(path: &Path) -> bool {
+    let path = path.to_string();
+    [
+        ".status",
+        ".metadata.finalizers",
+        ".metadata.ownerReferences",
+        ".metadata.annotations.kubectl.kubernetes.io/last-applied-configuration",
+    ]
+    .iter()
+    .any(|kept| path.starts_with(kept))
+}
+
+fn path(
+    id: &ObjectId,
+    path: Path,
+    wanted: Option<&Value>,
+    actual: Option<&Value>,
+    live: &Value,
+) -> DriftedPath {
+    let writers = fields::entries(live)
+        .filter(|entry| !(entry.manager == MANAGER && entry.operation == "Apply") && entry.touches(&path));
+    let writer = writers.max_by_key(|entry| entry.time);
+    let resource = id.resource();
+    let is_secret = resource.group.is_empty() && resource.kind == "Secret";
+    let shown = |value: Option<&Value>| {
+        value.map(|value| {
+            if is_secret && path.to_string().starts_with(".data") {
+                Value::from("(withheld)")
+            } else {
+                value.clone()
+            }
+        })
+    };
+    DriftedPath {
+        wanted: shown(wanted),
+        actual: shown(actual),
+        manager: writer.map(|entry| entry.manager.to_owned()),
+        time: writer.and_then(|entry| entry.time?.parse().ok()),
+        mode: Mode::default(),
+        path,
+    }
+}

@@ -1,0 +1,159 @@
+//! How actions on releases are carried out: what is waited for, and what becomes of one that fails.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::records::Driver;
+
+/// How releases are written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// How many revisions of a release are kept; 0 keeps all. Helm's `HELM_MAX_HISTORY`.
+    pub max_history: i64,
+    /// The longest wait for one hook, for the objects of a release to be ready, or for them to be gone. Helm's
+    /// `--timeout`.
+    pub timeout: Duration,
+    /// What is awaited once the objects are written, before the hooks that come after. Helm's `--wait`.
+    pub wait: Wait,
+    /// What becomes of what a failed action changed. Helm's `--rollback-on-failure` is [`OnFailure::Undo`].
+    pub on_failure: OnFailure,
+    /// What happens to the definitions in `crds/`.
+    pub crds: CrdPolicy,
+    /// Whether hooks run. Helm's `--no-hooks` is false.
+    pub hooks: bool,
+    /// Whether an uninstall keeps the records. Helm's `--keep-history`.
+    pub keep_history: bool,
+    /// Whether an install makes the namespace when it is not there. Helm's `--create-namespace`.
+    pub create_namespace: bool,
+    /// When a failed action is tried again.
+    pub retries: Retries,
+    /// Where records are kept. Helm's `HELM_DRIVER`.
+    pub driver: Driver,
+}
+
+impl Default for Options {
+    /// As Helm has it (10 revisions, 5 minutes, no wait), but that nothing failed stays half done.
+    fn default() -> Self {
+        Self {
+            max_history: 10,
+            timeout: Duration::from_mins(5),
+            wait: Wait::default(),
+            on_failure: OnFailure::default(),
+            crds: CrdPolicy::default(),
+            hooks: true,
+            keep_history: false,
+            create_namespace: false,
+            retries: Retries::default(),
+            driver: Driver::default(),
+        }
+    }
+}
+
+/// What is awaited of the objects of a release.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Wait {
+    /// Nothing: that the server took them is enough.
+    #[default]
+    No,
+    /// That all are as they should be, by the rules of kstatus; a Job has only to be started.
+    Ready,
+    /// The same, and that Jobs are through. Helm's `--wait-for-jobs`.
+    ReadyAndJobs,
+}
+
+/// What becomes of what a failed action changed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum OnFailure {
+    /// What an install made is removed; after an upgrade or rollback, the deployed revision is applied again.
+    #[default]
+    Undo,
+    /// It stays for a look; the next attempt goes on from there.
+    Keep,
+}
+
+/// What happens to the definitions in `crds/` of a chart.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum CrdPolicy {
+    /// They are somebody else's to bring. Helm's `--skip-crds`.
+    Skip,
+    /// Those that are not there are made; one that is there stays as it is, since it may serve others as well.
+    #[default]
+    Create,
+    /// Those that are there become as the chart has them, also on an upgrade. None is ever removed.
+    CreateReplace,
+}
+
+/// How often a failed action is tried again with the same inputs, and after which pauses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retries {
+    /// Attempts in all, the first one included.
+    pub attempts: u32,
+    /// The pause after the first failure; every further one is twice as long.
+    pub pause: Duration,
+    /// The longest pause.
+    pub longest: Duration,
+}
+
+impl Default for Retries {
+    /// Eight attempts within about a quarter of an hour.
+    fn default() -> Self {
+        Self {
+            attempts: 8,
+            pause: Duration::from_secs(10),
+            longest: Duration::from_mins(5),
+        }
+    }
+}
+
+/// When a failed action is tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retry {
+    /// The pause is over.
+    Now,
+    /// The pause lasts until then.
+    At(Timestamp),
+    /// Not before an input changes: it was tried often enough.
+    Never,
+}
+
+impl Retries {
+    /// Decides for an action that failed at `since` for the `attempt`th time.
+    pub(super) fn after(&self, attempt: u32, since: Option<Timestamp>, now: Timestamp) -> Retry {
+        if attempt >= self.attempts {
+            return Retry::Never;
+        }
+        let doublings = attempt.saturating_sub(1).min(20);
+        let pause = self.pause.saturating_mul(1 << doublings).min(self.longest);
+        let until = since.and_then(|since| since.checked_add(SignedDuration::try_from(pause).ok()?).ok());
+        match until {
+            Some(until) if until > now => Retry::At(until),
+            Some(_) | None => Retry::Now,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_the_longest_and_attempts_end() {
+        let retries = Retries {
+            attempts: 5,
+            pause: Duration::from_secs(10),
+            longest: Duration::from_secs(30),
+        };
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let check = |attempt, expected| {
+            assert_eq!(retries.after(attempt, Some(at(100)), at(101)), expected);
+        };
+        check(1, Retry::At(at(110)));
+        check(2, Retry::At(at(120)));
+        check(3, Retry::At(at(130)));
+        check(4, Retry::At(at(130)));
+        check(5, Retry::Never);
+        assert_eq!(retries.after(1, Some(at(100)), at(110)), Retry::Now);
+        assert_eq!(retries.after(1, None, at(110)), Retry::Now);
+    }
+}

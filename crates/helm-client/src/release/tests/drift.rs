@@ -1,0 +1,227 @@
+//! What finding and correcting drift asks of an API server.
+
+use super::*;
+use crate::release::drift::{Mode, Policy};
+
+const DRY_RUN: &str = "?fieldManager=helm&fieldValidation=Strict&force=true&dryRun=All";
+
+/// A ConfigMap of the release whose fields `size` and the like are Helm's.
+fn live(data: &Value) -> Value {
+    let mut object = owned("a");
+    object["metadata"]["resourceVersion"] = json!("5");
+    object["data"] = data.clone();
+    object["metadata"]["managedFields"] = json!([
+        {"manager": "helm", "operation": "Apply", "fieldsV1": {"f:data": {"f:size": {}}}},
+    ]);
+    object
+}
+
+/// The same after somebody set these fields by hand.
+fn edited(data: &Value, fields: &Value, ours: &Value) -> Value {
+    let mut object = live(data);
+    object["metadata"]["managedFields"] = json!([
+        {"manager": "helm", "operation": "Apply", "fieldsV1": {"f:data": ours}},
+        {"manager": "kubectl-edit", "operation": "Update", "time": "2026-01-02T03:04:05Z",
+         "fieldsV1": {"f:data": fields}},
+    ]);
+    object
+}
+
+fn deployed() -> Record {
+    stored(1, Status::Deployed, &desired(&[("ConfigMap", "a")]))
+}
+
+fn dry_run(script: Script, answer: Value) -> Script {
+    script.on(
+        Method::PATCH,
+        &format!("{}{DRY_RUN}", map("a")),
+        |sent| assert_eq!(sent["metadata"]["labels"]["app.kubernetes.io/managed-by"], "Helm"),
+        200,
+        answer,
+    )
+}
+
+fn told_of(drifted: &[DriftedObject]) -> Vec<String> {
+    drifted.iter().map(ToString::to_string).collect()
+}
+
+#[tokio::test]
+async fn what_nobody_touched_costs_a_dry_run_once_and_a_read_each_time() {
+    let size = json!({"size": "1"});
+    let script = Script::new("after a restart").get(&map("a"), live(&size));
+    let script = dry_run(script, live(&size))
+        .get(&map("a"), live(&size))
+        .get(&map("a"), live(&size));
+    let releases = releases(&script);
+    for _ in 0..3 {
+        let drifted = releases.drift(&deployed(), &Policy::default()).await.unwrap();
+        assert!(drifted.is_empty());
+    }
+    script.finish();
+}
+
+#[tokio::test]
+async fn what_was_just_applied_needs_no_dry_run() {
+    let script = Script::new("installed, then looked at")
+        .absent(&map("a"))
+        .writes_record(1, "pending-install")
+        .on(Method::PATCH, &map("a"), |_| {}, 201, live(&json!({"size": "1"})))
+        .writes_record(1, "deployed")
+        .get(&map("a"), live(&json!({"size": "1"})));
+    let releases = releases(&script);
+    let installed = releases
+        .install(&desired(&[("ConfigMap", "a")]), &Observed::default())
+        .await
+        .unwrap();
+    let look = releases
+        .look(&installed.record, &Policy::default())
+        .await
+        .unwrap();
+    assert!(look.drifted.is_empty());
+    assert_eq!(look.objects.len(), 1);
+    // What is known not to have moved is not even read.
+    let unmoved = look.objects.into_iter().map(|looked| looked.id).collect();
+    let look = releases
+        .look_but_at(&unmoved, &installed.record, &Policy::default())
+        .await
+        .unwrap();
+    assert!(look.drifted.is_empty() && look.objects.is_empty());
+    script.finish();
+}
+
+#[tokio::test]
+async fn a_field_that_was_changed_is_reported_with_its_manager_and_written_again() {
+    let changed = || edited(&json!({"size": "9"}), &json!({"f:size": {}}), &json!({}));
+    let script = Script::new("edited").get(&map("a"), changed());
+    let script = dry_run(script, live(&json!({"size": "1"})))
+        .get(&map("a"), changed())
+        .on(
+            Method::PATCH,
+            &format!("{}?fieldManager=helm&fieldValidation=Strict", map("a")),
+            |sent| assert_eq!(sent["data"]["size"], "1"),
+            409,
+            conflict(".data.size"),
+        )
+        .on(
+            Method::PATCH,
+            &format!("{}?fieldManager=helm&fieldValidation=Strict&force=true", map("a")),
+            |_| {},
+            200,
+            live(&json!({"size": "1"})),
+        )
+        .get(&map("a"), live(&json!({"size": "1"})));
+    let releases = releases(&script);
+    let drifted = releases.drift(&deployed(), &Policy::default()).await.unwrap();
+    assert_eq!(
+        told_of(&drifted),
+        ["ConfigMap shop/a: .data.size changed by kubectl-edit at 2026-01-02T03:04:05Z"]
+    );
+    assert_eq!(drifted[0].paths[0].wanted, Some(json!("1")));
+    assert_eq!(drifted[0].paths[0].actual, Some(json!("9")));
+    releases.correct(&deployed(), &drifted).await.unwrap();
+    assert!(
+        releases
+            .drift(&deployed(), &Policy::default())
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    script.finish();
+}
+
+#[tokio::test]
+async fn a_field_that_was_added_by_hand_is_taken_over_so_that_an_apply_removes_it() {
+    let added = || {
+        edited(
+            &json!({"size": "1", "extra": "x", "kept": "y"}),
+            &json!({"f:extra": {}, "f:kept": {}}),
+            &json!({"f:size": {}}),
+        )
+    };
+    let taken = |sent: &Value| {
+        assert_eq!(sent["metadata"]["resourceVersion"], "5");
+        let entries = &sent["metadata"]["managedFields"];
+        assert_eq!(entries[0]["fieldsV1"], json!({"f:data": {"f:kept": {}}}));
+        assert_eq!(
+            entries[1]["fieldsV1"],
+            json!({"f:data": {"f:size": {}, "f:extra": {}}})
+        );
+    };
+    let script = Script::new("added").get(&map("a"), added());
+    let script = dry_run(script, added())
+        .get(&map("a"), added())
+        .on(Method::PATCH, &map("a"), taken, 200, added())
+        .on(Method::PATCH, &map("a"), |_| {}, 200, live(&json!({"size": "1"})));
+    let releases = releases(&script);
+    let policy: Policy = "ignore=ConfigMap/a:.data.kept".parse().unwrap();
+    let drifted = releases.drift(&deployed(), &policy).await.unwrap();
+    assert_eq!(
+        told_of(&drifted),
+        ["ConfigMap shop/a: .data.extra added by kubectl-edit at 2026-01-02T03:04:05Z"]
+    );
+    releases.correct(&deployed(), &drifted).await.unwrap();
+    script.finish();
+}
+
+#[tokio::test]
+async fn what_is_to_be_left_alone_is_not_written_over() {
+    let changed = || {
+        edited(
+            &json!({"size": "9"}),
+            &json!({"f:size": {}}),
+            &json!({"f:other": {}}),
+        )
+    };
+    let mut wanted = live(&json!({"size": "1", "other": "2"}));
+    wanted["metadata"]["managedFields"][0]["fieldsV1"] = json!({"f:data": {"f:size": {}, "f:other": {}}});
+    let mut desired = desired(&[("ConfigMap", "a")]);
+    desired.manifest.push_str("  other: \"2\"\n");
+    let record = stored(1, Status::Deployed, &desired);
+    let script = Script::new("one warns, the other is corrected").get(&map("a"), changed());
+    let script = dry_run(script, wanted).get(&map("a"), changed()).on(
+        Method::PATCH,
+        &map("a"),
+        |sent| assert_eq!(sent["data"], json!({"size": "9", "other": "2"})),
+        200,
+        live(&json!({"size": "9", "other": "2"})),
+    );
+    let releases = releases(&script);
+    let policy: Policy = "warn=.data.size".parse().unwrap();
+    let drifted = releases.drift(&record, &policy).await.unwrap();
+    let modes: Vec<_> = drifted[0]
+        .paths
+        .iter()
+        .map(|path| (path.path.to_string(), path.mode))
+        .collect();
+    assert_eq!(
+        modes,
+        [
+            (".data.other".to_owned(), Mode::Correct),
+            (".data.size".to_owned(), Mode::Warn)
+        ]
+    );
+    releases.correct(&record, &drifted).await.unwrap();
+    script.finish();
+}
+
+#[tokio::test]
+async fn an_object_that_is_gone_is_made_again() {
+    let script = Script::new("deleted")
+        .absent(&map("a"))
+        .absent(&map("a"))
+        .applies(&map("a"));
+    let releases = releases(&script);
+    let drifted = releases.drift(&deployed(), &Policy::default()).await.unwrap();
+    assert_eq!(told_of(&drifted), ["ConfigMap shop/a is gone"]);
+    releases.correct(&deployed(), &drifted).await.unwrap();
+    script.finish();
+
+    let script = Script::new("deleted, and nobody minds").absent(&map("a"));
+    let ignoring = Policy::all(Mode::Ignore);
+    let drifted = super::releases(&script)
+        .drift(&deployed(), &ignoring)
+        .await
+        .unwrap();
+    assert!(drifted.is_empty());
+    script.finish();
+}
