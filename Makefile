@@ -54,8 +54,32 @@ e2e: setup programs ## End-to-end tests on a real Kubernetes (needs root)
 	cargo test --package e2e --test scenarios -- --nocapture
 
 .PHONY: programs
-programs: ## The static binaries that the images are made of
-	cargo build $(foreach program,$(PROGRAMS),--package $(program))
+programs: ## The static binaries that the images are made of, kco, and what drives it
+	cargo build $(foreach program,$(PROGRAMS),--package $(program)) --package cli --package release-driver
+
+# Each starts an API server of its own and prints its result as the last line.
+RELEASES = cargo build --quiet --package cli --package release-driver && cargo run --quiet --package e2e --bin releases --
+
+.PHONY: interop
+interop: ## Every trial chart installed by kco and operated by helm 3 and 4, and the reverse; prints the table
+	$(RELEASES) interop $(CHARTS)
+
+.PHONY: crash-matrix
+crash-matrix: ## kco killed before and after every write, then run again; prints kills and converged
+	$(RELEASES) crash-matrix
+
+.PHONY: drift
+drift: ## Objects of a release changed in every way; prints what is reported and healed
+	$(RELEASES) drift
+
+.PHONY: idle-releases
+idle-releases: ## 100 releases reconciled 20 times; prints the writes, which must be none
+	$(RELEASES) idle
+
+.PHONY: bench-releases
+bench-releases: ## Requests per action, and 200 installs against the same writes by a bare client; prints the ratio
+	cargo build --quiet --release --package release-driver
+	$(RELEASES) bench --driver target/$(TRIPLE)/release/release-driver
 
 .PHONY: demo
 demo: ## From nothing to a running composition: cluster, images, helm install, definition, composition

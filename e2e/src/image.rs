@@ -55,7 +55,7 @@ pub fn root() -> PathBuf {
 }
 
 /// The program as cargo has built it, beside this very one.
-fn binary(program: &str) -> Result<PathBuf> {
+pub(crate) fn binary(program: &str) -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     let built = own
         .ancestors()

@@ -8,6 +8,7 @@
 pub mod chart;
 pub mod image;
 pub mod platform;
+pub mod releases;
 pub mod scenario;
 pub mod site;
 

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Which members each member may import.
-const MAY_IMPORT: [(&str, &[&str]); 14] = [
+const MAY_IMPORT: [(&str, &[&str]); 15] = [
     (
         "core-provider",
         &[
@@ -72,6 +72,7 @@ const MAY_IMPORT: [(&str, &[&str]); 14] = [
     ("gotemplate", &[]),
     // Outside of the product: they try it.
     ("e2e", &["local-cluster"]),
+    ("release-driver", &["helm-client", "cluster", "helm"]),
     ("local-cluster", &[]),
 ];
 

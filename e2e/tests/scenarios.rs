@@ -7,6 +7,7 @@ mod delete_definition;
 mod install_composition;
 mod judge_composition;
 mod leave_composition_alone;
+mod operate_releases;
 mod pause_composition;
 mod refuse_definition;
 mod restrict_controller;

@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{crd, report, schema, template};
+use crate::{crd, release, report, schema, template};
 
 /// Plans for Helm charts and compositions, shown before they run.
 #[derive(Debug, Parser)]
@@ -23,6 +23,31 @@ enum Command {
     /// Look at a chart's values.schema.json.
     #[command(subcommand)]
     Schema(schema::Schema),
+    /// Install a chart.
+    Install(Box<release::args::Install>),
+    /// Upgrade a release to another chart or other values.
+    Upgrade(Box<release::args::Upgrade>),
+    /// Roll a release back to an earlier revision.
+    Rollback(Box<release::args::Rollback>),
+    /// Remove releases with their objects.
+    #[command(visible_aliases = ["un", "delete", "del"])]
+    Uninstall(Box<release::args::Uninstall>),
+    /// Show a release, and how its objects are doing.
+    Status(Box<release::args::Status>),
+    /// Show the revisions of a release.
+    #[command(visible_alias = "hist")]
+    History(Box<release::args::History>),
+    /// List releases.
+    #[command(visible_alias = "ls")]
+    List(Box<release::args::List>),
+    /// Print parts of a stored revision.
+    Get(Box<release::args::Get>),
+    /// Show what an upgrade would change, without changing it.
+    Diff(Box<release::args::Diff>),
+    /// Show which objects are no longer as they were applied, and who changed them.
+    Drift(Box<release::args::Drift>),
+    /// Run the tests of a release.
+    Test(Box<release::args::Test>),
 }
 
 impl Kco {
@@ -31,6 +56,17 @@ impl Kco {
             Command::Template(args) => template::run(&args),
             Command::Crd(args) => crd::run(&args),
             Command::Schema(args) => schema::run(&args),
+            Command::Install(args) => release::install(&args),
+            Command::Upgrade(args) => release::upgrade(&args),
+            Command::Uninstall(args) => release::uninstall(&args),
+            Command::Status(args) => release::status(&args),
+            Command::History(args) => release::history(&args),
+            Command::List(args) => release::list(&args),
+            Command::Get(args) => release::get(&args),
+            Command::Diff(args) => release::diff(&args),
+            Command::Drift(args) => release::drift(&args),
+            Command::Test(args) => release::test(&args),
+            Command::Rollback(args) => release::rollback(&args),
         };
         match outcome {
             Ok(()) => ExitCode::SUCCESS,

@@ -1,22 +1,35 @@
 //! The chart that a command line names: on disk, in a repository, in a registry (Helm's `LocateChart`).
 
+use std::fmt::Write as _;
+use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use helm::chart::{Chart, Limits};
+use helm::chart::{Chart, File, Limits};
 use helm_client::source::{self, Access, ChartRef, Credentials, Password, folder};
+use sha2::{Digest as _, Sha256};
 
 use crate::args;
 
+/// A chart and where it was found.
+pub(crate) struct Located {
+    pub(crate) chart: Chart,
+    /// `sha256:` and the digest of the archive, or of the files of a folder.
+    pub(crate) digest: String,
+    /// A path, or a URL without credentials.
+    pub(crate) found_at: String,
+}
+
 /// Loads the chart. Without `--repo` a path that exists wins over everything else.
 pub(crate) fn load(reference: &str, args: &args::Source) -> Result<Chart> {
+    Ok(locate(reference, args)?.chart)
+}
+
+/// Loads the chart and says where it was found.
+pub(crate) fn locate(reference: &str, args: &args::Source) -> Result<Located> {
     let path = Path::new(reference);
     if args.repo.is_none() && path.exists() {
-        return folder::load(path).map_err(|error| match error {
-            // Helm names the chart's fault alone; the path was just typed.
-            folder::Error::Load { source, .. } => source.into(),
-            other => other.into(),
-        });
+        return on_disk(path);
     }
     let is_remote = ["oci://", "http://", "https://"]
         .iter()
@@ -30,7 +43,30 @@ pub(crate) fn load(reference: &str, args: &args::Source) -> Result<Chart> {
     fetch(reference, args)
 }
 
-fn fetch(reference: &str, args: &args::Source) -> Result<Chart> {
+/// Helm names the chart's fault alone, not the path: that was just typed.
+fn on_disk(path: &Path) -> Result<Located> {
+    let (chart, digest) = if path.is_dir() {
+        let files = folder::files(path)?;
+        let digest = digest_of(&files);
+        (Chart::from_files(files, &Limits::default())?, digest)
+    } else {
+        let archive = fs::read(path).map_err(|source| folder::Error::Read {
+            path: path.to_owned(),
+            source,
+        })?;
+        (
+            Chart::from_archive(&archive, &Limits::default())?,
+            sha256(&archive),
+        )
+    };
+    Ok(Located {
+        chart,
+        digest,
+        found_at: path.display().to_string(),
+    })
+}
+
+fn fetch(reference: &str, args: &args::Source) -> Result<Located> {
     let (url, name) = match &args.repo {
         Some(repository) => (repository.as_str(), Some(reference)),
         None => (reference, None),
@@ -50,5 +86,29 @@ fn fetch(reference: &str, args: &args::Source) -> Result<Chart> {
         .build()
         .context("could not start")?;
     let archive = runtime.block_on(source::fetch(&chart, &access, source::Limits::default()))?;
-    Ok(Chart::from_archive(&archive.bytes, &Limits::default())?)
+    Ok(Located {
+        chart: Chart::from_archive(&archive.bytes, &Limits::default())?,
+        digest: archive.digest,
+        found_at: archive.resolved.found_at,
+    })
+}
+
+/// The same files give the same digest, wherever their folder lies.
+fn digest_of(files: &[File]) -> String {
+    let mut all = Vec::new();
+    for file in files {
+        for part in [file.name.as_bytes(), &file.data] {
+            all.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            all.extend_from_slice(part);
+        }
+    }
+    sha256(&all)
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    digest.iter().fold(String::from("sha256:"), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }

@@ -7,11 +7,19 @@ use clap::Parser;
 mod args;
 mod chart_at;
 mod crd;
+mod release;
 mod report;
 mod schema;
 mod template;
 mod values;
 
 fn main() -> ExitCode {
-    args::Kco::parse().run()
+    match args::Kco::try_parse() {
+        Ok(kco) => kco.run(),
+        Err(error) => {
+            // Help is asked for and no failure; everything else ends with 1, as in Helm, where clap would end with 2.
+            let _ = error.print();
+            ExitCode::from(u8::from(error.use_stderr()))
+        }
+    }
 }

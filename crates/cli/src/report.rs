@@ -1,7 +1,9 @@
 //! Errors for people: Helm's message first, then where in which template it happened.
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 
+use anyhow::{Context as _, Result};
 use helm::engine::{self, Place, TemplateFailure};
 
 /// Prints an error and, where a template failed, the lines it failed in, outermost first.
@@ -20,6 +22,23 @@ pub(crate) fn print(error: &anyhow::Error) {
     if error.chain().any(is_of_rendering) {
         eprintln!("\nUse --debug flag to render out invalid YAML");
     }
+}
+
+/// Prints what was asked for.
+///
+/// # Errors
+/// When nobody reads it.
+pub(crate) fn out(text: &str) -> Result<()> {
+    std::io::stdout()
+        .lock()
+        .write_all(text.as_bytes())
+        .context("could not write to standard output")
+}
+
+/// Prints what should be looked at.
+#[expect(clippy::print_stderr, reason = "this is what a terminal program is for")]
+pub(crate) fn warn(text: &str) {
+    eprintln!("WARNING: {}", text.strip_prefix("warning: ").unwrap_or(text));
 }
 
 fn is_of_rendering(link: &(dyn std::error::Error + 'static)) -> bool {

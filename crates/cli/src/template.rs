@@ -20,6 +20,7 @@ use helm::{
     path_match,
 };
 
+use crate::report::{out, warn};
 use crate::{args, chart_at, values};
 
 /// Stack for deeply nested templates; pages that are not used cost nothing.
@@ -154,7 +155,8 @@ fn templated_name(template: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&name).into_owned())
 }
 
-fn check(chart: &Chart) -> Result<()> {
+/// Refuses what cannot be installed.
+pub(crate) fn check(chart: &Chart) -> Result<()> {
     let metadata = chart.metadata();
     if !matches!(metadata.chart_type.as_str(), "" | "application") {
         return Err(engine::Error::NotInstallable {
@@ -177,7 +179,7 @@ fn check(chart: &Chart) -> Result<()> {
 }
 
 /// Helm's `ValidateReleaseName`.
-fn check_release_name(name: &str) -> Result<()> {
+pub(crate) fn check_release_name(name: &str) -> Result<()> {
     const PATTERN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
     let refused = format!("release name check failed: release name {name:?}");
     if name.is_empty() {
@@ -327,16 +329,4 @@ fn print_invalid(error: &anyhow::Error) -> Result<()> {
         out(&format!("{}\n", text.trim()))?;
     }
     Ok(())
-}
-
-fn out(text: &str) -> Result<()> {
-    std::io::stdout()
-        .lock()
-        .write_all(text.as_bytes())
-        .context("could not write to standard output")
-}
-
-#[expect(clippy::print_stderr, reason = "this is what a terminal program is for")]
-fn warn(text: &str) {
-    eprintln!("WARNING: {}", text.strip_prefix("warning: ").unwrap_or(text));
 }

@@ -35,6 +35,15 @@ pub struct Request<'a> {
     pub labels: BTreeMap<String, String>,
 }
 
+/// Where a render is more lenient, or says more, than by default.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Leniency {
+    /// True when values need not fit the charts' schemas.
+    pub skip_schema_validation: bool,
+    /// True when the notes of subcharts belong to the notes.
+    pub subchart_notes: bool,
+}
+
 /// What came of it.
 #[derive(Debug)]
 pub struct Rendering {
@@ -109,11 +118,23 @@ const ROUNDS: usize = 8;
 /// # Errors
 /// When the cluster does not answer, the values do not fit or a template fails.
 pub async fn render(cluster: &Cluster, request: &Request<'_>) -> Result<Rendering, Error> {
+    render_with(cluster, request, Leniency::default()).await
+}
+
+/// As [`render`], for people who may ask for less strictness.
+///
+/// # Errors
+/// As [`render`].
+pub async fn render_with(
+    cluster: &Cluster,
+    request: &Request<'_>,
+    leniency: Leniency,
+) -> Result<Rendering, Error> {
     let mut capabilities = capabilities(cluster).await?;
     let mut lookups = Vec::new();
     let mut answers = BTreeMap::new();
     for _ in 0..ROUNDS {
-        let rendered = request.render(&capabilities, &answers)?;
+        let rendered = request.render(&capabilities, &answers, leniency)?;
         if add_defined(&mut capabilities, &rendered) {
             continue;
         }
@@ -174,6 +195,7 @@ impl Request<'_> {
         &self,
         capabilities: &Capabilities,
         answers: &BTreeMap<LookupKey, Answer>,
+        leniency: Leniency,
     ) -> Result<Rendered, Error> {
         let release = ReleaseOptions {
             name: self.name.to_owned(),
@@ -186,7 +208,9 @@ impl Request<'_> {
             },
         };
         let context = Context::new(Timestamp::now(), system_random).with_lookups(answers.clone());
-        let options = RenderOptions::new(release, capabilities.clone(), context);
+        let mut options = RenderOptions::new(release, capabilities.clone(), context);
+        options.skip_schema_validation = leniency.skip_schema_validation;
+        options.subchart_notes = leniency.subchart_notes;
         self.chart
             .engine
             .render(&self.values, &options)

@@ -349,7 +349,11 @@ fn decompress(bytes: &[u8]) -> Result<Vec<u8>, Error> {
     Ok(text)
 }
 
-fn to_json(release: &Release) -> Result<Vec<u8>, serde_json::Error> {
+/// A record as the JSON text that Helm stores and prints.
+///
+/// # Errors
+/// When the record does not serialise; its parts all do.
+pub fn to_json(release: &Release) -> Result<Vec<u8>, serde_json::Error> {
     let mut text = Vec::new();
     release.serialize(&mut serde_json::Serializer::with_formatter(&mut text, GoNumbers))?;
     Ok(text)

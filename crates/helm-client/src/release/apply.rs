@@ -40,7 +40,7 @@ impl<'a> Force<'a> {
         Self::Set(deployed.iter().filter_map(entry).collect())
     }
 
-    fn allows(&self, target: &Target, conflict: &cluster::Error) -> bool {
+    pub(super) fn allows(&self, target: &Target, conflict: &cluster::Error) -> bool {
         match self {
             Self::All => true,
             Self::Set(deployed) => {

@@ -127,6 +127,11 @@ impl Chart {
         &self.values
     }
 
+    /// The same chart with other default values.
+    pub fn with_values(self, values: Map<String, Value>) -> Self {
+        Self { values, ..self }
+    }
+
     /// `values.schema.json`.
     pub fn schema(&self) -> Option<&[u8]> {
         self.schema.as_ref().map(Schema::text)

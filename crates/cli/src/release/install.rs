@@ -1,0 +1,108 @@
+//! `kco install`.
+
+use anyhow::{Context as _, Result, bail};
+use helm::release::Status;
+use helm_client::records::{Observed, Record};
+use helm_client::release::{Releases, State};
+use jiff::Timestamp;
+
+use super::args::{self, EarlierValues, Making};
+use super::make::{self, Wanted};
+use super::output;
+use super::session::{self, Session};
+use super::status::{self, Shown};
+
+/// Installs and prints the release.
+pub(crate) fn run(args: &args::Install) -> Result<()> {
+    carry_out(args).context("INSTALLATION FAILED")
+}
+
+fn carry_out(args: &args::Install) -> Result<()> {
+    let (name, reference) = name_and_chart(args)?;
+    let wanted = Wanted::load(&name, &reference, &args.making)?;
+    session::run(&args.connection, async |session| {
+        let newest = session.find(&name).await?.newest;
+        let is_uninstalled = newest.is_some_and(|newest| *newest.status() == Status::Uninstalled);
+        if is_uninstalled && !args.replace {
+            bail!("cannot reuse a name that is still in use");
+        }
+        Box::pin(install(session, wanted, &args.making)).await
+    })
+}
+
+/// Installs what is wanted, upon a history of failed or uninstalled revisions if there is one. An install of the same
+/// that was cut off is continued.
+pub(super) async fn install(session: &Session, wanted: Wanted, making: &Making) -> Result<()> {
+    let name = wanted.name.clone();
+    let anew = EarlierValues {
+        reset_values: true,
+        ..EarlierValues::default()
+    };
+    if make::is_dry(&making.dry_run)? {
+        let observed = session.find(&name).await?;
+        let desired = wanted.render(session, &observed, anew, making).await?;
+        return make::print_dry_run(session, &desired, &observed, making);
+    }
+    if making.create_namespace {
+        // Before anything else, because the release is held there.
+        make::create_namespace(session).await?;
+    }
+    let record = session
+        .act(
+            &name,
+            make::options(making),
+            async |releases: &Releases, observed: &Observed| {
+                let desired = wanted.render(session, observed, anew, making).await?;
+                let deployed = match releases.state(&desired, observed, Vec::new()).await? {
+                    State::Interrupted(_) => {
+                        Box::pin(releases.install_or_upgrade(&desired, observed)).await?
+                    }
+                    _ => Box::pin(releases.install(&desired, observed)).await?,
+                };
+                Ok(deployed.record)
+            },
+        )
+        .await?;
+    print(session, &record, making)
+}
+
+/// Prints a release that was made.
+pub(super) fn print(session: &Session, record: &Record, making: &Making) -> Result<()> {
+    let shown = Shown {
+        hide_notes: making.hide_notes,
+        with_chart: false,
+        objects: &[],
+    };
+    let text = || status::text(&record.release, &shown, session.screen);
+    output::print_release(making.output.output, &record.release, text)
+}
+
+fn name_and_chart(args: &args::Install) -> Result<(String, String)> {
+    match (&args.name_and_chart[..], args.generate_name) {
+        ([chart], true) => Ok((generated_name(chart), chart.clone())),
+        ([_], false) => bail!("must either provide a name or specify --generate-name"),
+        ([name, chart], false) => Ok((name.clone(), chart.clone())),
+        ([_, _], true) => bail!("cannot set --generate-name and also specify a name"),
+        (more, _) => bail!(
+            "expected at most two arguments, unexpected arguments: {}",
+            more[2..].join(", ")
+        ),
+    }
+}
+
+/// The chart's name and the time, as Helm generates it.
+fn generated_name(reference: &str) -> String {
+    let base = reference
+        .trim_end_matches('/')
+        .rsplit('/')
+        .next()
+        .unwrap_or_default();
+    let base = base.strip_suffix(".tgz").unwrap_or(base);
+    let base = if base.is_empty() || base == "." {
+        "chart"
+    } else {
+        base
+    };
+    let name = base.split(['@', ':']).next().unwrap_or(base);
+    format!("{}-{}", name, Timestamp::now().as_second())
+}

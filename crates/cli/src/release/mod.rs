@@ -1,0 +1,27 @@
+//! Releases from a terminal: Helm's verbs on the library that the controllers use, and two of our own.
+
+pub(crate) mod args;
+mod diff;
+mod drift;
+mod get;
+mod history;
+mod holder;
+mod install;
+mod list;
+mod make;
+mod output;
+mod rollback;
+mod screen;
+mod selector;
+mod session;
+mod status;
+mod table;
+mod test;
+mod uninstall;
+mod upgrade;
+
+pub(crate) use {
+    diff::run as diff, drift::run as drift, get::run as get, history::run as history,
+    install::run as install, list::run as list, rollback::run as rollback, status::run as status,
+    test::run as test, uninstall::run as uninstall, upgrade::run as upgrade,
+};

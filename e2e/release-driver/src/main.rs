@@ -1,0 +1,99 @@
+//! Drives many releases through the library as a controller does: for figures and for idleness.
+#![allow(clippy::print_stdout, reason = "figures are what it is run for")]
+
+mod bare;
+mod charts;
+mod compare;
+mod reconcile;
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use clap::{Args, Parser, Subcommand};
+use cluster::{ClientOptions, Cluster};
+
+/// Drives many releases through the library as a controller does.
+#[derive(Debug, Parser)]
+struct Driver {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Bring releases to what their charts say and keep them there, pass after pass.
+    Reconcile(Reconcile),
+    /// Install releases through the library, and make the same writes with a bare client; print both times.
+    Compare(Compare),
+}
+
+#[derive(Debug, Args)]
+struct Where {
+    /// The kubeconfig file.
+    #[arg(long, env = "KUBECONFIG")]
+    kubeconfig: PathBuf,
+    /// How many releases.
+    #[arg(long)]
+    releases: usize,
+    /// How many of them at a time.
+    #[arg(long, default_value_t = 8)]
+    at_once: usize,
+}
+
+#[derive(Debug, Args)]
+struct Reconcile {
+    #[command(flatten)]
+    place: Where,
+    /// Namespace of the releases.
+    #[arg(long, default_value = "default")]
+    namespace: String,
+    /// How many passes over all of them.
+    #[arg(long)]
+    passes: usize,
+    /// Values as a YAML file.
+    #[arg(long)]
+    values: Option<PathBuf>,
+    /// The charts, which take turns.
+    #[arg(required = true)]
+    charts: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct Compare {
+    #[command(flatten)]
+    place: Where,
+    /// Both sides take turns so many times, so that what else the machine does falls on both.
+    #[arg(long, default_value_t = 8)]
+    rounds: usize,
+    /// Namespace of the library's releases.
+    #[arg(long)]
+    library: String,
+    /// Namespace of the bare client's objects.
+    #[arg(long)]
+    bare: String,
+    /// The chart.
+    chart: PathBuf,
+}
+
+fn main() -> Result<()> {
+    // Another one may be there already; both are ring.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("could not start")?;
+    match Driver::parse().command {
+        Command::Reconcile(args) => runtime.block_on(reconcile::run(&args)),
+        Command::Compare(args) => runtime.block_on(compare::run(&args)),
+    }
+}
+
+/// Connects, under a name of its own in the audit log.
+async fn connect(place: &Where, name: &str) -> Result<Cluster> {
+    let options = ClientOptions {
+        kubeconfig: Some(place.kubeconfig.clone()),
+        context: None,
+        user_agent: name.to_owned(),
+    };
+    Ok(Cluster::new(cluster::client(&options).await?))
+}

@@ -1,0 +1,308 @@
+//! A door between a program and the API server: it counts what is written, and kills the program at a write.
+//!
+//! The program gets a kubeconfig that names this door. Requests go on as admin, so that nothing but the door differs
+//! from a run without it.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::response::Response;
+use local_cluster::ControlPlane;
+use serde_json::json;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+
+/// When, in the course of a write, the program is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Side {
+    /// The API server has not seen the request.
+    Before,
+    /// The API server has carried it out; the program has not heard of it.
+    After,
+}
+
+/// Where a program is killed: at the nth write, from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct KillAt {
+    /// Which write.
+    pub write: usize,
+    /// On which side of it.
+    pub side: Side,
+}
+
+/// How a run behind the door ended.
+#[derive(Debug)]
+pub struct Run {
+    /// What the program ended with.
+    pub status: ExitStatus,
+    /// The writes that it asked for, in their order: `PATCH /api/v1/…`.
+    pub writes: Vec<String>,
+    /// What it said on both outputs.
+    pub said: String,
+}
+
+/// The door.
+pub struct Proxy {
+    runtime: Runtime,
+    door: Arc<Door>,
+    kubeconfig: PathBuf,
+}
+
+struct Door {
+    api_server: String,
+    client: reqwest::Client,
+    plan: Mutex<Plan>,
+}
+
+/// The program that runs, and what is to happen to it.
+#[derive(Default)]
+struct Plan {
+    child: Option<Child>,
+    kill: Option<KillAt>,
+    writes: Vec<String>,
+}
+
+impl Proxy {
+    /// Opens a door to the API server of `plane`.
+    ///
+    /// # Errors
+    /// When no port is free, or the admin's credentials cannot be read.
+    pub fn open(plane: &ControlPlane) -> Result<Self> {
+        // Another one may be there already; both are ring.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let pki = plane.folder().join("pki");
+        let read = |name: &str| fs::read(pki.join(name)).with_context(|| format!("could not read {name}"));
+        let mut identity = read("admin.crt")?;
+        identity.extend(read("admin.key")?);
+        let client = reqwest::Client::builder()
+            .tls_certs_only([reqwest::Certificate::from_pem(&read("ca.crt")?)?])
+            .identity(reqwest::Identity::from_pem(&identity)?)
+            .no_proxy()
+            .build()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()?;
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
+        let address = listener.local_addr()?;
+        let door = Arc::new(Door {
+            api_server: plane.api_server().to_owned(),
+            client,
+            plan: Mutex::default(),
+        });
+        let app = Router::new().fallback(pass).with_state(door.clone());
+        runtime.spawn(async move { axum::serve(listener, app).await });
+        let kubeconfig = plane.folder().join(format!("door-{}.kubeconfig", address.port()));
+        fs::write(&kubeconfig, self::kubeconfig(&format!("http://{address}")))?;
+        Ok(Self {
+            runtime,
+            door,
+            kubeconfig,
+        })
+    }
+
+    /// Runs a program to its end, behind the door; `kill` ends it early.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn run(&self, mut command: Command, kill: Option<KillAt>) -> Result<Run> {
+        let log = tempfile::NamedTempFile::new()?;
+        command
+            .env("KUBECONFIG", &self.kubeconfig)
+            .stdin(Stdio::null())
+            .stdout(File::create(log.path())?)
+            .stderr(File::options().append(true).open(log.path())?);
+        {
+            // Held until the program is known, so that none of its requests finds it missing.
+            let mut plan = self.door.plan();
+            let child = command.spawn().context("could not start the program")?;
+            *plan = Plan {
+                child: Some(child),
+                kill,
+                writes: Vec::new(),
+            };
+        }
+        let status = self.end()?;
+        // What was on its way to the API server when the program was killed arrives, or does not.
+        std::thread::sleep(Duration::from_millis(if kill.is_some() { 50 } else { 0 }));
+        let writes = std::mem::take(&mut self.door.plan().writes);
+        Ok(Run {
+            status,
+            writes,
+            said: fs::read_to_string(log.path())?,
+        })
+    }
+
+    fn end(&self) -> Result<ExitStatus> {
+        loop {
+            let mut plan = self.door.plan();
+            let child = plan.child.as_mut().context("the program is gone")?;
+            if let Some(status) = child.try_wait()? {
+                plan.child = None;
+                return Ok(status);
+            }
+            drop(plan);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.kubeconfig);
+        // Connections that are still open have nobody at their other end.
+        let runtime = std::mem::replace(&mut self.runtime, empty_runtime());
+        runtime.shutdown_background();
+    }
+}
+
+#[expect(
+    clippy::expect_used,
+    reason = "a runtime without threads of its own takes nothing that could be missing"
+)]
+fn empty_runtime() -> Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime")
+}
+
+impl Door {
+    fn plan(&self) -> std::sync::MutexGuard<'_, Plan> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes a write, and says whether the program dies at it.
+    fn note(&self, write: String) -> Option<Side> {
+        let mut plan = self.plan();
+        plan.writes.push(write);
+        let number = plan.writes.len();
+        plan.kill
+            .filter(|kill| kill.write == number)
+            .map(|kill| kill.side)
+    }
+
+    fn kill(&self) {
+        if let Some(child) = &mut self.plan().child {
+            // It may have ended by itself; that is as good.
+            let _ = child.kill();
+        }
+    }
+}
+
+/// Lets a request pass, or not.
+async fn pass(State(door): State<Arc<Door>>, request: Request) -> Response {
+    let side = if is_write(request.method(), request.uri().path(), request.uri().query()) {
+        door.note(format!("{} {}", request.method(), request.uri().path()))
+    } else {
+        None
+    };
+    if side == Some(Side::Before) {
+        door.kill();
+        return nobody();
+    }
+    match forward(&door, request, side.is_some()).await {
+        Ok(_) if side == Some(Side::After) => {
+            door.kill();
+            nobody()
+        }
+        Ok(response) => response,
+        Err(error) => {
+            let mut response = Response::new(Body::from(format!("{error:#}")));
+            *response.status_mut() = StatusCode::BAD_GATEWAY;
+            response
+        }
+    }
+}
+
+/// An answer that nobody hears.
+fn nobody() -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    response
+}
+
+/// Sends a request on; `to_the_end` waits for the whole answer before it is given back.
+async fn forward(door: &Door, request: Request, to_the_end: bool) -> Result<Response> {
+    let (parts, body) = request.into_parts();
+    let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+    let url = format!("{}{path}", door.api_server);
+    let answer = door
+        .client
+        .request(parts.method, url)
+        .headers(end_to_end(parts.headers))
+        .body(reqwest::Body::wrap_stream(body.into_data_stream()))
+        .send()
+        .await?;
+    let mut response = Response::builder().status(answer.status());
+    if let Some(headers) = response.headers_mut() {
+        *headers = end_to_end(answer.headers().clone());
+    }
+    let body = if to_the_end {
+        Body::from(answer.bytes().await?)
+    } else {
+        Body::from_stream(answer.bytes_stream())
+    };
+    Ok(response.body(body)?)
+}
+
+/// Headers without those that are about one connection, or about a length that changes on the way.
+fn end_to_end(mut headers: HeaderMap) -> HeaderMap {
+    for name in [
+        header::HOST,
+        header::CONNECTION,
+        header::TRANSFER_ENCODING,
+        header::CONTENT_LENGTH,
+        header::ACCEPT_ENCODING,
+        header::CONTENT_ENCODING,
+    ] {
+        headers.remove(name);
+    }
+    headers
+}
+
+/// Whether a request is to change what is stored. Dry runs and reviews only ask.
+fn is_write(method: &Method, path: &str, query: Option<&str>) -> bool {
+    let changes = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(method);
+    let is_dry = query.is_some_and(|query| query.split('&').any(|pair| pair == "dryRun=All"));
+    changes && !is_dry && !path.ends_with("reviews")
+}
+
+fn kubeconfig(server: &str) -> String {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "door", "cluster": {"server": server}}],
+        "users": [{"name": "door", "user": {}}],
+        "contexts": [{"name": "door", "context": {"cluster": "door", "user": "door"}}],
+        "current-context": "door",
+    })
+    .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dry_runs_and_reviews_are_no_writes() {
+        let secrets = "/api/v1/namespaces/a/secrets/b";
+        assert!(is_write(&Method::PATCH, secrets, Some("fieldManager=helm")));
+        assert!(is_write(&Method::DELETE, secrets, None));
+        assert!(!is_write(&Method::GET, secrets, None));
+        assert!(!is_write(
+            &Method::PATCH,
+            secrets,
+            Some("fieldManager=helm&dryRun=All")
+        ));
+        let review = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+        assert!(!is_write(&Method::POST, review, None));
+    }
+}

@@ -1,0 +1,42 @@
+//! Releases that `kco` and the real Helm operate in turn, on an API server of their own: the short forms of
+//! `make interop`, `make crash-matrix`, `make drift` and `make idle-releases`.
+
+use anyhow::Result;
+use e2e::releases::{Rig, TrialChart, crashes, drift, idle, interop};
+
+/// What most charts have, hooks, a failing upgrade, and a kind of the chart's own.
+const CHARTS: [&str; 4] = ["several-kinds", "hooks", "failing-object", "custom-resource"];
+
+/// Every so manieth write.
+const STEP: usize = 7;
+
+#[test]
+fn kco_and_helm_operate_each_others_releases() -> Result<()> {
+    let rig = Rig::start()?;
+    let charts: Vec<TrialChart> = CHARTS
+        .iter()
+        .map(|name| TrialChart::named(name))
+        .collect::<Result<_>>()?;
+    let table = interop::run(&rig, &charts)?;
+    assert!(table.rows.iter().all(|row| row.fault.is_none()), "{table}");
+    Ok(())
+}
+
+#[test]
+fn a_killed_kco_is_run_again_and_all_is_well() -> Result<()> {
+    let rig = Rig::start()?;
+    let outcome = crashes::run(&rig, &crashes::ACTIONS, STEP)?;
+    assert_eq!(outcome.kills, outcome.converged, "{:#?}", outcome.faults);
+    assert!(outcome.kills > crashes::ACTIONS.len());
+    Ok(())
+}
+
+#[test]
+fn drift_is_reported_and_healed_and_idle_releases_are_not_written() -> Result<()> {
+    let rig = Rig::start()?;
+    let table = drift::run(&rig)?;
+    assert!(table.rows.iter().all(|row| row.fault.is_none()), "{table}");
+    let idle = idle::run(&rig, 16, 3)?;
+    assert!(idle.writes.is_empty(), "{:#?}", idle.writes);
+    Ok(())
+}
