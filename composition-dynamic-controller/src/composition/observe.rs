@@ -182,7 +182,7 @@ pub(super) async fn observe(
     };
     let (objects, drifted) = if needed == granted {
         ctx.watches.follow(&key(composition), objects.iter());
-        look(composition, records.as_ref(), objects, memory, ctx).await?
+        Box::pin(look(composition, records.as_ref(), objects, memory, ctx)).await?
     } else {
         (Vec::new(), Vec::new())
     };
@@ -602,12 +602,11 @@ async fn look(
         .map_err(Error::Release)?;
     let mut missing = BTreeMap::new();
     for looked in look.objects {
-        match &looked.live {
-            Some(live) => memory.look(looked.id, live, looked.health),
-            None => {
-                memory.objects.remove(&looked.id);
-                missing.insert(looked.id, looked.health);
-            }
+        if let Some(live) = &looked.live {
+            memory.look(looked.id, live, looked.health);
+        } else {
+            memory.objects.remove(&looked.id);
+            missing.insert(looked.id, looked.health);
         }
     }
     let health = |id: &ObjectId| match (memory.objects.get(id), missing.get(id)) {

@@ -205,6 +205,19 @@ impl Path {
         self.0.is_empty()
     }
 
+    /// True when one lies below the other, or they are the same.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.0.iter().zip(&other.0).all(|(one, other)| one == other)
+    }
+
+    /// The name of the field that this is about, when it is one of the field `parent` of the object.
+    pub fn field_below(&self, parent: &str) -> Option<&str> {
+        match self.0.as_slice() {
+            [Step::Field(first), Step::Field(name)] if first == parent => Some(name),
+            _ => None,
+        }
+    }
+
     /// What an object holds there.
     pub fn get<'o>(&self, object: &'o Value) -> Option<&'o Value> {
         self.0
@@ -344,6 +357,12 @@ mod tests {
         assert_eq!(scaled.manager, "kubectl");
         assert!(scaled.touches(&Path::of_fields(["spec", "replicas"])));
         assert!(scaled.touches(&Path::of_fields(["spec"])));
+        let replicas = Path::of_fields(["spec", "replicas"]);
+        assert!(
+            replicas.overlaps(&Path::of_fields(["spec"])) && !replicas.overlaps(&Path::of_fields(["data"]))
+        );
+        assert_eq!(replicas.field_below("spec"), Some("replicas"));
+        assert_eq!(replicas.field_below("data"), None);
         assert!(!scaled.touches(&Path::of_fields(["spec", "selector"])));
         assert!(entry.touches(&Path::of_fields(["spec", "selector", "app"])));
     }

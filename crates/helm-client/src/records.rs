@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use cluster::{Apply, Cluster, Delete, ObjectId, ResourceId, Selector};
+use helm::hook::HookEvent;
 use helm::release::{self, Release, Status, label};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
@@ -27,13 +28,17 @@ pub const ATTEMPT: &str = "krateo.io/release-attempt";
 /// leaves them where they are, also after a crash.
 pub const EXISTING: &str = "krateo.io/existing-objects";
 
+/// Names on a record the event whose hooks ran last, and when the first of them did: a hook of two events has but one
+/// last run.
+pub const STAGE: &str = "krateo.io/hooks-of";
+
 /// Where records are kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Driver {
     /// In Secrets, as Helm does unless told otherwise.
     #[default]
     Secret,
-    /// In ConfigMaps. Helm's `HELM_DRIVER=configmap`.
+    /// In `ConfigMap`s. Helm's `HELM_DRIVER=configmap`.
     ConfigMap,
 }
 
@@ -99,6 +104,33 @@ pub struct Provenance {
     pub attempt: Option<u32>,
     /// The API paths of objects that were there before; none when that was not looked at.
     pub existing: Option<Vec<String>>,
+    /// The event whose hooks ran last.
+    pub stage: Option<Stage>,
+}
+
+/// The hooks of an event that an action runs, or ran.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stage {
+    /// The event.
+    pub event: HookEvent,
+    /// When it began.
+    pub since: Timestamp,
+}
+
+/// `pre-install since 2026-01-02T03:04:05Z`.
+impl std::fmt::Display for Stage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} since {}", self.event, self.since)
+    }
+}
+
+impl Stage {
+    fn parse(text: &str) -> Option<Self> {
+        let (event, since) = text.split_once(" since ")?;
+        let event = HookEvent::parse(event)?;
+        let since = since.parse().ok()?;
+        Some(Self { event, since })
+    }
 }
 
 /// What is known of a release's history.
@@ -200,6 +232,7 @@ impl Provenance {
             existing: annotations
                 .remove(EXISTING)
                 .and_then(|paths| serde_json::from_str(&paths).ok()),
+            stage: annotations.remove(STAGE).and_then(|text| Stage::parse(&text)),
         }
     }
 
@@ -211,6 +244,7 @@ impl Provenance {
             writer,
             attempt,
             existing,
+            stage,
         } = self;
         let annotations = [
             (CHART_DIGEST, chart_digest.clone()),
@@ -219,6 +253,7 @@ impl Provenance {
             (WRITER, writer.clone()),
             (ATTEMPT, attempt.map(|count| count.to_string())),
             (EXISTING, existing.as_ref().map(|paths| json!(paths).to_string())),
+            (STAGE, stage.as_ref().map(ToString::to_string)),
         ];
         annotations
             .into_iter()
@@ -522,14 +557,21 @@ impl Records {
         Ok(())
     }
 
-    /// Writes what changed in the release of a record, its label along with it, unless somebody else wrote to it
+    /// Writes what changed in the release of a record, its label, its writer and its stage along with it, unless somebody else wrote to it
     /// since it was read.
     pub(crate) async fn update(&self, record: &mut Record, now: Timestamp) -> Result<(), Error> {
         let encoded = self.encode(&record.release)?;
         let mut labels = release::labels(&record.release);
         labels.insert(label::MODIFIED_AT.to_owned(), now.as_second().to_string());
         let patch = json!({
-            "metadata": {"resourceVersion": record.resource_version, "labels": labels},
+            "metadata": {
+                "resourceVersion": record.resource_version,
+                "labels": labels,
+                "annotations": {
+                    WRITER: record.provenance.writer,
+                    STAGE: record.provenance.stage.as_ref().map(ToString::to_string),
+                },
+            },
             "data": self.driver.data(encoded),
         });
         self.patch(record, &patch).await?;
@@ -610,16 +652,13 @@ impl Records {
     /// Removes all records, the oldest first: while the newest is there, it says that an uninstall is underway.
     pub(crate) async fn delete_all(&self, observed: &Observed) -> Result<(), Error> {
         let newest = observed.revision();
-        let mut revisions = match &observed.listed {
-            Some(listed) => listed.clone(),
-            None => {
-                // Within the history there may be gaps; below it, the first one is its end.
-                let lowest = (newest - self.max_history.max(1)).max(0);
-                let mut revisions: Vec<i64> = (lowest + 1..=newest).collect();
-                revisions.extend(self.down_from(lowest).await?);
-                revisions
-            }
-        };
+        let mut revisions = observed.listed.clone().unwrap_or_default();
+        if observed.listed.is_none() {
+            // Within the history there may be gaps; below it, the first one is its end.
+            let lowest = (newest - self.max_history.max(1)).max(0);
+            revisions.extend(lowest + 1..=newest);
+            revisions.extend(self.down_from(lowest).await?);
+        }
         revisions.extend(observed.revisions());
         revisions.sort_unstable();
         revisions.dedup();
@@ -880,13 +919,15 @@ mod tests {
     async fn a_record_is_read_with_its_labels_and_its_provenance() {
         let mut release = release(1, Status::Deployed);
         release.labels.insert("team".to_owned(), "a".to_owned());
-        let annotations = json!({CHART_DIGEST: "sha256:1", WRITER: "me", "other": "x"});
+        let stage = "post-upgrade since 1970-01-01T00:00:05Z";
+        let annotations = json!({CHART_DIGEST: "sha256:1", WRITER: "me", STAGE: stage, "other": "x"});
         let script = Script::new("one").get(&url(1), secret(&release, &annotations));
         let record = records(&script).read(1).await.unwrap().unwrap();
         assert_eq!(record.release, release);
         assert_eq!(record.provenance.chart_digest.as_deref(), Some("sha256:1"));
         assert_eq!(record.provenance.writer.as_deref(), Some("me"));
         assert_eq!(record.provenance.base_revision, None);
+        assert_eq!(record.provenance.stage.unwrap().to_string(), stage);
     }
 
     #[tokio::test]
@@ -943,6 +984,7 @@ mod tests {
                     assert_eq!(sent["metadata"]["resourceVersion"], "7");
                     assert_eq!(sent["metadata"]["labels"]["status"], "deployed");
                     assert_eq!(sent["metadata"]["labels"]["modifiedAt"], "0");
+                    assert_eq!(sent["metadata"]["annotations"][WRITER], "me");
                     let ByteString(data) = serde_json::from_value(sent["data"]["release"].clone()).unwrap();
                     assert_eq!(release::decode(&data).unwrap().info.status, Status::Deployed);
                 },
@@ -952,6 +994,7 @@ mod tests {
         let records = records(&script);
         let mut record = records.read(1).await.unwrap().unwrap();
         record.release.info.status = Status::Deployed;
+        record.provenance.writer = Some("me".to_owned());
         records.update(&mut record, Timestamp::UNIX_EPOCH).await.unwrap();
         assert_eq!(record.resource_version, "9");
         script.finish();

@@ -101,9 +101,10 @@ impl Releases {
             "about to {} a release", change.action);
         let records = self.records(&release.namespace, &release.name);
         let mut written = Written::default();
-        match self.take_steps(&mut change, &records, &mut written).await {
-            Ok(()) => self.complete(change, &records, written).await,
-            Err(failure) => Err(self.end_failed(change, &records, written, failure).await),
+        // Boxed, since all of an action's requests would make one large future.
+        match Box::pin(self.take_steps(&mut change, &records, &mut written)).await {
+            Ok(()) => Box::pin(self.complete(change, &records, written)).await,
+            Err(failure) => Err(Box::pin(self.end_failed(change, &records, written, failure)).await),
         }
     }
 
@@ -123,10 +124,9 @@ impl Releases {
             ..
         } = change;
         let owner = owner(&record.release);
-        let since = record.release.info.last_deployed;
         let (before, after) = action.events();
         self.write_crds(&plan.crds).await?;
-        self.run_hooks(records, record, &before, since).await?;
+        self.run_hooks(records, record, &before).await?;
         let by_update = |earlier: &Record| earlier.release.apply_method != Some(ApplyMethod::ServerSide);
         let all = *take_ownership || current.iter().chain(others.iter()).any(by_update);
         let is_adopted = |id: &&ObjectId| {
@@ -151,7 +151,7 @@ impl Releases {
         .await?;
         remove::remove(&self.cluster, &plan.dropped, &owner, Policy::OfLive, &self.tell()).await?;
         self.wait_until_ready(&written.objects).await?;
-        self.run_hooks(records, record, &after, since).await
+        self.run_hooks(records, record, &after).await
     }
 
     /// Says in the records that the change is complete. When that fails, nothing is undone: the objects are as wanted,

@@ -161,8 +161,9 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Records(source) => source.is_transient(),
-            Self::Locate { source, .. } | Self::Objects { source, .. } => source.is_transient(),
-            Self::Hold { source, .. } => source.is_transient(),
+            Self::Locate { source, .. } | Self::Objects { source, .. } | Self::Hold { source, .. } => {
+                source.is_transient()
+            }
             Self::Hook { source, .. } | Self::Action { source, .. } => source.is_transient(),
             // The holder may be done a moment later.
             Self::Held { .. } => true,

@@ -10,7 +10,7 @@ use super::apply::{Force, put_as_is};
 use super::objects::{self, Target};
 use super::output::output;
 use super::{Error, Progress, Releases};
-use crate::records::{Record, Records};
+use crate::records::{Record, Records, Stage};
 
 /// A hook that is to run, or that an earlier attempt at the same action ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,8 @@ impl Releases {
     /// Runs the hooks of an event: by weight, each to its end before the next is made. Before a hook is made, the
     /// record says that it runs; before one is deleted that ended well, it says that.
     ///
-    /// A hook that ran since then is not run again; one that was cut off is awaited.
+    /// When an earlier attempt at the same action came as far, a hook that ended well then is not run again, and one that
+    /// was cut off is awaited.
     ///
     /// # Errors
     /// [`Error::Hook`] for the first that fails, after the delete policies were followed.
@@ -46,11 +47,19 @@ impl Releases {
         records: &Records,
         record: &mut Record,
         event: &HookEvent,
-        since: Option<Timestamp>,
     ) -> Result<(), Error> {
-        if !self.options.hooks {
+        if !self.options.hooks || record.release.hooks.iter().all(|hook| !hook.runs_at(event)) {
             return Ok(());
         }
+        let since = match &record.provenance.stage {
+            Some(stage) if stage.event == *event => Some(stage.since),
+            Some(stage) if is_after(&stage.event, event) => return Ok(()),
+            Some(_) | None => {
+                let (event, since) = (event.clone(), Timestamp::now());
+                record.provenance.stage = Some(Stage { event, since });
+                None
+            }
+        };
         let due = due(record, event, since, |_| true);
         match self.run_due(records, record, event, due, false).await {
             Ok(_) => Ok(()),
@@ -239,6 +248,17 @@ impl Releases {
             }
         }
     }
+}
+
+/// True when the hooks of one event run after all those of another, in the same action.
+fn is_after(event: &HookEvent, before: &HookEvent) -> bool {
+    matches!(
+        (before, event),
+        (HookEvent::PreInstall, HookEvent::PostInstall)
+            | (HookEvent::PreUpgrade, HookEvent::PostUpgrade)
+            | (HookEvent::PreRollback, HookEvent::PostRollback)
+            | (HookEvent::PreDelete, HookEvent::PostDelete)
+    )
 }
 
 /// The hooks of an event in their order, with what became of them since then.

@@ -259,6 +259,7 @@ impl Releases {
             writer: self.writer.clone(),
             attempt: Some(state::attempt(desired, observed)),
             existing,
+            stage: None,
         };
         self.begin(release, provenance, observed).await
     }

@@ -121,6 +121,7 @@ impl Releases {
             writer: self.writer.clone(),
             attempt: None,
             existing: None,
+            stage: None,
         };
         (release, provenance)
     }

@@ -63,16 +63,15 @@ impl Releases {
             record.provenance.writer.clone_from(&self.writer);
             self.update(records, record).await?;
         }
-        let since = record.release.info.deleted;
         let (before, after) = Action::Uninstall.events();
-        self.run_hooks(records, record, &before, since).await?;
+        self.run_hooks(records, record, &before).await?;
         let owner = owner(&record.release);
         let removed =
             remove::remove(&self.cluster, &targets, &owner, Policy::OfManifest, &self.tell()).await?;
         removed.wait(&self.cluster, self.options.timeout).await?;
         self.settled
             .forget(targets.iter().filter_map(|target| target.id()));
-        self.run_hooks(records, record, &after, since).await?;
+        self.run_hooks(records, record, &after).await?;
         Ok(removed.kept)
     }
 

@@ -9,7 +9,7 @@ mod settled;
 
 use std::collections::HashSet;
 
-use cluster::fields::{self, Path};
+use cluster::fields::{self, Entry, Leaf, Path};
 use cluster::{Apply, Health, ObjectId, health};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
@@ -343,23 +343,44 @@ fn differences(id: &ObjectId, applied: &Value, live: &Value) -> Vec<DriftedPath>
     let Some(ours) = fields::applied_by(applied, MANAGER) else {
         return Vec::new();
     };
+    let ours = counted(&ours, applied);
     let mut drifted = Vec::new();
-    for leaf in ours.leaves(applied) {
+    for leaf in &ours {
         let actual = leaf.path.get(live);
-        if actual != leaf.value {
-            drifted.push(path(id, leaf.path, leaf.value, actual, live));
+        if actual != leaf.value && !is_autoscaled(&leaf.path, live) {
+            drifted.push(path(id, leaf.path.clone(), leaf.value, actual, live));
         }
     }
     for entry in fields::entries(live).filter(|entry| entry.subresource.is_empty() && is_hand(entry.manager))
     {
         for leaf in entry.leaves(live) {
-            let is_ours = ours.touches(&leaf.path) || drifted.iter().any(|known| known.path == leaf.path);
+            let is_ours = ours.iter().any(|ours| ours.path.overlaps(&leaf.path));
             if !is_ours && leaf.value.is_some() && !is_bookkeeping(&leaf.path) {
                 drifted.push(path(id, leaf.path, None, leaf.value, live));
             }
         }
     }
     drifted
+}
+
+/// True when an autoscaler set the field: correcting it would be undone at once, and again, and again.
+fn is_autoscaled(path: &Path, live: &Value) -> bool {
+    fields::entries(live)
+        .any(|entry| entry.subresource == "scale" && !is_hand(entry.manager) && entry.touches(path))
+}
+
+/// The fields of an entry that count. What a Secret was given as `stringData` is kept, and looked for, as `data`.
+fn counted<'o>(entry: &Entry<'_>, object: &'o Value) -> Vec<Leaf<'o>> {
+    let mut leaves = entry.leaves(object);
+    if object["kind"] == "Secret" && object["apiVersion"] == "v1" {
+        for leaf in &mut leaves {
+            if let Some(key) = leaf.path.field_below("stringData") {
+                leaf.path = Path::of_fields(["data", key]);
+                leaf.value = leaf.path.get(object);
+            }
+        }
+    }
+    leaves
 }
 
 /// What tools note on the side, and what must not be removed on behalf of others.

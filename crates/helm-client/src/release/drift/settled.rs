@@ -9,7 +9,7 @@ use cluster::ObjectId;
 use cluster::fields;
 use serde_json::Value;
 
-use super::{DriftedPath, is_hand};
+use super::{DriftedPath, counted, is_hand};
 use crate::records::{MANAGER, Record};
 use crate::release::Live;
 
@@ -72,7 +72,7 @@ pub(super) fn fingerprint(object: &Value) -> u64 {
             continue;
         }
         entry.manager.hash(&mut hasher);
-        for leaf in entry.leaves(object) {
+        for leaf in counted(&entry, object) {
             leaf.path.to_string().hash(&mut hasher);
             leaf.value.map(Value::to_string).hash(&mut hasher);
         }

@@ -225,3 +225,63 @@ async fn an_object_that_is_gone_is_made_again() {
     assert!(drifted.is_empty());
     script.finish();
 }
+
+#[tokio::test]
+async fn what_a_secret_was_given_as_text_is_looked_for_as_data_and_never_shown() {
+    let url = "/api/v1/namespaces/shop/secrets/a";
+    let secret = |password: &str| {
+        let mut object = live(&json!({"password": password}));
+        object["apiVersion"] = json!("v1");
+        object["kind"] = json!("Secret");
+        object["metadata"]["managedFields"] = json!([
+            {"manager": "helm", "operation": "Apply", "fieldsV1": {"f:stringData": {"f:password": {}}}},
+            {"manager": "rotator", "operation": "Update", "fieldsV1": {"f:data": {"f:password": {}}}},
+        ]);
+        object
+    };
+    let script = Script::new("changed by a controller")
+        .get(url, secret("b3RoZXI="))
+        .on(
+            Method::PATCH,
+            &format!("{url}{DRY_RUN}"),
+            |_| {},
+            200,
+            secret("aHVudGVyMg=="),
+        );
+    let mut desired = desired(&[]);
+    desired.manifest =
+        "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {password: hunter2}\n".to_owned();
+    let record = stored(1, Status::Deployed, &desired);
+    let drifted = releases(&script)
+        .drift(&record, &Policy::default())
+        .await
+        .unwrap();
+    assert_eq!(
+        told_of(&drifted),
+        ["Secret shop/a: .data.password changed by rotator"]
+    );
+    assert_eq!(drifted[0].paths[0].wanted, Some(json!("(withheld)")));
+    assert_eq!(drifted[0].paths[0].actual, Some(json!("(withheld)")));
+    script.finish();
+}
+
+#[tokio::test]
+async fn what_an_autoscaler_set_is_left_to_it() {
+    let scaled = |manager: &str| {
+        let mut object = edited(&json!({"size": "9"}), &json!({"f:size": {}}), &json!({}));
+        let entry = &mut object["metadata"]["managedFields"][1];
+        entry["manager"] = json!(manager);
+        entry["subresource"] = json!("scale");
+        object
+    };
+    for (manager, reported) in [("kube-controller-manager", 0), ("kubectl", 1)] {
+        let script = Script::new(manager).get(&map("a"), scaled(manager));
+        let script = dry_run(script, live(&json!({"size": "1"})));
+        let drifted = releases(&script)
+            .drift(&deployed(), &Policy::default())
+            .await
+            .unwrap();
+        assert_eq!(drifted.len(), reported, "{manager}");
+        script.finish();
+    }
+}

@@ -67,3 +67,42 @@ async fn a_hook_that_fails_ends_the_install() {
     );
     script.finish();
 }
+
+#[tokio::test]
+async fn a_hook_of_two_events_runs_at_both() {
+    let mut wanted = with_hook(desired(&[("ConfigMap", "a")]), HookEvent::PreInstall);
+    wanted.hooks[0].events.push(HookEvent::PostInstall);
+    wanted.hooks[0].delete_policies = vec![HookDeletePolicy::BeforeHookCreation];
+    let run = |script: Script| {
+        script
+            .on(Method::DELETE, JOB, |_| {}, 200, gone())
+            .writes_record(1, "pending-install")
+            .on(Method::PATCH, JOB, |_| {}, 201, job("None"))
+            .get(JOB, job("Complete"))
+    };
+    let script = Script::new("before and after")
+        .absent(&map("a"))
+        .writes_record(1, "pending-install");
+    let script = run(run(script).applies(&map("a"))).writes_record(1, "deployed");
+    releases(&script)
+        .install(&wanted, &Observed::default())
+        .await
+        .unwrap();
+    script.finish();
+
+    // Cut off while it ran afterwards: what ran before is over.
+    let mut pending = begun(1, Status::PendingInstall, &wanted);
+    let since = Timestamp::from_second(1_700_000_100).unwrap();
+    pending.provenance.stage = Some(Stage {
+        event: HookEvent::PostInstall,
+        since,
+    });
+    let script = Script::new("the rest")
+        .on(Method::PATCH, &record(1), |_| {}, 200, json!({}))
+        .absent(&map("a"))
+        .applies(&map("a"));
+    let script = run(script).writes_record(1, "deployed");
+    let releases = releases(&script);
+    releases.resume(&observed(pending), None).await.unwrap();
+    script.finish();
+}

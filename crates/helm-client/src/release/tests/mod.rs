@@ -6,11 +6,12 @@ use helm::hook::{Hook, HookDeletePolicy, HookEvent};
 use http::Method;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, Service};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::json;
 
 use super::*;
+use crate::records::Stage;
 
 mod drift;
 mod hooks;
@@ -118,6 +119,7 @@ fn releases(script: &Script) -> Releases {
         ResourceId::of::<Service>(),
         ResourceId::of::<Job>(),
         ResourceId::of::<Pod>(),
+        ResourceId::of::<Secret>(),
         ResourceId::of::<CustomResourceDefinition>(),
     ];
     Releases::new(script.cluster_serving(served), Options::default())

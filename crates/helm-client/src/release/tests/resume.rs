@@ -162,6 +162,10 @@ async fn a_hook_that_was_cut_off_is_awaited_and_one_that_is_done_is_not_run_agai
     let wanted = with_hook(desired(&[]), HookEvent::PreInstall);
     let mut pending = begun(1, Status::PendingInstall, &wanted);
     let since = pending.release.info.last_deployed;
+    pending.provenance.stage = Some(Stage {
+        event: HookEvent::PreInstall,
+        since: since.unwrap(),
+    });
     pending.release.hooks[0].last_run.started_at = since;
     pending.release.hooks[0].last_run.phase = helm::hook::HookPhase::Running;
     let script = claims(Script::new("killed while it ran"), 1)

@@ -55,6 +55,10 @@ async fn an_uninstall_that_continues_runs_no_hook_twice() {
     let mut continued = current;
     continued.release.info.status = Status::Uninstalling;
     continued.release.info.deleted = Some(Timestamp::from_second(1_700_000_000).unwrap());
+    continued.provenance.stage = Some(Stage {
+        event: HookEvent::PreDelete,
+        since: Timestamp::from_second(1_700_000_000).unwrap(),
+    });
     let run = &mut continued.release.hooks[0].last_run;
     run.phase = helm::hook::HookPhase::Succeeded;
     run.started_at = Some(Timestamp::from_second(1_700_000_001).unwrap());
