@@ -1,6 +1,8 @@
 //! Releases that `kco` and the real Helm operate in turn, on an API server of their own: the short forms of
 //! `make interop`, `make crash-matrix`, `make drift` and `make idle-releases`.
 
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
 use anyhow::Result;
 use e2e::releases::{Rig, TrialChart, crashes, drift, idle, interop};
 
@@ -10,9 +12,20 @@ const CHARTS: [&str; 4] = ["several-kinds", "hooks", "failing-object", "custom-r
 /// Every so manieth write.
 const STEP: usize = 7;
 
+/// One API server for all of these, one after the other: they share the definitions of the trial charts. It goes with
+/// the process.
+fn rig() -> Result<MutexGuard<'static, Rig>> {
+    static RIG: OnceLock<Result<Mutex<Rig>, String>> = OnceLock::new();
+    let rig = RIG.get_or_init(|| Rig::start().map(Mutex::new).map_err(|error| format!("{error:#}")));
+    match rig {
+        Ok(rig) => Ok(rig.lock().unwrap_or_else(PoisonError::into_inner)),
+        Err(error) => anyhow::bail!("{error}"),
+    }
+}
+
 #[test]
 fn kco_and_helm_operate_each_others_releases() -> Result<()> {
-    let rig = Rig::start()?;
+    let rig = rig()?;
     let charts: Vec<TrialChart> = CHARTS
         .iter()
         .map(|name| TrialChart::named(name))
@@ -24,7 +37,7 @@ fn kco_and_helm_operate_each_others_releases() -> Result<()> {
 
 #[test]
 fn a_killed_kco_is_run_again_and_all_is_well() -> Result<()> {
-    let rig = Rig::start()?;
+    let rig = rig()?;
     let outcome = crashes::run(&rig, &crashes::ACTIONS, STEP)?;
     assert_eq!(outcome.kills, outcome.converged, "{:#?}", outcome.faults);
     assert!(outcome.kills > crashes::ACTIONS.len());
@@ -33,7 +46,7 @@ fn a_killed_kco_is_run_again_and_all_is_well() -> Result<()> {
 
 #[test]
 fn drift_is_reported_and_healed_and_idle_releases_are_not_written() -> Result<()> {
-    let rig = Rig::start()?;
+    let rig = rig()?;
     let table = drift::run(&rig)?;
     assert!(table.rows.iter().all(|row| row.fault.is_none()), "{table}");
     let idle = idle::run(&rig, 16, 3)?;
