@@ -108,6 +108,16 @@ schema-parity: ## Generated types against helm on every schema below CHARTS=<fol
 	helm=$$(cargo run --quiet --package local-cluster -- which helm); \
 	    target/$(TRIPLE)/debug/schema-parity --helm "$$helm" --values $(SCHEMA_VALUES) $(CHARTS)
 
+.PHONY: crdgen-times
+crdgen-times: ## How long the types of all charts below CHARTS=<folder> … take to make; prints the middle and the slowest
+	@[ -n "$(CHARTS)" ] || { echo "say where the charts are: make crdgen-times CHARTS=<folder>" >&2; exit 2; }
+	cargo build --quiet --release --package parity --bin schema-parity
+	target/$(TRIPLE)/release/schema-parity --types-only $(CHARTS)
+
+.PHONY: definition-figures
+definition-figures: setup programs ## A definition from applied to Ready, memory and idle requests of core-provider with ten definitions (needs root)
+	cargo run --quiet --package e2e --bin definition_figures
+
 .PHONY: bench
 bench: ## The template engine against Go's, on the same chart: parse and render, with their ratio
 	cargo bench --quiet --package gotemplate --bench render

@@ -26,7 +26,7 @@ pub(crate) struct Args {
         default_missing_value = "true"
     )]
     pub(crate) debug: bool,
-    /// After how long a definition that is as it should be is looked at again.
+    /// After how long the source of a definition's chart is asked again whether it has something newer.
     #[arg(long = "poll", env = "CORE_PROVIDER_POLL_INTERVAL", default_value = "5m")]
     pub(crate) poll_interval: GoDuration,
     /// How many definitions are worked on at once.
@@ -53,7 +53,7 @@ pub(crate) struct Args {
     /// Port of probes and figures; 0 is none.
     #[arg(long, env = "CORE_PROVIDER_METRICS_SERVER_PORT", default_value_t = 8080)]
     pub(crate) metrics_server_port: u16,
-    /// After how long everything that is watched is looked at again; the poll of each definition does that already.
+    /// After how long a definition is looked at whole although nothing of what it made has changed.
     #[arg(short, long, env = "CORE_PROVIDER_SYNC", default_value = "1h")]
     pub(crate) sync: GoDuration,
     #[command(flatten)]

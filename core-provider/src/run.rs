@@ -6,22 +6,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use api::{CompositionDefinition, CompositionDefinitionStatus};
+use api::{CompositionDefinition, CompositionDefinitionStatus, labels};
+use cluster::{Cluster, ResourceId};
 use composition::Schemas;
+use crdgen::CustomResourceDefinition;
 use futures::StreamExt as _;
 use helm_client::charts::Charts;
 use helm_client::source::Limits;
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use kube::core::DynamicObject;
 use kube::runtime::controller::{Action, Config};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{Controller, WatchStreamExt as _, reflector, watcher};
-use kube::{Api, Resource as _};
+use kube::{Api, Resource as _, ResourceExt as _};
 use runtime::{Backoff, Process, chain};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
 use crate::bundle::Platform;
-use crate::definition::{Context, Error, HELD_UP, Looks, Turns, reconcile};
+use crate::definition::{Context, Error, HELD_UP, Looks, Settled, Turns, reconcile};
 use crate::templates::Templates;
 use crate::webhook::{
     self, Address, Certificates, Figures, Judge, Registration, Shown, Times, TlsListener, Webhooks,
@@ -167,7 +174,9 @@ impl Args {
             }
         };
         let definitions = Api::<CompositionDefinition>::all(process.cluster().client());
-        Controller::new(definitions, watcher::Config::default())
+        let settled = context.settled.clone();
+        let controller = Controller::new(definitions, watcher::Config::default());
+        watching(controller, process.cluster(), &settled)
             .with_config(Config::default().concurrency(self.max_reconcile_rate))
             .reconcile_all_on(changes(context.webhooks.bundle.clone()))
             .graceful_shutdown_on(until)
@@ -199,11 +208,63 @@ impl Args {
             metrics: process.metrics().clone(),
             looks: Looks::default(),
             turns: Turns::default(),
+            settled: Arc::default(),
+            sync: self.sync.0,
             backoff: Backoff::new(self.min_error_retry_interval.0, self.max_error_retry_interval.0),
             poll_interval: self.poll_interval.0,
             cluster,
         })
     }
+}
+
+/// The kinds of objects that bundles are made of.
+fn kinds() -> [ResourceId; 9] {
+    [
+        ResourceId::of::<ServiceAccount>(),
+        ResourceId::of::<ConfigMap>(),
+        ResourceId::of::<Service>(),
+        ResourceId::of::<Deployment>(),
+        ResourceId::of::<Role>(),
+        ResourceId::of::<RoleBinding>(),
+        ResourceId::of::<ClusterRole>(),
+        ResourceId::of::<ClusterRoleBinding>(),
+        ResourceId::of::<ValidatingWebhookConfiguration>(),
+    ]
+}
+
+/// Looks at a definition again when something of what it made changes: found by labels, so that nothing else is read.
+fn watching(
+    mut controller: Controller<CompositionDefinition>,
+    cluster: &Cluster,
+    settled: &Arc<Settled>,
+) -> Controller<CompositionDefinition> {
+    let made = watcher::Config::default().labels(labels::CONTROLLER_RESOURCE);
+    for kind in kinds() {
+        let settled = settled.clone();
+        let owner = move |object: DynamicObject| {
+            let label = |name: &str| object.labels().get(name).cloned();
+            let name = label(labels::DEFINITION_NAME).zip(label(labels::DEFINITION_NAMESPACE));
+            let owner = name.map(|(name, namespace)| ObjectRef::new(&name).within(&namespace));
+            owner.iter().for_each(|owner| settled.forget(owner));
+            owner
+        };
+        let objects = kind.api(cluster.client(), None);
+        controller = controller.watches_with(objects, kind.api_resource(), made.clone(), owner);
+    }
+    let types = ResourceId::of::<CustomResourceDefinition>();
+    let settled = settled.clone();
+    let owners = move |object: DynamicObject| {
+        let plural = object.labels().get(labels::COMPOSITION_TYPE);
+        plural
+            .map(|plural| settled.forget_type(plural))
+            .unwrap_or_default()
+    };
+    controller.watches_with(
+        types.api(cluster.client(), None),
+        types.api_resource(),
+        watcher::Config::default().labels(labels::COMPOSITION_TYPE),
+        owners,
+    )
 }
 
 /// Fetches the chart of a definition whose compositions are judged.

@@ -34,7 +34,18 @@ impl Scenario {
     /// # Errors
     /// When cluster or platform do not come up.
     pub fn start(name: &str) -> Result<Self> {
-        let shared = shared()?;
+        Self::on(shared()?, name)
+    }
+
+    /// As [`Scenario::start`], on a cluster of its own: for what others must not feel.
+    ///
+    /// # Errors
+    /// When cluster or platform do not come up.
+    pub fn alone(name: &str) -> Result<Self> {
+        Self::on(Box::leak(Box::new(set_up()?)), name)
+    }
+
+    fn on(shared: &'static Shared, name: &str) -> Result<Self> {
         let scenario = Self {
             name: name.to_owned(),
             shared,

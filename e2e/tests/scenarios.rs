@@ -4,7 +4,9 @@
 mod change_version;
 mod delete_composition;
 mod delete_definition;
+mod heal_definition;
 mod install_composition;
+mod interrupt_definition;
 mod judge_composition;
 mod leave_composition_alone;
 mod operate_releases;

@@ -222,7 +222,11 @@ fn applicable(wanted: &CustomResourceDefinition) -> serde_json::Value {
     serde_json::json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": wanted.metadata.name, "annotations": wanted.metadata.annotations},
+        "metadata": {
+            "name": wanted.metadata.name,
+            "labels": wanted.metadata.labels,
+            "annotations": wanted.metadata.annotations,
+        },
         "spec": wanted.spec,
     })
 }

@@ -7,6 +7,7 @@ mod instances;
 mod observe;
 mod plan;
 mod resolution;
+mod settled;
 mod status;
 mod turns;
 
@@ -28,6 +29,7 @@ use crate::webhook::Registration;
 use observe::Observed;
 pub(crate) use plan::Standing;
 pub(crate) use resolution::Looks;
+pub(crate) use settled::Settled;
 pub(crate) use turns::Turns;
 
 /// Our name on every field that we set.
@@ -45,6 +47,9 @@ pub(crate) struct Context {
     pub(crate) metrics: Metrics,
     pub(crate) looks: Looks,
     pub(crate) turns: Turns,
+    pub(crate) settled: Arc<Settled>,
+    /// After how long a definition is looked at whole although nothing of it changed.
+    pub(crate) sync: Duration,
     pub(crate) backoff: Backoff<ObjectRef<CompositionDefinition>>,
     /// After how long a definition that is as it should be is looked at again.
     pub(crate) poll_interval: Duration,
@@ -104,10 +109,17 @@ pub(crate) async fn reconcile(
 }
 
 async fn once(definition: &CompositionDefinition, ctx: &Context) -> Result<Action, Error> {
+    let key = ObjectRef::from_obj(definition);
+    let inputs = settled::inputs(definition, &ctx.webhooks.bundle.borrow());
+    if ctx.settled.holds(&key, inputs, ctx.sync) && !resolution::has_news(definition, ctx).await {
+        return Ok(Action::requeue(ctx.poll_interval));
+    }
+    let began = ctx.settled.begin(&key);
     // What the watch has may be older than our own last write.
     let id = apply::id_of(definition).map_err(Error::Read)?;
     let Some(definition): Option<CompositionDefinition> = ctx.cluster.get(&id).await.map_err(Error::Read)?
     else {
+        ctx.settled.gone(&key);
         return Ok(Action::await_change());
     };
     let (outcome, reported) = if annotations::is_true(definition.annotations(), annotations::PAUSED) {
@@ -130,6 +142,10 @@ async fn once(definition: &CompositionDefinition, ctx: &Context) -> Result<Actio
     };
     let outcome = outcome?; // the first failure is the one worth returning
     reported.map_err(Error::Report)?;
+    if let (Standing::Ready, Some(facts)) = (outcome.standing, &outcome.facts) {
+        let inputs = settled::inputs(&definition, &ctx.webhooks.bundle.borrow());
+        ctx.settled.note(&key, began, inputs, facts.resource());
+    }
     Ok(next_check(outcome.standing, ctx.poll_interval))
 }
 

@@ -312,6 +312,11 @@ fn type_with(
         .get_or_insert_default()
         .entry(annotations::CHART_NAME.to_owned())
         .or_insert_with(|| chart.chart().name().to_owned());
+    let own = next.metadata.labels.get_or_insert_default();
+    own.insert(
+        labels::COMPOSITION_TYPE.to_owned(),
+        next.spec.names.plural.clone(),
+    );
     Ok(next)
 }
 

@@ -262,7 +262,10 @@ fn is_in_type(wanted: &Wanted) -> bool {
 
 fn is_served(wanted: &Wanted) -> bool {
     wanted.live.as_ref().is_some_and(|live| {
-        live.spec == wanted.next.spec && live.metadata.annotations == wanted.next.metadata.annotations
+        let (live, next) = (live, &wanted.next);
+        live.spec == next.spec
+            && live.metadata.annotations == next.metadata.annotations
+            && live.metadata.labels == next.metadata.labels
     })
 }
 

@@ -35,6 +35,29 @@ impl Looks {
         }
         is_due
     }
+
+    /// The next look comes at once.
+    fn again(&self, uid: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
+    }
+}
+
+/// True when the source has something else for a definition by now than its status says; looked at once per poll.
+pub(super) async fn has_news(definition: &CompositionDefinition, ctx: &Context) -> bool {
+    let status = definition.status.as_ref();
+    let Some(known) = status.and_then(|status| status.chart.as_ref()) else {
+        return true;
+    };
+    let uid = definition.uid().unwrap_or_default();
+    if !ctx.looks.is_due(uid.clone(), ctx.poll_interval) {
+        return false;
+    }
+    let has_news = offered(definition, &written_chart(definition), known, ctx).await != known.offered;
+    if has_news {
+        // The pass that reports it looks again.
+        ctx.looks.again(&uid);
+    }
+    has_news
 }
 
 /// The chart that the status names, or, for a new spec, what that stands for now.

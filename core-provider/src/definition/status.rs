@@ -66,6 +66,13 @@ impl Facts {
     }
 }
 
+impl Facts {
+    /// Plural resource name of the type.
+    pub(crate) fn resource(&self) -> &str {
+        &self.resource
+    }
+}
+
 fn listed(breakers: &[Breaker]) -> Vec<Breaker> {
     breakers.iter().take(LISTED).cloned().collect()
 }

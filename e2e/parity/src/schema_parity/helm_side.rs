@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -45,13 +45,12 @@ impl HelmSide {
             .output()
             .context("could not run helm")?;
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        match (output.status.success(), said.contains(REFUSED)) {
-            (true, _) => Ok(Ok(())),
-            (false, true) => Ok(Err(said.lines().skip(1).collect::<Vec<_>>().join(" "))),
-            // Values that are no table where a subchart's are refused while they are merged.
-            (false, false) if said.contains("table") || said.contains("cannot unmarshal") => Ok(Err(said)),
-            (false, false) => bail!("helm failed for another reason than the schema: {said}"),
+        if output.status.success() {
+            return Ok(Ok(()));
         }
+        // Values that are no table where a dependency's are fail before, while they are merged.
+        let told = said.split_once(REFUSED).map_or(said.as_str(), |(_, told)| told);
+        Ok(Err(told.split_whitespace().collect::<Vec<_>>().join(" ")))
     }
 }
 

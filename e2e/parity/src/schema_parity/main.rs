@@ -36,6 +36,9 @@ struct Args {
     /// Only charts whose path contains this.
     #[arg(long, default_value = "")]
     only: String,
+    /// Make the types alone and say how long that takes; no API server, no helm.
+    #[arg(long)]
+    types_only: bool,
     /// Disagreements to show for each chart.
     #[arg(long, default_value_t = 5)]
     shown: usize,
@@ -55,6 +58,9 @@ struct Figures {
 #[tokio::main]
 async fn main() -> Result<ExitCode> {
     let args = Args::parse();
+    if args.types_only {
+        return time_types(&args);
+    }
     let control_plane = ControlPlane::start(Options::default()).context("could not start an API server")?;
     let server = ServerSide::connect(&control_plane).await?;
     let mut figures = Figures::default();
@@ -84,6 +90,41 @@ async fn main() -> Result<ExitCode> {
     })
 }
 
+/// Makes the type of every chart and prints the slowest, and that of the largest schema.
+fn time_types(args: &Args) -> Result<ExitCode> {
+    let mut times = Vec::new();
+    for folder in charts::below(&args.folders, &args.only)? {
+        let Some(subject) = Subject::read(&folder) else {
+            continue;
+        };
+        let start = std::time::Instant::now();
+        let made = subject.structural().map(|made| {
+            let crd = crdgen::crd(&subject.names, &subject.version, &made.spec);
+            serde_json::to_vec(&crd).map(|bytes| bytes.len())
+        });
+        let took = start.elapsed();
+        let read = subject.engine.chart().schema().map_or(0, <[u8]>::len);
+        if let Ok(Ok(written)) = made {
+            times.push((took, read, written, shown(&subject.folder)));
+        }
+    }
+    times.sort();
+    let told = |(took, read, written, name): &(_, usize, usize, String)| {
+        format!("{took:.1?} for {name}: {read} bytes of schema, {written} bytes of type")
+    };
+    if let (Some(slowest), Some(largest)) = (times.last(), times.iter().max_by_key(|(_, read, _, _)| read)) {
+        say(&format!("slowest: {}", told(slowest)));
+        say(&format!("largest schema: {}", told(largest)));
+    }
+    say(&format!(
+        "{} types, {:.1?} in the middle, {:.1?} at most",
+        times.len(),
+        times.get(times.len() / 2).map(|time| time.0).unwrap_or_default(),
+        times.last().map(|time| time.0).unwrap_or_default()
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
 async fn compare(args: &Args, subject: &Subject, server: &ServerSide, figures: &mut Figures) -> Result<()> {
     let shown = subject.folder.display();
     let made = match subject.structural() {
@@ -95,7 +136,6 @@ async fn compare(args: &Args, subject: &Subject, server: &ServerSide, figures: &
         }
     };
     let helm = HelmSide::of(subject, &args.helm)?;
-    // What Helm cannot load, or has refuse its own defaults, says nothing about single values.
     figures.schemas += 1;
     server
         .serve(subject, &made)

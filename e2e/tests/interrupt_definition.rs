@@ -1,0 +1,101 @@
+//! core-provider is killed while a definition is made, changed and removed; whoever comes next finishes.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use e2e::Scenario;
+use e2e::platform;
+use e2e::scenario::condition;
+use serde_json::{Value, json};
+
+/// After so long core-provider is killed: early, in the middle, and when it is nearly done.
+const MOMENTS: [Duration; 3] = [
+    Duration::from_millis(150),
+    Duration::from_millis(600),
+    Duration::from_millis(1500),
+];
+
+#[test]
+fn a_definition_is_finished_by_whoever_comes_after_a_kill() -> Result<()> {
+    let scenario = Scenario::alone("interrupt-definition")?;
+    let url = scenario.push_web_chart("survivor", "1.0.0")?;
+    scenario.push_web_chart("survivor", "1.1.0")?;
+    for moment in MOMENTS {
+        scenario.define("survivor", &url, "1.0.0")?;
+        kill_after(&scenario, moment)?;
+        wait_ready(&scenario)?;
+        scenario.apply(&json!({
+            "apiVersion": "composition.krateo.io/v1-0-0",
+            "kind": "Survivor",
+            "metadata": {"name": "web", "namespace": scenario.namespace()},
+            "spec": {"image": scenario.web_image()},
+        }))?;
+        scenario.wait_for("survivors", "web", "Released", "True")?;
+
+        let patch = json!({"spec": {"chart": {"version": "1.1.0"}}}).to_string();
+        scenario.kubectl(&[
+            "patch",
+            "compositiondefinitions",
+            "survivor",
+            "--type=merge",
+            "--patch",
+            &patch,
+        ])?;
+        kill_after(&scenario, moment)?;
+        wait_ready(&scenario)?;
+        scenario.wait("survivors", "web", |composition| {
+            composition["status"]["helmChartVersion"] == "1.1.0"
+        })?;
+        assert_eq!(
+            left_of(&scenario, "krateo.io/controller-version=v1-0-0")?,
+            Vec::<String>::new()
+        );
+
+        scenario.kubectl(&["delete", "compositiondefinitions", "survivor", "--wait=false"])?;
+        kill_after(&scenario, moment)?;
+        scenario.wait_gone("compositiondefinitions", "survivor")?;
+        scenario.wait_gone("customresourcedefinitions", "survivors.composition.krateo.io")?;
+        assert_eq!(
+            left_of(&scenario, "krateo.io/controller-resource=survivors")?,
+            Vec::<String>::new()
+        );
+        let releases: Vec<Value> = serde_json::from_str(&scenario.helm(&["list", "--output", "json"])?)?;
+        assert_eq!(releases, Vec::<Value>::new());
+    }
+    Ok(())
+}
+
+/// Kills every replica at once: nobody is left to clean up.
+fn kill_after(scenario: &Scenario, moment: Duration) -> Result<()> {
+    std::thread::sleep(moment);
+    scenario.kubectl(&[
+        "delete",
+        "pods",
+        "--namespace",
+        platform::NAMESPACE,
+        "--selector",
+        "app.kubernetes.io/component=core-provider",
+        "--force",
+        "--grace-period=0",
+    ])?;
+    Ok(())
+}
+
+fn wait_ready(scenario: &Scenario) -> Result<Value> {
+    scenario.wait("compositiondefinitions", "survivor", |definition| {
+        condition(definition, "Ready").is_some_and(|ready| {
+            ready["status"] == "True" && ready["observedGeneration"] == definition["metadata"]["generation"]
+        })
+    })
+}
+
+fn left_of(scenario: &Scenario, labels: &str) -> Result<Vec<String>> {
+    let own = format!(
+        "{labels},krateo.io/composition-definition-namespace={}",
+        scenario.namespace()
+    );
+    let kinds =
+        "deployments,services,configmaps,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings";
+    let found = scenario.kubectl(&["get", kinds, "--selector", &own, "--output", "name"])?;
+    Ok(found.lines().map(str::to_owned).collect())
+}
