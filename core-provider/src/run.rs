@@ -245,7 +245,9 @@ fn watching(
             let label = |name: &str| object.labels().get(name).cloned();
             let name = label(labels::DEFINITION_NAME).zip(label(labels::DEFINITION_NAMESPACE));
             let owner = name.map(|(name, namespace)| ObjectRef::new(&name).within(&namespace));
-            owner.iter().for_each(|owner| settled.forget(owner));
+            if let Some(owner) = &owner {
+                settled.forget(owner);
+            }
             owner
         };
         let objects = kind.api(cluster.client(), None);

@@ -83,7 +83,9 @@ impl Settled {
             .filter(|(_, known)| is_of(known))
             .map(|(key, _)| key.clone())
             .collect();
-        keys.iter().for_each(|key| self.forget(key));
+        for key in &keys {
+            self.forget(key);
+        }
         keys
     }
 

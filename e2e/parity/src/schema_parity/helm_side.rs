@@ -30,8 +30,23 @@ impl HelmSide {
         })
     }
 
+    /// Why Helm cannot use the chart at all, whatever the values.
+    pub(crate) fn fault(&self) -> Result<Option<String>> {
+        let refused = self.run(&Value::Object(serde_json::Map::new()))?.err();
+        Ok(refused.filter(|said| !said.contains(REFUSED)))
+    }
+
     /// Helm's answer, and its words when it refuses.
     pub(crate) fn judge(&self, values: &Value) -> Result<std::result::Result<(), String>> {
+        Ok(self.run(values)?.map_err(|said| {
+            // Values that are no table where a dependency's are fail before, while they are merged.
+            let told = said.split_once(REFUSED).map_or(said.as_str(), |(_, told)| told);
+            told.split_whitespace().collect::<Vec<_>>().join(" ")
+        }))
+    }
+
+    /// Runs Helm; what it said when it failed.
+    fn run(&self, values: &Value) -> Result<std::result::Result<(), String>> {
         let file = tempfile::NamedTempFile::new()?;
         fs::write(file.path(), values.to_string())?;
         let output = Command::new(&self.helm)
@@ -44,13 +59,11 @@ impl HelmSide {
             ])
             .output()
             .context("could not run helm")?;
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        if output.status.success() {
-            return Ok(Ok(()));
-        }
-        // Values that are no table where a dependency's are fail before, while they are merged.
-        let told = said.split_once(REFUSED).map_or(said.as_str(), |(_, told)| told);
-        Ok(Err(told.split_whitespace().collect::<Vec<_>>().join(" ")))
+        Ok(if output.status.success() {
+            Ok(())
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
+        })
     }
 }
 

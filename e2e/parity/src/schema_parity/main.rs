@@ -53,6 +53,8 @@ struct Figures {
     disagreements: usize,
     /// Schemas that no type can be made of.
     refused: usize,
+    /// Charts that Helm cannot use, as they lack dependencies.
+    unusable: usize,
 }
 
 #[tokio::main]
@@ -76,6 +78,7 @@ async fn main() -> Result<ExitCode> {
         accepted,
         disagreements,
         refused,
+        unusable,
     } = figures;
     say(&format!(
         "{refused} schemas give no type, {accepted} values were taken by both sides"
