@@ -81,7 +81,7 @@ async fn main() -> Result<ExitCode> {
         unusable,
     } = figures;
     say(&format!(
-        "{refused} schemas give no type, {accepted} values were taken by both sides"
+        "{refused} schemas give no type, helm cannot use {unusable} charts, {accepted} values were taken by both sides"
     ));
     say(&format!(
         "{schemas} schemas, {values} values, {disagreements} disagreements"
@@ -139,6 +139,12 @@ async fn compare(args: &Args, subject: &Subject, server: &ServerSide, figures: &
         }
     };
     let helm = HelmSide::of(subject, &args.helm)?;
+    if let Some(fault) = helm.fault()? {
+        figures.unusable += 1;
+        let fault = fault.lines().next().unwrap_or_default();
+        say(&format!("{shown}: helm cannot use the chart: {fault}"));
+        return Ok(());
+    }
     figures.schemas += 1;
     server
         .serve(subject, &made)
