@@ -133,7 +133,7 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
             return Ok(Next::After(ctx.resync_interval, Priority::Low));
         }
         memory.settled = None;
-        let outcome = pass(&id, &composition, &mut memory, ctx).await;
+        let outcome = Box::pin(pass(&id, &composition, &mut memory, ctx)).await;
         if outcome.as_ref().is_ok_and(Outcome::goes_on_quickly) {
             continue;
         }
