@@ -1,7 +1,7 @@
 //! What is typed on the command line or set in the environment. The names are the contract's.
 
 use clap::Parser;
-use runtime::args::{ClientArgs, boolean};
+use runtime::args::{ChartArgs, ClientArgs, boolean};
 
 /// Answers which objects a composition's chart would touch. It changes nothing.
 #[derive(Debug, Clone, Parser)]
@@ -9,6 +9,8 @@ use runtime::args::{ClientArgs, boolean};
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) client: ClientArgs,
+    #[command(flatten)]
+    pub(crate) charts: ChartArgs,
     /// Log more.
     #[arg(
         long,

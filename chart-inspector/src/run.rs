@@ -22,7 +22,8 @@ impl Args {
 
         let cluster = process.cluster().clone();
         let inspector = Inspector {
-            charts: Charts::new(cluster.clone(), Limits::default()),
+            charts: Charts::new(cluster.clone(), Limits::default())
+                .with_registry_config(self.charts.helm_registry_config_path),
             schemas: composition::Schemas::default(),
             cluster,
             krateo_namespace: self.krateo_namespace,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use runtime::GoDuration;
-use runtime::args::{ClientArgs, boolean};
+use runtime::args::{ChartArgs, ClientArgs, boolean};
 use url::Url;
 
 use crate::composition::ReadyMeans;
@@ -15,6 +15,8 @@ use crate::composition::ReadyMeans;
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) client: ClientArgs,
+    #[command(flatten)]
+    pub(crate) charts: ChartArgs,
     /// Log more.
     #[arg(
         long,

@@ -157,7 +157,8 @@ impl Args {
             ready_means: self.ready_means,
             max_history: self.helm_max_history,
             resync_interval: self.resync_interval.0,
-            charts: Charts::new(cluster.clone(), Limits::default()),
+            charts: Charts::new(cluster.clone(), Limits::default())
+                .with_registry_config(self.charts.helm_registry_config_path.clone()),
             schemas: Schemas::default(),
             releases: Releases::new(cluster.clone(), options)
                 .written_by(release::writer(&self.sa_namespace, &self.lease())),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use runtime::GoDuration;
-use runtime::args::{ClientArgs, boolean};
+use runtime::args::{ChartArgs, ClientArgs, boolean};
 
 /// Turns charts into types and runs their controllers.
 #[derive(Debug, Clone, Parser)]
@@ -14,6 +14,8 @@ use runtime::args::{ClientArgs, boolean};
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) client: ClientArgs,
+    #[command(flatten)]
+    pub(crate) charts: ChartArgs,
     /// Log more.
     #[arg(
         short,

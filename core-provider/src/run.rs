@@ -55,7 +55,9 @@ impl Args {
             return Err(runtime::args::refuse::<Self>(wrong).into());
         }
         let process = runtime::start(options).await?;
-        let charts = Arc::new(Charts::new(process.cluster().clone(), Limits::default()));
+        let charts = Charts::new(process.cluster().clone(), Limits::default())
+            .with_registry_config(self.charts.helm_registry_config_path.clone());
+        let charts = Arc::new(charts);
         let webhooks = self.answer(&process, charts.clone()).await?;
         let context = Arc::new(self.context(&process, charts, webhooks.clone())?);
         process.readiness().set(true);

@@ -58,6 +58,15 @@ pub struct ClientArgs {
     pub kubeconfig: Option<PathBuf>,
 }
 
+/// How charts are fetched; flattened into a program's `Args`.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct ChartArgs {
+    /// Docker configuration with the logins for registries of which a definition says nothing: a file, or a folder
+    /// with config.json or .dockerconfigjson
+    #[arg(long, env = "HELM_REGISTRY_CONFIG_PATH", value_name = "PATH")]
+    pub helm_registry_config_path: Option<PathBuf>,
+}
+
 /// A program's own complaint about its arguments, in the form of `clap`'s.
 pub fn refuse<A: CommandFactory>(message: impl std::fmt::Display) -> clap::Error {
     A::command().error(ErrorKind::ValueValidation, message)

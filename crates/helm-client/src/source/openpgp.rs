@@ -137,7 +137,7 @@ impl Keys {
 /// The keys of one block, each with what its own signatures say about it.
 fn certificates(bytes: &[u8]) -> Vec<Certificate> {
     let mut found = Vec::new();
-    let mut parts: Vec<(u8, &[u8])> = Vec::new();
+    let mut parts: Vec<Packet<'_>> = Vec::new();
     for packet in Packets(bytes) {
         let Some((tag, body)) = packet else { break };
         if tag == 6 {
@@ -157,87 +157,97 @@ fn framed(key: &[u8]) -> Vec<u8> {
 }
 
 /// Reads a primary key and what follows it: names and subkeys, each with signatures about it.
-fn certificate(parts: &[(u8, &[u8])]) -> Option<Certificate> {
-    let ((6, body), rest) = parts.split_first()? else {
+fn certificate(packets: &[Packet<'_>]) -> Option<Certificate> {
+    let ((6, body), rest) = packets.split_first()? else {
         return None;
     };
-    let primary = PublicKey::parse(body)?;
-    let primary_frame = framed(body);
-    let mut names: Vec<(String, Signature)> = Vec::new();
-    let mut signers = Vec::new();
-    let mut about: Option<(u8, &[u8])> = None;
-    let mut binding: Option<(PublicKey, Signature)> = None;
-    let mut keep = |binding: &mut Option<(PublicKey, Signature)>| {
-        if let Some((key, signature)) = binding.take() {
-            signers.push(Signer {
-                expires: signature.key_lifetime.map(|lifetime| key.created + lifetime),
-                key,
-            });
-        }
+    let primary = Primary {
+        key: PublicKey::parse(body)?,
+        frame: framed(body),
     };
-    let mut revoked_subkey = false;
-    for (tag, body) in rest {
+    // What the packets are about: first the key itself, then one name or subkey after another.
+    let is_subject = |(tag, _): &Packet<'_>| matches!(tag, 13 | 14 | 17);
+    let own = rest.iter().position(is_subject).unwrap_or(rest.len());
+    let (own, mut rest) = rest.split_at(own);
+    if signatures(own).any(|signature| signature.kind == 0x20 && primary.made(&signature, &[])) {
+        return None;
+    }
+    let mut names = Vec::new();
+    let mut signers = Vec::new();
+    while let Some(((tag, subject), behind)) = rest.split_first() {
+        let end = behind.iter().position(is_subject).unwrap_or(behind.len());
+        let (about, next) = behind.split_at(end);
         match tag {
-            2 => {
-                let Some(signature) = Signature::parse(body) else {
-                    continue;
-                };
-                match (about, signature.kind) {
-                    (None, 0x20) if signature.fits(&primary, &[&primary_frame]) => return None,
-                    (Some((13, name)), 0x10..=0x13) => {
-                        let length = u32::try_from(name.len()).ok()?.to_be_bytes();
-                        if signature.fits(&primary, &[&primary_frame, &[0xb4], &length, name]) {
-                            names.push((String::from_utf8_lossy(name).into_owned(), signature));
-                        }
-                    }
-                    (Some((14, subkey)), 0x18 | 0x28) => {
-                        let subkey_frame = framed(subkey);
-                        let parts: [&[u8]; 2] = [&primary_frame, &subkey_frame];
-                        if !signature.fits(&primary, &parts) {
-                            continue;
-                        }
-                        if signature.kind == 0x28 {
-                            revoked_subkey = true;
-                            binding = None;
-                            continue;
-                        }
-                        let newer = binding
-                            .as_ref()
-                            .is_none_or(|(_, known)| known.created <= signature.created);
-                        if let Some(key) = PublicKey::parse(subkey)
-                            && newer
-                            && !revoked_subkey
-                            && signature.may_sign()
-                            && signature.is_answered_by(&key, &parts)
-                        {
-                            binding = Some((key, signature));
-                        }
-                    }
-                    _ => {}
-                }
-            }
-            13 | 14 | 17 => {
-                keep(&mut binding);
-                revoked_subkey = false;
-                about = Some((*tag, body));
-            }
+            13 => names.extend(primary.certification(subject, about)),
+            14 => signers.extend(primary.subkey(subject, about)),
             _ => {}
         }
+        rest = next;
     }
-    keep(&mut binding);
     // The newest certification speaks for the primary key, and no subkey outlives that.
     let (user, newest) = names.into_iter().max_by_key(|(_, signature)| signature.created)?;
-    let end = newest.key_lifetime.map(|lifetime| primary.created + lifetime);
+    let end = newest.end_of(&primary.key);
     for signer in &mut signers {
         signer.expires = [signer.expires, end].into_iter().flatten().min();
     }
     if newest.flags.is_none() || newest.may_sign() {
         signers.push(Signer {
             expires: end,
-            key: primary,
+            key: primary.key,
         });
     }
     (!signers.is_empty()).then_some(Certificate { user, signers })
+}
+
+/// The signatures among packets, as far as they are understood.
+fn signatures<'a>(packets: &'a [Packet<'a>]) -> impl Iterator<Item = Signature> + 'a {
+    let of_signature = packets.iter().filter(|(tag, _)| *tag == 2);
+    of_signature.filter_map(|(_, body)| Signature::parse(body))
+}
+
+/// A primary key, and the form in which it is signed.
+struct Primary {
+    key: PublicKey,
+    frame: Vec<u8>,
+}
+
+impl Primary {
+    /// True when the key itself signed this about itself and `more`.
+    fn made(&self, signature: &Signature, more: &[&[u8]]) -> bool {
+        let parts = [&[self.frame.as_slice()], more].concat();
+        signature.fits(&self.key, &parts)
+    }
+
+    /// A name, with the newest signature by which the key certifies it for itself.
+    fn certification(&self, name: &[u8], about: &[Packet<'_>]) -> Option<(String, Signature)> {
+        let length = u32::try_from(name.len()).ok()?.to_be_bytes();
+        let newest = signatures(about)
+            .filter(|signature| matches!(signature.kind, 0x10..=0x13))
+            .filter(|signature| self.made(signature, &[&[0xb4], &length, name]))
+            .max_by_key(|signature| signature.created)?;
+        Some((String::from_utf8_lossy(name).into_owned(), newest))
+    }
+
+    /// A subkey that may sign and was not revoked.
+    fn subkey(&self, body: &[u8], about: &[Packet<'_>]) -> Option<Signer> {
+        let key = PublicKey::parse(body)?;
+        let frame = framed(body);
+        let made: Vec<_> = signatures(about)
+            .filter(|signature| self.made(signature, &[&frame]))
+            .collect();
+        if made.iter().any(|signature| signature.kind == 0x28) {
+            return None;
+        }
+        let newest = made
+            .into_iter()
+            .filter(|signature| signature.kind == 0x18)
+            .max_by_key(|signature| signature.created)?;
+        let is_bound = newest.may_sign() && newest.is_answered_by(&key, &[&self.frame, &frame]);
+        is_bound.then(|| Signer {
+            expires: newest.end_of(&key),
+            key,
+        })
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -372,6 +382,11 @@ impl Signature {
         Some(())
     }
 
+    /// The second at which a key ends that this is about.
+    fn end_of(&self, key: &PublicKey) -> Option<u64> {
+        Some(key.created + self.key_lifetime?)
+    }
+
     fn may_sign(&self) -> bool {
         self.flags.is_some_and(|flags| flags & 0x02 != 0)
     }
@@ -471,7 +486,7 @@ fn length(bytes: &[u8]) -> Option<(usize, &[u8])> {
 struct Packets<'a>(&'a [u8]);
 
 impl<'a> Iterator for Packets<'a> {
-    type Item = Option<(u8, &'a [u8])>;
+    type Item = Option<Packet<'a>>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.0.is_empty() {

@@ -259,9 +259,12 @@ impl Image {
     }
 }
 
-/// A URL as it may be shown: a query often is a signature that gives access.
+/// A URL as it may be shown: a query often is a signature that gives access, and redirects and indexes may lead to
+/// URLs with a password.
 pub(super) fn without_query(url: &Url) -> String {
     let mut url = url.clone();
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
     url.set_query(None);
     url.set_fragment(None);
     url.into()
