@@ -19,6 +19,8 @@ REGISTRY ?=
 
 # Where `make parity` looks for charts.
 CHARTS ?=
+# `make parity HELM3=true` compares `kco template --helm3` with Helm 3.
+HELM3 ?=
 
 PROGRAMS := core-provider composition-dynamic-controller chart-inspector web-server
 
@@ -93,12 +95,12 @@ demo-down: ## Remove all that `make demo` made
 
 # Without a network: schemas of some charts name others by URL, and helm would fetch them.
 .PHONY: parity
-parity: ## kco template against helm template on every chart below CHARTS=<folder> …; prints equal and different
+parity: ## kco template against helm template on every chart below CHARTS=<folder> …; prints what was equal and what it took
 	@[ -n "$(CHARTS)" ] || { echo "say where the charts are: make parity CHARTS=<folder>" >&2; exit 2; }
 	cargo build --quiet --release --package cli --package parity
-	helm=$$(cargo run --quiet --package local-cluster -- which helm); \
+	helm=$$(cargo run --quiet --package local-cluster -- which helm$(if $(HELM3),3)); \
 	unshare --map-root-user --net target/$(TRIPLE)/release/parity \
-	    --kco target/$(TRIPLE)/release/kco --helm "$$helm" $(CHARTS)
+	    --kco target/$(TRIPLE)/release/kco --helm "$$helm" $(if $(HELM3),--helm3) $(CHARTS)
 
 SCHEMA_VALUES ?= 300
 .PHONY: schema-parity
@@ -124,10 +126,16 @@ bench: ## The template engine against Go's, on the same chart: parse and render,
 	cd crates/gotemplate/tests/go && go test -run '^$$' -bench . ./bench
 
 FUZZ_SECONDS ?= 60
+# Without sanitizers: there is no unsafe code to watch, and what is left runs several times as fast.
 .PHONY: fuzz
-fuzz: ## Each fuzz target of the template engine for FUZZ_SECONDS=60 (needs cargo-fuzz and a nightly toolchain)
-	cd crates/gotemplate/fuzz && for target in $$(cargo +nightly fuzz list); do \
-	    cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048; \
+fuzz: ## Each fuzz target of the template engine and the chart reader for FUZZ_SECONDS=60 (needs cargo-fuzz and a nightly toolchain)
+	@for folder in crates/gotemplate/fuzz crates/helm/fuzz; do \
+	    cd $(CURDIR)/$$folder; \
+	    for target in $$(cargo +nightly fuzz list); do \
+	        mkdir -p corpus/$$target; seeds=; [ ! -d seeds/$$target ] || seeds=seeds/$$target; \
+	        cargo +nightly fuzz run --sanitizer none $$target corpus/$$target $$seeds -- \
+	            -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048; \
+	    done; \
 	done
 
 .PHONY: crds

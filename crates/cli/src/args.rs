@@ -144,6 +144,9 @@ pub(crate) struct Template {
     /// Look host names up when templates ask for them.
     #[arg(long)]
     pub(crate) enable_dns: bool,
+    /// Behave as Helm 3 where it differs from Helm 4.
+    #[arg(long)]
+    pub(crate) helm3: bool,
     /// Print what was rendered even if it is invalid.
     #[arg(long, env = "HELM_DEBUG", hide_env = true)]
     pub(crate) debug: bool,

@@ -5,7 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use helm::chart::{Chart, File, Limits};
+use helm::{
+    chart::{Chart, ChartOptions, File},
+    line::HelmLine,
+};
 use helm_client::source::{self, Access, ChartRef, Credentials, Password, folder};
 use sha2::{Digest as _, Sha256};
 
@@ -27,9 +30,15 @@ pub(crate) fn load(reference: &str, args: &args::Source) -> Result<Chart> {
 
 /// Loads the chart and says where it was found.
 pub(crate) fn locate(reference: &str, args: &args::Source) -> Result<Located> {
+    locate_as(reference, args, HelmLine::Four)
+}
+
+/// [`locate`] by the rules of a line of Helm.
+pub(crate) fn locate_as(reference: &str, args: &args::Source, helm: HelmLine) -> Result<Located> {
+    let options = ChartOptions::from(helm);
     let path = Path::new(reference);
     if args.repo.is_none() && path.exists() {
-        return on_disk(path);
+        return on_disk(path, options);
     }
     let is_remote = ["oci://", "http://", "https://"]
         .iter()
@@ -40,24 +49,21 @@ pub(crate) fn locate(reference: &str, args: &args::Source) -> Result<Located> {
         }
         bail!("chart {reference:?} is neither a path nor a URL; name its repository with --repo");
     }
-    fetch(reference, args)
+    fetch(reference, args, options)
 }
 
 /// Helm names the chart's fault alone, not the path: that was just typed.
-fn on_disk(path: &Path) -> Result<Located> {
+fn on_disk(path: &Path, options: ChartOptions) -> Result<Located> {
     let (chart, digest) = if path.is_dir() {
-        let files = folder::files(path)?;
+        let files = folder::files_as(path, options)?;
         let digest = digest_of(&files);
-        (Chart::from_files(files, &Limits::default())?, digest)
+        (Chart::from_files(files, options)?, digest)
     } else {
         let archive = fs::read(path).map_err(|source| folder::Error::Read {
             path: path.to_owned(),
             source,
         })?;
-        (
-            Chart::from_archive(&archive, &Limits::default())?,
-            sha256(&archive),
-        )
+        (Chart::from_archive(&archive, options)?, sha256(&archive))
     };
     Ok(Located {
         chart,
@@ -66,7 +72,7 @@ fn on_disk(path: &Path) -> Result<Located> {
     })
 }
 
-fn fetch(reference: &str, args: &args::Source) -> Result<Located> {
+fn fetch(reference: &str, args: &args::Source, options: ChartOptions) -> Result<Located> {
     let (url, name) = match &args.repo {
         Some(repository) => (repository.as_str(), Some(reference)),
         None => (reference, None),
@@ -87,7 +93,7 @@ fn fetch(reference: &str, args: &args::Source) -> Result<Located> {
         .context("could not start")?;
     let archive = runtime.block_on(source::fetch(&chart, &access, source::Limits::default()))?;
     Ok(Located {
-        chart: Chart::from_archive(&archive.bytes, &Limits::default())?,
+        chart: Chart::from_archive(&archive.bytes, options)?,
         digest: archive.digest,
         found_at: archive.resolved.found_at,
     })

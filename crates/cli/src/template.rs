@@ -16,6 +16,7 @@ use helm::{
     engine::{self, Engine, Operation, ReleaseOptions, RenderOptions, Rendered},
     functions,
     hook::{Hook, HookEvent},
+    line::HelmLine,
     manifest::{self, Manifest},
     path_match,
 };
@@ -28,11 +29,16 @@ const STACK: usize = 256 << 20;
 
 /// Renders and prints.
 pub(crate) fn run(args: &args::Template) -> Result<()> {
+    let helm = if args.helm3 {
+        HelmLine::Three
+    } else {
+        HelmLine::Four
+    };
     let kube_version = args
         .kube_version
         .as_deref()
         .map(|text| KubeVersion::parse(text).with_context(|| format!("invalid kube version '{text}'")));
-    let mut capabilities = Capabilities::default();
+    let mut capabilities = Capabilities::of(helm);
     if let Some(version) = kube_version.transpose()? {
         capabilities.kube_version = version;
     }
@@ -44,11 +50,11 @@ pub(crate) fn run(args: &args::Template) -> Result<()> {
         "server" => bail!("--dry-run=server needs a cluster; charts are rendered without one here"),
         other => bail!("invalid dry-run value ({other}). Must be \"none\", \"server\", or \"client\""),
     }
-    let (name, reference) = name_and_chart(args)?;
-    let values = values::merged(&args.values)?;
-    let chart = chart_at::load(&reference, &args.source)?;
-    check(&chart)?;
-    check_release_name(&name)?;
+    let (name, reference) = name_and_chart(args, helm)?;
+    let values = values::merged_as(&args.values, helm)?;
+    let chart = chart_at::locate_as(&reference, &args.source, helm)?.chart;
+    check_as(&chart, helm)?;
+    check_release_name_as(&name, helm)?;
 
     let operation = if args.is_upgrade {
         Operation::Upgrade
@@ -63,12 +69,13 @@ pub(crate) fn run(args: &args::Template) -> Result<()> {
     };
     let rendered = on_large_stack(move || {
         let mut options = RenderOptions::new(release, capabilities, context(args.enable_dns)?);
+        options.helm = helm;
         options.skip_schema_validation = args.skip_schema_validation;
         options.limits.stack = STACK - (STACK >> 4);
         Ok(Engine::new(chart).render(&values, &options)?)
     });
     match rendered {
-        Ok(rendered) => print(&rendered, &name, args),
+        Ok(rendered) => print(&rendered, &name, args, helm),
         Err(error) => {
             if args.debug {
                 print_invalid(&error)?;
@@ -120,11 +127,11 @@ impl Resolver for Hosts {
 }
 
 /// The release's name and the chart's reference, by Helm's rules.
-fn name_and_chart(args: &args::Template) -> Result<(String, String)> {
+fn name_and_chart(args: &args::Template, helm: HelmLine) -> Result<(String, String)> {
     match &args.name_and_chart[..] {
         [chart] => {
             let name = match &args.name_template {
-                Some(template) => templated_name(template)?,
+                Some(template) => templated_name(template, helm)?,
                 None => "release-name".to_owned(),
             };
             Ok((name, chart.clone()))
@@ -140,8 +147,8 @@ fn name_and_chart(args: &args::Template) -> Result<(String, String)> {
     }
 }
 
-fn templated_name(template: &str) -> Result<String> {
-    let mut set = Set::new("name-template", functions::all().clone());
+fn templated_name(template: &str, helm: HelmLine) -> Result<String> {
+    let mut set = Set::new("name-template", functions::of(helm).clone());
     set.parse("name-template", template)
         .map_err(|error| anyhow!("{error}"))?;
     let context = context(false)?;
@@ -157,6 +164,10 @@ fn templated_name(template: &str) -> Result<String> {
 
 /// Refuses what cannot be installed.
 pub(crate) fn check(chart: &Chart) -> Result<()> {
+    check_as(chart, HelmLine::Four)
+}
+
+fn check_as(chart: &Chart, helm: HelmLine) -> Result<()> {
     let metadata = chart.metadata();
     if !matches!(metadata.chart_type.as_str(), "" | "application") {
         return Err(engine::Error::NotInstallable {
@@ -171,17 +182,28 @@ pub(crate) fn check(chart: &Chart) -> Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
+    let (an, command) = match helm {
+        HelmLine::Three => ("An", "`helm dependency build`"),
+        HelmLine::Four => ("an", "'helm dependency build'"),
+    };
     bail!(
-        "an error occurred while checking for chart dependencies. You may need to run 'helm dependency build' to fetch \
-         missing dependencies: found in Chart.yaml, but missing in charts/ directory: {}",
+        "{an} error occurred while checking for chart dependencies. You may need to run {command} to fetch missing \
+         dependencies: found in Chart.yaml, but missing in charts/ directory: {}",
         missing.join(", ")
     )
 }
 
 /// Helm's `ValidateReleaseName`.
 pub(crate) fn check_release_name(name: &str) -> Result<()> {
+    check_release_name_as(name, HelmLine::Four)
+}
+
+fn check_release_name_as(name: &str, helm: HelmLine) -> Result<()> {
     const PATTERN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
-    let refused = format!("release name check failed: release name {name:?}");
+    let refused = match helm {
+        HelmLine::Three => format!("release name {name:?}"),
+        HelmLine::Four => format!("release name check failed: release name {name:?}"),
+    };
     if name.is_empty() {
         bail!("{refused}: no name provided");
     }
@@ -199,7 +221,7 @@ pub(crate) fn check_release_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-fn print(rendered: &Rendered, release: &str, args: &args::Template) -> Result<()> {
+fn print(rendered: &Rendered, release: &str, args: &args::Template, helm: HelmLine) -> Result<()> {
     for warning in &rendered.warnings {
         warn(warning);
     }
@@ -227,7 +249,7 @@ fn print(rendered: &Rendered, release: &str, args: &args::Template) -> Result<()
     if args.show_only.is_empty() {
         out(&text)
     } else {
-        out(&shown_only(&text, &args.show_only)?)
+        out(&shown_only(&text, &args.show_only, helm)?)
     }
 }
 
@@ -270,8 +292,8 @@ fn write_files(
 }
 
 /// The documents of the named templates, in the order of the names.
-fn shown_only(text: &str, wanted: &[String]) -> Result<String> {
-    let documents: Vec<(&str, &str)> = manifest::split(text)
+fn shown_only(text: &str, wanted: &[String], helm: HelmLine) -> Result<String> {
+    let documents: Vec<(&str, &str)> = manifest::split_as(helm, text)
         .filter_map(|document| Some((source_in_chart(document)?, document)))
         .collect();
     let mut shown = String::new();

@@ -3,20 +3,28 @@
 use std::io::{ErrorKind, Read};
 
 use anyhow::{Context, Result, anyhow, bail};
-use helm::values::{self, strvals};
+use helm::{
+    line::HelmLine,
+    values::{self, strvals},
+};
 use serde_json::{Map, Value};
 
 use crate::args;
 
 /// Files first, then the assignments, group by group; each writes over what came before.
 pub(crate) fn merged(args: &args::Values) -> Result<Map<String, Value>> {
+    merged_as(args, HelmLine::Four)
+}
+
+/// [`merged`] by the rules of a line of Helm.
+pub(crate) fn merged_as(args: &args::Values, helm: HelmLine) -> Result<Map<String, Value>> {
     let mut all = Map::new();
     for path in &args.files {
-        let read = values::read(&read(path)?).with_context(|| format!("failed to parse {path}"))?;
+        let read = values::read_as(helm, &read(path)?).with_context(|| format!("failed to parse {path}"))?;
         values::merge(&mut all, read);
     }
     for text in &args.set_json {
-        set_json(text, &mut all)?;
+        set_json(text, helm, &mut all)?;
     }
     for text in &args.set {
         strvals::set(text, &mut all).context("failed parsing --set data")?;
@@ -37,8 +45,9 @@ pub(crate) fn merged(args: &args::Values) -> Result<Map<String, Value>> {
     Ok(all)
 }
 
-fn set_json(text: &str, all: &mut Map<String, Value>) -> Result<()> {
-    if text.trim().starts_with('{') {
+fn set_json(text: &str, helm: HelmLine, all: &mut Map<String, Value>) -> Result<()> {
+    // Helm 3 knows assignments only.
+    if helm == HelmLine::Four && text.trim().starts_with('{') {
         let given: Map<String, Value> = serde_json::from_str(text.trim())
             .map_err(|_| anyhow!("failed parsing --set-json data JSON: {text}"))?;
         values::merge(all, values::floats(given));

@@ -7,6 +7,8 @@ use std::{fmt::Write as _, fs, path::Path, process::Command};
 
 /// Messages in which the two programs differ on purpose; there the exit status is compared alone.
 const OTHER_WORDS: [&str; 2] = ["no_such", "dry_run_wrong"];
+/// Likewise with Helm 3, which with `--debug` says where in its own source it gave up.
+const OTHER_WORDS_HELM_3: [&str; 3] = ["no_such", "dry_run_wrong", "debug_invalid"];
 
 fn run(arguments: &[&str]) -> String {
     let charts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../helm/tests/charts");
@@ -33,16 +35,29 @@ fn run(arguments: &[&str]) -> String {
 
 #[test]
 fn command_lines_do_what_they_do_with_helm() {
+    compare(&[], "golden", &OTHER_WORDS);
+}
+
+#[test]
+fn command_lines_do_what_they_do_with_helm_3() {
+    compare(&["--helm3"], "golden_helm3", &OTHER_WORDS_HELM_3);
+}
+
+fn compare(flags: &[&str], goldens: &str, other_words: &[&str]) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
     let cases = fs::read_to_string(here.join("cases.txt")).unwrap();
     let mut differences = String::new();
     for case in cases.lines().filter(|line| !line.starts_with('#')) {
         let words: Vec<&str> = case.split(' ').collect();
         let (name, arguments) = words.split_first().unwrap();
-        let golden = fs::read_to_string(here.join(format!("golden/{name}.txt"))).unwrap();
+        let golden = fs::read_to_string(here.join(format!("{goldens}/{name}.txt"))).unwrap();
+        // A flag that only Helm 4 has is taken all the same.
+        if golden.contains("Error: unknown flag") {
+            continue;
+        }
         let mut expected = golden.split("Use --debug").next().unwrap().trim_end().to_owned();
-        let mut found = run(arguments);
-        if OTHER_WORDS.contains(name) {
+        let mut found = run(&[flags, arguments].concat());
+        if other_words.contains(name) {
             for text in [&mut expected, &mut found] {
                 text.truncate(text.find("Error:").unwrap_or(text.len()));
             }

@@ -160,8 +160,8 @@ impl Writer {
         match value {
             Value::Nil => self.out.extend_from_slice(b"null"),
             Value::Bool(b) => self.out.extend_from_slice(if *b { b"true" } else { b"false" }),
-            Value::Float32(f) => self.float(f64::from(*f), &format!("{f:e}"))?,
-            Value::Float64(f) => self.float(*f, &format!("{f:e}"))?,
+            Value::Float32(f) => self.float(f64::from(*f), true)?,
+            Value::Float64(f) => self.float(*f, false)?,
             Value::String(text) => self.text(text),
             Value::Bytes(bytes) => {
                 let encoded = BASE64_STANDARD.encode(bytes.as_bytes());
@@ -264,21 +264,11 @@ impl Writer {
     }
 
     /// Plain digits unless below 1e-6 or from 1e21 on; `scientific` is Rust's shortest `d.ddde-7`.
-    fn float(&mut self, f: f64, scientific: &str) -> Result<(), Error> {
+    fn float(&mut self, f: f64, single: bool) -> Result<(), Error> {
         if !f.is_finite() {
             return Err(unsupported(f));
         }
-        let magnitude = f.abs();
-        if magnitude != 0.0 && !(1e-6..1e21).contains(&magnitude) {
-            let (digits, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
-            let sign = if exponent.starts_with('-') { "" } else { "+" };
-            self.out
-                .extend_from_slice(format!("{digits}e{sign}{exponent}").as_bytes());
-        } else {
-            // Shortest digits of an f32 are not those of the f64 next to it.
-            let shortest = scientific.parse().unwrap_or(f);
-            number::append_float(&mut self.out, shortest, b'f', None, false);
-        }
+        number::append_json_float(&mut self.out, f, single);
         Ok(())
     }
 

@@ -36,6 +36,26 @@ pub fn append_float(out: &mut Vec<u8>, f: f64, format: u8, precision: Option<usi
     }
 }
 
+/// Appends a finite float the way `encoding/json` does: without an exponent between 1e-6 and 1e21, and no zero in front of
+/// an exponent of one digit.
+pub fn append_json_float(out: &mut Vec<u8>, f: f64, single: bool) {
+    let magnitude = if single { f64::from(f as f32) } else { f }.abs();
+    let (least, bound) = if single {
+        (f64::from(1e-6_f32), f64::from(1e21_f32))
+    } else {
+        (1e-6, 1e21)
+    };
+    if magnitude == 0.0 || (least..bound).contains(&magnitude) {
+        append_float(out, f, b'f', None, single);
+        return;
+    }
+    append_float(out, f, b'e', None, single);
+    if let [.., b'-', zero @ b'0', last] = &mut out[..] {
+        *zero = *last;
+        out.pop();
+    }
+}
+
 /// `%g`: scientific below an exponent of -4 and from the precision on; the shortest digits count as a precision of 6, however many they are.
 fn append_general(out: &mut Vec<u8>, f: f64, format: u8, precision: Option<usize>, single: bool) {
     let (decimal, limit) = match precision {
@@ -70,27 +90,33 @@ struct Decimal {
 impl Decimal {
     fn shortest(f: f64, single: bool) -> Self {
         if single {
-            Self::parse(&format!("{:e}", f as f32))
+            let f = f as f32;
+            Self::parse(&format!("{f:e}")).with_even_end(f64::from(f), 7, |text| text.parse() == Ok(f))
         } else {
-            Self::parse(&format!("{f:e}")).with_even_end(f)
+            Self::parse(&format!("{f:e}")).with_even_end(f, 16, |text| text.parse() == Ok(f))
         }
     }
 
     /// Where two shortest texts are equally near, Go takes the one that ends in an even digit, Rust the larger.
-    fn with_even_end(mut self, f: f64) -> Self {
+    fn with_even_end(mut self, f: f64, least_digits: usize, reads_back: impl Fn(&str) -> bool) -> Self {
         // Only numbers that need nearly all digits have such neighbours.
-        if self.digits.len() < 16 || self.digits.last().is_none_or(|digit| digit % 2 == 0) {
+        if self.digits.len() < least_digits || self.digits.last().is_none_or(|digit| digit % 2 == 0) {
             return self;
         }
         // More digits than a number that lies just between two of these can have.
         let exact = Self::parse(&format!("{f:.80e}"));
         let lies_between = exact.digits.len() == self.digits.len() + 1 && exact.digits.ends_with(b"5");
-        if lies_between
-            && exact.digits[..self.digits.len()] < *self.digits
-            && let Some(last) = self.digits.last_mut()
-        {
-            // An odd digit is no zero, so there is nothing to borrow.
-            *last -= 1;
+        if lies_between && exact.digits[..self.digits.len()] < *self.digits {
+            let mut smaller = self.digits.clone();
+            if let Some(last) = smaller.last_mut() {
+                // An odd digit is no zero, so there is nothing to borrow.
+                *last -= 1;
+            }
+            // The floats below a power of two are nearer than those above.
+            let scale = self.point - smaller.len() as i64;
+            if reads_back(&format!("{}e{scale}", String::from_utf8_lossy(&smaller))) {
+                self.digits = smaller;
+            }
         }
         self
     }
@@ -394,6 +420,41 @@ mod tests {
         let mut out = Vec::new();
         append_float(&mut out, f, format, precision, false);
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn halves_of_single_floats_end_evenly_too() {
+        for (f, expected) in [
+            (0.0166015625, "0.016601562"),
+            (433_956.125, "433956.12"),
+            (-2_739_997.25, "-2.7399972e+06"),
+            (1.5, "1.5"),
+        ] {
+            let mut out = Vec::new();
+            append_float(&mut out, f, b'g', None, true);
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    #[expect(clippy::excessive_precision, reason = "halfway between two shortest texts")]
+    fn json_takes_the_even_end_between_two_shortest_texts() {
+        for (f, expected) in [
+            (2.980_232_238_769_531_25e-8, "2.9802322387695312e-8"),
+            (5.960_464_477_539_062_5e-8, "5.960464477539063e-8"),
+            (5.960_464_477_539_062_5e-7, "5.960464477539062e-7"),
+            (0.000_001_072_883_605_957_031_25, "0.0000010728836059570312"),
+            (140_737_488_355_328.125, "140737488355328.12"),
+            (2_251_799_813_685_247.75, "2251799813685247.8"),
+            (1e-6, "0.000001"),
+            (1e-10, "1e-10"),
+            (1e21, "1e+21"),
+            (-0.0, "-0"),
+        ] {
+            let mut out = Vec::new();
+            append_json_float(&mut out, f, false);
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        }
     }
 
     #[test]

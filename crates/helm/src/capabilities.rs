@@ -9,6 +9,8 @@ use gotemplate::{
     value::{List, Object, Value},
 };
 
+use crate::line::HelmLine;
+
 /// What a chart is told about the cluster and about Helm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capabilities {
@@ -21,15 +23,23 @@ pub struct Capabilities {
 }
 
 impl Default for Capabilities {
-    /// What Helm assumes without a cluster: the Kubernetes it was built against, with its built-in API versions.
+    /// What Helm 4 assumes without a cluster.
     fn default() -> Self {
+        Self::of(HelmLine::Four)
+    }
+}
+
+impl Capabilities {
+    /// What Helm assumes without a cluster: the Kubernetes it was built against, with its built-in API versions, the
+    /// same for both lines.
+    pub fn of(helm: HelmLine) -> Self {
         Self {
             kube_version: KubeVersion::default(),
             api_versions: DEFAULT_API_VERSIONS
                 .iter()
                 .map(|&version| version.to_owned())
                 .collect(),
-            helm_version: HelmVersion::default(),
+            helm_version: HelmVersion::of(helm),
         }
     }
 }
@@ -176,36 +186,71 @@ pub struct HelmVersion {
 }
 
 impl Default for HelmVersion {
-    /// The Helm this engine is compared with.
+    /// The Helm 4 this engine is compared with.
     fn default() -> Self {
+        Self::of(HelmLine::Four)
+    }
+}
+
+impl HelmVersion {
+    /// The Helm of a line this engine is compared with. Helm 3 does not say what Kubernetes it was built against.
+    pub fn of(helm: HelmLine) -> Self {
+        let (version, kube_client_version) = match helm {
+            HelmLine::Three => ("v3.22.0", ""),
+            HelmLine::Four => ("v4.3.1", "v1.37"),
+        };
         Self {
-            version: "v4.3.1".to_owned(),
+            version: version.to_owned(),
             git_commit: String::new(),
             git_tree_state: String::new(),
             go_version: "go1.26.8".to_owned(),
-            kube_client_version: "v1.37".to_owned(),
+            kube_client_version: kube_client_version.to_owned(),
         }
     }
 }
 
-/// The type of `.Capabilities`.
-static CAPABILITIES: Type = Type::pointer("*common.Capabilities");
-/// The type of `.Capabilities.KubeVersion`.
-static KUBE_VERSION: Type = Type::structure("common.KubeVersion").with_methods(&KUBE_VERSION_METHODS);
-/// The type of `.Capabilities.APIVersions`.
-static VERSION_SET: Type = Type::slice("common.VersionSet", &types::STRING)
-    .defined_as(&types::STRINGS)
-    .with_methods(&VERSION_SET_METHODS);
-/// The type of `.Capabilities.HelmVersion`.
-static BUILD_INFO: Type = Type::structure("version.BuildInfo");
+/// The types of `.Capabilities` and what is in it.
+struct Types {
+    capabilities: Type,
+    kube_version: Type,
+    version_set: Type,
+    build_info: Type,
+}
+
+impl Types {
+    const fn new(capabilities: &'static str, kube_version: &'static str, version_set: &'static str) -> Self {
+        Self {
+            capabilities: Type::pointer(capabilities),
+            kube_version: Type::structure(kube_version).with_methods(&KUBE_VERSION_METHODS),
+            version_set: Type::slice(version_set, &types::STRING)
+                .defined_as(&types::STRINGS)
+                .with_methods(&VERSION_SET_METHODS),
+            build_info: Type::structure("version.BuildInfo"),
+        }
+    }
+
+    fn of(helm: HelmLine) -> &'static Self {
+        match helm {
+            HelmLine::Three => &HELM_3,
+            HelmLine::Four => &HELM_4,
+        }
+    }
+}
+
+static HELM_3: Types = Types::new(
+    "*chartutil.Capabilities",
+    "chartutil.KubeVersion",
+    "chartutil.VersionSet",
+);
+static HELM_4: Types = Types::new("*common.Capabilities", "common.KubeVersion", "common.VersionSet");
 
 static KUBE_VERSION_METHODS: LazyLock<Functions> = LazyLock::new(|| {
     let mut methods = Functions::default();
     methods.add("String", |this: Receiver| -> String {
-        kube_version(&this).constrained().to_owned()
+        kube_version(&this, KubeVersion::constrained)
     });
     methods.add("GitVersion", |this: Receiver| -> String {
-        kube_version(&this).version.clone()
+        kube_version(&this, |version| &version.version)
     });
     methods
 });
@@ -218,31 +263,47 @@ static VERSION_SET_METHODS: LazyLock<Functions> = LazyLock::new(|| {
     methods
 });
 
-fn kube_version(receiver: &Receiver) -> KubeVersion {
-    receiver.0.as_object::<KubeVersion>().cloned().unwrap_or_default()
+fn kube_version(receiver: &Receiver, text: fn(&KubeVersion) -> &str) -> String {
+    let seen = receiver.0.as_object::<Seen<KubeVersion>>();
+    seen.map(|seen| text(&seen.of).to_owned()).unwrap_or_default()
 }
 
 impl Capabilities {
     /// `.Capabilities` for templates.
-    pub(crate) fn to_value(&self) -> Value {
-        Value::object(self.clone())
+    pub(crate) fn to_value(&self, helm: HelmLine) -> Value {
+        Value::object(Seen {
+            of: self.clone(),
+            helm,
+        })
     }
 }
 
-impl Object for Capabilities {
+/// Something as the templates of a line of Helm see it.
+struct Seen<T> {
+    of: T,
+    helm: HelmLine,
+}
+
+impl Object for Seen<Capabilities> {
     fn ty(&self) -> &'static Type {
-        &CAPABILITIES
+        &Types::of(self.helm).capabilities
     }
 
     fn fields(&self) -> Vec<(&'static str, Value)> {
-        let versions = self.api_versions.iter().map(Value::from).collect();
+        let versions = self.of.api_versions.iter().map(Value::from).collect();
         vec![
-            ("KubeVersion", Value::object(self.kube_version.clone())),
+            ("KubeVersion", Value::object(self.kube_version())),
             (
                 "APIVersions",
-                Value::List(List::with_type(&VERSION_SET, versions)),
+                Value::List(List::with_type(&Types::of(self.helm).version_set, versions)),
             ),
-            ("HelmVersion", Value::object(self.helm_version.clone())),
+            (
+                "HelmVersion",
+                Value::object(Seen {
+                    of: self.of.helm_version.clone(),
+                    helm: self.helm,
+                }),
+            ),
         ]
     }
 
@@ -255,33 +316,50 @@ impl Object for Capabilities {
     }
 }
 
-impl Object for KubeVersion {
+impl Seen<Capabilities> {
+    /// Helm 3 forgets what a vendor added to a version that was typed.
+    fn kube_version(&self) -> Seen<KubeVersion> {
+        let mut version = self.of.kube_version.clone();
+        if self.helm == HelmLine::Three && !version.normalized.is_empty() {
+            version.version.clone_from(&version.normalized);
+        }
+        Seen {
+            of: version,
+            helm: self.helm,
+        }
+    }
+}
+
+impl Object for Seen<KubeVersion> {
     fn ty(&self) -> &'static Type {
-        &KUBE_VERSION
+        &Types::of(self.helm).kube_version
     }
 
     fn fields(&self) -> Vec<(&'static str, Value)> {
-        vec![
-            ("Version", Value::from(&self.version)),
+        let mut fields = vec![
+            ("Version", Value::from(&self.of.version)),
+            ("Major", Value::from(&self.of.major)),
+            ("Minor", Value::from(&self.of.minor)),
+        ];
+        if self.helm == HelmLine::Four {
             // Not exported in Go, but printed.
-            ("normalizedVersion", Value::from(&self.normalized)),
-            ("Major", Value::from(&self.major)),
-            ("Minor", Value::from(&self.minor)),
-        ]
+            fields.insert(1, ("normalizedVersion", Value::from(&self.of.normalized)));
+        }
+        fields
     }
 
     fn field(&self, name: &str) -> Option<Value> {
         match name {
-            "Version" => Some(Value::from(&self.version)),
-            "Major" => Some(Value::from(&self.major)),
-            "Minor" => Some(Value::from(&self.minor)),
+            "Version" => Some(Value::from(&self.of.version)),
+            "Major" => Some(Value::from(&self.of.major)),
+            "Minor" => Some(Value::from(&self.of.minor)),
             _ => None,
         }
     }
 
     // In Go only the pointer has the method, so a bare `{{ .Capabilities.KubeVersion }}` finds it and a function does not.
     fn printed(&self) -> Option<String> {
-        Some(self.constrained().to_owned())
+        Some(self.of.constrained().to_owned())
     }
 
     fn json_fields(&self) -> Option<Vec<(&'static str, Value)>> {
@@ -294,31 +372,37 @@ impl Object for KubeVersion {
     }
 }
 
-impl Object for HelmVersion {
+impl Object for Seen<HelmVersion> {
     fn ty(&self) -> &'static Type {
-        &BUILD_INFO
+        &Types::of(self.helm).build_info
     }
 
     fn fields(&self) -> Vec<(&'static str, Value)> {
-        vec![
-            ("Version", Value::from(&self.version)),
-            ("GitCommit", Value::from(&self.git_commit)),
-            ("GitTreeState", Value::from(&self.git_tree_state)),
-            ("GoVersion", Value::from(&self.go_version)),
-            ("KubeClientVersion", Value::from(&self.kube_client_version)),
-        ]
+        let mut fields = vec![
+            ("Version", Value::from(&self.of.version)),
+            ("GitCommit", Value::from(&self.of.git_commit)),
+            ("GitTreeState", Value::from(&self.of.git_tree_state)),
+            ("GoVersion", Value::from(&self.of.go_version)),
+        ];
+        if self.helm == HelmLine::Four {
+            let version = Value::from(&self.of.kube_client_version);
+            fields.push(("KubeClientVersion", version));
+        }
+        fields
     }
 
     fn json_fields(&self) -> Option<Vec<(&'static str, Value)>> {
-        let optional = [
-            ("version", &self.version),
-            ("git_commit", &self.git_commit),
-            ("git_tree_state", &self.git_tree_state),
-            ("go_version", &self.go_version),
+        const NAMES: [&str; 5] = [
+            "version",
+            "git_commit",
+            "git_tree_state",
+            "go_version",
+            "kube_client_version",
         ];
-        let filled = optional.into_iter().filter(|(_, text)| !text.is_empty());
-        let all = filled.chain([("kube_client_version", &self.kube_client_version)]);
-        Some(all.map(|(name, text)| (name, Value::from(text))).collect())
+        let named = NAMES.into_iter().zip(self.fields());
+        // The last one, which only Helm 4 has, is never left out.
+        let shown = named.filter(|(name, (_, value))| value.truth() || *name == "kube_client_version");
+        Some(shown.map(|(name, (_, value))| (name, value)).collect())
     }
 
     fn as_any(&self) -> &dyn std::any::Any {

@@ -86,19 +86,23 @@ pub const UNINSTALL_ORDER: [&str; 38] = [
     "PriorityClass",
 ];
 
-/// One of Helm's two orders of kinds.
+/// One of Helm's orders of kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KindOrder {
     /// The order of creation.
     Install,
+    /// The order of creation of Helm 3, which does not know webhook configurations.
+    InstallHelm3,
     /// The order of deletion.
     Uninstall,
 }
 
 impl KindOrder {
     fn position(self, kind: &str) -> Option<usize> {
-        let kinds = match self {
+        let kinds: &[&str] = match self {
             Self::Install => &INSTALL_ORDER,
+            // The two kinds of webhook configurations end Helm 4's order.
+            Self::InstallHelm3 => &INSTALL_ORDER[..INSTALL_ORDER.len() - 2],
             Self::Uninstall => &UNINSTALL_ORDER,
         };
         kinds.iter().position(|known| *known == kind)
@@ -137,5 +141,12 @@ mod tests {
         assert_eq!(kinds, ["Namespace", "Service", "Ingress", "", "Ant", "Zebra"]);
         kinds.sort_by(|a, b| KindOrder::Uninstall.compare(a, b));
         assert_eq!(kinds, ["Ingress", "Service", "Namespace", "", "Ant", "Zebra"]);
+
+        let mut kinds = ["ValidatingWebhookConfiguration", "", "Zebra", "APIService"];
+        kinds.sort_by(|a, b| KindOrder::InstallHelm3.compare(a, b));
+        assert_eq!(
+            kinds,
+            ["APIService", "", "ValidatingWebhookConfiguration", "Zebra"]
+        );
     }
 }

@@ -9,6 +9,7 @@ use crate::{
     chart::scalar_text,
     hook::{self, Hook, HookDeletePolicy, HookEvent, HookOutputLogPolicy},
     kind_order::KindOrder,
+    line::HelmLine,
     yaml,
 };
 
@@ -66,6 +67,21 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// The type that Helm decodes into has another package in Helm 3.
+    fn in_words_of(mut self, helm: HelmLine) -> Self {
+        if let (Self::Head { wanted, .. }, HelmLine::Three) = (&mut self, helm)
+            && *wanted == HEAD
+        {
+            *wanted = "releaseutil.SimpleHead";
+        }
+        self
+    }
+}
+
+/// Helm 4's name for the type of a document's head.
+const HEAD: &str = "util.SimpleHead";
+
 /// The documents of rendered files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sorted {
@@ -97,6 +113,18 @@ pub fn sort<'f>(
     files: impl IntoIterator<Item = (&'f str, &'f str)>,
     order: KindOrder,
 ) -> Result<Sorted, Error> {
+    sort_as(HelmLine::Four, files, order)
+}
+
+/// [`sort`] with documents split as a line of Helm splits them.
+///
+/// # Errors
+/// When a document is not a Kubernetes object.
+pub fn sort_as<'f>(
+    helm: HelmLine,
+    files: impl IntoIterator<Item = (&'f str, &'f str)>,
+    order: KindOrder,
+) -> Result<Sorted, Error> {
     let files: BTreeMap<&str, &str> = files.into_iter().collect();
     let mut sorted = Sorted::default();
     for (path, text) in files {
@@ -104,8 +132,10 @@ pub fn sort<'f>(
         if base.starts_with('_') {
             continue;
         }
-        for document in split(text) {
-            sorted.add(path, document)?;
+        for document in split_as(helm, text) {
+            sorted
+                .add(path, document)
+                .map_err(|error| error.in_words_of(helm))?;
         }
     }
     sorted
@@ -126,6 +156,51 @@ pub fn split(stream: &str) -> impl Iterator<Item = &str> {
     }
     .map(str::trim_start)
     .filter(|document| !document.trim_end().is_empty())
+}
+
+/// Splits a stream as Helm 3 does: documents lose the white space at both ends, what follows the dashes is part of the
+/// document below, and of dashes on two lines in a row the second are no separator.
+pub fn split_helm3(stream: &str) -> impl Iterator<Item = &str> {
+    let stream = stream.trim();
+    let separated = SeparatedHelm3 {
+        rest: Some(stream.strip_prefix("---").map_or(stream, without_space)),
+    };
+    // Empty pieces go before the rest is trimmed: a piece of what only Unicode calls a space stays.
+    separated.filter(|document| !document.is_empty()).map(str::trim)
+}
+
+/// [`split`] or [`split_helm3`].
+pub fn split_as(helm: HelmLine, stream: &str) -> Box<dyn Iterator<Item = &str> + '_> {
+    match helm {
+        HelmLine::Three => Box::new(split_helm3(stream)),
+        HelmLine::Four => Box::new(split(stream)),
+    }
+}
+
+/// `\s` of Go's expressions.
+const SPACE: [char; 5] = [' ', '\t', '\n', '\r', '\u{c}'];
+
+fn without_space(text: &str) -> &str {
+    text.trim_start_matches(SPACE)
+}
+
+/// The pieces between separators, `(?:^|\s*\n)---\s*`; a separator at the start is gone already.
+struct SeparatedHelm3<'s> {
+    rest: Option<&'s str>,
+}
+
+impl<'s> Iterator for SeparatedHelm3<'s> {
+    type Item = &'s str;
+
+    fn next(&mut self) -> Option<&'s str> {
+        let rest = self.rest?;
+        let Some((piece, behind)) = rest.split_once("\n---") else {
+            self.rest = None;
+            return Some(rest);
+        };
+        self.rest = Some(without_space(behind));
+        Some(piece.trim_end_matches(SPACE))
+    }
 }
 
 /// The pieces between separators, `(?m)^---[ \t]*`.
@@ -229,7 +304,7 @@ impl Head {
 
     fn of(document: &Value) -> Result<Self, Mismatch> {
         let mut head = Self::default();
-        let Some(fields) = table(document, "value", "util.SimpleHead")? else {
+        let Some(fields) = table(document, "value", HEAD)? else {
             return Ok(head);
         };
         for (key, value) in fields {
@@ -346,6 +421,22 @@ mod tests {
         assert_eq!(documents("a---\nb: --- c\n----\nd"), ["a---\nb: --- c\n", "-\nd"]);
         assert_eq!(documents("a\n------\nb"), ["a\n", "---\nb"]);
         assert_eq!(documents(" \n\t"), [""; 0]);
+    }
+
+    #[test]
+    fn streams_are_split_as_helm_3_splits_them() {
+        let documents = |stream: &'static str| split_helm3(stream).collect::<Vec<_>>();
+        assert_eq!(documents("a: 1\n---\nb: 2\n"), ["a: 1", "b: 2"]);
+        assert_eq!(
+            documents("\n---apiVersion: v1\n--- # c\nb"),
+            ["apiVersion: v1", "# c\nb"]
+        );
+        assert_eq!(documents("a  \n\n---\n\n b: |\n  x \n"), ["a", "b: |\n  x"]);
+        // What follows a separator is searched from its end on.
+        assert_eq!(documents("a\n---\n---\nb"), ["a", "---\nb"]);
+        assert_eq!(documents("---\n---\nb\n"), ["---\nb"]);
+        assert_eq!(documents("# c\n---\n"), ["# c"]);
+        assert_eq!(documents(" \n"), [""; 0]);
     }
 
     #[test]

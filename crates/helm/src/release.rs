@@ -10,6 +10,7 @@ use std::{
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
+use gotemplate::number;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -366,15 +367,9 @@ struct GoNumbers;
 
 impl serde_json::ser::Formatter for GoNumbers {
     fn write_f64<W: ?Sized + Write>(&mut self, writer: &mut W, value: f64) -> std::io::Result<()> {
-        let magnitude = value.abs();
-        if magnitude == 0.0 || (1e-6..1e21).contains(&magnitude) {
-            return write!(writer, "{value}");
-        }
-        let text = format!("{value:e}");
-        match text.split_once('e') {
-            Some((digits, exponent)) if !exponent.starts_with('-') => write!(writer, "{digits}e+{exponent}"),
-            _ => writer.write_all(text.as_bytes()),
-        }
+        let mut text = Vec::with_capacity(24);
+        number::append_json_float(&mut text, value, false);
+        writer.write_all(&text)
     }
 }
 

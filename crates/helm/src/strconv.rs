@@ -25,15 +25,10 @@ pub(crate) fn format_json_float(number: f64, onto: &mut String) {
     // Whole numbers, which is what most are, take the short way.
     if number.fract() == 0.0 && number.abs() < 1e15 && !(number == 0.0 && number.is_sign_negative()) {
         let _ = write!(onto, "{}", number as i64);
-    } else if number == 0.0 || (1e-6..1e21).contains(&number.abs()) {
-        let mut text = Vec::with_capacity(24);
-        number::append_float(&mut text, number, b'f', None, false);
-        onto.extend(text.into_iter().map(char::from));
     } else {
-        let text = format!("{number:e}");
-        let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-        let sign = if exponent.starts_with('-') { "" } else { "+" };
-        let _ = write!(onto, "{mantissa}e{sign}{exponent}");
+        let mut text = Vec::with_capacity(24);
+        number::append_json_float(&mut text, number, false);
+        onto.extend(text.into_iter().map(char::from));
     }
 }
 

@@ -1,5 +1,5 @@
 //! Charts of ours against what the real Helm makes of them: `tests/charts` against `tests/golden`, which
-//! `tests/charts/print.sh` prints.
+//! `tests/charts/print.sh` prints; `tests/golden_helm3` likewise for Helm 3.
 #![expect(clippy::disallowed_methods, reason = "charts and goldens are files")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,9 +11,10 @@ use std::{
 
 use helm::{
     capabilities::Capabilities,
-    chart::{Chart, File, Limits, ignore::Rules},
+    chart::{Chart, File, ignore::Rules},
     context::Context,
     engine::{Engine, Operation, ReleaseOptions, RenderOptions},
+    line::HelmLine,
     manifest, values,
 };
 use serde_json::Map;
@@ -58,7 +59,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 /// What `helm template golden CHART --namespace spaced --include-crds` prints.
-fn template(chart: &Path, values: Option<&Path>) -> Result<String, String> {
+fn template(helm: HelmLine, chart: &Path, values: Option<&Path>) -> Result<String, String> {
     let mut files = Vec::new();
     let rules = match fs::read_to_string(chart.join(".helmignore")) {
         Ok(text) => Rules::parse(&text).unwrap(),
@@ -67,7 +68,7 @@ fn template(chart: &Path, values: Option<&Path>) -> Result<String, String> {
     walk(chart, "", &rules, &mut files);
     let values = match values {
         Some(path) => {
-            let read = values::read(&fs::read(path).unwrap());
+            let read = values::read_as(helm, &fs::read(path).unwrap());
             read.map_err(|error| {
                 format!(
                     "failed to parse {}: {}",
@@ -78,7 +79,7 @@ fn template(chart: &Path, values: Option<&Path>) -> Result<String, String> {
         }
         None => Map::new(),
     };
-    let chart = Chart::from_files(files, &Limits::default()).map_err(|error| chain(&error))?;
+    let chart = Chart::from_files(files, helm).map_err(|error| chain(&error))?;
     let release = ReleaseOptions {
         name: "golden".to_owned(),
         namespace: "spaced".to_owned(),
@@ -86,7 +87,8 @@ fn template(chart: &Path, values: Option<&Path>) -> Result<String, String> {
         operation: Operation::Install,
     };
     let context = Context::new(jiff::Timestamp::UNIX_EPOCH, |bytes: &mut [u8]| bytes.fill(7));
-    let options = RenderOptions::new(release, Capabilities::default(), context);
+    let mut options = RenderOptions::new(release, Capabilities::of(helm), context);
+    options.helm = helm;
     let engine = Engine::new(chart);
     let rendered = engine.render(&values, &options).map_err(|error| chain(&error))?;
     // Parsed templates are kept; a second rendering with them is like the first.
@@ -106,15 +108,24 @@ fn template(chart: &Path, values: Option<&Path>) -> Result<String, String> {
 
 #[test]
 fn charts_render_as_helm_renders_them() {
+    compare(HelmLine::Four, "golden");
+}
+
+#[test]
+fn charts_render_as_helm_3_renders_them() {
+    compare(HelmLine::Three, "golden_helm3");
+}
+
+fn compare(helm: HelmLine, goldens: &str) {
     let mut differences = String::new();
     let mut cases = 0;
-    for folder in sorted(&root().join("golden")) {
+    for folder in sorted(&root().join(goldens)) {
         let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
         let chart = root().join("charts").join(&name);
         for golden in sorted(&folder) {
             let case = golden.file_stem().unwrap().to_str().unwrap();
             let values = chart.join("cases").join(format!("{case}.yaml"));
-            let found = template(&chart, values.exists().then_some(&*values));
+            let found = template(helm, &chart, values.exists().then_some(&*values));
             let found = found.unwrap_or_else(|error| format!("Error: {error}\n"));
             let expected = fs::read_to_string(&golden)
                 .unwrap()

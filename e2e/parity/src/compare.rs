@@ -226,6 +226,12 @@ fn difference(theirs: &str, ours: &str) -> Difference {
     }
 }
 
+/// True when a text holds a key or a certificate, as it is or in base64.
+pub(crate) fn holds_keys(text: &str) -> bool {
+    // `-----BEGIN ` in base64.
+    text.contains("-----BEGIN ") || text.contains("LS0tLS1CRUdJTi")
+}
+
 /// True when two refusals say the same, apart from what only one of the programs adds.
 pub(crate) fn same_refusal(theirs: &str, ours: &str) -> bool {
     essence(theirs) == essence(ours)

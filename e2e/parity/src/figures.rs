@@ -1,6 +1,8 @@
-//! How many cases ended how.
+//! How many cases ended how, and what they took.
 
-use crate::compare::Verdict;
+use std::time::Duration;
+
+use crate::{compare::Verdict, run::Cost};
 
 #[derive(Debug, Default)]
 pub(crate) struct Figures {
@@ -12,6 +14,18 @@ pub(crate) struct Figures {
     only_helm_refuses: usize,
     only_kco_refuses: usize,
     not_run: usize,
+    /// The cases that make no keys.
+    plain: Costs,
+    /// The cases that make keys or certificates, whose cost is that of looking for primes.
+    with_keys: Costs,
+}
+
+/// What some cases took with either program.
+#[derive(Debug, Default)]
+struct Costs {
+    cases: usize,
+    helm: Cost,
+    kco: Cost,
 }
 
 impl Figures {
@@ -29,12 +43,24 @@ impl Figures {
         *counter += 1;
     }
 
+    /// Adds what a case took with both programs.
+    pub(crate) fn measure(&mut self, helm: Cost, kco: Cost, makes_keys: bool) {
+        let costs = if makes_keys {
+            &mut self.with_keys
+        } else {
+            &mut self.plain
+        };
+        costs.cases += 1;
+        costs.helm += helm;
+        costs.kco += kco;
+    }
+
     /// True when nothing is left to look into; other words in a refusal are no difference in what is rendered.
     pub(crate) fn is_clean(&self) -> bool {
         self.different + self.only_helm_refuses + self.only_kco_refuses + self.not_run == 0
     }
 
-    /// All figures in one line.
+    /// All figures: how the cases ended, then what they took, those that make keys apart.
     pub(crate) fn summary(&self) -> String {
         let Self {
             equal,
@@ -45,6 +71,8 @@ impl Figures {
             only_helm_refuses,
             only_kco_refuses,
             not_run,
+            plain,
+            with_keys,
         } = self;
         let all = equal
             + equal_where_stable
@@ -57,7 +85,79 @@ impl Figures {
         format!(
             "{all} cases: {equal} equal, {equal_where_stable} equal where helm agrees with itself, {both_refuse} both refuse, \
              {both_refuse_in_other_words} both refuse in other words, {different} different, {only_helm_refuses} only helm \
-             refuses, {only_kco_refuses} only kco refuses, {not_run} not run"
+             refuses, {only_kco_refuses} only kco refuses, {not_run} not run\n\
+             without keys: {}\n\
+             with keys or certificates: {}",
+            plain.summary(),
+            with_keys.summary()
         )
+    }
+}
+
+impl Costs {
+    fn summary(&self) -> String {
+        let Self { cases, helm, kco } = self;
+        if *cases == 0 {
+            return "nothing measured".to_owned();
+        }
+        format!(
+            "{cases} cases; {}; {}; {}",
+            ratio("time", "s", seconds(helm.time), seconds(kco.time)),
+            ratio(
+                "of processors",
+                "s",
+                seconds(helm.processor),
+                seconds(kco.processor)
+            ),
+            ratio(
+                "peak memory",
+                "MiB a case",
+                mebibytes(helm.memory, *cases),
+                mebibytes(kco.memory, *cases)
+            )
+        )
+    }
+}
+
+fn ratio(what: &str, unit: &str, helm: f64, kco: f64) -> String {
+    format!(
+        "{what}: helm {helm:.1} {unit}, kco {kco:.1}, 1/{:.1}",
+        helm / kco.max(f64::MIN_POSITIVE)
+    )
+}
+
+fn seconds(duration: Duration) -> f64 {
+    duration.as_secs_f64()
+}
+
+/// The mean in MiB.
+fn mebibytes(sum: u64, cases: usize) -> f64 {
+    sum as f64 / cases as f64 / f64::from(1 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cases_took_is_shown_as_a_ratio_keys_apart() {
+        let cost = |milliseconds, mebibytes: u64| Cost {
+            time: Duration::from_millis(milliseconds),
+            processor: Duration::from_millis(2 * milliseconds),
+            memory: mebibytes << 20,
+        };
+        let mut figures = Figures::default();
+        figures.measure(cost(1000, 60), cost(100, 10), false);
+        figures.measure(cost(500, 40), cost(50, 10), false);
+        let summary = figures.summary();
+        let last: Vec<&str> = summary.lines().skip(1).collect();
+        assert_eq!(
+            last,
+            [
+                "without keys: 2 cases; time: helm 1.5 s, kco 0.1, 1/10.0; of processors: helm 3.0 s, kco 0.3, 1/10.0; \
+                 peak memory: helm 50.0 MiB a case, kco 10.0, 1/5.0",
+                "with keys or certificates: nothing measured"
+            ]
+        );
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Every chart below the folders is rendered with its defaults and with each of its `ci/*values.yaml`. What differs
 //! between two runs of Helm itself (certificates, passwords, dates) is compared with those places masked, and counted
-//! apart; nothing is skipped.
+//! apart; nothing is skipped. The last two lines say what both programs took, for cases without and with keys or
+//! certificates.
 
 use std::{
     path::{Path, PathBuf},
@@ -26,7 +27,7 @@ use crate::{
     cases::Case,
     compare::Verdict,
     figures::Figures,
-    run::{Output, Program},
+    run::{Cost, Output, Program},
 };
 
 /// Compares kco with helm over folders of charts.
@@ -41,6 +42,9 @@ struct Args {
     /// The kco to try.
     #[arg(long, default_value = "target/release/kco")]
     kco: PathBuf,
+    /// The helm is Helm 3: kco gets `--helm3`.
+    #[arg(long)]
+    helm3: bool,
     /// Only cases whose path contains this.
     #[arg(long, default_value = "")]
     only: String,
@@ -74,7 +78,7 @@ fn main() -> Result<ExitCode> {
 fn compare_all(args: &Args, cases: &[Case]) -> Figures {
     let timeout = Duration::from_secs(args.timeout);
     let helm = Program::new(&args.helm, timeout).remembering(args.remember.as_deref());
-    let kco = Program::new(&args.kco, timeout);
+    let kco = Program::new(&args.kco, timeout).with_flags(args.helm3.then_some("--helm3"));
     let next = AtomicUsize::new(0);
     let figures = Mutex::new(Figures::default());
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
@@ -82,12 +86,13 @@ fn compare_all(args: &Args, cases: &[Case]) -> Figures {
         for _ in 0..workers {
             scope.spawn(|| {
                 while let Some(case) = cases.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let verdict = judge(&helm, &kco, case);
-                    report(case, &verdict, args.lines);
-                    figures
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .count(&verdict);
+                    let judged = judge(&helm, &kco, case);
+                    report(case, &judged.verdict, args.lines);
+                    let mut figures = figures.lock().unwrap_or_else(PoisonError::into_inner);
+                    figures.count(&judged.verdict);
+                    if let Some((helm, kco)) = judged.costs {
+                        figures.measure(helm, kco, judged.makes_keys);
+                    }
                 }
             });
         }
@@ -95,12 +100,38 @@ fn compare_all(args: &Args, cases: &[Case]) -> Figures {
     figures.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn judge(helm: &Program, kco: &Program, case: &Case) -> Verdict {
+/// What came out of a case.
+struct Judged {
+    verdict: Verdict,
+    /// What it took, helm's first; `None` where it was remembered or could not be run.
+    costs: Option<(Cost, Cost)>,
+    makes_keys: bool,
+}
+
+fn judge(helm: &Program, kco: &Program, case: &Case) -> Judged {
     let arguments = case.arguments();
     let (theirs, ours) = match (helm.run(&arguments, 0), kco.run(&arguments, 0)) {
         (Ok(theirs), Ok(ours)) => (theirs, ours),
-        (Err(error), _) | (_, Err(error)) => return Verdict::NotRun(format!("{error:#}")),
+        (Err(error), _) | (_, Err(error)) => {
+            return Judged {
+                verdict: Verdict::NotRun(format!("{error:#}")),
+                costs: None,
+                makes_keys: false,
+            };
+        }
     };
+    let has_keys = matches!(&theirs.0, Output::Rendered(text) if compare::holds_keys(text));
+    let costs = theirs.1.zip(ours.1);
+    let verdict = verdict(helm, &arguments, theirs.0, ours.0);
+    Judged {
+        // Keys that are the same in two runs stand in the chart.
+        makes_keys: has_keys && verdict != Verdict::Equal,
+        verdict,
+        costs,
+    }
+}
+
+fn verdict(helm: &Program, arguments: &[String], theirs: Output, ours: Output) -> Verdict {
     match (theirs, ours) {
         (Output::Refused(theirs), Output::Refused(ours)) => Verdict::BothRefuse {
             same: compare::same_refusal(&theirs, &ours),
@@ -110,7 +141,7 @@ fn judge(helm: &Program, kco: &Program, case: &Case) -> Verdict {
         (Output::Refused(why), Output::Rendered(_)) => Verdict::OnlyHelmRefuses(why),
         (Output::Rendered(_), Output::Refused(why)) => Verdict::OnlyKcoRefuses(why),
         (Output::Rendered(theirs), Output::Rendered(ours)) if theirs == ours => Verdict::Equal,
-        (Output::Rendered(theirs), Output::Rendered(ours)) => judge_again(helm, &arguments, &theirs, &ours),
+        (Output::Rendered(theirs), Output::Rendered(ours)) => judge_again(helm, arguments, &theirs, &ours),
     }
 }
 
@@ -122,7 +153,7 @@ const ATTEMPTS: usize = 5;
 fn judge_again(helm: &Program, arguments: &[String], theirs: &str, ours: &str) -> Verdict {
     let mut another = theirs.to_owned();
     for attempt in 1..=ATTEMPTS {
-        match helm.run(arguments, attempt) {
+        match helm.run(arguments, attempt).map(|(output, _)| output) {
             Ok(Output::Rendered(again)) if again == ours => return Verdict::EqualWhereStable,
             Ok(Output::Rendered(again)) => another = again,
             Ok(Output::Refused(why)) => return Verdict::OnlyHelmRefuses(why),

@@ -5,12 +5,15 @@ use std::{
     fs,
     hash::{Hash, Hasher},
     io::Read,
+    ops::AddAssign,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::mpsc::{self, RecvTimeoutError},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
+use wait4::Wait4 as _;
 
 /// What a program answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,11 +24,36 @@ pub(crate) enum Output {
     Refused(String),
 }
 
+/// What a run took.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Cost {
+    /// From start to end.
+    pub(crate) time: Duration,
+    /// On all processors together.
+    pub(crate) processor: Duration,
+    /// The most memory it had at once, in bytes.
+    pub(crate) memory: u64,
+}
+
+impl AddAssign for Cost {
+    fn add_assign(&mut self, other: Self) {
+        let Self {
+            time,
+            processor,
+            memory,
+        } = other;
+        self.time += time;
+        self.processor += processor;
+        self.memory += memory;
+    }
+}
+
 /// `helm` or `kco`.
 #[derive(Debug)]
 pub(crate) struct Program {
     path: PathBuf,
     timeout: Duration,
+    flags: Vec<&'static str>,
     remembered: Option<PathBuf>,
 }
 
@@ -34,7 +62,16 @@ impl Program {
         Self {
             path: path.to_owned(),
             timeout,
+            flags: Vec::new(),
             remembered: None,
+        }
+    }
+
+    /// Gives it arguments on top of each case's.
+    pub(crate) fn with_flags(self, flags: impl IntoIterator<Item = &'static str>) -> Self {
+        Self {
+            flags: flags.into_iter().collect(),
+            ..self
         }
     }
 
@@ -46,8 +83,8 @@ impl Program {
         }
     }
 
-    /// Runs it; `attempt` tells repeated runs with the same arguments apart.
-    pub(crate) fn run(&self, arguments: &[String], attempt: usize) -> Result<Output> {
+    /// Runs it; `attempt` tells repeated runs with the same arguments apart. What is remembered has no cost.
+    pub(crate) fn run(&self, arguments: &[String], attempt: usize) -> Result<(Output, Option<Cost>)> {
         let Some(folder) = &self.remembered else {
             return self.start(arguments);
         };
@@ -61,9 +98,9 @@ impl Program {
             } else {
                 Output::Refused
             };
-            return Ok(output(rest.to_owned()));
+            return Ok((output(rest.to_owned()), None));
         }
-        let output = self.start(arguments)?;
+        let (output, cost) = self.start(arguments)?;
         let (first, rest) = match &output {
             Output::Rendered(text) => ("rendered", text),
             Output::Refused(text) => ("refused", text),
@@ -71,12 +108,13 @@ impl Program {
         fs::create_dir_all(folder).with_context(|| format!("could not create {}", folder.display()))?;
         fs::write(&file, format!("{first}\n{rest}"))
             .with_context(|| format!("could not write {}", file.display()))?;
-        Ok(output)
+        Ok((output, cost))
     }
 
-    fn start(&self, arguments: &[String]) -> Result<Output> {
+    fn start(&self, arguments: &[String]) -> Result<(Output, Option<Cost>)> {
         let mut child = Command::new(&self.path)
             .args(arguments)
+            .args(&self.flags)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -84,14 +122,15 @@ impl Program {
             .with_context(|| format!("could not start {}", self.path.display()))?;
         let out = reader(child.stdout.take());
         let err = reader(child.stderr.take());
-        let succeeded = wait(&mut child, self.timeout)?;
+        let (succeeded, cost) = wait(child, self.timeout)?;
         let out = out.join().unwrap_or_default();
         let err = err.join().unwrap_or_default();
-        Ok(if succeeded {
+        let output = if succeeded {
             Output::Rendered(out)
         } else {
             Output::Refused(err)
-        })
+        };
+        Ok((output, Some(cost)))
     }
 }
 
@@ -107,19 +146,29 @@ fn reader(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<S
     })
 }
 
-fn wait(child: &mut Child, timeout: Duration) -> Result<bool> {
+/// Waits for the end of a process, which is killed when it takes too long.
+fn wait(child: Child, timeout: Duration) -> Result<(bool, Cost)> {
+    let pid = child.id().to_string();
+    let (ended, end) = mpsc::channel::<()>();
+    let watch = std::thread::spawn(move || {
+        let is_late = end.recv_timeout(timeout) == Err(RecvTimeoutError::Timeout);
+        if is_late {
+            // One that ended just now is as good as killed.
+            let _ = Command::new("kill").args(["-KILL", &pid]).status();
+        }
+        is_late
+    });
     let start = Instant::now();
-    let mut pause = Duration::from_millis(1);
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status.success());
-        }
-        if start.elapsed() > timeout {
-            child.kill()?;
-            child.wait()?;
-            bail!("no answer within {} s", timeout.as_secs());
-        }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(20));
+    let used = child.wait4().context("could not wait for a process")?;
+    let time = start.elapsed();
+    drop(ended);
+    if watch.join().unwrap_or(false) {
+        bail!("no answer within {} s", timeout.as_secs());
     }
+    let cost = Cost {
+        time,
+        processor: used.rusage.utime + used.rusage.stime,
+        memory: used.rusage.maxrss,
+    };
+    Ok((used.status.success(), cost))
 }

@@ -1,14 +1,15 @@
 //! A chart on disk, as a folder or an archive, into the loaded chart (Helm's `pkg/chart/v2/loader/directory.go`).
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use helm::chart::ignore::{self, Rules};
-use helm::chart::{self, Chart, File, Limits};
+use helm::chart::{self, Chart, ChartOptions, File};
+use helm::line::HelmLine;
 
-/// Largest single file of a chart folder; Helm's figure.
-const MAX_FILE: u64 = 5 * 1024 * 1024;
+/// Largest single file of a chart folder with Helm 3; Helm 4 bounds all of them together only.
+const MAX_FILE_HELM_3: u64 = 5 * 1024 * 1024;
 
 /// A chart on disk that could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -33,13 +34,23 @@ pub enum Error {
         /// Which.
         path: PathBuf,
     },
-    /// A single file that is too large.
+    /// A single file that is too large for Helm 3.
     #[error(
-        "chart file {name:?} is larger than the maximum file size {MAX_FILE}: take it out of the chart, or name it in .helmignore"
+        "chart file {name:?} is larger than the maximum file size {MAX_FILE_HELM_3}: take it out of the chart, or name it in .helmignore"
     )]
-    TooLarge {
+    FileTooLarge {
         /// Its path in the chart.
         name: String,
+    },
+    /// All files together are too large.
+    #[error(
+        "chart exceeds maximum decompressed size of {limit} bytes at {name:?}: take out what is no part of it, or name it in .helmignore"
+    )]
+    TooLarge {
+        /// The file that was one too many.
+        name: String,
+        /// The bound.
+        limit: u64,
     },
     /// The `.helmignore` cannot be used.
     #[error("could not use {}", path.display())]
@@ -64,15 +75,23 @@ pub enum Error {
 /// # Errors
 /// [`Error`] names the file.
 pub fn load(path: &Path) -> Result<Chart, Error> {
+    load_as(path, ChartOptions::default())
+}
+
+/// [`load`] within other limits, or as another line of Helm does.
+///
+/// # Errors
+/// [`Error`] names the file.
+pub fn load_as(path: &Path, options: ChartOptions) -> Result<Chart, Error> {
     let failed = |source| Error::Load {
         path: path.to_owned(),
         source,
     };
     if path.is_dir() {
-        return Chart::from_files(files(path)?, &Limits::default()).map_err(failed);
+        return Chart::from_files(files_as(path, options)?, options).map_err(failed);
     }
     let archive = fs::read(path).map_err(|source| unread(path, source))?;
-    Chart::from_archive(&archive, &Limits::default()).map_err(failed)
+    Chart::from_archive(&archive, options).map_err(failed)
 }
 
 /// The files of a chart folder that its `.helmignore` leaves, by name within each folder.
@@ -83,8 +102,18 @@ pub fn load(path: &Path) -> Result<Chart, Error> {
 /// # Errors
 /// [`Error`] names the file.
 pub fn files(folder: &Path) -> Result<Vec<File>, Error> {
+    files_as(folder, ChartOptions::default())
+}
+
+/// [`files`] within other limits, or as another line of Helm does.
+///
+/// # Errors
+/// [`Error`] names the file.
+pub fn files_as(folder: &Path, options: ChartOptions) -> Result<Vec<File>, Error> {
     let mut walk = Walk {
         rules: rules(folder)?,
+        options,
+        size: 0,
         above: Vec::new(),
         files: Vec::new(),
     };
@@ -105,6 +134,9 @@ fn rules(folder: &Path) -> Result<Rules, Error> {
 
 struct Walk {
     rules: Rules,
+    options: ChartOptions,
+    /// Of the files read so far.
+    size: u64,
     /// The folders from the chart's root to the present one, without links.
     above: Vec<PathBuf>,
     files: Vec<File>,
@@ -155,12 +187,36 @@ impl Walk {
                 path: path.to_owned(),
             });
         }
-        if meta.len() > MAX_FILE {
-            return Err(Error::TooLarge { name });
-        }
-        let data = fs::read(path).map_err(|source| unread(path, source))?;
+        let data = self.read(path, &name, meta.len())?;
         self.files.push(File::new(name, data));
         Ok(())
+    }
+
+    /// Reads no more of a file than the limits leave, even if it grows meanwhile.
+    fn read(&mut self, path: &Path, name: &str, size: u64) -> Result<Vec<u8>, Error> {
+        if self.options.helm == HelmLine::Three && size > MAX_FILE_HELM_3 {
+            return Err(Error::FileTooLarge {
+                name: name.to_owned(),
+            });
+        }
+        let limit = self.options.limits.total_size;
+        let too_large = || Error::TooLarge {
+            name: name.to_owned(),
+            limit,
+        };
+        let left = limit.saturating_sub(self.size);
+        if size > left {
+            return Err(too_large());
+        }
+        let mut data = Vec::new();
+        let file = fs::File::open(path).map_err(|source| unread(path, source))?;
+        let read = file.take(left + 1).read_to_end(&mut data);
+        let read = read.map_err(|source| unread(path, source))? as u64;
+        if read > left {
+            return Err(too_large());
+        }
+        self.size += read;
+        Ok(data)
     }
 }
 
@@ -174,6 +230,8 @@ fn unread(path: &Path, source: io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
+
+    use helm::chart::Limits;
 
     use super::*;
 
@@ -236,15 +294,33 @@ mod tests {
         let said = |folder: &Path| load(folder).unwrap_err().to_string();
         assert!(said(Path::new("/nowhere/web.tgz")).contains("/nowhere/web.tgz"));
 
-        fs::write(folder.path().join("big"), vec![0; MAX_FILE as usize + 1]).unwrap();
-        assert!(said(folder.path()).starts_with("chart file \"big\" is larger"));
-        fs::write(folder.path().join(".helmignore"), "big\n").unwrap();
-        assert_eq!(load(folder.path()).unwrap().name(), "web");
-
         std::os::unix::net::UnixListener::bind(folder.path().join("socket")).unwrap();
         assert!(said(folder.path()).starts_with("cannot load irregular file"));
 
         fs::write(folder.path().join(".helmignore"), "**\n").unwrap();
         assert!(said(folder.path()).ends_with(".helmignore"));
+    }
+
+    #[test]
+    fn the_size_of_all_files_is_bounded_and_with_helm_3_that_of_each() {
+        let folder = chart();
+        let big = folder.path().join("big");
+        fs::write(&big, vec![0; MAX_FILE_HELM_3 as usize + 1]).unwrap();
+        assert_eq!(load(folder.path()).unwrap().files().len(), 2);
+
+        let said = |options: ChartOptions| load_as(folder.path(), options).unwrap_err().to_string();
+        assert!(said(HelmLine::Three.into()).starts_with("chart file \"big\" is larger"));
+        let small = Limits {
+            total_size: MAX_FILE_HELM_3,
+            ..Limits::default()
+        };
+        assert!(
+            said((&small).into())
+                .starts_with("chart exceeds maximum decompressed size of 5242880 bytes at \"big\"")
+        );
+        fs::write(folder.path().join(".helmignore"), "big\n").unwrap();
+        for options in [HelmLine::Three.into(), (&small).into()] {
+            assert_eq!(load_as(folder.path(), options).unwrap().name(), "web");
+        }
     }
 }

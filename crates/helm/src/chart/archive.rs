@@ -5,7 +5,8 @@ use std::io::Read;
 use flate2::read::MultiGzDecoder;
 use tar::EntryType;
 
-use super::File;
+use super::{ChartOptions, File};
+use crate::line::HelmLine;
 
 /// Bounds on what is unpacked, so that a hostile archive ends in an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,17 +34,27 @@ impl Default for Limits {
 #[derive(Debug)]
 pub(crate) struct Budget {
     limits: Limits,
+    helm: HelmLine,
     size: u64,
     files: usize,
 }
 
+/// The largest file that Helm 3 reads; Helm 4 bounds all of them together only.
+const MAX_FILE_HELM_3: u64 = 5 * 1024 * 1024;
+
 impl Budget {
-    pub(crate) fn new(limits: Limits) -> Self {
+    pub(crate) fn new(options: ChartOptions) -> Self {
+        let ChartOptions { limits, helm } = options;
         Self {
             limits,
+            helm,
             size: limits.total_size,
             files: limits.files,
         }
+    }
+
+    pub(crate) fn helm(&self) -> HelmLine {
+        self.helm
     }
 
     pub(crate) fn max_nesting(&self) -> usize {
@@ -56,7 +67,12 @@ impl Budget {
         }
     }
 
-    pub(crate) fn take(&mut self, size: u64) -> Result<(), Error> {
+    pub(crate) fn take(&mut self, name: &str, size: u64) -> Result<(), Error> {
+        if self.helm == HelmLine::Three && size > MAX_FILE_HELM_3 {
+            return Err(Error::FileTooLarge {
+                name: name.to_owned(),
+            });
+        }
         self.files = self.files.checked_sub(1).ok_or(Error::TooManyFiles {
             limit: self.limits.files,
         })?;
@@ -91,6 +107,12 @@ pub enum Error {
     TooLarge {
         /// The bound in bytes.
         limit: u64,
+    },
+    /// A file is larger than Helm 3 reads.
+    #[error("decompressed chart file {name:?} is larger than the maximum file size {MAX_FILE_HELM_3}")]
+    FileTooLarge {
+        /// Its path.
+        name: String,
     },
     /// There are more files than allowed.
     #[error("chart contains more than {limit} files")]
@@ -142,7 +164,7 @@ pub(crate) fn files(archive: &[u8], budget: &mut Budget) -> Result<Vec<File>, Er
         }
         let name = name_in_chart(&path)?;
         let size = entry.size();
-        budget.take(size)?;
+        budget.take(&path, size)?;
         let mut data = Vec::new();
         entry
             .by_ref()
@@ -255,7 +277,7 @@ mod tests {
     }
 
     fn unpack(entries: &[(&str, &[u8])]) -> Result<Vec<String>, Error> {
-        let found = files(&pack(entries), &mut Budget::new(Limits::default()))?;
+        let found = files(&pack(entries), &mut Budget::new(ChartOptions::default()))?;
         Ok(found.into_iter().map(|file| file.name).collect())
     }
 
@@ -328,7 +350,7 @@ mod tests {
     fn a_byte_order_mark_is_no_part_of_a_file() {
         let found = files(
             &pack(&[("c/a", b"\xef\xbb\xbfx")]),
-            &mut Budget::new(Limits::default()),
+            &mut Budget::new(ChartOptions::default()),
         )
         .unwrap();
         assert_eq!(found[0].data, b"x");
@@ -338,11 +360,11 @@ mod tests {
     fn more_than_allowed_is_refused() {
         let archive = pack(&[("c/a", &[0; 600]), ("c/b", &[0; 600])]);
         let limits = |total_size, files| {
-            Budget::new(Limits {
+            Budget::new(ChartOptions::from(&Limits {
                 total_size,
                 files,
                 nesting: 1,
-            })
+            }))
         };
         assert!(matches!(
             files(&archive, &mut limits(10_000, 1)),
@@ -357,7 +379,7 @@ mod tests {
 
     #[test]
     fn what_is_no_archive_is_refused() {
-        let read = |bytes: &[u8]| files(bytes, &mut Budget::new(Limits::default()));
+        let read = |bytes: &[u8]| files(bytes, &mut Budget::new(ChartOptions::default()));
         assert!(matches!(read(b"name: c"), Err(Error::Read(_))));
         assert!(matches!(read(&pack(&[])), Err(Error::Empty)));
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());

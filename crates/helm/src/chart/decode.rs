@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::metadata::{Dependency, Invalid, Maintainer, Metadata};
+use crate::strconv;
 
 /// A value has another type than its field, in the words of Go's JSON decoder.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -245,18 +246,9 @@ pub(crate) fn scalar_text(value: &Value) -> Option<String> {
 /// Go's `strconv.FormatFloat(f, 'g', -1, 32)`: the shortest digits that identify the 32-bit float, with an exponent
 /// below -4 and from 6 on.
 fn short_float_text(float: f64) -> String {
-    let float = float as f32;
-    let scientific = format!("{float:e}");
-    let Some((digits, exponent)) = scientific.split_once('e') else {
-        return scientific;
-    };
-    match exponent.parse::<i32>() {
-        Ok(exponent) if !(-4..6).contains(&exponent) => {
-            let sign = if exponent < 0 { '-' } else { '+' };
-            format!("{digits}e{sign}{:02}", exponent.abs())
-        }
-        _ => format!("{float}"),
-    }
+    let mut text = String::new();
+    strconv::format_float32(float, &mut text);
+    text
 }
 
 fn mismatch(found: &Value, place: String, wanted: &'static str) -> Mismatch {

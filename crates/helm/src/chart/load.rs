@@ -9,7 +9,7 @@ use super::{
     archive::{self, Budget},
     decode, metadata,
 };
-use crate::{schema::Schema, values, yaml};
+use crate::{line::HelmLine, schema::Schema, values, yaml};
 
 /// Why files are no chart.
 #[derive(Debug, thiserror::Error)]
@@ -103,7 +103,7 @@ pub(super) fn chart(files: Vec<File>, budget: &mut Budget, depth: usize) -> Resu
         parts.read_metadata(file)?;
     }
     for file in files.into_iter().filter(|file| file.name != "Chart.yaml") {
-        parts.sort_in(file)?;
+        parts.sort_in(file, budget.helm())?;
     }
     let Parts {
         mut chart,
@@ -192,11 +192,11 @@ impl Parts {
         Ok(())
     }
 
-    fn sort_in(&mut self, file: File) -> Result<(), Error> {
+    fn sort_in(&mut self, file: File, helm: HelmLine) -> Result<(), Error> {
         let chart = &mut self.chart;
         match file.name.as_str() {
             "Chart.lock" => chart.lock = Some(read_lock("Chart.lock", &file)?),
-            "values.yaml" => chart.values = values::read(&file.data).map_err(Error::Values)?,
+            "values.yaml" => chart.values = values::read_as(helm, &file.data).map_err(Error::Values)?,
             "values.schema.json" => chart.schema = Some(Schema::new(file.data)),
             "requirements.yaml" => {
                 self.has_metadata = true;

@@ -18,7 +18,7 @@ pub use self::{
     metadata::{Dependency, Invalid, Maintainer, Metadata},
 };
 pub(crate) use self::{decode::scalar_text, resolved::ResolvedChart};
-use crate::schema::Schema;
+use crate::{line::HelmLine, schema::Schema};
 
 /// A file of a chart.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -39,6 +39,35 @@ impl File {
         Self {
             name: name.into(),
             data,
+        }
+    }
+}
+
+/// How a chart is loaded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ChartOptions {
+    /// Bounds on its size.
+    pub limits: Limits,
+    /// Whose rules hold.
+    pub helm: HelmLine,
+}
+
+impl From<&Limits> for ChartOptions {
+    /// These bounds and the rules of Helm 4.
+    fn from(limits: &Limits) -> Self {
+        Self {
+            limits: *limits,
+            helm: HelmLine::Four,
+        }
+    }
+}
+
+impl From<HelmLine> for ChartOptions {
+    /// The rules of a line of Helm, with its bounds.
+    fn from(helm: HelmLine) -> Self {
+        Self {
+            limits: Limits::default(),
+            helm,
         }
     }
 }
@@ -69,8 +98,8 @@ impl Chart {
     ///
     /// # Errors
     /// When the archive is damaged, unsafe or larger than the limits, or when what is in it is no chart.
-    pub fn from_archive(archive: &[u8], limits: &Limits) -> Result<Self, Error> {
-        let mut budget = archive::Budget::new(*limits);
+    pub fn from_archive(archive: &[u8], options: impl Into<ChartOptions>) -> Result<Self, Error> {
+        let mut budget = archive::Budget::new(options.into());
         let files = archive::files(archive, &mut budget)?;
         Self::load(files, &mut budget)
     }
@@ -91,17 +120,17 @@ impl Chart {
     ///
     /// # Errors
     /// When the files are larger than the limits or no chart.
-    pub fn from_files(files: Vec<File>, limits: &Limits) -> Result<Self, Error> {
-        let mut budget = archive::Budget::new(*limits);
+    pub fn from_files(files: Vec<File>, options: impl Into<ChartOptions>) -> Result<Self, Error> {
+        let mut budget = archive::Budget::new(options.into());
         for file in &files {
-            budget.take(file.data.len() as u64)?;
+            budget.take(&file.name, file.data.len() as u64)?;
         }
         Self::load(files, &mut budget)
     }
 
     fn load(files: Vec<File>, budget: &mut archive::Budget) -> Result<Self, Error> {
         let chart = load::chart(files, budget, 0)?;
-        if !load::is_supported(&chart.metadata.api_version) {
+        if budget.helm() == HelmLine::Four && !load::is_supported(&chart.metadata.api_version) {
             return Err(Error::UnsupportedApiVersion);
         }
         Ok(chart)
@@ -180,7 +209,7 @@ impl Chart {
 /// # Errors
 /// When the archive is damaged, unsafe or larger than the limits.
 pub fn unpack(archive: &[u8], limits: &Limits) -> Result<Vec<File>, ArchiveError> {
-    archive::files(archive, &mut archive::Budget::new(*limits))
+    archive::files(archive, &mut archive::Budget::new(limits.into()))
 }
 
 /// True for files below `crds/` that Helm installs.

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::{Chart, Crd, Dependency, File, Metadata, is_crd};
 use crate::{
+    line::HelmLine,
     semver,
     values::{
         self, as_table,
@@ -18,6 +19,8 @@ use crate::{
 pub(crate) struct ResolvedChart<'c> {
     /// The chart as loaded.
     pub(crate) chart: &'c Chart,
+    /// Whose rules hold.
+    pub(crate) helm: HelmLine,
     /// Its metadata with its alias for a name and, once resolved, the enabled dependencies alone.
     pub(crate) metadata: Metadata,
     /// Its default values, once resolved merged with those of its declared subcharts.
@@ -34,19 +37,28 @@ impl<'c> ResolvedChart<'c> {
     ///
     /// # Errors
     /// When a subchart's values are not a table.
-    pub(crate) fn new(chart: &'c Chart, user: &Map, warnings: &mut Vec<String>) -> Result<Self, Error> {
-        let mut resolved = Self::unresolved(chart);
+    pub(crate) fn new(
+        chart: &'c Chart,
+        user: &Map,
+        helm: HelmLine,
+        warnings: &mut Vec<String>,
+    ) -> Result<Self, Error> {
+        let mut resolved = Self::unresolved(chart, helm);
         resolved.enable(user, "", warnings)?;
         resolved.import_values(warnings)?;
         Ok(resolved)
     }
 
-    fn unresolved(chart: &'c Chart) -> Self {
+    fn unresolved(chart: &'c Chart, helm: HelmLine) -> Self {
+        let subcharts = chart.dependencies.iter();
         Self {
             chart,
+            helm,
             metadata: chart.metadata.clone(),
             values: values::to_map(&chart.values),
-            dependencies: chart.dependencies.iter().map(Self::unresolved).collect(),
+            dependencies: subcharts
+                .map(|subchart| Self::unresolved(subchart, helm))
+                .collect(),
         }
     }
 
@@ -327,7 +339,8 @@ mod tests {
         let chart = Chart::from_files(files, &Limits::default()).map_err(|error| chain(&error))?;
         let user = values::to_map(&values::read(&user).map_err(|error| chain(&error))?);
         let mut warnings = Vec::new();
-        let resolved = ResolvedChart::new(&chart, &user, &mut warnings).map_err(|error| error.to_string())?;
+        let resolved = ResolvedChart::new(&chart, &user, HelmLine::Four, &mut warnings)
+            .map_err(|error| error.to_string())?;
         let values =
             coalesce::coalesce(&resolved, &user, &mut warnings).map_err(|error| error.to_string())?;
         let mut outcome = Table::new();

@@ -1,8 +1,10 @@
-//! Why a template could not be parsed or executed, in Helm 4's words and with the place in the source.
+//! Why a template could not be parsed or executed, in Helm's words and with the place in the source.
 
 use std::fmt;
 
 use gotemplate::{exec, parse};
+
+use crate::line::HelmLine;
 
 /// What `fail` and `required` put around their message, so that it can be found in a chain of errors.
 pub(crate) const WARNING_START: &str = "HELM_ERR_START";
@@ -62,7 +64,11 @@ impl TemplateFailure {
     }
 
     /// A failure to execute a file.
-    pub(super) fn execution(error: &exec::Error, source: impl Fn(&str) -> Option<String>) -> Self {
+    pub(super) fn execution(
+        error: &exec::Error,
+        helm: HelmLine,
+        source: impl Fn(&str) -> Option<String>,
+    ) -> Self {
         let mut trace = Vec::new();
         let mut current = Some(error);
         while let Some(error) = current {
@@ -79,7 +85,7 @@ impl TemplateFailure {
             current = error.inner();
         }
         Self {
-            message: message(error),
+            message: message(error, helm),
             trace,
         }
     }
@@ -93,8 +99,8 @@ fn line_of(text: Option<String>, line: usize) -> String {
         .to_owned()
 }
 
-/// Helm's `reformatExecErrorMsg`.
-fn message(error: &exec::Error) -> String {
+/// Helm 4's `reformatExecErrorMsg`; Helm 3's `cleanupExecError`, which leaves Go's one line.
+fn message(error: &exec::Error, helm: HelmLine) -> String {
     let text = error.to_string();
     let mut tokens = text.splitn(3, ": ");
     let (Some(_), Some(location), Some(rest)) = (tokens.next(), tokens.next(), tokens.next()) else {
@@ -102,6 +108,9 @@ fn message(error: &exec::Error) -> String {
     };
     if let Some(warning) = warning(rest) {
         return format!("execution error at ({location}): {warning}");
+    }
+    if helm == HelmLine::Three {
+        return text;
     }
     let Some(links) = links(error) else { return text };
     links.concat().trim().to_owned()

@@ -19,12 +19,14 @@ use crate::{
     functions,
     hook::Hook,
     kind_order::KindOrder,
+    line::HelmLine,
     manifest::{self, Dropped, Manifest, Sorted},
     release::RecordedChart,
     schema, semver,
     values::{self, CoalesceError, coalesce},
 };
 
+mod chart_struct;
 mod failure;
 mod scope;
 
@@ -43,11 +45,14 @@ const MAX_SETS: usize = 8;
 #[derive(Debug)]
 pub struct Engine {
     chart: Arc<Chart>,
-    sets: Mutex<Vec<(Vec<TemplateId>, Set)>>,
+    sets: Mutex<Vec<(SetId, Set)>>,
 }
 
 /// A template by its full path and its file's place in memory.
 type TemplateId = (String, usize);
+
+/// The functions that templates were parsed with, and the templates.
+type SetId = (HelmLine, Vec<TemplateId>);
 
 /// What a rendering is told besides the values.
 #[derive(Debug)]
@@ -64,6 +69,8 @@ pub struct RenderOptions {
     pub subchart_notes: bool,
     /// What templates may use up.
     pub limits: exec::Limits,
+    /// Whose rules hold; the capabilities say on their own which Helm they name.
+    pub helm: HelmLine,
 }
 
 impl RenderOptions {
@@ -76,6 +83,7 @@ impl RenderOptions {
             skip_schema_validation: false,
             subchart_notes: false,
             limits: exec::Limits::default(),
+            helm: HelmLine::default(),
         }
     }
 }
@@ -152,6 +160,9 @@ pub enum Error {
     /// Dependencies could not be resolved against the values.
     #[error("chart dependencies processing failed")]
     Resolve(#[source] CoalesceError),
+    /// Likewise, in the words of Helm 3, which has none of its own.
+    #[error(transparent)]
+    ResolveHelm3(CoalesceError),
     /// The values could not be merged with the defaults.
     #[error("could not merge values with the chart's defaults")]
     Coalesce(#[source] CoalesceError),
@@ -238,12 +249,17 @@ impl Engine {
         }
         let mut warnings = Vec::new();
         let user = values::to_map(values);
-        let resolved = ResolvedChart::new(chart, &user, &mut warnings).map_err(Error::Resolve)?;
+        let resolved = ResolvedChart::new(chart, &user, options.helm, &mut warnings).map_err(|error| {
+            match options.helm {
+                HelmLine::Three => Error::ResolveHelm3(error),
+                HelmLine::Four => Error::Resolve(error),
+            }
+        })?;
         let values = coalesce::coalesce(&resolved, &user, &mut warnings).map_err(Error::Coalesce)?;
         if !options.skip_schema_validation {
             schema::validate(&resolved, &values).map_err(Error::Schema)?;
         }
-        check_kube_version(&resolved, &options.capabilities)?;
+        check_kube_version(&resolved, options)?;
 
         let files = self.execute(&resolved, &values, options)?;
         let (notes, files) = without_notes(files, resolved.name(), options.subchart_notes);
@@ -251,7 +267,7 @@ impl Engine {
             manifests,
             hooks,
             dropped,
-        } = sorted(files)?;
+        } = sorted(files, options.helm)?;
         Ok(Rendered {
             manifests,
             hooks,
@@ -273,7 +289,8 @@ impl Engine {
         let _guard = CycleGuard::new();
         let mut warnings = Vec::new();
         let user = values::to_map(values);
-        let resolved = ResolvedChart::new(&self.chart, &user, &mut warnings).map_err(Error::Resolve)?;
+        let resolved =
+            ResolvedChart::new(&self.chart, &user, HelmLine::Four, &mut warnings).map_err(Error::Resolve)?;
         let values = coalesce::coalesce(&resolved, &user, &mut warnings).map_err(Error::Coalesce)?;
         Ok(Checked {
             violations: schema::violations(&resolved, &values),
@@ -290,7 +307,8 @@ impl Engine {
     ) -> Result<BTreeMap<String, String>, Error> {
         let shared = scope::Shared {
             release: release(&options.release),
-            capabilities: options.capabilities.to_value(),
+            capabilities: options.capabilities.to_value(options.helm),
+            helm: options.helm,
         };
         let templates = scope::templates(resolved, values, &shared);
         let order = execution_order(templates.keys());
@@ -300,7 +318,7 @@ impl Engine {
                 .map(|template| String::from_utf8_lossy(&template.file.data).into_owned())
         };
         let set = self
-            .parsed(&templates, &order)
+            .parsed(options.helm, &templates, &order)
             .map_err(|error| TemplateFailure::parse(&error, source))?;
         let exec_options = exec::Options {
             missing_key: MissingKey::Zero,
@@ -313,12 +331,13 @@ impl Engine {
             if is_partial(path) {
                 continue;
             }
-            template
-                .dot
-                .insert("Template", scope::template(path, &template.base_path));
+            template.dot.insert(
+                "Template",
+                scope::template(path, &template.base_path, options.helm),
+            );
             let output = set
                 .execute(path, GoValue::Map(template.dot.clone()), &exec_options)
-                .map_err(|error| TemplateFailure::execution(&error, source))?;
+                .map_err(|error| TemplateFailure::execution(&error, options.helm, source))?;
             files.insert(path.clone(), without_no_value(output));
         }
         Ok(files)
@@ -327,15 +346,16 @@ impl Engine {
     /// The parsed templates, from an earlier rendering where the same ones took part.
     fn parsed(
         &self,
+        helm: HelmLine,
         templates: &BTreeMap<String, scope::Template<'_>>,
         order: &[&String],
     ) -> Result<Set, gotemplate::parse::Error> {
         let id = |path: &&String| ((*path).clone(), std::ptr::from_ref(templates[*path].file).addr());
-        let ids: Vec<TemplateId> = order.iter().map(id).collect();
+        let ids: SetId = (helm, order.iter().map(id).collect());
         if let Some(set) = self.remembered(&ids) {
             return Ok(set);
         }
-        let mut set = Set::new(ROOT, functions::all().clone());
+        let mut set = Set::new(ROOT, functions::of(helm).clone());
         for path in order {
             set.parse(path, &templates[*path].file.data)?;
         }
@@ -347,7 +367,7 @@ impl Engine {
         Ok(set)
     }
 
-    fn remembered(&self, ids: &[TemplateId]) -> Option<Set> {
+    fn remembered(&self, ids: &SetId) -> Option<Set> {
         let sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
         sets.iter()
             .find(|(known, _)| known == ids)
@@ -355,15 +375,18 @@ impl Engine {
     }
 }
 
-fn check_kube_version(chart: &ResolvedChart<'_>, capabilities: &Capabilities) -> Result<(), Error> {
+fn check_kube_version(chart: &ResolvedChart<'_>, options: &RenderOptions) -> Result<(), Error> {
     let constraint = &chart.metadata.kube_version;
-    let version = &capabilities.kube_version;
+    let version = &options.capabilities.kube_version;
     if constraint.is_empty() || semver::satisfies(constraint, version.constrained()).unwrap_or(false) {
         return Ok(());
     }
     Err(Error::KubeVersion {
         constraint: constraint.clone(),
-        version: version.version.clone(),
+        version: match options.helm {
+            HelmLine::Three => version.constrained().to_owned(),
+            HelmLine::Four => version.version.clone(),
+        },
     })
 }
 
@@ -434,9 +457,13 @@ fn without_notes(
     (notes, files)
 }
 
-fn sorted(files: BTreeMap<String, String>) -> Result<Sorted, InvalidManifests> {
+fn sorted(files: BTreeMap<String, String>, helm: HelmLine) -> Result<Sorted, InvalidManifests> {
     let texts = files.iter().map(|(path, text)| (path.as_str(), text.as_str()));
-    let sorted = manifest::sort(texts, KindOrder::Install);
+    let order = match helm {
+        HelmLine::Three => KindOrder::InstallHelm3,
+        HelmLine::Four => KindOrder::Install,
+    };
+    let sorted = manifest::sort_as(helm, texts, order);
     sorted.map_err(|error| {
         let files = files
             .into_iter()

@@ -10,15 +10,29 @@ use gotemplate::{
     value::{Map, Value},
 };
 
+use super::chart_struct;
 use crate::{
     chart::{Dependency, File, Metadata, ResolvedChart},
-    files, values, yaml,
+    files,
+    line::HelmLine,
+    values, yaml,
 };
 
 /// The type of `.Values`, of `.Template` and of the dot of a file: a map with a few methods.
 static VALUES: Type = Type::map("common.Values", &types::INTERFACE)
     .defined_as(&types::MAP)
     .with_methods(&METHODS);
+/// The same in Helm 3.
+static VALUES_HELM_3: Type = Type::map("chartutil.Values", &types::INTERFACE)
+    .defined_as(&types::MAP)
+    .with_methods(&METHODS);
+
+fn values_type(helm: HelmLine) -> &'static Type {
+    match helm {
+        HelmLine::Three => &VALUES_HELM_3,
+        HelmLine::Four => &VALUES,
+    }
+}
 
 static METHODS: LazyLock<Functions> = LazyLock::new(|| {
     let mut methods = Functions::default();
@@ -32,8 +46,9 @@ static METHODS: LazyLock<Functions> = LazyLock::new(|| {
     methods.add(
         "Table",
         |this: Receiver, path: Str| -> Result<Concrete, function::Error> {
-            let table = table(&this.map(), &path.lossy()).ok_or_else(|| no_table(&path))?;
-            Ok(Concrete(Value::Map(table.as_type(&VALUES))))
+            let values = this.map();
+            let table = table(&values, &path.lossy()).ok_or_else(|| no_table(&path))?;
+            Ok(Concrete(Value::Map(table.as_type(values.ty()))))
         },
     );
     methods.add(
@@ -86,6 +101,8 @@ pub(super) struct Shared {
     pub(super) release: Value,
     /// `.Capabilities`.
     pub(super) capabilities: Value,
+    /// Whose types they have.
+    pub(super) helm: HelmLine,
 }
 
 /// A template with the dot of its chart.
@@ -107,7 +124,7 @@ pub(super) fn templates<'c>(
     collect(
         chart,
         chart.name(),
-        &values.as_type(&VALUES),
+        &values.as_type(values_type(shared.helm)),
         true,
         shared,
         &mut templates,
@@ -124,8 +141,12 @@ fn collect<'c>(
     templates: &mut BTreeMap<String, Template<'c>>,
 ) -> Map {
     let subcharts = Map::new();
-    let dot = Map::with_type(&VALUES);
-    dot.insert("Chart", metadata(&chart.metadata, is_root));
+    let dot = Map::with_type(values_type(shared.helm));
+    let about = match shared.helm {
+        HelmLine::Three => chart_struct::value(&chart.metadata, is_root),
+        HelmLine::Four => metadata(&chart.metadata, is_root),
+    };
+    dot.insert("Chart", about);
     dot.insert("Files", files::to_value(chart.chart.files()));
     dot.insert("Release", shared.release.clone());
     dot.insert("Capabilities", shared.capabilities.clone());
@@ -134,7 +155,9 @@ fn collect<'c>(
     for subchart in &chart.dependencies {
         let name = subchart.name();
         // A name with a dot is taken for a path, finds nothing, and leaves the subchart without values.
-        let own = table(values, name).unwrap_or_default().as_type(&VALUES);
+        let own = table(values, name)
+            .unwrap_or_default()
+            .as_type(values_type(shared.helm));
         let scope = collect(
             subchart,
             &format!("{path}/charts/{name}"),
@@ -157,14 +180,14 @@ fn collect<'c>(
 }
 
 /// `.Template`: which file is being rendered.
-pub(super) fn template(name: &str, base_path: &str) -> Value {
+pub(super) fn template(name: &str, base_path: &str, helm: HelmLine) -> Value {
     let template: Map = [("Name", Value::from(name)), ("BasePath", Value::from(base_path))]
         .into_iter()
         .collect();
-    Value::Map(template.as_type(&VALUES))
+    Value::Map(template.as_type(values_type(helm)))
 }
 
-/// `.Chart`: the fields under their Go names, empty ones included.
+/// `.Chart` of Helm 4: the fields under their Go names, empty ones included.
 fn metadata(metadata: &Metadata, is_root: bool) -> Value {
     // Every field is named, so that a new one is not forgotten here.
     let Metadata {

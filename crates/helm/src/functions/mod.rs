@@ -37,6 +37,8 @@ use std::sync::LazyLock;
 
 use gotemplate::function::Functions;
 
+use crate::line::HelmLine;
+
 pub use control::{Refusal, TplError};
 pub(crate) use dates::{toml_date, yaml_timestamp};
 pub(crate) use durations::duration_text;
@@ -51,40 +53,31 @@ const NIL_DEREFERENCE: &str = "runtime error: invalid memory address or nil poin
 
 /// All functions by name. Templates must be parsed with them: an unknown name is an error of the parser.
 pub fn all() -> &'static Functions {
-    static ALL: LazyLock<Functions> = LazyLock::new(register);
-    &ALL
+    of(HelmLine::Four)
 }
 
-#[expect(clippy::too_many_lines, reason = "one list, a line for each name")]
-fn register() -> Functions {
-    let mut functions = Functions::default();
-    let f = &mut functions;
+/// The functions of a line of Helm; those of 3 are among those of 4.
+pub fn of(helm: HelmLine) -> &'static Functions {
+    static THREE: LazyLock<Functions> = LazyLock::new(|| {
+        let mut functions = Functions::default();
+        register(&mut functions);
+        functions
+    });
+    static FOUR: LazyLock<Functions> = LazyLock::new(|| {
+        let mut functions = THREE.clone();
+        register_new(&mut functions);
+        functions
+    });
+    match helm {
+        HelmLine::Three => &THREE,
+        HelmLine::Four => &FOUR,
+    }
+}
 
-    f.add("include", control::include);
-    f.add("tpl", control::tpl);
-    f.add("required", control::required);
-    f.add("fail", control::fail);
-    f.add("lookup", control::lookup);
-    f.add("getHostByName", network::get_host_by_name);
-    f.add("hello", || "Hello!");
-
-    f.add("toYaml", data::to_yaml);
+/// What Helm 4 added.
+fn register_new(f: &mut Functions) {
     f.add("mustToYaml", data::must_to_yaml);
-    f.add("fromYaml", data::from_yaml);
-    f.add("fromYamlArray", data::from_yaml_array);
-    f.add("toYamlPretty", data::to_yaml_pretty);
-    f.add("toToml", data::to_toml);
     f.add("mustToToml", data::must_to_toml);
-    f.add("fromToml", data::from_toml);
-    f.add("fromJson", data::from_json);
-    f.add("fromJsonArray", data::from_json_array);
-    f.add("mustFromJson", data::must_from_json);
-    f.add("toJson", data::to_json);
-    f.add("mustToJson", data::must_to_json);
-    f.add("toPrettyJson", data::to_pretty_json);
-    f.add("mustToPrettyJson", data::must_to_pretty_json);
-    f.add("toRawJson", data::to_raw_json);
-    f.add("mustToRawJson", data::to_raw_json);
 
     f.add("mustToDuration", durations::must_to_duration);
     f.add("durationSeconds", durations::seconds);
@@ -97,6 +90,33 @@ fn register() -> Functions {
     f.add("durationWeeks", durations::weeks);
     f.add("durationRoundTo", durations::round_to);
     f.add("durationTruncateTo", durations::truncate_to);
+}
+
+#[expect(clippy::too_many_lines, reason = "one list, a line for each name")]
+fn register(f: &mut Functions) {
+    f.add("include", control::include);
+    f.add("tpl", control::tpl);
+    f.add("required", control::required);
+    f.add("fail", control::fail);
+    f.add("lookup", control::lookup);
+    f.add("getHostByName", network::get_host_by_name);
+    f.add("hello", || "Hello!");
+
+    f.add("toYaml", data::to_yaml);
+    f.add("fromYaml", data::from_yaml);
+    f.add("fromYamlArray", data::from_yaml_array);
+    f.add("toYamlPretty", data::to_yaml_pretty);
+    f.add("toToml", data::to_toml);
+    f.add("fromToml", data::from_toml);
+    f.add("fromJson", data::from_json);
+    f.add("fromJsonArray", data::from_json_array);
+    f.add("mustFromJson", data::must_from_json);
+    f.add("toJson", data::to_json);
+    f.add("mustToJson", data::must_to_json);
+    f.add("toPrettyJson", data::to_pretty_json);
+    f.add("mustToPrettyJson", data::must_to_pretty_json);
+    f.add("toRawJson", data::to_raw_json);
+    f.add("mustToRawJson", data::to_raw_json);
 
     f.add("now", dates::now);
     f.add("ago", dates::ago);
@@ -313,6 +333,4 @@ fn register() -> Functions {
 
     f.add("semver", versions::parse);
     f.add("semverCompare", versions::compare);
-
-    functions
 }

@@ -10,7 +10,7 @@ use gotemplate::{
 };
 
 use super::as_table;
-use crate::chart::ResolvedChart;
+use crate::{chart::ResolvedChart, line::HelmLine};
 
 /// The key of the values that every subchart sees.
 const GLOBAL: &str = "global";
@@ -112,7 +112,7 @@ impl Coalescing<'_> {
                 }
                 Some(given) => self.over_default(chart, &key, &given, &default, &prefix, nulls)?,
                 None => {
-                    if nulls == Nulls::Delete {
+                    if nulls == Nulls::Delete && chart.helm == HelmLine::Four {
                         // A null default would hide a global or print as `<nil>`.
                         if matches!(default, Value::Nil) {
                             continue;
@@ -147,7 +147,7 @@ impl Coalescing<'_> {
         // Below a subchart's name nulls must stay: they delete the subchart's own defaults in the next step.
         let is_subchart = chart.dependencies.iter().any(|subchart| *key == subchart.name());
         let nulls = if is_subchart { Nulls::Keep } else { nulls };
-        if nulls == Nulls::Delete {
+        if nulls == Nulls::Delete && chart.helm == HelmLine::Four {
             remove_nulls(default);
         }
         self.tables(given, table, &join(prefix, &key.lossy()), nulls)

@@ -7,7 +7,7 @@
 use gotemplate::value::{self, Value as GoValue};
 use serde_json::{Map, Value};
 
-use crate::yaml;
+use crate::{line::HelmLine, yaml};
 
 pub(crate) mod coalesce;
 pub mod strvals;
@@ -32,6 +32,18 @@ pub enum ReadError {
         /// What it is.
         found: &'static str,
     },
+    /// The only document that is read is not YAML.
+    #[error(transparent)]
+    OnlyYaml(yaml::Error),
+    /// The only document that is read is a list or a scalar.
+    #[error(
+        "error unmarshaling JSON: while decoding JSON: \
+         json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+    )]
+    OnlyNotATable {
+        /// What it is.
+        found: &'static str,
+    },
 }
 
 /// Reads the text of a values file: all its documents, later ones over earlier ones, every number a float.
@@ -42,17 +54,44 @@ pub fn read(text: &[u8]) -> Result<Map<String, Value>, ReadError> {
     let mut values = Map::new();
     for document in documents(text)? {
         let document = yaml::parse(&document).map_err(ReadError::Yaml)?;
-        let table = match document {
-            Value::Null => continue,
-            Value::Object(table) => table,
-            Value::Array(_) => return Err(ReadError::NotATable { found: "array" }),
-            Value::String(_) => return Err(ReadError::NotATable { found: "string" }),
-            Value::Number(_) => return Err(ReadError::NotATable { found: "number" }),
-            Value::Bool(_) => return Err(ReadError::NotATable { found: "bool" }),
-        };
-        merge(&mut values, table);
+        merge(
+            &mut values,
+            into_table(document).map_err(|found| ReadError::NotATable { found })?,
+        );
     }
     Ok(values)
+}
+
+/// Reads the text of a values file as Helm 3 does: its first document alone, every number a float.
+///
+/// # Errors
+/// When that document is not YAML or not a table.
+pub fn read_first(text: &[u8]) -> Result<Map<String, Value>, ReadError> {
+    let document = yaml::parse(text).map_err(ReadError::OnlyYaml)?;
+    into_table(document).map_err(|found| ReadError::OnlyNotATable { found })
+}
+
+/// Reads a values file as a line of Helm does: [`read`] or [`read_first`].
+///
+/// # Errors
+/// Theirs.
+pub fn read_as(helm: HelmLine, text: &[u8]) -> Result<Map<String, Value>, ReadError> {
+    match helm {
+        HelmLine::Three => read_first(text),
+        HelmLine::Four => read(text),
+    }
+}
+
+/// A document as a table, an empty one where it holds nothing; else what Go calls it.
+fn into_table(document: Value) -> Result<Map<String, Value>, &'static str> {
+    match document {
+        Value::Null => Ok(Map::new()),
+        Value::Object(table) => Ok(table),
+        Value::Array(_) => Err("array"),
+        Value::String(_) => Err("string"),
+        Value::Number(_) => Err("number"),
+        Value::Bool(_) => Err("bool"),
+    }
 }
 
 /// Splits at lines that start with `---`, like the reader of `k8s.io/apimachinery/pkg/util/yaml`.
@@ -194,6 +233,8 @@ mod tests {
         assert_eq!(values, table(json!({"a": 1.0, "b": {"c": 2.0, "d": 3.0}})));
         assert_eq!(read(b"").unwrap(), Map::new());
         assert_eq!(read(b"# nothing\n").unwrap(), Map::new());
+        let values = read_first(b"---\na: 1\n---\nb: [\n").unwrap();
+        assert_eq!(values, table(json!({"a": 1.0})));
     }
 
     #[test]
