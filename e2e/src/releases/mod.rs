@@ -195,6 +195,8 @@ impl Rig {
         objects.retain(|object| !is_of_every_namespace(object));
         let mut outside = self.get(&["get", CLUSTER_SCOPED])?;
         outside.retain(|object| name(object).starts_with(&format!("{namespace}-")));
+        // A namespace takes its time to go, and Helm does not wait for it.
+        outside.retain(|object| object["metadata"]["deletionTimestamp"].is_null());
         objects.extend(outside);
         let mut objects: Vec<Value> = objects
             .iter()
