@@ -54,6 +54,11 @@ rig: setup ## Tests of the local cluster itself (needs root)
 .PHONY: e2e
 e2e: setup programs ## End-to-end tests on a real Kubernetes (needs root)
 	cargo test --package e2e --test scenarios -- --nocapture
+	$(MAKE) --no-print-directory e2e-control-plane
+
+.PHONY: e2e-control-plane
+e2e-control-plane: programs ## Those of the end-to-end tests that need no pods, and so no root
+	cargo test --package e2e --test control_plane -- --nocapture
 
 .PHONY: programs
 programs: ## The static binaries that the images are made of, kco, and what drives it

@@ -56,6 +56,7 @@ impl Args {
         }
         let process = runtime::start(options).await?;
         let charts = Charts::new(process.cluster().clone(), Limits::default())
+            .with_fresh_for(self.poll_interval.0)
             .with_registry_config(self.charts.helm_registry_config_path.clone());
         let charts = Arc::new(charts);
         let webhooks = self.answer(&process, charts.clone()).await?;

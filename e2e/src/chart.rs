@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
 use crate::{Site, image};
@@ -64,25 +65,72 @@ impl ChartFolder {
     /// # Errors
     /// When Helm refuses the chart or the registry does not take it.
     pub fn push(&self, site: &Site) -> Result<String> {
-        let packages = tempfile::tempdir()?;
-        let folder = self.folder.path().to_string_lossy().into_owned();
-        let into = packages.path().to_string_lossy().into_owned();
-        site.run(site.helm(["package", &folder, "--destination", &into]))?;
-        let package = packages
-            .path()
-            .join(format!("{}-{}.tgz", self.name, self.version));
-        let package = package.to_string_lossy().into_owned();
-        let registry = format!("oci://{}/charts", site.registry());
-        let mut push = site.helm(["push", &package, &registry]);
-        if site.plain_http() {
-            push.arg("--plain-http");
-        }
-        site.run(push)?;
-        Ok(format!("{registry}/{}", self.name))
+        let flags: &[&str] = if site.plain_http() { &["--plain-http"] } else { &[] };
+        self.package(site)?.push(site, site.registry(), flags)
+    }
+
+    /// Packages the chart.
+    ///
+    /// # Errors
+    /// When Helm refuses it.
+    pub fn package(&self, site: &Site) -> Result<Package> {
+        let into = tempfile::tempdir()?;
+        let (source, destination) = (self.folder.path(), into.path());
+        let (source, destination) = (source.to_string_lossy(), destination.to_string_lossy());
+        site.run(site.helm(["package", &source, "--destination", &destination]))?;
+        Ok(Package {
+            file: into.path().join(format!("{}-{}.tgz", self.name, self.version)),
+            name: self.name.clone(),
+            _folder: into,
+        })
     }
 
     fn path(&self, file: &str) -> PathBuf {
         self.folder.path().join(file)
+    }
+}
+
+/// A packaged chart.
+pub struct Package {
+    file: PathBuf,
+    name: String,
+    _folder: TempDir,
+}
+
+impl Package {
+    /// The archive.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// The archive's content.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn bytes(&self) -> Result<Vec<u8>> {
+        Ok(fs::read(&self.file)?)
+    }
+
+    /// `sha256:` and the digest of the archive.
+    ///
+    /// # Errors
+    /// As [`Package::bytes`].
+    pub fn digest(&self) -> Result<String> {
+        let digest = Sha256::digest(self.bytes()?);
+        let hex: Vec<String> = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+        Ok(format!("sha256:{}", hex.concat()))
+    }
+
+    /// Pushes it to `charts` of a registry with these flags of `helm push`; gives the `oci://` URL without the version.
+    ///
+    /// # Errors
+    /// When the registry does not take it.
+    pub fn push(&self, site: &Site, registry: &str, flags: &[&str]) -> Result<String> {
+        let charts = format!("oci://{registry}/charts");
+        let mut push = site.helm(["push", &self.file.to_string_lossy(), &charts]);
+        push.args(flags);
+        site.run(push)?;
+        Ok(format!("{charts}/{}", self.name))
     }
 }
 

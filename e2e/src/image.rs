@@ -55,7 +55,10 @@ pub fn root() -> PathBuf {
 }
 
 /// The program as cargo has built it, beside this very one.
-pub(crate) fn binary(program: &str) -> Result<PathBuf> {
+///
+/// # Errors
+/// When it is not built.
+pub fn binary(program: &str) -> Result<PathBuf> {
     let own = std::env::current_exe()?;
     let built = own
         .ancestors()

@@ -6,13 +6,20 @@
 )]
 
 pub mod chart;
+pub mod host_platform;
+pub mod http_server;
 pub mod image;
+pub mod namespace;
 pub mod platform;
 pub mod releases;
 pub mod scenario;
 pub mod site;
+pub mod token_service;
 
 pub use chart::ChartFolder;
+pub use host_platform::HostPlatform;
+pub use http_server::HttpServer;
+pub use namespace::Namespace;
 pub use scenario::Scenario;
 pub use site::Site;
 

@@ -1,19 +1,16 @@
-//! One scenario: a namespace of its own on the cluster that all share, and words for what scenarios do.
+//! One scenario: a namespace of its own on the cluster that all share, with our programs in pods.
 
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use local_cluster::{Cluster, Options};
-use serde_json::{Value, json};
 
-use crate::{ChartFolder, Site, image, platform, progress};
-
-/// How long anything may take until a scenario calls it lost. Far beyond what is expected: a busy machine
-/// must not fail a test.
-const PATIENCE: Duration = Duration::from_mins(2);
+pub use crate::namespace::condition;
+use crate::{ChartFolder, Namespace, Site, image, platform, progress};
 
 /// The cluster that all scenarios share, with the platform on it.
 struct Shared {
@@ -23,8 +20,16 @@ struct Shared {
 
 /// A namespace of its own on the shared cluster.
 pub struct Scenario {
-    name: String,
+    namespace: Namespace,
     shared: &'static Shared,
+}
+
+impl Deref for Scenario {
+    type Target = Namespace;
+
+    fn deref(&self) -> &Namespace {
+        &self.namespace
+    }
 }
 
 impl Scenario {
@@ -46,31 +51,15 @@ impl Scenario {
     }
 
     fn on(shared: &'static Shared, name: &str) -> Result<Self> {
-        let scenario = Self {
-            name: name.to_owned(),
+        Ok(Self {
+            namespace: Namespace::make(name, &shared.site)?,
             shared,
-        };
-        scenario.apply(&json!({
-            "apiVersion": "v1",
-            "kind": "Namespace",
-            "metadata": {"name": name, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
-        }))?;
-        Ok(scenario)
-    }
-
-    /// The scenario's namespace.
-    pub fn namespace(&self) -> &str {
-        &self.name
+        })
     }
 
     /// The cluster.
     pub fn cluster(&self) -> &Cluster {
         &self.shared.cluster
-    }
-
-    /// The site.
-    pub fn site(&self) -> &Site {
-        &self.shared.site
     }
 
     /// The image of the web server.
@@ -84,123 +73,6 @@ impl Scenario {
     /// When Helm fails.
     pub fn push_web_chart(&self, name: &str, version: &str) -> Result<String> {
         ChartFolder::copy("web", name, version)?.push(&self.shared.site)
-    }
-
-    /// Applies an object as admin.
-    ///
-    /// # Errors
-    /// When the API server refuses it; the message has what it said.
-    pub fn apply(&self, object: &Value) -> Result<()> {
-        platform::apply(&self.shared.site, &object.to_string())
-    }
-
-    /// Applies a definition of the chart at `url`, in the scenario's namespace.
-    ///
-    /// # Errors
-    /// As [`Scenario::apply`].
-    pub fn define(&self, name: &str, url: &str, version: &str) -> Result<()> {
-        self.apply(&json!({
-            "apiVersion": "core.krateo.io/v1alpha1",
-            "kind": "CompositionDefinition",
-            "metadata": {"name": name, "namespace": self.name},
-            "spec": {"chart": {"url": url, "version": version, "plainHTTP": true}},
-        }))
-    }
-
-    /// Runs kubectl in the scenario's namespace and gives what it printed.
-    ///
-    /// # Errors
-    /// When it fails; the message has what it said.
-    pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
-        let mut command = self.shared.site.kubectl(["--namespace", &self.name]);
-        command.args(arguments);
-        self.shared.site.run(command)
-    }
-
-    /// Runs the real Helm in the scenario's namespace and gives what it printed.
-    ///
-    /// # Errors
-    /// As [`Scenario::kubectl`].
-    pub fn helm(&self, arguments: &[&str]) -> Result<String> {
-        let mut command = self.shared.site.helm(["--namespace", &self.name]);
-        command.args(arguments);
-        self.shared.site.run(command)
-    }
-
-    /// An object of the scenario's namespace; `None` when it is not there.
-    ///
-    /// # Errors
-    /// When the answer is no object.
-    pub fn get(&self, resource: &str, name: &str) -> Result<Option<Value>> {
-        let found = self.kubectl(&["get", resource, name, "--ignore-not-found", "--output", "json"]);
-        match found {
-            Ok(text) if text.trim().is_empty() => Ok(None),
-            Ok(text) => Ok(Some(serde_json::from_str(&text)?)),
-            // The type itself may not be there.
-            Err(error)
-                if error
-                    .to_string()
-                    .contains("the server doesn't have a resource type") =>
-            {
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Waits until the object says what `is_so` wants, and gives it.
-    ///
-    /// # Errors
-    /// After two minutes, with the object as it was seen last.
-    pub fn wait(&self, resource: &str, name: &str, is_so: impl Fn(&Value) -> bool) -> Result<Value> {
-        let mut seen = None;
-        self.wait_until(&format!("{resource}/{name}"), || {
-            seen = self.get(resource, name)?;
-            Ok(seen.clone().filter(&is_so))
-        })
-        .with_context(|| {
-            format!(
-                "seen last: {}",
-                seen.map_or("nothing".to_owned(), |seen| shown(&seen))
-            )
-        })
-    }
-
-    /// Waits until a condition of the object has this status, and gives the object.
-    ///
-    /// # Errors
-    /// As [`Scenario::wait`].
-    pub fn wait_for(&self, resource: &str, name: &str, condition: &str, status: &str) -> Result<Value> {
-        self.wait(resource, name, |object| {
-            self::condition(object, condition).is_some_and(|condition| condition["status"] == status)
-        })
-    }
-
-    /// Waits until the object is gone.
-    ///
-    /// # Errors
-    /// As [`Scenario::wait`].
-    pub fn wait_gone(&self, resource: &str, name: &str) -> Result<()> {
-        self.wait_until(&format!("{resource}/{name} to go"), || {
-            Ok(self.get(resource, name)?.is_none().then_some(()))
-        })
-    }
-
-    /// Waits until `look` finds something.
-    ///
-    /// # Errors
-    /// After two minutes; at once when `look` fails.
-    pub fn wait_until<T>(&self, what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
-        let started = Instant::now();
-        loop {
-            if let Some(found) = look()? {
-                return Ok(found);
-            }
-            if started.elapsed() > PATIENCE {
-                bail!("{what}: not so after {} s", PATIENCE.as_secs());
-            }
-            std::thread::sleep(Duration::from_millis(250));
-        }
     }
 
     /// What the web server of a release answers, asked from the node through its Service.
@@ -227,16 +99,16 @@ impl Scenario {
 impl Drop for Scenario {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let folder = logs().join(&self.name);
+            let folder = logs().join(self.namespace());
             match self.shared.cluster.collect_logs(&folder) {
                 Ok(()) => progress(format_args!(
                     "{} failed: logs are in {}",
-                    self.name,
+                    self.namespace(),
                     folder.display()
                 )),
                 Err(error) => progress(format_args!(
                     "{} failed, and so did keeping its logs: {error:#}",
-                    self.name
+                    self.namespace()
                 )),
             }
         }
@@ -250,22 +122,6 @@ impl Drop for Scenario {
 pub fn on_node(cluster: &Cluster, command_line: &[&str]) -> Result<Command> {
     let node = cluster.nodes().first().context("the cluster has no node")?;
     Ok(cluster.exec_in_node(node, command_line))
-}
-
-/// One condition of an object.
-pub fn condition<'a>(object: &'a Value, type_: &str) -> Option<&'a Value> {
-    object["status"]["conditions"]
-        .as_array()?
-        .iter()
-        .find(|condition| condition["type"] == type_)
-}
-
-fn shown(object: &Value) -> String {
-    let mut object = object.clone();
-    if let Some(metadata) = object["metadata"].as_object_mut() {
-        metadata.remove("managedFields");
-    }
-    format!("{object:#}")
 }
 
 fn logs() -> PathBuf {

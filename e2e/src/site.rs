@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use local_cluster::image::Buildah;
 use local_cluster::parts::{Cache, Part};
-use local_cluster::{Cluster, output};
+use local_cluster::{Cluster, ControlPlane, output};
 
 /// A cluster to install on, and a registry that it pulls from.
 #[derive(Debug, Clone)]
@@ -28,6 +28,21 @@ impl Site {
             registry: cluster.registry().to_owned(),
             plain_http: true,
             buildah: Buildah::at(cluster.folder().join("buildah")),
+            kubectl: part("kubectl")?,
+            helm: part("helm")?,
+        })
+    }
+
+    /// A control plane of `local_cluster`, which has no registry of its own.
+    ///
+    /// # Errors
+    /// When a tool cannot be built.
+    pub fn host(plane: &ControlPlane) -> Result<Self> {
+        Ok(Self {
+            kubeconfig: Some(plane.kubeconfig()),
+            registry: String::new(),
+            plain_http: true,
+            buildah: Buildah::at(plane.folder().join("buildah")),
             kubectl: part("kubectl")?,
             helm: part("helm")?,
         })

@@ -99,7 +99,7 @@ async fn found_now(written: &ChartSpec, generation: i64, ctx: &Context) -> Resul
     let chart = ctx.charts.get(written).await?;
     let resolved = ResolvedChart {
         observed_generation: generation,
-        version: version_of(&chart),
+        version: chart.version.clone(),
         digest: chart.digest.clone(),
         offered: None,
     };
@@ -121,7 +121,7 @@ async fn offered(
     match ctx.charts.get(&unpinned).await {
         Ok(chart) if chart.digest == known.digest => None,
         Ok(chart) => Some(OfferedChart {
-            version: version_of(&chart),
+            version: chart.version.clone(),
             digest: chart.digest.clone(),
         }),
         Err(error) => {
@@ -134,10 +134,6 @@ async fn offered(
             known.offered.clone()
         }
     }
-}
-
-fn version_of(chart: &LoadedChart) -> String {
-    chart.version.clone()
 }
 
 #[cfg(test)]

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// Annotation on a Secret: the namespaces, separated by commas, whose definitions may use it for their charts.
+/// Annotation on a Secret: the namespaces, separated by commas, whose definitions may use it for their charts; `*` is
+/// all of them.
 /// Without it a Secret serves the definitions of its own namespace.
 pub const ALLOW_FROM_NAMESPACES: &str = "krateo.io/allow-from-namespaces";
 

@@ -195,7 +195,10 @@ impl Secrets<'_> {
 fn allows(secret: &Secret, namespace: &str) -> bool {
     let annotations = secret.metadata.annotations.as_ref();
     let allowed = annotations.and_then(|annotations| annotations.get(ALLOW_FROM_NAMESPACES));
-    allowed.is_some_and(|allowed| allowed.split(',').any(|name| name.trim() == namespace))
+    allowed.is_some_and(|allowed| {
+        let mut names = allowed.split(',').map(str::trim);
+        names.any(|name| name == namespace || name == "*")
+    })
 }
 
 fn listed<T>(data: &BTreeMap<String, T>) -> String {

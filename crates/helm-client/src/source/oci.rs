@@ -2,7 +2,7 @@
 
 use helm::semver::Version;
 
-use super::access::Verify;
+use super::access::{Trust, Verify};
 use super::cosign;
 use super::error::Request;
 use super::http::Http;
@@ -44,7 +44,13 @@ impl<'a> Source<'a> {
         access: &Access,
         limits: Limits,
     ) -> Result<Self, Error> {
-        let plain_http = chart.plain_http() || image.loopback;
+        // Registries on this machine speak plain HTTP, unless somebody says what their TLS is like.
+        let Trust {
+            ca_bundle,
+            client_cert,
+        } = &access.trust;
+        let wants_tls = chart.insecure_skip_verify() || ca_bundle.is_some() || client_cert.is_some();
+        let plain_http = chart.plain_http() || (image.loopback && !wants_tls);
         let root = registry::root(&image.registry, &image.repository, plain_http).ok_or_else(|| {
             let reason = "the host does not answer as an OCI registry does; check the url";
             request(image, &image.to_string(), false).not_a_chart(reason.to_owned())

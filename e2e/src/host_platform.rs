@@ -1,0 +1,195 @@
+//! The platform on a control plane without nodes: installed by Helm as everywhere, while its programs run on the
+//! host, each with a kubeconfig of its own ServiceAccount. For scenarios in which pods are not the point.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use anyhow::{Context as _, Result};
+use local_cluster::registry::Access;
+use local_cluster::{ControlPlane, Options};
+
+use crate::platform::{NAMESPACE, RELEASE};
+use crate::{Namespace, Site, image, progress};
+
+/// The programs of the platform on a control plane.
+pub struct HostPlatform {
+    plane: ControlPlane,
+    site: Site,
+    inspector: String,
+}
+
+impl HostPlatform {
+    /// The one that all scenarios of this process share; the first to ask starts it.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub fn shared() -> Result<&'static Self> {
+        static SHARED: OnceLock<Result<HostPlatform, String>> = OnceLock::new();
+        SHARED
+            .get_or_init(|| Self::start().map_err(|error| format!("{error:#}")))
+            .as_ref()
+            .map_err(|error| anyhow::anyhow!("{error}"))
+    }
+
+    /// Starts a control plane, installs the platform on it and runs its programs.
+    ///
+    /// # Errors
+    /// When one of them does not come up.
+    pub fn start() -> Result<Self> {
+        let plane = ControlPlane::start(Options::default())?;
+        let site = Site::host(&plane)?;
+        progress("installing the platform on a control plane");
+        let chart = image::root().join("charts/core-provider");
+        // Nobody waits for its pods: there is no node to run them.
+        site.run(site.helm([
+            "install",
+            RELEASE,
+            &chart.to_string_lossy(),
+            "--namespace",
+            NAMESPACE,
+            "--create-namespace",
+        ]))?;
+        let platform = Self {
+            inspector: format!("127.0.0.1:{}", free_port()?),
+            plane,
+            site,
+        };
+        platform.run_inspector()?;
+        platform.run_provider()?;
+        Ok(platform)
+    }
+
+    fn run_provider(&self) -> Result<()> {
+        let inspector = format!("http://{}/", self.inspector);
+        let account = format!("{RELEASE}-chart-inspector");
+        self.run(
+            "core-provider",
+            NAMESPACE,
+            RELEASE,
+            &["--metrics-server-port=0"],
+            &[
+                ("KRATEO_NAMESPACE", NAMESPACE),
+                ("CORE_PROVIDER_SERVICE_ACCOUNT", RELEASE),
+                ("CORE_PROVIDER_POLL_INTERVAL", "5s"),
+                ("CORE_PROVIDER_WEBHOOK_PORT", "0"),
+                ("CORE_PROVIDER_MAX_RECONCILE_RATE", "16"),
+                ("CHART_INSPECTOR_SERVICE_ACCOUNT", &account),
+                ("URL_CHART_INSPECTOR", &inspector),
+            ],
+        )
+    }
+
+    fn run_inspector(&self) -> Result<()> {
+        let port = self.inspector.rsplit(':').next().unwrap_or_default();
+        self.run(
+            "chart-inspector",
+            NAMESPACE,
+            &format!("{RELEASE}-chart-inspector"),
+            &[],
+            &[("KRATEO_NAMESPACE", NAMESPACE), ("PLUGIN_PORT", port)],
+        )
+    }
+
+    /// Runs the controller of a generated type, which its Deployment would run if there were a node.
+    ///
+    /// # Errors
+    /// When its ServiceAccount is not there, or it cannot be started.
+    pub fn run_controller(&self, namespace: &str, resource: &str, version: &str) -> Result<()> {
+        let account = format!("{resource}-{version}");
+        let inspector = format!("http://{}/", self.inspector);
+        let token = self.token_file(namespace, &account)?;
+        self.run(
+            "composition-dynamic-controller",
+            namespace,
+            &account,
+            &[
+                "-group",
+                "composition.krateo.io",
+                "-version",
+                version,
+                "-resource",
+                resource,
+            ],
+            &[
+                ("COMPOSITION_CONTROLLER_SA_NAME", &account),
+                ("COMPOSITION_CONTROLLER_SA_NAMESPACE", namespace),
+                ("KRATEO_NAMESPACE", NAMESPACE),
+                ("URL_CHART_INSPECTOR", &inspector),
+                ("CHART_INSPECTOR_TOKEN_FILE", &token.to_string_lossy()),
+            ],
+        )
+    }
+
+    /// What the kubelet would put into the controller's pod: a token that chart-inspector asks for.
+    fn token_file(&self, namespace: &str, account: &str) -> Result<PathBuf> {
+        let token = self.site.run(self.site.kubectl([
+            "create",
+            "token",
+            account,
+            "--namespace",
+            namespace,
+            "--audience=chart-inspector",
+            "--duration=1h",
+        ]))?;
+        let file = self.plane.folder().join(format!("{namespace}.{account}.token"));
+        std::fs::write(&file, token)?;
+        Ok(file)
+    }
+
+    /// A program as a ServiceAccount: it may do what that may, and no more. No proxy of this machine is asked.
+    fn run(
+        &self,
+        program: &str,
+        namespace: &str,
+        account: &str,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Result<()> {
+        let kubeconfig = self.plane.kubeconfig_for(namespace, account)?;
+        let kubeconfig = kubeconfig.to_string_lossy();
+        let mut environment = environment.to_vec();
+        environment.push(("KUBECONFIG", &kubeconfig));
+        environment.push(("NO_PROXY", "127.0.0.1"));
+        let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+        let name = format!("{program}.{namespace}.{account}");
+        self.plane
+            .start_program(&name, &image::binary(program)?, arguments, &environment)
+    }
+
+    /// The control plane.
+    pub fn plane(&self) -> &ControlPlane {
+        &self.plane
+    }
+
+    /// The tools.
+    pub fn site(&self) -> &Site {
+        &self.site
+    }
+
+    /// A namespace of its own.
+    ///
+    /// # Errors
+    /// When the API server refuses it.
+    pub fn namespace(&self, name: &str) -> Result<Namespace> {
+        Namespace::make(name, &self.site)
+    }
+}
+
+/// A port that nobody uses now.
+fn free_port() -> Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port is free")?;
+    Ok(listener.local_addr()?.port())
+}
+
+/// A registry's access by one password, as a file in `folder`.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn password(folder: &Path, username: &str, password: &str) -> Result<Access> {
+    let file = folder.join("htpasswd");
+    // The lowest cost there is: this keeps nothing secret.
+    let hash = bcrypt::hash(password, 4)?;
+    std::fs::write(&file, format!("{username}:{hash}\n"))?;
+    Ok(Access::Password(file))
+}

@@ -1,0 +1,188 @@
+//! A namespace of a cluster, and words for what scenarios do in it.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::{Value, json};
+
+use crate::{Site, platform};
+
+/// How long anything may take until a scenario calls it lost. Far beyond what is expected: a busy machine
+/// must not fail a test.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// A namespace of its own.
+pub struct Namespace {
+    name: String,
+    site: Site,
+}
+
+impl Namespace {
+    /// Makes the namespace `name`, which enforces the restricted Pod Security standard.
+    ///
+    /// # Errors
+    /// When the API server refuses it.
+    pub fn make(name: &str, site: &Site) -> Result<Self> {
+        let namespace = Self {
+            name: name.to_owned(),
+            site: site.clone(),
+        };
+        namespace.apply(&json!({
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": name, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
+        }))?;
+        Ok(namespace)
+    }
+
+    /// Its name.
+    pub fn namespace(&self) -> &str {
+        &self.name
+    }
+
+    /// Where it is.
+    pub fn site(&self) -> &Site {
+        &self.site
+    }
+
+    /// Applies an object as admin.
+    ///
+    /// # Errors
+    /// When the API server refuses it; the message has what it said.
+    pub fn apply(&self, object: &Value) -> Result<()> {
+        platform::apply(&self.site, &object.to_string())
+    }
+
+    /// Applies a definition of the chart at `url`, in this namespace.
+    ///
+    /// # Errors
+    /// As [`Namespace::apply`].
+    pub fn define(&self, name: &str, url: &str, version: &str) -> Result<()> {
+        self.define_as(name, &json!({"url": url, "version": version, "plainHTTP": true}))
+    }
+
+    /// Applies a definition with this `spec.chart`.
+    ///
+    /// # Errors
+    /// As [`Namespace::apply`].
+    pub fn define_as(&self, name: &str, chart: &Value) -> Result<()> {
+        self.apply(&json!({
+            "apiVersion": "core.krateo.io/v1alpha1",
+            "kind": "CompositionDefinition",
+            "metadata": {"name": name, "namespace": self.name},
+            "spec": {"chart": chart},
+        }))
+    }
+
+    /// Runs kubectl in this namespace and gives what it printed.
+    ///
+    /// # Errors
+    /// When it fails; the message has what it said.
+    pub fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        let mut command = self.site.kubectl(["--namespace", &self.name]);
+        command.args(arguments);
+        self.site.run(command)
+    }
+
+    /// Runs the real Helm in this namespace and gives what it printed.
+    ///
+    /// # Errors
+    /// As [`Namespace::kubectl`].
+    pub fn helm(&self, arguments: &[&str]) -> Result<String> {
+        let mut command = self.site.helm(["--namespace", &self.name]);
+        command.args(arguments);
+        self.site.run(command)
+    }
+
+    /// An object of this namespace; `None` when it is not there.
+    ///
+    /// # Errors
+    /// When the answer is no object.
+    pub fn get(&self, resource: &str, name: &str) -> Result<Option<Value>> {
+        let found = self.kubectl(&["get", resource, name, "--ignore-not-found", "--output", "json"]);
+        match found {
+            Ok(text) if text.trim().is_empty() => Ok(None),
+            Ok(text) => Ok(Some(serde_json::from_str(&text)?)),
+            // The type itself may not be there.
+            Err(error)
+                if error
+                    .to_string()
+                    .contains("the server doesn't have a resource type") =>
+            {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits until the object says what `is_so` wants, and gives it.
+    ///
+    /// # Errors
+    /// After two minutes, with the object as it was seen last.
+    pub fn wait(&self, resource: &str, name: &str, is_so: impl Fn(&Value) -> bool) -> Result<Value> {
+        let mut seen = None;
+        self.wait_until(&format!("{resource}/{name}"), || {
+            seen = self.get(resource, name)?;
+            Ok(seen.clone().filter(&is_so))
+        })
+        .with_context(|| {
+            format!(
+                "seen last: {}",
+                seen.map_or("nothing".to_owned(), |seen| shown(&seen))
+            )
+        })
+    }
+
+    /// Waits until a condition of the object has this status, and gives the object.
+    ///
+    /// # Errors
+    /// As [`Namespace::wait`].
+    pub fn wait_for(&self, resource: &str, name: &str, condition: &str, status: &str) -> Result<Value> {
+        self.wait(resource, name, |object| {
+            self::condition(object, condition).is_some_and(|condition| condition["status"] == status)
+        })
+    }
+
+    /// Waits until the object is gone.
+    ///
+    /// # Errors
+    /// As [`Namespace::wait`].
+    pub fn wait_gone(&self, resource: &str, name: &str) -> Result<()> {
+        self.wait_until(&format!("{resource}/{name} to go"), || {
+            Ok(self.get(resource, name)?.is_none().then_some(()))
+        })
+    }
+
+    /// Waits until `look` finds something.
+    ///
+    /// # Errors
+    /// After two minutes; at once when `look` fails.
+    pub fn wait_until<T>(&self, what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+        let started = Instant::now();
+        loop {
+            if let Some(found) = look()? {
+                return Ok(found);
+            }
+            if started.elapsed() > PATIENCE {
+                bail!("{what}: not so after {} s", PATIENCE.as_secs());
+            }
+            std::thread::sleep(Duration::from_millis(250));
+        }
+    }
+}
+
+/// One condition of an object.
+pub fn condition<'a>(object: &'a Value, type_: &str) -> Option<&'a Value> {
+    object["status"]["conditions"]
+        .as_array()?
+        .iter()
+        .find(|condition| condition["type"] == type_)
+}
+
+fn shown(object: &Value) -> String {
+    let mut object = object.clone();
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.remove("managedFields");
+    }
+    format!("{object:#}")
+}

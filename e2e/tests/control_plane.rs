@@ -1,0 +1,5 @@
+//! The scenarios that need no pods, on one control plane: the platform's programs run on the host, each as the
+//! `ServiceAccount` that it has in a pod.
+#![expect(clippy::unwrap_used, reason = "a field that is not there fails the scenario")]
+
+mod fetch_charts;
