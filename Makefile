@@ -17,7 +17,7 @@ export CARGO_TARGET_$(TRIPLE_VAR)_RUSTFLAGS := -C target-feature=+crt-static
 CLUSTER ?= local
 REGISTRY ?=
 
-# Where `make parity` looks for charts.
+# Where `make parity` and `make scan` look for charts.
 CHARTS ?=
 # `make parity HELM3=true` compares `kco template --helm3` with Helm 3.
 HELM3 ?=
@@ -124,6 +124,12 @@ crdgen-times: ## How long the types of all charts below CHARTS=<folder> … take
 .PHONY: definition-figures
 definition-figures: setup programs ## A definition from applied to Ready, memory and idle requests of core-provider with ten definitions (needs root)
 	cargo run --quiet --package e2e --bin definition_figures
+
+.PHONY: scan
+scan: ## The scan behind the bound of permissions against renderings of all charts below CHARTS=<folder> …; prints kinds missed
+	@[ -n "$(CHARTS)" ] || { echo "say where the charts are: make scan CHARTS=<folder>" >&2; exit 2; }
+	cargo build --quiet --release --package cli
+	target/$(TRIPLE)/release/kco audit-rbac --check $(CHARTS)
 
 .PHONY: bench
 bench: ## The template engine against Go's, on the same chart: parse and render, with their ratio

@@ -5,10 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::labels;
+use composition::bound::Resolved;
 use helm::text_template::{self, TextTemplate};
 use serde_json::{Map, Value, json};
 
-use crate::templates::{Asset, Templates};
+use crate::templates::{Asset, Language, Templates};
 
 /// The type that a controller serves, and where its definition lives.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,12 +33,33 @@ pub struct Target {
     /// Where the API server has objects judged, for a type that cannot say all of its schema: the `clientConfig` of a
     /// webhook.
     pub judged_at: Option<Value>,
+    /// The most that the controller may be given; empty where only the names of its objects matter.
+    pub bound: Resolved,
 }
 
 impl Target {
     /// The name that all objects of the bundle begin with.
     pub fn base_name(&self) -> String {
         format!("{}-{}", self.resource, self.version)
+    }
+
+    /// Name of the policy for what the controller grants itself, and of its binding.
+    pub fn policy_name(&self) -> String {
+        format!("{}-grants", self.base_name())
+    }
+
+    /// Name of the `ConfigMap` with the bound.
+    pub fn bound_name(&self) -> String {
+        format!("{}-bound", self.base_name())
+    }
+
+    /// The role that core-provider itself may not write, which tells that the policy is in force.
+    pub fn dry_run_role(&self) -> String {
+        format!(
+            "composition:{}:{}:core-provider-dry-run",
+            self.resource,
+            self.base_name()
+        )
     }
 
     /// Name of the Deployment.
@@ -75,6 +97,14 @@ pub enum Error {
         path: &'static str,
         /// Why.
         source: text_template::Error,
+    },
+    /// The Handlebars template is not valid, or failed on these variables.
+    #[error("could not render template {path}.hbs of the controller bundle")]
+    Handlebars {
+        /// Path in the asset folder, without `.hbs`.
+        path: &'static str,
+        /// Why.
+        source: Box<handlebars::RenderError>,
     },
     /// The template's text is no YAML.
     #[error("template {path} of the controller bundle did not give YAML")]
@@ -149,6 +179,32 @@ pub fn is_mark(object: &Value) -> bool {
     object["kind"] == "ServiceAccount"
 }
 
+/// When an object of a bundle is applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// The mark.
+    Mark,
+    /// What core-provider needs itself to write the rest.
+    Own,
+    /// What bounds the controller.
+    Bounding,
+    /// The controller, and all that it may do.
+    Controller,
+}
+
+/// When `object` is applied: what bounds the controller comes before anything that lets it act.
+pub fn stage(object: &Value) -> Stage {
+    let text = |at: &str| object.pointer(at).and_then(Value::as_str).unwrap_or_default();
+    let name = text("/metadata/name");
+    match text("/kind") {
+        "ServiceAccount" => Stage::Mark,
+        "ClusterRole" | "ClusterRoleBinding" if name.ends_with("-provider") => Stage::Own,
+        "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding" => Stage::Bounding,
+        "ConfigMap" if name.ends_with("-bound") => Stage::Bounding,
+        _ => Stage::Controller,
+    }
+}
+
 /// The Secrets of one namespace. `secretName` is the contract's, from a time when there was one at most.
 fn name_secrets(variables: &mut Map<String, Value>, namespace: &str, names: &BTreeSet<String>) {
     variables.insert("secretNamespace".to_owned(), json!(namespace));
@@ -175,6 +231,8 @@ fn variables(target: &Target, platform: &Platform) -> Map<String, Value> {
         "definitionId": target.definition_id,
         "webhookClientConfig": target.judged_at,
         "caBundle": target.judged_at.as_ref().map(|client| &client["caBundle"]),
+        "bound": target.bound.bound.data(),
+        "lookups": lookups(&target.bound),
         "image": platform.image,
         "imagePullPolicy": platform.image_pull_policy,
         "chartInspectorUrl": platform.chart_inspector_url,
@@ -192,11 +250,34 @@ fn variables(target: &Target, platform: &Platform) -> Map<String, Value> {
     }
 }
 
+/// What chart-inspector may read.
+fn lookups(bound: &Resolved) -> Value {
+    bound
+        .lookups
+        .iter()
+        .map(|(kind, verbs)| json!({"group": kind.group, "resource": kind.resource, "verbs": verbs}))
+        .collect()
+}
+
 fn render(asset: Asset, variables: &Map<String, Value>, templates: &Templates) -> Result<String, Error> {
     let path = asset.path();
-    TextTemplate::parse(path, templates.text(asset))
-        .and_then(|template| template.render(variables))
-        .map_err(|source| Error::Render { path, source })
+    match templates.text(asset) {
+        (Language::Go, text) => TextTemplate::parse(path, text)
+            .and_then(|template| template.render(variables))
+            .map_err(|source| Error::Render { path, source }),
+        (Language::Handlebars, text) => handlebars(text, variables).map_err(|source| Error::Handlebars {
+            path,
+            source: Box::new(source),
+        }),
+    }
+}
+
+/// YAML is no HTML, so nothing is escaped; a variable that is not there is an error, as in Go templates.
+fn handlebars(text: &str, variables: &Map<String, Value>) -> Result<String, handlebars::RenderError> {
+    let mut registry = handlebars::Handlebars::new();
+    registry.set_strict_mode(true);
+    registry.register_escape_fn(handlebars::no_escape);
+    registry.render_template(text, variables)
 }
 
 fn object(asset: Asset, text: &str) -> Result<Value, Error> {
@@ -230,6 +311,7 @@ pub(crate) mod tests {
             secrets: BTreeMap::new(),
             definition_id: "8f4f".into(),
             judged_at: None,
+            bound: Resolved::default(),
         }
     }
 
@@ -264,14 +346,19 @@ pub(crate) mod tests {
             names,
             [
                 "ServiceAccount/fireworksapps-v1-1-6",
+                "ClusterRole/fireworksapps-v1-1-6-provider",
+                "ClusterRoleBinding/fireworksapps-v1-1-6-provider",
+                "ConfigMap/fireworksapps-v1-1-6-bound",
+                "ValidatingAdmissionPolicy/fireworksapps-v1-1-6-grants",
+                "ValidatingAdmissionPolicyBinding/fireworksapps-v1-1-6-grants",
+                "ValidatingAdmissionPolicy/fireworksapps-v1-1-6-own",
+                "ValidatingAdmissionPolicyBinding/fireworksapps-v1-1-6-own",
                 "ClusterRole/fireworksapps-v1-1-6",
                 "ClusterRoleBinding/fireworksapps-v1-1-6",
                 "Role/fireworksapps-v1-1-6",
                 "RoleBinding/fireworksapps-v1-1-6",
                 "ClusterRole/fireworksapps-v1-1-6-inspector",
                 "ClusterRoleBinding/fireworksapps-v1-1-6-inspector",
-                "ClusterRole/fireworksapps-v1-1-6-provider",
-                "ClusterRoleBinding/fireworksapps-v1-1-6-provider",
                 "ConfigMap/fireworksapps-v1-1-6-configmap",
                 "ConfigMap/fireworksapps-v1-1-6-jsonschema-configmap",
                 "Service/fireworksapps-v1-1-6-controller-service",
@@ -334,6 +421,48 @@ pub(crate) mod tests {
             let rules = serde_json::to_string(&object["rules"]).unwrap();
             assert!(!rules.contains('*'), "{}: {rules}", named(&object));
         }
+    }
+
+    #[test]
+    fn a_handlebars_template_makes_the_same_object() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("cdc-service")).unwrap();
+        let text = "apiVersion: v1\nkind: Service\nmetadata: {name: {{name}}-controller-service, namespace: {{namespace}}}\n\
+                    spec: {ports: [{port: {{metricsPort}}}], selector: {team: \"{{#each env}}{{@key}}={{this}}{{/each}}\"}}\n";
+        std::fs::write(folder.path().join("cdc-service/service.yaml.hbs"), text).unwrap();
+        let templates = Templates::from_folder(folder.path()).unwrap();
+        let objects = bundle(&target(), &platform(), &templates).unwrap();
+        let service = objects.iter().find(|o| o["kind"] == "Service").unwrap();
+        assert_eq!(named(service), "Service/fireworksapps-v1-1-6-controller-service");
+        assert_eq!(
+            service["spec"]["selector"]["team"],
+            "COMPOSITION_CONTROLLER_WORKERS=10"
+        );
+    }
+
+    #[test]
+    fn what_bounds_the_controller_comes_before_what_lets_it_act() {
+        let stages: Vec<_> = objects(&target(), &platform()).iter().map(stage).collect();
+        assert!(stages.is_sorted(), "{stages:?}");
+    }
+
+    #[test]
+    fn the_inspector_reads_what_the_chart_looks_up_and_no_more() {
+        let mut target = target();
+        target.bound.lookups = vec![(
+            "networking.k8s.io/ingresses".parse().unwrap(),
+            vec![api::inspection::Verb::Get, api::inspection::Verb::List],
+        )];
+        let objects = objects(&target, &platform());
+        let role = objects
+            .iter()
+            .find(|o| named(o) == "ClusterRole/fireworksapps-v1-1-6-inspector")
+            .unwrap();
+        let rules = role["rules"].as_array().unwrap();
+        assert_eq!(
+            rules.last().unwrap(),
+            &json!({"apiGroups": ["networking.k8s.io"], "resources": ["ingresses"], "verbs": ["get", "list"]})
+        );
     }
 
     #[test]

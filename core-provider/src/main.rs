@@ -1,9 +1,11 @@
 //! core-provider: a chart that a CompositionDefinition points at becomes a type and a controller.
 
 mod args;
+mod bound;
 mod bundle;
 mod definition;
 mod grants;
+mod namespaces;
 mod run;
 mod templates;
 mod webhook;

@@ -13,7 +13,9 @@ use crdgen::CustomResourceDefinition;
 use futures::StreamExt as _;
 use helm_client::charts::Charts;
 use helm_client::source::Limits;
-use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration,
+};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
@@ -27,8 +29,10 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
+use crate::bound::Scans;
 use crate::bundle::Platform;
 use crate::definition::{Context, Error, HELD_UP, Looks, Settled, Turns, reconcile};
+use crate::namespaces::Namespaces;
 use crate::templates::Templates;
 use crate::webhook::{
     self, Address, Certificates, Figures, Judge, Registration, Shown, Times, TlsListener, Webhooks,
@@ -213,6 +217,8 @@ impl Args {
             turns: Turns::default(),
             settled: Arc::default(),
             sync: self.sync.0,
+            scans: Scans::default(),
+            namespaces: Namespaces::new(cluster.clone(), self.krateo_namespace.clone()),
             backoff: Backoff::new(self.min_error_retry_interval.0, self.max_error_retry_interval.0),
             poll_interval: self.poll_interval.0,
             cluster,
@@ -221,7 +227,7 @@ impl Args {
 }
 
 /// The kinds of objects that bundles are made of.
-fn kinds() -> [ResourceId; 9] {
+fn kinds() -> [ResourceId; 11] {
     [
         ResourceId::of::<ServiceAccount>(),
         ResourceId::of::<ConfigMap>(),
@@ -232,6 +238,8 @@ fn kinds() -> [ResourceId; 9] {
         ResourceId::of::<ClusterRole>(),
         ResourceId::of::<ClusterRoleBinding>(),
         ResourceId::of::<ValidatingWebhookConfiguration>(),
+        ResourceId::of::<ValidatingAdmissionPolicy>(),
+        ResourceId::of::<ValidatingAdmissionPolicyBinding>(),
     ]
 }
 

@@ -10,6 +10,16 @@ use std::path::{Path, PathBuf};
 pub enum Asset {
     /// ServiceAccount of the controller.
     ServiceAccount,
+    /// The most that the controller may be given.
+    BoundConfigMap,
+    /// What the controller may grant itself.
+    GrantsPolicy,
+    /// … in force.
+    GrantsPolicyBinding,
+    /// What no controller writes.
+    OwnPolicy,
+    /// … in force.
+    OwnPolicyBinding,
     /// Permissions on its own type, everywhere.
     ClusterRole,
     /// … given to it.
@@ -43,17 +53,23 @@ pub enum Asset {
 }
 
 impl Asset {
-    /// All files, in the order in which their objects are applied; they are removed in the reverse order.
-    pub const ALL: [Self; 16] = [
+    /// All files, in the order in which their objects are applied; they are removed in the reverse order, the
+    /// account last of all. What bounds the controller is there before it may do anything.
+    pub const ALL: [Self; 21] = [
         Self::ServiceAccount,
+        Self::ProviderClusterRole,
+        Self::ProviderClusterRoleBinding,
+        Self::BoundConfigMap,
+        Self::GrantsPolicy,
+        Self::GrantsPolicyBinding,
+        Self::OwnPolicy,
+        Self::OwnPolicyBinding,
         Self::ClusterRole,
         Self::ClusterRoleBinding,
         Self::Role,
         Self::RoleBinding,
         Self::InspectorClusterRole,
         Self::InspectorClusterRoleBinding,
-        Self::ProviderClusterRole,
-        Self::ProviderClusterRoleBinding,
         Self::SecretRole,
         Self::SecretRoleBinding,
         Self::ConfigMap,
@@ -83,6 +99,11 @@ impl Asset {
         }
         match self {
             Self::ServiceAccount => asset!("cdc-rbac/serviceaccount.yaml"),
+            Self::BoundConfigMap => asset!("cdc-bound/configmap.yaml"),
+            Self::GrantsPolicy => asset!("cdc-bound/grants-policy.yaml"),
+            Self::GrantsPolicyBinding => asset!("cdc-bound/grants-policybinding.yaml"),
+            Self::OwnPolicy => asset!("cdc-bound/own-policy.yaml"),
+            Self::OwnPolicyBinding => asset!("cdc-bound/own-policybinding.yaml"),
             Self::ClusterRole => asset!("cdc-rbac/clusterrole.yaml"),
             Self::ClusterRoleBinding => asset!("cdc-rbac/clusterrolebinding.yaml"),
             Self::Role => asset!("cdc-rbac/compositiondefinition-role.yaml"),
@@ -102,18 +123,38 @@ impl Asset {
     }
 }
 
+/// The language of a template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Language {
+    /// Go's, with Helm's functions.
+    Go,
+    /// Handlebars, for files that end in `.hbs`.
+    Handlebars,
+}
+
 /// The text of every template.
 #[derive(Debug, Clone)]
 pub struct Templates {
-    texts: BTreeMap<Asset, String>,
+    texts: BTreeMap<Asset, (Language, String)>,
 }
 
-/// A file of the asset folder is there and cannot be read.
+/// The asset folder cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("could not read template {}", path.display())]
-pub struct Error {
-    path: PathBuf,
-    source: std::io::Error,
+pub enum Error {
+    /// A file is there and cannot be read.
+    #[error("could not read template {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The same template in both languages.
+    #[error("both {} and the same with .hbs are there: keep one of them", path.display())]
+    Twice {
+        /// The file without `.hbs`.
+        path: PathBuf,
+    },
 }
 
 impl Templates {
@@ -122,34 +163,48 @@ impl Templates {
         Self {
             texts: Asset::ALL
                 .iter()
-                .map(|&asset| (asset, asset.compiled_in().to_owned()))
+                .map(|&asset| (asset, (Language::Go, asset.compiled_in().to_owned())))
                 .collect(),
         }
     }
 
-    /// The compiled-in templates, with those of `folder` in place of their namesakes.
+    /// The compiled-in templates, with those of `folder` in place of their namesakes: Go templates under the same
+    /// path, Handlebars templates under the same path with `.hbs` after it.
     ///
     /// # Errors
-    /// When a file is there and cannot be read: running on without an operator's own template would
-    /// silently deploy something else.
+    /// When a file is there and cannot be read, or in both languages: running on without an operator's own template
+    /// would silently deploy something else.
     pub fn from_folder(folder: &Path) -> Result<Self, Error> {
         let mut templates = Self::compiled_in();
         for asset in Asset::ALL {
             let path = folder.join(asset.path());
-            match std::fs::read_to_string(&path) {
-                Ok(text) => {
-                    templates.texts.insert(asset, text);
-                }
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(source) => return Err(Error { path, source }),
-            }
+            let handlebars = folder.join(format!("{}.hbs", asset.path()));
+            let text = match (read(&path)?, read(&handlebars)?) {
+                (Some(_), Some(_)) => return Err(Error::Twice { path }),
+                (Some(text), None) => (Language::Go, text),
+                (None, Some(text)) => (Language::Handlebars, text),
+                (None, None) => continue,
+            };
+            templates.texts.insert(asset, text);
         }
         Ok(templates)
     }
 
-    /// The text of one template.
-    pub fn text(&self, asset: Asset) -> &str {
-        &self.texts[&asset]
+    /// The language and text of one template.
+    pub fn text(&self, asset: Asset) -> (Language, &str) {
+        let (language, text) = &self.texts[&asset];
+        (*language, text)
+    }
+}
+
+fn read(path: &Path) -> Result<Option<String>, Error> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(Error::Read {
+            path: path.to_owned(),
+            source,
+        }),
     }
 }
 
@@ -163,8 +218,25 @@ mod tests {
         std::fs::create_dir(folder.path().join("cdc-service")).unwrap();
         std::fs::write(folder.path().join("cdc-service/service.yaml"), "mine").unwrap();
         let templates = Templates::from_folder(folder.path()).unwrap();
-        assert_eq!(templates.text(Asset::Service), "mine");
-        assert_eq!(templates.text(Asset::Deployment), Asset::Deployment.compiled_in());
+        assert_eq!(templates.text(Asset::Service), (Language::Go, "mine"));
+        assert_eq!(
+            templates.text(Asset::Deployment).1,
+            Asset::Deployment.compiled_in()
+        );
+    }
+
+    #[test]
+    fn a_handlebars_file_replaces_its_namesake_unless_both_are_there() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("cdc-service")).unwrap();
+        std::fs::write(folder.path().join("cdc-service/service.yaml.hbs"), "mine").unwrap();
+        let templates = Templates::from_folder(folder.path()).unwrap();
+        assert_eq!(templates.text(Asset::Service), (Language::Handlebars, "mine"));
+        std::fs::write(folder.path().join("cdc-service/service.yaml"), "mine too").unwrap();
+        assert!(matches!(
+            Templates::from_folder(folder.path()),
+            Err(Error::Twice { .. })
+        ));
     }
 
     #[test]

@@ -40,6 +40,9 @@ pub fn install(site: &Site) -> Result<()> {
         "--set",
         // The tag stays the same from one build to the next.
         "image.pullPolicy=Always",
+        "--set",
+        // What is changed on a bundle is found at the next poll: minutes, where nobody waits for it.
+        "coreProvider.env.CORE_PROVIDER_POLL_INTERVAL=10s",
         "--wait",
         "--timeout",
         "3m",

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::memory::Memory;
 use super::observe::Observed;
-use super::{Context, FIELD_MANAGER};
+use super::{Context, FIELD_MANAGER, bound};
 
 /// How long a granted permission may take to hold.
 const GRANTED_WITHIN: Duration = Duration::from_secs(10);
@@ -181,7 +181,7 @@ impl Pass<'_> {
         self.memory.granted = None;
         for grant in grants {
             for (id, object) in written(grant)? {
-                self.ctx.cluster.apply(&id, &object, &how).await?;
+                bound::apply(&id, &object, &how, self.ctx).await?;
             }
         }
         let news: Vec<Access> = grants

@@ -3,6 +3,7 @@
 //! What is decided, `plan`, is [`composition::plan`], so that the command line can print it.
 
 mod apply;
+mod bound;
 mod memory;
 mod observe;
 mod status;
@@ -95,6 +96,8 @@ impl Error {
     /// True when the same attempt can succeed later although nobody changed anything.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
+            // The admin may widen the bound, which is on another object than the composition.
+            Self::Plan(Blocked::Outside(_)) => true,
             Self::Read(_) | Self::Plan(_) => false,
             Self::Observe(error) => error.is_transient(),
             Self::Apply(error) => error.is_transient(),

@@ -23,8 +23,8 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBind
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use super::Context;
 use super::memory::{self, Memory};
+use super::{Context, bound};
 use crate::compositions::Key;
 use crate::inspector;
 
@@ -92,7 +92,8 @@ pub(crate) enum Error {
     Inspect(#[source] inspector::Error),
     #[error(
         "the chart looks up Secret {secret}, which it does not render: a chart may read no Secret but its own; \
-         pass the value in the composition's spec instead"
+         pass the value in the composition's spec instead, or let an admin allow it on the CompositionDefinition with \
+         the annotation krateo.io/allowed-kinds: secrets"
     )]
     ForeignSecret { secret: String },
     #[error("could not look at the release")]
@@ -186,6 +187,15 @@ pub(super) async fn observe(
     } else {
         (Vec::new(), Vec::new())
     };
+    // Rights that are there already lie within the bound.
+    let bound = match &intention {
+        Some(_) if needed != granted => Some(bound::bound(&composition.namespace, ctx).await?),
+        _ => None,
+    };
+    let outside = match (&bound, &intention) {
+        (Some(bound), Some(intention)) => bound.outside(&intention.touched),
+        _ => None,
+    };
     let (release, retry_in) =
         standing(composition, intention.as_ref(), records.as_ref(), &drifted, ctx).await?;
     Ok(Observed {
@@ -194,6 +204,7 @@ pub(super) async fn observe(
             needed,
             granted,
             growth: ctx.growth,
+            outside,
             release,
         },
         release_name,
@@ -217,6 +228,7 @@ impl Observed {
             needed: Vec::new(),
             granted: Vec::new(),
             growth: plan::Growth::default(),
+            outside: None,
             release: Release::Unreadable,
         };
         Self {
@@ -283,7 +295,11 @@ async fn intention(
         .map_err(Error::Render)?;
     // What our own render looked up may go beyond the answer: the inspector reads less than we do.
     touched.extend(rendering.lookups.iter().map(looked_up));
-    refuse_foreign_secrets(&touched)?;
+    if let Err(refused) = refuse_foreign_secrets(&touched)
+        && !bound::bound(&composition.namespace, ctx).await?.foreign_secrets
+    {
+        return Err(refused);
+    }
     let desired = rendering.desired;
     Ok(Intention {
         definition,

@@ -5,7 +5,9 @@ use std::time::Duration;
 use api::{CompositionDefinition, finalizers, labels};
 use cluster::{Apply, Delete, Goal, ObjectId, Propagation, ResourceId};
 use crdgen::CustomResourceDefinition;
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::ResourceExt as _;
+use runtime::chain;
 
 use serde_json::json;
 
@@ -18,6 +20,12 @@ const ESTABLISHED_WITHIN: Duration = Duration::from_mins(1);
 
 /// How long what was just granted may take until it is in force.
 const GRANTED_WITHIN: Duration = Duration::from_secs(30);
+
+/// How long a policy may take until it refuses what it should.
+const IN_FORCE_WITHIN: Duration = Duration::from_secs(30);
+
+/// How soon it is asked again.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// A step failed.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +41,10 @@ pub(crate) enum Error {
     Type(#[source] cluster::Error),
     #[error("could not put the controller's objects in place")]
     Bundle(#[source] cluster::Error),
+    #[error(
+        "policy {policy} is not in force {IN_FORCE_WITHIN:?} after it was written: without it the controller gets no rights"
+    )]
+    NotInForce { policy: String },
     #[error("could not remove what the definition had made")]
     Remove(#[source] cluster::Error),
     #[error("could not move a composition to another version")]
@@ -54,7 +66,7 @@ impl Error {
             | Self::Mark(error)
             | Self::Retire { source: error, .. } => error.is_transient(),
             // Nobody tells us when it is there.
-            Self::NoNamespace { .. } => true,
+            Self::NoNamespace { .. } | Self::NotInForce { .. } => true,
         }
     }
 }
@@ -103,16 +115,21 @@ async fn take(
                 .map_err(Error::Access)?;
             Ok(None)
         }
+        Step::Prove { policy, role } => prove(policy, role, ctx).await.map(|()| None),
         Step::Type(wanted) => serve(wanted, ctx).await.map_err(Error::Type).map(Some),
         Step::Apply(id, object) => {
             cluster.apply(id, object, &manager).await.map_err(Error::Bundle)?;
             Ok(Some(format!("applied {id}")))
         }
         Step::Remove(id) => {
-            cluster
-                .delete(id, &Delete::with(Propagation::Background))
-                .await
-                .map_err(Error::Remove)?;
+            let removed = cluster.delete(id, &Delete::with(Propagation::Background)).await;
+            match removed {
+                // The role that lets us remove policies is written before them and goes after them: without it
+                // there are none.
+                Err(error) if error.is_forbidden() && is_policy(id) => return Ok(None),
+                removed => removed.map_err(Error::Remove)?,
+            };
+            ctx.namespaces.forget(id);
             Ok(Some(format!("removed {id}")))
         }
         Step::Move(id, version) => relabel(id, version, ctx).await.map_err(Error::Move),
@@ -144,6 +161,36 @@ fn ungranted(id: &ObjectId, error: cluster::Error) -> Error {
             namespace: namespace.to_owned(),
         },
         _ => Error::Access(error),
+    }
+}
+
+fn is_policy(id: &ObjectId) -> bool {
+    id.resource().group == "admissionregistration.k8s.io"
+}
+
+/// Tries to write what the policy forbids, as a dry run, until it is refused: the API server learns of a policy a
+/// moment after it is stored.
+async fn prove(policy: &str, role: &str, ctx: &Context) -> Result<(), Error> {
+    let id = ObjectId::of::<ClusterRole>(None, role).map_err(Error::Bundle)?;
+    let forbidden = serde_json::json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": role},
+        "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}],
+    });
+    let how = Apply::by(FIELD_MANAGER).dry_run();
+    let until = tokio::time::Instant::now() + IN_FORCE_WITHIN;
+    loop {
+        match ctx.cluster.apply(&id, &forbidden, &how).await {
+            Err(error) if chain(&error).contains(&format!("'{policy}'")) => return Ok(()),
+            Err(error) if !error.is_forbidden() && !error.is_transient() => return Err(Error::Bundle(error)),
+            _ if tokio::time::Instant::now() > until => {
+                return Err(Error::NotInForce {
+                    policy: policy.to_owned(),
+                });
+            }
+            _ => tokio::time::sleep(LOOK_AGAIN).await,
+        }
     }
 }
 

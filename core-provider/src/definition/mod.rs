@@ -22,7 +22,9 @@ use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use runtime::{Backoff, Metrics, Recorder};
 
+use crate::bound::Scans;
 use crate::bundle::Platform;
+use crate::namespaces::Namespaces;
 use crate::templates::Templates;
 use crate::webhook::Registration;
 
@@ -50,6 +52,8 @@ pub(crate) struct Context {
     pub(crate) settled: Arc<Settled>,
     /// After how long a definition is looked at whole although nothing of it changed.
     pub(crate) sync: Duration,
+    pub(crate) scans: Scans,
+    pub(crate) namespaces: Namespaces,
     pub(crate) backoff: Backoff<ObjectRef<CompositionDefinition>>,
     /// After how long a definition that is as it should be is looked at again.
     pub(crate) poll_interval: Duration,
@@ -190,11 +194,27 @@ async fn act(
     let observed = observed.map_err(Error::Observe)?;
     let plan = plan::plan(definition, &observed).map_err(Error::Plan)?;
     let changes = apply::apply(definition, &plan, ctx).await.map_err(Error::Apply)?;
+    if let Observed::Wanted(wanted) = &observed {
+        follow(wanted, ctx);
+    }
     Ok(Outcome {
         standing: plan.standing,
         facts: status::Facts::of(definition, &observed),
         changes,
     })
+}
+
+/// From here on the namespaces of the type's compositions are part of its bound.
+fn follow(wanted: &observe::Wanted, ctx: &Context) {
+    let (target, names) = (&wanted.target, &wanted.source.names);
+    let bound = wanted
+        .bundle
+        .iter()
+        .find(|member| member.id.name() == target.bound_name());
+    if let Some(bound) = bound {
+        let resource = instances::resource(&names.plural, &names.kind, &target.version);
+        ctx.namespaces.follow(resource, bound.id.clone());
+    }
 }
 
 /// How soon compositions are looked at again that have to be corrected before they can move.

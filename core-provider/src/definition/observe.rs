@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use api::definition::{Breaker, ResolvedChart};
+use api::definition::{BoundStatus, Breaker, ResolvedChart};
 use api::{COMPOSITION_GROUP, CompositionDefinition, annotations, conditions, labels};
 use cluster::{Access, Apply, Cluster, ObjectId, ResourceId, Selector};
+use composition::bound::Resolved;
 use composition::serves;
 use crdgen::{BadDefaults, CustomResourceDefinition, Names, ServedVersion, Structural};
 use helm_client::charts::{self, LoadedChart};
@@ -19,7 +20,8 @@ use super::gate::Gate;
 use super::instances::{self, Claim, Instance};
 use super::resolution::{Resolution, resolve};
 use super::{Context, FIELD_MANAGER};
-use crate::bundle::{self, Target, bundle};
+use crate::bound;
+use crate::bundle::{self, Stage, Target, bundle};
 use crate::grants::{accesses, grants, secrets};
 
 /// The name that core-provider's own Role allows a dry run under.
@@ -67,6 +69,10 @@ pub(crate) struct Wanted {
     /// The definition that already serves this very type.
     pub(crate) taken_by: Option<String>,
     pub(crate) bundle: Vec<Member>,
+    /// The controller that the bundle runs.
+    pub(crate) target: Target,
+    /// The most that it may be given, as the status says it.
+    pub(crate) bound: BoundStatus,
     /// Roles for Secrets, and their bindings, that the definition needed before.
     pub(crate) stale: Vec<ObjectId>,
     /// True when the controller's Deployment says it is available and the API server takes objects of the type.
@@ -113,8 +119,8 @@ pub(crate) struct Member {
     pub(crate) wanted: Value,
     /// True when applying it would change nothing.
     pub(crate) in_place: bool,
-    /// True for the object by which the others are found: it comes first and goes last.
-    pub(crate) is_mark: bool,
+    /// When it is applied.
+    pub(crate) stage: Stage,
 }
 
 /// A definition that is being deleted.
@@ -154,6 +160,8 @@ pub(crate) enum Error {
     AnotherVersion(#[from] crdgen::crd::Error),
     #[error("could not make the controller's objects")]
     Bundle(#[from] bundle::Error),
+    #[error("could not find out the most that the controller may be given")]
+    Bound(#[from] bound::Error),
     #[error("could not look at the cluster")]
     Cluster(#[from] cluster::Error),
 }
@@ -162,6 +170,7 @@ impl Error {
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Chart(error) => error.is_transient(),
+            Self::Bound(error) => error.is_transient(),
             Self::Cluster(error) => error.is_transient(),
             Self::Names(_)
             | Self::Version(_)
@@ -240,7 +249,14 @@ pub(crate) async fn wanted(
     let controllers = controllers::all(&ctx.cluster).await?;
     let taken_by = taken_by(definition, names, version, &others, &controllers);
     let schema = chart.chart().schema().unwrap_or_default();
-    let mut target = target(definition, &names.plural, version.as_str(), schema);
+    let bound = ctx
+        .scans
+        .bound(chart, definition.annotations(), &ctx.platform, &ctx.cluster)
+        .await?;
+    let mut target = Target {
+        bound: bound.resolved,
+        ..target(definition, &names.plural, version.as_str(), schema)
+    };
     if !structural.degraded.is_empty() {
         target.judged_at = ctx.webhooks.client_config("/validate");
     }
@@ -283,6 +299,8 @@ pub(crate) async fn wanted(
         is_republished,
         taken_by,
         bundle: members,
+        target,
+        bound: bound.status,
         stale,
         usable,
         previous,
@@ -620,13 +638,17 @@ async fn members(
             .cluster
             .locate(&wanted, definition.metadata.namespace.as_deref())
             .await?;
-        let in_place = is_in_place(&id, &wanted, &ctx.cluster).await?;
-        let is_mark = bundle::is_mark(&wanted);
+        let stage = bundle::stage(&wanted);
+        let in_place = match is_in_place(&id, &wanted, &ctx.cluster).await {
+            // The role that lets us read and write policies by name is part of the bundle.
+            Err(error) if error.is_forbidden() && stage == Stage::Bounding => false,
+            in_place => in_place?,
+        };
         members.push(Member {
             id,
             wanted,
             in_place,
-            is_mark,
+            stage,
         });
     }
     Ok(members)
@@ -878,6 +900,7 @@ fn target(definition: &CompositionDefinition, plural: &str, version: &str, schem
         secrets: secrets(definition),
         definition_id: definition.uid().unwrap_or_default(),
         judged_at: None,
+        bound: Resolved::default(),
     }
 }
 

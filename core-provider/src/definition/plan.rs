@@ -7,6 +7,8 @@ use crdgen::CustomResourceDefinition;
 use kube::ResourceExt as _;
 use serde_json::Value;
 
+use crate::bundle::Stage;
+
 use super::observe::{Leaving, Locked, Made, Member, Observed, Source, Wanted};
 
 /// The steps of one pass, and how things stand once they are done.
@@ -26,6 +28,13 @@ pub(crate) enum Step {
     Await(Vec<Access>),
     /// Make the type say this, and wait until the API server serves it.
     Type(Box<CustomResourceDefinition>),
+    /// Wait until this policy refuses this role.
+    Prove {
+        /// Name of the policy.
+        policy: String,
+        /// Name of the role, which nobody may write.
+        role: String,
+    },
     /// Apply one object of the bundle.
     Apply(ObjectId, Value),
     /// Remove an object.
@@ -153,14 +162,16 @@ fn carry_out(definition: &CompositionDefinition, wanted: &Wanted) -> Result<Plan
     if !is_held(definition) {
         steps.push(Step::Hold);
     }
-    let (marks, others): (Vec<_>, Vec<_>) = wanted.bundle.iter().partition(|member| member.is_mark);
+    let at = |stage: Stage| wanted.bundle.iter().filter(move |member| member.stage == stage);
     // The mark comes before the type, so that an interrupted definition leaves nothing that cannot be found.
-    steps.extend(missing(marks));
+    steps.extend(missing(at(Stage::Mark)));
     let former = &wanted.former;
     if former.known && !is_served(wanted) {
         steps.push(Step::Type(Box::new(wanted.next.clone())));
     }
-    steps.extend(missing(others));
+    steps.extend(missing(at(Stage::Own)));
+    steps.extend(bounding(wanted));
+    steps.extend(missing(at(Stage::Controller)));
     steps.extend(wanted.stale.iter().cloned().map(Step::Remove));
     if !steps.is_empty() {
         return Ok(underway(steps));
@@ -197,6 +208,27 @@ fn carry_out(definition: &CompositionDefinition, wanted: &Wanted) -> Result<Plan
         Standing::HeldUp
     };
     Ok(Plan { steps, standing })
+}
+
+/// What bounds the controller, seen to be in force before anything is written that lets the controller act.
+fn bounding(wanted: &Wanted) -> Vec<Step> {
+    let at = |stage: Stage| wanted.bundle.iter().filter(move |member| member.stage == stage);
+    let is_whole = |stage: Stage| at(stage).all(|member| member.in_place);
+    if is_whole(Stage::Bounding) && is_whole(Stage::Controller) {
+        return Vec::new();
+    }
+    let policies = at(Stage::Bounding).filter(|member| member.id.namespace().is_none());
+    let needed = policies.flat_map(|member| {
+        let to = |verb: &str| Access::to(verb, member.id.resource(), None).named(member.id.name());
+        [to("create"), to("patch")]
+    });
+    let mut steps = vec![Step::Await(needed.collect())];
+    steps.extend(missing(at(Stage::Bounding)));
+    steps.push(Step::Prove {
+        policy: wanted.target.policy_name(),
+        role: wanted.target.dry_run_role(),
+    });
+    steps
 }
 
 fn underway(steps: Vec<Step>) -> Plan {

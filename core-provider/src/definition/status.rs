@@ -2,7 +2,8 @@
 
 use api::conditions::{self, READY, SYNCED, Verdict, reason};
 use api::definition::{
-    Breaker, ChartCoordinates, DegradedKeyword, ManagedType, OfferedChart, ResolvedChart, VersionInfo,
+    BoundStatus, Breaker, ChartCoordinates, DegradedKeyword, ManagedType, OfferedChart, ResolvedChart,
+    VersionInfo,
 };
 use api::{COMPOSITION_GROUP, CompositionDefinition, CompositionDefinitionStatus, annotations, events};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -31,6 +32,7 @@ pub(crate) struct Facts {
     degraded: Vec<DegradedKeyword>,
     breakers: Vec<Breaker>,
     is_republished: bool,
+    bound: BoundStatus,
 }
 
 /// As many entries of a list are written; a status has to fit into an object.
@@ -62,6 +64,7 @@ impl Facts {
             breakers: listed(&wanted.former.breakers),
             is_republished: wanted.is_republished,
             chart: source.resolved.clone(),
+            bound: wanted.bound.clone(),
         })
     }
 }
@@ -310,6 +313,7 @@ fn after(
         status.previous_version.clone_from(&facts.previous_version);
         status.degraded.clone_from(&facts.degraded);
         status.breakers.clone_from(&facts.breakers);
+        status.bound = Some(facts.bound.clone());
     }
     if let Err(Error::Plan(Blocked::Incompatible { breakers, .. })) = outcome {
         status.breakers = listed(breakers);

@@ -41,6 +41,17 @@ pub const CHART_NAME: &str = "krateo.io/chart-name";
 /// Digest of the permissions that a release needs: they may be granted, where growth waits for an approval.
 pub const APPROVED_PERMISSIONS: &str = "krateo.io/approved-permissions";
 
+/// On a definition, the admin's word: kinds (`group/resource`, separated by commas) that its releases may hold
+/// besides those that a scan of the chart finds. `secrets` also lets the chart look up Secrets it does not render.
+pub const ALLOWED_KINDS: &str = "krateo.io/allowed-kinds";
+
+/// On a definition, the admin's word: namespaces, separated by commas, that its releases may reach besides that of
+/// the composition and those that the chart names. Those of Kubernetes and of the platform are only open by name.
+pub const ALLOWED_NAMESPACES: &str = "krateo.io/allowed-namespaces";
+
+/// On a definition, the admin's word: `"true"` lets its releases bring roles and bindings of their own.
+pub const ALLOW_CHART_RBAC: &str = "krateo.io/allow-chart-rbac";
+
 /// True when the annotation is present and says exactly `true`.
 pub fn is_true(annotations: &BTreeMap<String, String>, name: &str) -> bool {
     annotations.get(name).is_some_and(|value| value == "true")

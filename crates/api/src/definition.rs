@@ -167,6 +167,9 @@ pub struct CompositionDefinitionStatus {
     /// The chart, as it was fetched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub package_url: Option<String>,
+    /// The most that its releases may hold.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<BoundStatus>,
     /// Hash of the objects of the controller as they were applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
@@ -235,6 +238,25 @@ pub struct Breaker {
     pub path: String,
     /// Why it is refused there.
     pub reason: String,
+}
+
+/// The most that the releases of a definition may hold.
+#[derive(JsonSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BoundStatus {
+    /// Kinds, as `group/resource`: those that a scan of the chart found, and those that annotations add.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<String>,
+    /// Namespaces besides those of the compositions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub namespaces: Vec<String>,
+    /// Places of the chart whose outcome depends on values: a composition that needs more there is held.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unresolved: Vec<String>,
+    /// True when the chart can bring roles or bindings: a composition that needs them is held, unless the annotation
+    /// `krateo.io/allow-chart-rbac` allows them.
+    #[serde(default)]
+    pub has_rbac: bool,
 }
 
 /// The generated type and its versions.

@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{crd, release, report, schema, template};
+use crate::{audit, crd, release, report, schema, template};
 
 /// Plans for Helm charts and compositions, shown before they run.
 #[derive(Debug, Parser)]
@@ -48,6 +48,8 @@ enum Command {
     Drift(Box<release::args::Drift>),
     /// Run the tests of a release.
     Test(Box<release::args::Test>),
+    /// Print the most that a chart's controller may ever be given, by a scan of its templates.
+    AuditRbac(Audit),
 }
 
 impl Kco {
@@ -67,6 +69,7 @@ impl Kco {
             Command::Drift(args) => release::drift(&args),
             Command::Test(args) => release::test(&args),
             Command::Rollback(args) => release::rollback(&args),
+            Command::AuditRbac(args) => audit::run(&args),
         };
         match outcome {
             Ok(()) => ExitCode::SUCCESS,
@@ -76,6 +79,19 @@ impl Kco {
             }
         }
     }
+}
+
+/// What `kco audit-rbac` looks at.
+#[derive(Debug, Args)]
+pub(crate) struct Audit {
+    /// Charts: folders, archives, URLs or OCI references; a folder without a chart stands for all charts below it.
+    #[arg(required = true, value_name = "CHART")]
+    pub(crate) charts: Vec<String>,
+    /// Render each chart folder with its defaults and its ci/*values.yaml, and say which kinds the scan missed.
+    #[arg(long)]
+    pub(crate) check: bool,
+    #[command(flatten)]
+    pub(crate) source: Source,
 }
 
 /// The flags of `helm template`.

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 mod args;
+mod audit;
 mod chart_at;
 mod crd;
 mod release;

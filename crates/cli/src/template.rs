@@ -27,6 +27,9 @@ use crate::{args, chart_at, values};
 /// Stack for deeply nested templates; pages that are not used cost nothing.
 const STACK: usize = 256 << 20;
 
+/// The part of it that templates may use.
+pub(crate) const STACK_OF_CHARTS: usize = STACK - (STACK >> 4);
+
 /// Renders and prints.
 pub(crate) fn run(args: &args::Template) -> Result<()> {
     let helm = if args.helm3 {
@@ -71,7 +74,7 @@ pub(crate) fn run(args: &args::Template) -> Result<()> {
         let mut options = RenderOptions::new(release, capabilities, context(args.enable_dns)?);
         options.helm = helm;
         options.skip_schema_validation = args.skip_schema_validation;
-        options.limits.stack = STACK - (STACK >> 4);
+        options.limits.stack = STACK_OF_CHARTS;
         Ok(Engine::new(chart).render(&values, &options)?)
     });
     match rendered {
@@ -86,7 +89,7 @@ pub(crate) fn run(args: &args::Template) -> Result<()> {
 }
 
 /// Runs on a thread whose stack allows for as deep a nesting as Helm's.
-fn on_large_stack<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+pub(crate) fn on_large_stack<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()
             .stack_size(STACK)
@@ -97,7 +100,7 @@ fn on_large_stack<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T>
 }
 
 /// The system's clock, time zone and randomness.
-fn context(enable_dns: bool) -> Result<Context> {
+pub(crate) fn context(enable_dns: bool) -> Result<Context> {
     let mut random =
         File::open("/dev/urandom").context("could not open the system's source of randomness")?;
     let fill = move |bytes: &mut [u8]| {

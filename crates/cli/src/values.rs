@@ -45,6 +45,11 @@ pub(crate) fn merged_as(args: &args::Values, helm: HelmLine) -> Result<Map<Strin
     Ok(all)
 }
 
+/// The values of one file; nothing when it holds none.
+pub(crate) fn of_file(path: &std::path::Path) -> Option<Map<String, Value>> {
+    values::read(&std::fs::read(path).ok()?).ok()
+}
+
 fn set_json(text: &str, helm: HelmLine, all: &mut Map<String, Value>) -> Result<()> {
     // Helm 3 knows assignments only.
     if helm == HelmLine::Four && text.trim().starts_with('{') {

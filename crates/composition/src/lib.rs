@@ -4,13 +4,16 @@
 //! Pure: no client, no clock, no await. The controller carries the plan out, `kco plan` prints it.
 
 pub mod approval;
+pub mod bound;
 pub mod chart;
 pub mod permissions;
 pub mod plan;
 pub mod release_name;
 pub mod rendering;
+pub mod scan;
 pub mod schema;
 
+pub use bound::{Bound, Outside};
 pub use chart::{chart_of, chart_spec, has_served, serves};
 pub use permissions::{Account, Permissions};
 pub use plan::{Blocked, Observed, Plan, plan};

@@ -10,6 +10,7 @@ use api::policy::{DeletionPolicy, ManagementPolicy, UnknownPolicy};
 use api::{Composition, annotations};
 
 use crate::approval::{Unapproved, unapproved};
+use crate::bound::Outside;
 use crate::permissions::Grant;
 
 /// What a pass saw.
@@ -24,6 +25,8 @@ pub struct Observed {
     pub granted: Vec<Grant>,
     /// Whether more of them than before wait for an approval.
     pub growth: Growth,
+    /// What the release needs beyond the bound of its definition.
+    pub outside: Option<Outside>,
     /// What is known of the release.
     pub release: Release,
 }
@@ -136,6 +139,9 @@ pub enum Blocked {
     /// The release of that name is not ours.
     #[error("{0}: choose another name with the label krateo.io/release-name, or remove that release")]
     ForeignRelease(String),
+    /// The release needs more than its definition's controller may ever be given.
+    #[error("{0}")]
+    Outside(Outside),
     /// The release needs rights that wait for an approval.
     #[error(
         "the release needs rights that nobody approved: {}; to approve them, annotate the composition with \
@@ -167,6 +173,9 @@ pub fn plan(composition: &Composition, observed: &Observed) -> Result<Plan, Bloc
     steps.extend(labelling(composition, observed));
     if !composition.is_held() {
         steps.push(Step::Hold);
+    }
+    if let Some(outside) = &observed.outside {
+        return Err(Blocked::Outside(outside.clone()));
     }
     if let Some(permitting) = permitting(observed) {
         if observed.growth == Growth::Approved {
@@ -379,6 +388,7 @@ pub(crate) mod tests {
             needed: grants("team"),
             granted: grants("team"),
             growth: Growth::Granted,
+            outside: None,
             release,
         }
     }
@@ -643,5 +653,26 @@ pub(crate) mod tests {
             plan(&mistyped, &observed(Release::Absent)),
             Err(Blocked::Policy(_))
         ));
+    }
+
+    #[test]
+    fn a_release_that_needs_more_than_the_bound_is_held_and_can_still_be_removed() {
+        let mut observed = observed(Release::Absent);
+        observed.granted = Vec::new();
+        observed.outside = Some(Outside::Rbac {
+            object: "roles team/web".into(),
+            path: None,
+        });
+        let blocked = plan(&composition(), &observed).unwrap_err();
+        assert!(
+            blocked.to_string().contains("krateo.io/allow-chart-rbac"),
+            "{blocked}"
+        );
+        check(
+            &deleted(composition()),
+            &observed,
+            &[Step::Revoke(Vec::new()), Step::LetGo],
+            Standing::Removed,
+        );
     }
 }

@@ -1,0 +1,153 @@
+//! The bound of a definition's chart: its trees are walked once, its kinds looked up in what the cluster serves.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use api::definition::BoundStatus;
+use cluster::{Cluster, Served};
+use composition::bound::{Allowed, BuiltIn, GroupResource, Kinds, Known, NotAKind, Resolved};
+use composition::scan::{self, Scan};
+use helm_client::charts::LoadedChart;
+
+use crate::bundle::Platform;
+
+/// How old the answer to "what do you serve" may be. A kind that comes later is taken for what its definition in
+/// the chart, or the rule for plurals, says until then.
+const SERVED_AGE: Duration = Duration::from_mins(1);
+
+/// Most places that a status lists; a chart with more is told apart by `kco audit-rbac`.
+const MAX_LISTED: usize = 50;
+
+/// How many charts' scans are kept.
+const MAX_SCANS: usize = 64;
+
+/// The environment variable of controllers that opens namespaces for all of them.
+const ALLOWED_NAMESPACES: &str = "COMPOSITION_CONTROLLER_ALLOWED_NAMESPACES";
+
+/// The bound could not be found out.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error(
+        "annotation {} of the definition is not usable",
+        api::annotations::ALLOWED_KINDS
+    )]
+    Allowed(#[from] NotAKind),
+    #[error("could not find out what the cluster serves")]
+    Served(#[from] cluster::Error),
+    #[error("the scan of the chart ended early")]
+    Scan(#[from] tokio::task::JoinError),
+}
+
+impl Error {
+    pub(crate) fn is_transient(&self) -> bool {
+        match self {
+            Self::Allowed(_) => false,
+            Self::Served(error) => error.is_transient(),
+            Self::Scan(_) => true,
+        }
+    }
+}
+
+/// A chart's bound, for its bundle and for the status of its definition.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ChartBound {
+    pub(crate) resolved: Resolved,
+    pub(crate) status: BoundStatus,
+}
+
+/// The scans of charts that were seen, by digest.
+#[derive(Debug, Default)]
+pub(crate) struct Scans {
+    known: Mutex<BTreeMap<String, Arc<Scan>>>,
+}
+
+impl Scans {
+    /// The bound of a chart, with what its definition's annotations add to it.
+    pub(crate) async fn bound(
+        &self,
+        chart: &Arc<LoadedChart>,
+        annotations: &BTreeMap<String, String>,
+        platform: &Platform,
+        cluster: &Cluster,
+    ) -> Result<ChartBound, Error> {
+        let mut allowed = Allowed::of(annotations)?;
+        allowed.namespaces.extend(everywhere(platform));
+        let scan = self.of(chart).await?;
+        let served = ServedKinds(cluster.discovery().served(SERVED_AGE).await?);
+        let resolved = Resolved::new(&scan, &allowed, &served, &platform.krateo_namespace);
+        let status = status(&scan, &resolved);
+        Ok(ChartBound { resolved, status })
+    }
+
+    /// Walking a large chart takes a good part of a second of computing, so it happens off the async threads, once.
+    async fn of(&self, chart: &Arc<LoadedChart>) -> Result<Arc<Scan>, Error> {
+        let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().get(&chart.digest) {
+            return Ok(known.clone());
+        }
+        let loaded = chart.clone();
+        let scan = Arc::new(tokio::task::spawn_blocking(move || scan::scan(loaded.chart())).await?);
+        let mut known = lock();
+        if known.len() >= MAX_SCANS {
+            known.clear();
+        }
+        known.insert(chart.digest.clone(), scan.clone());
+        Ok(scan)
+    }
+}
+
+/// Namespaces that every controller may reach.
+fn everywhere(platform: &Platform) -> impl Iterator<Item = String> {
+    let listed = platform.env.get(ALLOWED_NAMESPACES).map(String::as_str);
+    let names = listed.unwrap_or_default().split(',').map(str::trim);
+    names.filter(|name| !name.is_empty()).map(str::to_owned)
+}
+
+/// What the cluster serves, and what every Kubernetes does.
+struct ServedKinds(Arc<Served>);
+
+impl Kinds for ServedKinds {
+    fn kind(&self, group: &str, kind: &str) -> Option<Known> {
+        let served = self.0.preferred(group, kind).map(|served| Known {
+            plural: served.id.plural.clone(),
+            namespaced: served.id.namespaced,
+        });
+        served.or_else(|| BuiltIn.kind(group, kind))
+    }
+
+    fn is_namespaced(&self, group: &str, plural: &str) -> Option<bool> {
+        let served = self
+            .0
+            .resources()
+            .find(|served| served.id.group == group && served.id.plural == plural);
+        served
+            .map(|served| served.id.namespaced)
+            .or_else(|| BuiltIn.is_namespaced(group, plural))
+    }
+}
+
+fn status(scan: &Scan, resolved: &Resolved) -> BoundStatus {
+    let bound = &resolved.bound;
+    let unresolved = scan.unresolved.iter().map(ToString::to_string);
+    let mut unresolved: Vec<String> = unresolved.chain(resolved.guessed.iter().cloned()).collect();
+    let more = unresolved.len().saturating_sub(MAX_LISTED);
+    if more > 0 {
+        unresolved.truncate(MAX_LISTED);
+        unresolved.push(format!("and {more} more: see kco audit-rbac"));
+    }
+    BoundStatus {
+        kinds: bound
+            .namespaced
+            .iter()
+            .chain(&bound.cluster)
+            .map(GroupResource::to_string)
+            .collect(),
+        namespaces: bound.namespaces.iter().cloned().collect(),
+        unresolved,
+        has_rbac: scan
+            .kinds
+            .iter()
+            .any(|kind| kind.group() == "rbac.authorization.k8s.io"),
+    }
+}

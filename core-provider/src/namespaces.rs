@@ -1,0 +1,192 @@
+//! The namespaces that hold compositions of a type, kept in the parameter of its policies.
+//!
+//! A controller may write Roles there and nowhere else, so the list follows the compositions by watch: a new one
+//! waits for it, a few milliseconds when its namespace is new, not at all otherwise.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use api::labels;
+use cluster::{Apply, Cluster, ObjectId, ResourceId};
+use composition::bound::{COMPOSITION_NAMESPACES, is_protected};
+use futures::StreamExt as _;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::core::{DynamicObject, PartialObjectMeta};
+use kube::runtime::watcher::{self, Event, watcher};
+use runtime::chain;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+/// Our name on the one key that is written here; the rest of the `ConfigMap` is the bundle's.
+const FIELD_MANAGER: &str = "core-provider-namespaces";
+
+/// After how long a failed write or watch is tried again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// The types whose compositions are followed.
+pub(crate) struct Namespaces {
+    cluster: Cluster,
+    krateo_namespace: String,
+    followed: Mutex<HashMap<ObjectId, Followed>>,
+}
+
+struct Followed {
+    task: AbortHandle,
+    look: Arc<Notify>,
+}
+
+impl Namespaces {
+    pub(crate) fn new(cluster: Cluster, krateo_namespace: String) -> Self {
+        Self {
+            cluster,
+            krateo_namespace,
+            followed: Mutex::default(),
+        }
+    }
+
+    /// Follows the compositions of `version` and keeps their namespaces in the `ConfigMap`. When they are followed
+    /// already, looks whether the `ConfigMap` still says so.
+    pub(crate) fn follow(&self, resource: ResourceId, bound: ObjectId) {
+        let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = followed.get(&bound).filter(|known| !known.task.is_finished()) {
+            known.look.notify_one();
+            return;
+        }
+        let look = Arc::new(Notify::new());
+        let keeper = Keeper {
+            cluster: self.cluster.clone(),
+            krateo_namespace: self.krateo_namespace.clone(),
+            resource,
+            bound: bound.clone(),
+            look: look.clone(),
+            holding: BTreeMap::new(),
+            written: None,
+        };
+        let task = tokio::spawn(keeper.run()).abort_handle();
+        followed.insert(bound, Followed { task, look });
+    }
+
+    /// Ends following where the `ConfigMap` goes.
+    pub(crate) fn forget(&self, bound: &ObjectId) {
+        let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = followed.remove(bound) {
+            known.task.abort();
+        }
+    }
+}
+
+/// Keeps one `ConfigMap`.
+struct Keeper {
+    cluster: Cluster,
+    krateo_namespace: String,
+    resource: ResourceId,
+    bound: ObjectId,
+    look: Arc<Notify>,
+    /// Names of the compositions in each namespace.
+    holding: BTreeMap<String, BTreeSet<String>>,
+    /// What the `ConfigMap` says, as far as is known.
+    written: Option<String>,
+}
+
+impl Keeper {
+    async fn run(mut self) {
+        let governed = format!("{}={}", labels::COMPOSITION_VERSION, self.resource.version);
+        let compositions = Api::<PartialObjectMeta<DynamicObject>>::all_with(
+            self.cluster.client(),
+            &self.resource.api_resource(),
+        );
+        let config = watcher::Config::default().labels(&governed);
+        let mut events = watcher(compositions, config).boxed();
+        let mut initial = BTreeMap::new();
+        let mut is_complete = false;
+        let look = self.look.clone();
+        loop {
+            tokio::select! {
+                event = events.next() => match event {
+                    Some(Ok(Event::Init)) => initial = BTreeMap::new(),
+                    Some(Ok(Event::InitApply(object))) => add(&mut initial, &object.metadata),
+                    Some(Ok(Event::InitDone)) => {
+                        self.holding = std::mem::take(&mut initial);
+                        is_complete = true;
+                    }
+                    Some(Ok(Event::Apply(object))) => add(&mut self.holding, &object.metadata),
+                    Some(Ok(Event::Delete(object))) => remove(&mut self.holding, &object.metadata),
+                    Some(Err(error)) => {
+                        tracing::debug!(error = chain(&error), resource = self.resource.plural, "watch ended");
+                        tokio::time::sleep(PAUSE).await;
+                    }
+                    None => return,
+                },
+                () = look.notified() => self.written = None,
+            }
+            // Until all are known, the list could only lose namespaces that are still needed.
+            if is_complete && let Err(error) = self.write().await {
+                tracing::warn!(error = chain(&error), object = %self.bound, "could not keep the namespaces of compositions");
+                tokio::time::sleep(PAUSE).await;
+                self.look.notify_one();
+            }
+        }
+    }
+
+    async fn write(&mut self) -> Result<(), cluster::Error> {
+        // What only the admin's word opens is not opened by a composition.
+        let open: Vec<&str> = self
+            .holding
+            .keys()
+            .map(String::as_str)
+            .filter(|name| !is_protected(name, &self.krateo_namespace))
+            .collect();
+        let wanted = open.join("\n");
+        if self.written.as_ref() == Some(&wanted) {
+            return Ok(());
+        }
+        let live: Option<ConfigMap> = self.cluster.get(&self.bound).await?;
+        let Some(live) = live else { return Ok(()) };
+        let said = live.data.unwrap_or_default().remove(COMPOSITION_NAMESPACES);
+        if said.as_ref() != Some(&wanted) {
+            self.cluster
+                .apply(
+                    &self.bound,
+                    &object(&self.bound, &wanted),
+                    &Apply::by(FIELD_MANAGER).force(),
+                )
+                .await?;
+        }
+        self.written = Some(wanted);
+        Ok(())
+    }
+}
+
+fn object(id: &ObjectId, namespaces: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": id.name(), "namespace": id.namespace()},
+        "data": {COMPOSITION_NAMESPACES: namespaces},
+    })
+}
+
+fn place(metadata: &kube::core::ObjectMeta) -> (String, String) {
+    (
+        metadata.namespace.clone().unwrap_or_default(),
+        metadata.name.clone().unwrap_or_default(),
+    )
+}
+
+fn add(holding: &mut BTreeMap<String, BTreeSet<String>>, metadata: &kube::core::ObjectMeta) {
+    let (namespace, name) = place(metadata);
+    holding.entry(namespace).or_default().insert(name);
+}
+
+fn remove(holding: &mut BTreeMap<String, BTreeSet<String>>, metadata: &kube::core::ObjectMeta) {
+    let (namespace, name) = place(metadata);
+    if let Some(names) = holding.get_mut(&namespace) {
+        names.remove(&name);
+        if names.is_empty() {
+            holding.remove(&namespace);
+        }
+    }
+}

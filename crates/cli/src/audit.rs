@@ -1,0 +1,278 @@
+//! `kco audit-rbac`: the most that a chart's controller may ever be given, and whether renderings stay within.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use composition::bound::{Allowed, BuiltIn, GroupResource, Resolved};
+use composition::scan::{Kind, Scan, scan};
+use helm::capabilities::Capabilities;
+use helm::chart::Chart;
+use helm::engine::{Engine, Operation, ReleaseOptions, RenderOptions, Rendered};
+use serde_json::{Map, Value};
+
+use crate::{args, chart_at, template, values};
+
+/// Prints the bound of each chart, or checks renderings against it.
+pub(crate) fn run(args: &args::Audit) -> Result<()> {
+    let mut charts = Vec::new();
+    for path in &args.charts {
+        collect(path, &mut charts)?;
+    }
+    if args.check {
+        return check(&charts);
+    }
+    let allowed = Allowed::default();
+    for reference in &charts {
+        let chart = chart_at::load(reference, &args.source)?;
+        let (name, scan) = template::on_large_stack(move || Ok((chart.name().to_owned(), scan(&chart))))?;
+        let resolved = Resolved::new(&scan, &allowed, &BuiltIn, "krateo-system");
+        out(&told(&name, &scan, &resolved))?;
+    }
+    Ok(())
+}
+
+/// A folder without a chart of its own stands for all charts below it.
+fn collect(reference: &str, charts: &mut Vec<String>) -> Result<()> {
+    let path = Path::new(reference);
+    if !path.is_dir() || path.join("Chart.yaml").is_file() {
+        charts.push(reference.to_owned());
+        return Ok(());
+    }
+    let entries = fs::read_dir(path).with_context(|| format!("could not list {}", path.display()))?;
+    let mut entries = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<Vec<_>>>()?;
+    entries.sort();
+    let is_hidden = |path: &PathBuf| {
+        path.file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with('.'))
+    };
+    for entry in entries
+        .iter()
+        .filter(|entry| entry.is_dir() && !entry.is_symlink() && !is_hidden(entry))
+    {
+        collect(&entry.to_string_lossy(), charts)?;
+    }
+    Ok(())
+}
+
+fn told(name: &str, scan: &Scan, resolved: &Resolved) -> String {
+    let bound = &resolved.bound;
+    let pairs =
+        |pairs: &BTreeSet<GroupResource>| pairs.iter().map(GroupResource::to_string).collect::<Vec<_>>();
+    let lookups = resolved.lookups.iter().map(|(pair, verbs)| {
+        let verbs: Vec<_> = verbs.iter().map(|verb| verb.as_str()).collect();
+        format!("{pair} ({})", verbs.join(", "))
+    });
+    let own_rbac = scan
+        .kinds
+        .iter()
+        .filter(|kind| kind.group() == "rbac.authorization.k8s.io");
+    let sections = [
+        ("kinds in namespaces", pairs(&bound.namespaced)),
+        ("kinds outside of namespaces", pairs(&bound.cluster)),
+        (
+            "namespaces that the chart names",
+            scan.namespaces.iter().cloned().collect(),
+        ),
+        ("looked up in the cluster", lookups.collect()),
+        (
+            "needs krateo.io/allow-chart-rbac",
+            own_rbac.map(|kind| kind.kind.clone()).collect(),
+        ),
+        (
+            "guessed, not served without a cluster",
+            resolved.guessed.iter().cloned().collect(),
+        ),
+        (
+            "not resolved: depends on values",
+            scan.unresolved.iter().map(ToString::to_string).collect(),
+        ),
+    ];
+    let mut text = vec![name.to_owned()];
+    for (title, lines) in sections.into_iter().filter(|(_, lines)| !lines.is_empty()) {
+        text.push(format!("  {title}:"));
+        text.extend(lines.iter().map(|line| format!("    {line}")));
+    }
+    text.join("\n") + "\n"
+}
+
+/// What came of all charts.
+#[derive(Default)]
+struct Figures {
+    charts: usize,
+    kinds: usize,
+    missed: usize,
+    unresolved: usize,
+    not_loaded: usize,
+    not_rendered: usize,
+}
+
+/// Renders each chart with its defaults and with each of its `ci/*values.yaml`: every kind must be in the scan, or
+/// its template listed as unresolved.
+fn check(charts: &[String]) -> Result<()> {
+    let mut figures = Figures::default();
+    for reference in charts {
+        let Ok(chart) = helm_client::source::folder::load(Path::new(reference)) else {
+            figures.not_loaded += 1;
+            continue;
+        };
+        if chart.metadata().chart_type == "library" {
+            continue;
+        }
+        figures.charts += 1;
+        let folder = PathBuf::from(reference);
+        let figures = &mut figures;
+        template::on_large_stack(move || check_one(&folder, chart, figures))?;
+    }
+    out(&format!(
+        "{} templates unresolved, {} charts not loaded, {} renderings refused\n{} charts, {} kinds, {} missed\n",
+        figures.unresolved,
+        figures.not_loaded,
+        figures.not_rendered,
+        figures.charts,
+        figures.kinds,
+        figures.missed
+    ))?;
+    if figures.missed > 0 || figures.charts == 0 {
+        bail!("the scan missed kinds, or there was no chart to scan");
+    }
+    Ok(())
+}
+
+fn check_one(folder: &Path, chart: Chart, figures: &mut Figures) -> Result<()> {
+    let started = std::time::Instant::now();
+    let scan = scan(&chart);
+    let took = started.elapsed();
+    if took.as_millis() > 1000 {
+        out(&format!(
+            "{}: scanned in {} ms\n",
+            folder.display(),
+            took.as_millis()
+        ))?;
+    }
+    let unresolved: BTreeSet<&str> = scan.unresolved.iter().map(|place| place.file.as_str()).collect();
+    figures.unresolved += unresolved.len();
+    let engine = Engine::new(chart);
+    let mut seen: BTreeSet<Kind> = BTreeSet::new();
+    for values in cases(folder)? {
+        let Ok(rendered) = render(&engine, &values, &scan) else {
+            figures.not_rendered += 1;
+            continue;
+        };
+        for (path, kind) in kinds(&rendered) {
+            let is_known = scan.kinds.contains(&kind) || unresolved.contains(path.as_str());
+            if !is_known && !seen.contains(&kind) {
+                figures.missed += 1;
+                out(&format!("{}: missed {kind} of {path}\n", folder.display()))?;
+            }
+            seen.insert(kind);
+        }
+        for lookup in &rendered.missing_lookups {
+            let kind = Kind {
+                api_version: lookup.api_version.clone(),
+                kind: lookup.kind.clone(),
+            };
+            let is_listed = scan
+                .unresolved
+                .iter()
+                .any(|place| place.what.contains("looked up"));
+            if !scan.lookups.contains_key(&kind) && !is_listed && seen.insert(kind.clone()) {
+                figures.missed += 1;
+                out(&format!("{}: missed the lookup of {kind}\n", folder.display()))?;
+            }
+        }
+    }
+    figures.kinds += seen.len();
+    Ok(())
+}
+
+fn cases(folder: &Path) -> Result<Vec<Map<String, Value>>> {
+    let mut cases = vec![Map::new()];
+    let Ok(entries) = fs::read_dir(folder.join("ci")) else {
+        return Ok(cases);
+    };
+    let mut files = entries
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<Vec<_>>>()?;
+    files.sort();
+    let is_values = |path: &PathBuf| {
+        let name = path.to_string_lossy().into_owned();
+        name.ends_with("values.yaml") || name.ends_with("values.yml")
+    };
+    for file in files.iter().filter(|file| is_values(file)) {
+        cases.extend(values::of_file(file));
+    }
+    Ok(cases)
+}
+
+/// Every version that the scan found is there, so that charts render what they can.
+fn render(engine: &Engine, values: &Map<String, Value>, scan: &Scan) -> Result<Rendered> {
+    let mut capabilities = Capabilities::default();
+    for kind in &scan.kinds {
+        capabilities.api_versions.push(kind.api_version.clone());
+        capabilities
+            .api_versions
+            .push(format!("{}/{}", kind.api_version, kind.kind));
+    }
+    let release = ReleaseOptions {
+        name: "audit".to_owned(),
+        namespace: "audit".to_owned(),
+        revision: 1,
+        operation: Operation::Install,
+    };
+    let mut options = RenderOptions::new(release, capabilities, template::context(false)?);
+    options.limits.stack = template::STACK_OF_CHARTS;
+    Ok(engine.render(values, &options)?)
+}
+
+fn kinds(rendered: &Rendered) -> Vec<(String, Kind)> {
+    let manifests = rendered
+        .manifests
+        .iter()
+        .map(|manifest| (&manifest.path, manifest.text.clone()));
+    let hooks = rendered
+        .hooks
+        .iter()
+        .map(|hook| (&hook.path, hook.manifest.clone()));
+    let crds = rendered
+        .crds
+        .iter()
+        .map(|crd| (&crd.path, String::from_utf8_lossy(&crd.data).into_owned()));
+    let mut found = Vec::new();
+    for (path, text) in manifests.chain(hooks).chain(crds) {
+        for document in helm::manifest::split(&text) {
+            if let Ok(object) = helm::yaml::parse_typed(document.as_bytes()) {
+                add(&object, None, path, &mut found);
+            }
+        }
+    }
+    found
+}
+
+/// Lists count as their items, as Helm sends them.
+fn add(object: &Value, list: Option<&Kind>, path: &str, found: &mut Vec<(String, Kind)>) {
+    let text = |key: &str| object[key].as_str().map(str::to_owned);
+    let of_list = |of: fn(&Kind) -> String| list.map(of).unwrap_or_default();
+    let kind = Kind {
+        api_version: text("apiVersion").unwrap_or_else(|| of_list(|kind| kind.api_version.clone())),
+        kind: text("kind").unwrap_or_else(|| of_list(|kind| kind.kind.trim_end_matches("List").to_owned())),
+    };
+    if kind.kind.is_empty() {
+        return;
+    }
+    match object["items"].as_array().filter(|_| kind.kind.ends_with("List")) {
+        Some(items) => items.iter().for_each(|item| add(item, Some(&kind), path, found)),
+        None => found.push((path.to_owned(), kind)),
+    }
+}
+
+fn out(text: &str) -> Result<()> {
+    std::io::stdout()
+        .lock()
+        .write_all(text.as_bytes())
+        .context("could not write to standard output")
+}

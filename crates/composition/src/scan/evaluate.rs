@@ -1,0 +1,571 @@
+//! Expressions to everything that they can be.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use gotemplate::ast::{Command, Expr, Pipe};
+use gotemplate::exec::Options;
+use gotemplate::set::Set;
+use gotemplate::string::Str;
+use gotemplate::value::Value as GoValue;
+
+use super::charts;
+use super::possible::{Alternative, Hole, MAX_TEXT, Possible, RELEASE_NAMESPACE};
+use super::walk::{Lookup, Scope, Walk, is_function};
+
+/// Calls of one function with more combinations of arguments than this are taken as unknown.
+const MAX_CALLS: usize = 64;
+
+/// Longest path into values that is followed.
+const MAX_PATH: usize = 16;
+
+/// Functions that give the same result for the same texts and numbers: they are called as they are.
+const PURE: [&str; 37] = [
+    "print",
+    "printf",
+    "println",
+    "quote",
+    "squote",
+    "lower",
+    "upper",
+    "title",
+    "untitle",
+    "trim",
+    "trimAll",
+    "trimall",
+    "trimSuffix",
+    "trimPrefix",
+    "trunc",
+    "replace",
+    "cat",
+    "nospace",
+    "toString",
+    "kebabcase",
+    "camelcase",
+    "snakecase",
+    "plural",
+    "substr",
+    "indent",
+    "nindent",
+    "regexReplaceAll",
+    "regexFind",
+    "base",
+    "dir",
+    "ext",
+    "int",
+    "int64",
+    "add",
+    "sub",
+    "abbrev",
+    "initials",
+];
+
+impl Walk<'_> {
+    pub(super) fn pipe(&mut self, pipe: &Pipe, scope: &mut Scope) -> Possible {
+        let mut value = None;
+        for command in &pipe.commands {
+            value = Some(self.command(command, value, scope));
+        }
+        value.unwrap_or_default()
+    }
+
+    fn command(&mut self, command: &Command, piped: Option<Possible>, scope: &mut Scope) -> Possible {
+        let Some((operand, rest)) = command.args.split_first() else {
+            return Possible::nothing();
+        };
+        let mut arguments: Vec<Possible> = rest
+            .iter()
+            .map(|argument| self.expression(argument, scope))
+            .collect();
+        arguments.extend(piped);
+        if let Expr::Function { name, .. } = operand {
+            let value = self.call(&name.lossy(), &arguments);
+            note_set(operand, rest, &value, scope);
+            return value.bounded(&mut self.holes);
+        }
+        let value = self.expression(operand, scope);
+        if arguments.is_empty() {
+            return value;
+        }
+        self.method(&value, &arguments)
+    }
+
+    pub(super) fn expression(&mut self, expression: &Expr, scope: &mut Scope) -> Possible {
+        match expression {
+            Expr::Dot { .. } => scope.dot.clone(),
+            Expr::Nil { .. } => Possible::nothing(),
+            Expr::Bool { value, .. } => Possible::one(Alternative::Bool(*value)),
+            Expr::Number(number) => match number.int {
+                Some(int) => Possible::one(Alternative::Int(int)),
+                None => Possible::text(&number.text.lossy()),
+            },
+            Expr::String { text, .. } => Possible::text(&text.lossy()),
+            Expr::Field { names, .. } => {
+                let dot = scope.dot.clone();
+                self.fields(&dot, names)
+            }
+            Expr::Variable { variable, fields, .. } => {
+                let name = variable.name.lossy();
+                let value = match scope.get(&name) {
+                    Some(value) => value.clone(),
+                    None => Possible::hole(self.holes.because(&name)),
+                };
+                self.fields(&value, fields)
+            }
+            Expr::Function { name, .. } => self.call(&name.lossy(), &[]),
+            Expr::Chain { node, fields, .. } => {
+                let value = self.expression(node, scope);
+                self.fields(&value, fields)
+            }
+            Expr::Pipe(pipe) => self.pipe(pipe, scope),
+        }
+    }
+
+    fn fields(&mut self, of: &Possible, names: &[Str]) -> Possible {
+        let mut value = of.clone();
+        for name in names {
+            value = self.field(&value, &name.lossy());
+        }
+        value
+    }
+
+    fn field(&mut self, of: &Possible, name: &str) -> Possible {
+        let mut value = Possible::nothing();
+        for alternative in of.iter() {
+            let found = match alternative {
+                Alternative::Map(map) => match map.get(name) {
+                    Some(value) => value.clone(),
+                    None if map.is_empty() => Possible::nothing(),
+                    // A `set` elsewhere may have put it there.
+                    None => self.unknown(&format!("the key {name}")),
+                },
+                Alternative::Root(chart) => self.of_root(*chart, name),
+                Alternative::Values(chart, path) => self.deeper(*chart, path, name),
+                Alternative::Metadata(chart) => self.of_metadata(*chart, name),
+                Alternative::Release => match name {
+                    "Namespace" => Possible::text(&RELEASE_NAMESPACE.to_string()),
+                    "Service" => Possible::text("Helm"),
+                    _ => self.unknown(&format!(".Release.{name}")),
+                },
+                Alternative::Hole(hole) => Possible::hole(*hole),
+                Alternative::Text(_)
+                | Alternative::Int(_)
+                | Alternative::Bool(_)
+                | Alternative::List(_)
+                | Alternative::Files(_) => self.unknown(&format!("the field {name}")),
+            };
+            value = value.or(&found);
+        }
+        value.bounded(&mut self.holes)
+    }
+
+    fn of_root(&mut self, chart: usize, name: &str) -> Possible {
+        match name {
+            "Values" => Possible::one(Alternative::Values(chart, Rc::from([]))),
+            "Chart" => Possible::one(Alternative::Metadata(chart)),
+            "Release" => Possible::one(Alternative::Release),
+            "Files" => Possible::one(Alternative::Files(chart)),
+            _ => self.unknown(&format!(".{name}")),
+        }
+    }
+
+    fn of_metadata(&mut self, chart: usize, name: &str) -> Possible {
+        let place = &self.places[chart];
+        let metadata = place.chart.metadata();
+        match name {
+            "Name" => Possible::text(place.name()),
+            "Version" => Possible::text(&metadata.version),
+            "AppVersion" => Possible::text(&metadata.app_version),
+            "Type" => Possible::text(&metadata.chart_type),
+            _ => self.unknown(&format!(".Chart.{name}")),
+        }
+    }
+
+    fn deeper(&mut self, chart: usize, path: &[String], key: &str) -> Possible {
+        if path.len() >= MAX_PATH {
+            return self.unknown(&format!(".Values.{}", path.join(".")));
+        }
+        let path: Rc<[String]> = path.iter().cloned().chain([key.to_owned()]).collect();
+        Possible::one(Alternative::Values(chart, path))
+    }
+
+    fn unknown(&mut self, reason: &str) -> Possible {
+        Possible::hole(self.holes.because(reason))
+    }
+
+    /// Every text that a value can be printed as.
+    pub(super) fn texts(&mut self, value: &Possible) -> BTreeSet<String> {
+        let mut texts = BTreeSet::new();
+        for alternative in value.iter() {
+            match alternative {
+                Alternative::Text(text) if text.len() <= MAX_TEXT => {
+                    texts.insert(text.to_string());
+                }
+                Alternative::Int(int) => {
+                    texts.insert(int.to_string());
+                }
+                Alternative::Bool(bool) => {
+                    texts.insert(bool.to_string());
+                }
+                Alternative::Values(chart, path) => texts.extend(self.values_texts(*chart, path)),
+                Alternative::Text(_)
+                | Alternative::Hole(_)
+                | Alternative::Map(_)
+                | Alternative::List(_)
+                | Alternative::Root(_)
+                | Alternative::Metadata(_)
+                | Alternative::Release
+                | Alternative::Files(_) => {
+                    let hole = self.hole_of(alternative);
+                    texts.insert(hole.as_char().to_string());
+                }
+            }
+        }
+        if texts.is_empty() {
+            texts.insert(String::new());
+        }
+        texts
+    }
+
+    /// What values say by default, and that a user may say something else; or all that their schema allows.
+    fn values_texts(&mut self, chart: usize, path: &[String]) -> BTreeSet<String> {
+        if let Some(listed) = charts::listed(self.places, chart, path) {
+            return listed.into_iter().collect();
+        }
+        let mut texts: BTreeSet<String> = charts::defaults(self.places, chart, path)
+            .into_iter()
+            .filter_map(|value| value.as_str().filter(|text| text.len() <= MAX_TEXT))
+            .map(str::to_owned)
+            .collect();
+        let hole = self.hole_of(&Alternative::Values(chart, path.into()));
+        texts.insert(hole.as_char().to_string());
+        texts
+    }
+
+    /// The hole that a value leaves where it is not known.
+    fn hole_of(&mut self, alternative: &Alternative) -> Hole {
+        match alternative {
+            Alternative::Hole(hole) => *hole,
+            Alternative::Values(_, path) => self.holes.because(&format!(".Values.{}", path.join("."))),
+            Alternative::Text(text) => match Hole::first_in(text) {
+                Some(hole) => hole,
+                None => self.holes.because("a long text"),
+            },
+            Alternative::Files(_) => self.holes.because("the chart's files"),
+            Alternative::Map(map) => match map.values().find_map(some_source) {
+                Some(source) => self.hole_of(&source),
+                None => self.holes.because("a map"),
+            },
+            Alternative::List(items) => match items.iter().find_map(some_source) {
+                Some(source) => self.hole_of(&source),
+                None => self.holes.because("a list"),
+            },
+            Alternative::Int(_)
+            | Alternative::Bool(_)
+            | Alternative::Root(_)
+            | Alternative::Metadata(_)
+            | Alternative::Release => self.holes.because("what a function makes"),
+        }
+    }
+
+    /// A result that is not known, for the reason of the first argument that is not.
+    fn opaque(&mut self, function: &str, arguments: &[Possible]) -> Possible {
+        let source = arguments.iter().find_map(some_source);
+        let hole = match source {
+            Some(source) => self.hole_of(&source),
+            None => self.holes.because(&format!("the result of {function}")),
+        };
+        Possible::hole(hole)
+    }
+
+    /// Keys and elements of what is ranged over.
+    pub(super) fn elements(&mut self, value: &Possible) -> (Possible, Possible) {
+        let (mut keys, mut elements) = (Possible::nothing(), Possible::nothing());
+        for alternative in value.iter() {
+            match alternative {
+                Alternative::Map(map) => {
+                    keys = map.keys().fold(keys, |keys, key| keys.or(&Possible::text(key)));
+                    elements = map.values().cloned().fold(elements, |all, one| all.or(&one));
+                }
+                Alternative::List(items) => {
+                    elements = items.iter().fold(elements, Possible::or);
+                    keys = keys.or(&self.unknown("an index"));
+                }
+                Alternative::Values(chart, path) => {
+                    elements = elements.or(&self.deeper(*chart, path, "*"));
+                    keys = keys.or(&Possible::hole(self.hole_of(alternative)));
+                    for default in charts::defaults(self.places, *chart, path) {
+                        let names = default.as_object().into_iter().flat_map(|map| map.keys());
+                        keys = names.fold(keys, |keys, name| keys.or(&Possible::text(name)));
+                    }
+                }
+                other => {
+                    let hole = Possible::hole(self.hole_of(other));
+                    (keys, elements) = (keys.or(&hole), elements.or(&hole));
+                }
+            }
+        }
+        (keys.bounded(&mut self.holes), elements.bounded(&mut self.holes))
+    }
+
+    /// A field that is called: of what charts see, `.Capabilities.APIVersions.Has` and the ways into `.Files`.
+    fn method(&mut self, value: &Possible, arguments: &[Possible]) -> Possible {
+        let mut all = vec![value.clone()];
+        all.extend(arguments.iter().cloned());
+        self.opaque("a method", &all)
+    }
+
+    fn call(&mut self, function: &str, arguments: &[Possible]) -> Possible {
+        let last = || arguments.last().cloned().unwrap_or_default();
+        match (function, arguments) {
+            ("and" | "or" | "default" | "coalesce", all) => Possible::any_of(all),
+            ("ternary", [yes, no, _]) => yes.clone().or(no),
+            ("required", [_, value]) => value.clone(),
+            ("fail", _) => Possible::nothing(),
+            ("include", [name, dot]) => self.named(name, dot),
+            ("tpl", [text, dot]) => self.text_template(text, dot),
+            ("lookup", [api_version, kind, _, name]) => self.lookup(api_version, kind, name),
+            ("dict", pairs) => self.dict(pairs),
+            ("list" | "tuple", items) => {
+                Possible::one(Alternative::List(Rc::new(items.iter().cloned().collect())))
+            }
+            ("get" | "index", [of, keys @ ..]) if !keys.is_empty() => {
+                keys.iter().fold(of.clone(), |of, key| self.entry(&of, key))
+            }
+            ("dig", [keys @ .., fallback, of]) => {
+                let found = keys.iter().fold(of.clone(), |of, key| self.entry(&of, key));
+                found.or(fallback)
+            }
+            ("set", [map, key, value]) => self.with_key(map, key, value),
+            (
+                "merge" | "mustMerge" | "mergeOverwrite" | "mustMergeOverwrite" | "deepCopy" | "mustDeepCopy"
+                | "pick" | "omit",
+                maps,
+            ) => merged(maps),
+            ("first" | "mustFirst" | "last" | "mustLast", [items]) => self.elements(items).1,
+            (
+                "rest" | "initial" | "reverse" | "uniq" | "compact" | "mustUniq" | "mustCompact"
+                | "sortAlpha",
+                [items],
+            ) => items.clone(),
+            ("values", maps) => self.listed_elements(maps),
+            ("concat", lists) => self.listed_elements(lists),
+            ("append" | "prepend" | "mustAppend" | "push", [items, item]) => {
+                let elements = self.elements(items).1.or(item);
+                Possible::one(Alternative::List(Rc::new(BTreeSet::from([elements]))))
+            }
+            ("toYaml" | "toJson" | "fromYaml" | "fromJson" | "toRawJson" | "toPrettyJson", [_]) => {
+                self.opaque(function, arguments)
+            }
+            // Texts that are shortened, quoted or indented stay what they were to the reader.
+            ("indent" | "nindent" | "trim", _) if last().iter().any(is_unknown) => last(),
+            (name, all) if PURE.contains(&name) => self.called(name, all),
+            (name, all) => self.opaque(name, all),
+        }
+    }
+
+    /// The results of a pure function, for each combination of what its arguments can be.
+    fn called(&mut self, function: &str, arguments: &[Possible]) -> Possible {
+        let mut combinations: Vec<Vec<GoValue>> = vec![Vec::new()];
+        let mut with_holes = false;
+        for argument in arguments {
+            let mut next = Vec::new();
+            for value in self.go_values(argument) {
+                let Some(value) = value else {
+                    with_holes = true;
+                    continue;
+                };
+                for combination in &combinations {
+                    let mut combination = combination.clone();
+                    combination.push(value.clone());
+                    next.push(combination);
+                }
+            }
+            combinations = next;
+            if combinations.len() > MAX_CALLS {
+                return self.opaque(function, arguments);
+            }
+        }
+        let mut result = Possible::nothing();
+        for combination in combinations {
+            let text = self.call_pure(function, combination);
+            result = result.or(&match text {
+                Some(text) => Possible::text(&text),
+                None => self.opaque(function, arguments),
+            });
+        }
+        if with_holes {
+            result = result.or(&self.opaque(function, arguments));
+        }
+        result
+    }
+
+    /// What the function itself says.
+    fn call_pure(&mut self, function: &str, arguments: Vec<GoValue>) -> Option<String> {
+        let key = (function.to_owned(), arguments.len());
+        if !self.calls.contains_key(&key) {
+            let mut words = vec![function.to_owned()];
+            words.extend((0..arguments.len()).map(|i| format!("(index . {i})")));
+            let mut set = Set::new("gotpl", helm::functions::all().clone());
+            set.parse("call", format!("{{{{ {} }}}}", words.join(" "))).ok()?;
+            self.calls.insert(key.clone(), set);
+        }
+        let set = self.calls.get(&key)?;
+        let result = set
+            .execute("call", GoValue::list(arguments), &Options::default())
+            .ok()?;
+        String::from_utf8(result).ok()
+    }
+
+    /// Each alternative as the engine has it; `None` for those that are not known.
+    fn go_values(&mut self, value: &Possible) -> Vec<Option<GoValue>> {
+        let mut values = Vec::new();
+        for alternative in value.iter() {
+            match alternative {
+                Alternative::Int(int) => values.push(Some(GoValue::Int(*int))),
+                Alternative::Bool(bool) => values.push(Some(GoValue::from(*bool))),
+                Alternative::Text(_) | Alternative::Values(..) => {
+                    let texts = self.texts(&Possible::one(alternative.clone()));
+                    values.extend(texts.into_iter().map(|text| match Hole::first_in(&text) {
+                        Some(_) => None,
+                        None => Some(GoValue::from(text.as_str())),
+                    }));
+                }
+                _ => values.push(None),
+            }
+        }
+        values
+    }
+
+    fn named(&mut self, names: &Possible, dot: &Possible) -> Possible {
+        let mut printed = Possible::nothing();
+        for name in self.texts(names) {
+            printed = printed.or(&match Hole::first_in(&name) {
+                Some(hole) => Possible::hole(hole),
+                None => self.printed(&name, dot),
+            });
+        }
+        printed.bounded(&mut self.holes)
+    }
+
+    fn text_template(&mut self, texts: &Possible, dot: &Possible) -> Possible {
+        let mut printed = Possible::nothing();
+        for text in self.texts(texts) {
+            printed = printed.or(&match Hole::first_in(&text) {
+                Some(hole) => Possible::hole(hole),
+                None if text.contains("{{") => self.printed_text(&text, dot),
+                None => Possible::text(&text),
+            });
+        }
+        printed.bounded(&mut self.holes)
+    }
+
+    fn lookup(&mut self, api_version: &Possible, kind: &Possible, name: &Possible) -> Possible {
+        let lookup = Lookup {
+            api_version: api_version.clone(),
+            kind: kind.clone(),
+            name: name.clone(),
+            line: self.line,
+        };
+        if !self.lookups.contains(&lookup) {
+            self.lookups.push(lookup);
+        }
+        self.unknown("what lookup finds in the cluster")
+    }
+
+    fn dict(&mut self, pairs: &[Possible]) -> Possible {
+        let mut map = BTreeMap::new();
+        for pair in pairs.chunks(2) {
+            let [key, value] = pair else { continue };
+            for key in self.texts(key) {
+                if Hole::first_in(&key).is_none() {
+                    map.insert(key, value.clone());
+                }
+            }
+        }
+        Possible::one(Alternative::Map(Rc::new(map)))
+    }
+
+    fn entry(&mut self, of: &Possible, key: &Possible) -> Possible {
+        let mut found = Possible::nothing();
+        for key in key.iter() {
+            found = found.or(&match key {
+                Alternative::Text(key) if Hole::first_in(key).is_none() => self.field(of, key),
+                _ => self.elements(of).1,
+            });
+        }
+        found
+    }
+
+    fn with_key(&mut self, maps: &Possible, key: &Possible, value: &Possible) -> Possible {
+        let keys = self.texts(key);
+        maps.iter()
+            .map(|alternative| match alternative {
+                Alternative::Map(map) => {
+                    let mut map = (**map).clone();
+                    for key in keys.iter().filter(|key| Hole::first_in(key).is_none()) {
+                        let known = map.entry(key.clone()).or_default();
+                        *known = std::mem::take(known).or(value);
+                    }
+                    Alternative::Map(Rc::new(map))
+                }
+                other => other.clone(),
+            })
+            .collect()
+    }
+
+    fn listed_elements(&mut self, of: &[Possible]) -> Possible {
+        let mut elements = BTreeSet::new();
+        for one in of {
+            elements.insert(self.elements(one).1);
+        }
+        Possible::one(Alternative::List(Rc::new(elements)))
+    }
+}
+
+/// `set $map key value` changes what the variable holds.
+fn note_set(function: &Expr, arguments: &[Expr], value: &Possible, scope: &mut Scope) {
+    if is_function(function, "set")
+        && let Some(Expr::Variable { variable, fields, .. }) = arguments.first()
+        && fields.is_empty()
+    {
+        scope.assign(&variable.name.lossy(), value);
+    }
+}
+
+/// The first thing in a value that is not known.
+fn some_source(value: &Possible) -> Option<Alternative> {
+    value.iter().find_map(|alternative| match alternative {
+        Alternative::Hole(_) | Alternative::Values(..) => Some(alternative.clone()),
+        Alternative::Text(text) => Hole::first_in(text).map(Alternative::Hole),
+        Alternative::Map(map) => map.values().find_map(some_source),
+        Alternative::List(items) => items.iter().find_map(some_source),
+        _ => None,
+    })
+}
+
+fn is_unknown(alternative: &Alternative) -> bool {
+    some_source(&Possible::one(alternative.clone())).is_some()
+}
+
+/// One map with the keys of all; what is not made by `dict` stays beside it.
+fn merged(maps: &[Possible]) -> Possible {
+    let mut merged: BTreeMap<String, Possible> = BTreeMap::new();
+    let mut result = Possible::nothing();
+    for alternative in maps.iter().flat_map(Possible::iter) {
+        match alternative {
+            Alternative::Map(map) => {
+                for (key, value) in map.iter() {
+                    let known = merged.entry(key.clone()).or_default();
+                    *known = std::mem::take(known).or(value);
+                }
+            }
+            Alternative::Text(_) | Alternative::Int(_) | Alternative::Bool(_) => {}
+            other => result = result.or(&Possible::one(other.clone())),
+        }
+    }
+    if !merged.is_empty() {
+        result = result.or(&Possible::one(Alternative::Map(Rc::new(merged))));
+    }
+    result
+}

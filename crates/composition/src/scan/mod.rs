@@ -1,0 +1,261 @@
+//! A chart's syntax trees into everything that it can ever touch: the upper bound of what its controller may
+//! be given.
+//!
+//! Nothing is rendered. The walk takes every branch: documents of templates and hooks, what helpers print,
+//! lookups, subcharts whether enabled or not, definitions in `crds/`. What a user's values decide cannot be
+//! told; the place is listed, and the chart's defaults are taken along.
+
+mod charts;
+mod document;
+mod evaluate;
+mod possible;
+mod walk;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
+use std::rc::Rc;
+
+use gotemplate::ast::Tree;
+use gotemplate::set::Set;
+use helm::chart::Chart;
+use serde_json::Value;
+
+use self::charts::Place;
+use self::document::{Found, Rule};
+use self::possible::{Alternative, Hole, Possible};
+use self::walk::Walk;
+
+/// Everything that a chart can touch, as far as its trees tell.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Scan {
+    /// Kinds of the objects that it can render, hooks and definitions included.
+    pub kinds: BTreeSet<Kind>,
+    /// Kinds that its own definitions in `crds/` add.
+    pub defined: BTreeSet<Defined>,
+    /// Kinds that it looks up, and whether it reads all of a kind.
+    pub lookups: BTreeMap<Kind, Reads>,
+    /// Namespaces that it names, besides that of the release.
+    pub namespaces: BTreeSet<String>,
+    /// What the roles that it brings allow: `verb group/resource`.
+    pub rules: BTreeSet<String>,
+    /// What could not be told, and where.
+    pub unresolved: BTreeSet<Unresolved>,
+}
+
+/// A kind in a version of its API.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Kind {
+    /// Group and version.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+}
+
+impl Kind {
+    /// The API group; empty for the core group.
+    pub fn group(&self) -> &str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.api_version, self.kind)
+    }
+}
+
+/// A kind that a chart's own definition adds.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Defined {
+    /// API group.
+    pub group: String,
+    /// Kind.
+    pub kind: String,
+    /// Plural resource name.
+    pub plural: String,
+    /// True when its objects stand in namespaces.
+    pub namespaced: bool,
+}
+
+/// How a kind is looked up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reads {
+    /// Single objects, by name.
+    pub one: bool,
+    /// All objects of a namespace or of the cluster.
+    pub all: bool,
+}
+
+/// A place whose outcome the trees do not tell.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Unresolved {
+    /// Path of the template, as in `# Source:`.
+    pub file: String,
+    /// Line in it, counted from 1.
+    pub line: usize,
+    /// What decides.
+    pub what: String,
+}
+
+impl fmt::Display for Unresolved {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.file, self.line, self.what)
+    }
+}
+
+/// Walks through a chart and all its subcharts.
+pub fn scan(chart: &Chart) -> Scan {
+    let places = charts::all(chart);
+    let mut scan = Scan::default();
+    scan.definitions(chart);
+    let (files, defines) = scan.parsed(&places);
+    let mut walk = Walk::new(&places, defines);
+    for (path, index, tree) in files {
+        let root = Possible::one(Alternative::Root(index));
+        walk.file(&tree, root);
+        scan.take(&path, &mut walk);
+    }
+    scan
+}
+
+/// A file that is executed: its path, its chart, its tree.
+type Executed = (String, usize, Rc<Tree>);
+
+impl Scan {
+    /// The templates that are executed, and all that are called by name. A name may have several templates: which
+    /// one is called depends on the subcharts that are enabled.
+    fn parsed(&mut self, places: &[Place<'_>]) -> (Vec<Executed>, HashMap<String, Vec<Rc<Tree>>>) {
+        let mut files = Vec::new();
+        let mut defines: HashMap<String, Vec<Rc<Tree>>> = HashMap::new();
+        for (index, place) in places.iter().enumerate() {
+            let is_library = place.chart.metadata().chart_type == "library";
+            for file in place.chart.templates() {
+                let path = format!("{}/{}", place.path(), file.name);
+                let base = file.name.rsplit('/').next().unwrap_or_default();
+                let is_partial = base.starts_with('_');
+                let mut set = Set::new("gotpl", helm::functions::all().clone());
+                if let Err(error) = set.parse(&path, &file.data) {
+                    self.note(&path, 1, format!("it cannot be parsed: {error}"));
+                    continue;
+                }
+                for tree in set.trees() {
+                    let name = tree.name.lossy().into_owned();
+                    let tree = Rc::new(tree.clone());
+                    if name == path && !is_partial && !is_library {
+                        files.push((path.clone(), index, tree.clone()));
+                    }
+                    let known = defines.entry(name).or_default();
+                    let is_same = |other: &Rc<Tree>| other.root.to_string() == tree.root.to_string();
+                    if !known.iter().any(is_same) {
+                        known.push(tree);
+                    }
+                }
+            }
+        }
+        files.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+        (files, defines)
+    }
+
+    fn take(&mut self, path: &str, walk: &mut Walk<'_>) {
+        // Notes are printed and become no objects; what they look up counts all the same.
+        let is_notes = path.ends_with("NOTES.txt");
+        for found in std::mem::take(&mut walk.found) {
+            match found {
+                _ if is_notes => {}
+                Found::Kind { api_version, kind } => {
+                    self.kinds.insert(Kind { api_version, kind });
+                }
+                Found::Namespace(namespace) => {
+                    self.namespaces.insert(namespace);
+                }
+                Found::Rule(rule) => self.take_rule(&rule),
+                Found::Unknown { hole, line } => {
+                    let what = format!("what is rendered depends on {}", walk.holes.reason(hole));
+                    self.note(path, line, what);
+                }
+            }
+        }
+        for lookup in std::mem::take(&mut walk.lookups) {
+            self.take_lookup(path, &lookup, walk);
+        }
+    }
+
+    fn take_rule(&mut self, rule: &Rule) {
+        for verb in &rule.verbs {
+            for group in &rule.groups {
+                let rights = rule
+                    .resources
+                    .iter()
+                    .map(|resource| format!("{verb} {group}/{resource}"));
+                self.rules.extend(rights);
+            }
+        }
+    }
+
+    fn take_lookup(&mut self, path: &str, lookup: &walk::Lookup, walk: &mut Walk<'_>) {
+        let names = walk.texts(&lookup.name);
+        let reads = Reads {
+            one: names.iter().any(|name| !name.is_empty()),
+            all: names
+                .iter()
+                .any(|name| name.is_empty() || Hole::first_in(name).is_some()),
+        };
+        for api_version in walk.texts(&lookup.api_version) {
+            for kind in walk.texts(&lookup.kind) {
+                if let Some(hole) = Hole::first_in(&kind).or_else(|| Hole::first_in(&api_version)) {
+                    let what = format!("what is looked up depends on {}", walk.holes.reason(hole));
+                    self.note(path, lookup.line, what);
+                    continue;
+                }
+                let api_version = api_version.clone();
+                let known = self.lookups.entry(Kind { api_version, kind }).or_default();
+                known.one |= reads.one;
+                known.all |= reads.all;
+            }
+        }
+    }
+
+    fn note(&mut self, file: &str, line: usize, what: String) {
+        self.unresolved.insert(Unresolved {
+            file: file.to_owned(),
+            line,
+            what,
+        });
+    }
+
+    /// The kinds that the files below `crds/` add, those of subcharts too, and those files' own kinds.
+    fn definitions(&mut self, chart: &Chart) {
+        for file in chart.crds() {
+            let path = format!("{}/{}", chart.name(), file.name);
+            for document in helm::manifest::split(&String::from_utf8_lossy(&file.data)) {
+                match helm::yaml::parse_typed(document.as_bytes()) {
+                    Ok(object) => self.definition(&object),
+                    Err(error) => self.note(&path, 1, format!("it cannot be read: {error}")),
+                }
+            }
+        }
+    }
+
+    fn definition(&mut self, object: &Value) {
+        let text = |at: &str| {
+            object
+                .pointer(at)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let (api_version, kind) = (text("/apiVersion"), text("/kind"));
+        if kind.is_empty() {
+            return;
+        }
+        if kind == "CustomResourceDefinition" {
+            self.defined.insert(Defined {
+                group: text("/spec/group"),
+                kind: text("/spec/names/kind"),
+                plural: text("/spec/names/plural"),
+                namespaced: text("/spec/scope") != "Cluster",
+            });
+        }
+        self.kinds.insert(Kind { api_version, kind });
+    }
+}

@@ -1,0 +1,166 @@
+//! What a walk through a chart's trees finds, a table of the ways in which charts say it.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use composition::scan::{Scan, scan};
+use helm::chart::{Chart, File, Limits};
+
+fn chart(files: &[(&str, &str)]) -> Chart {
+    let manifest = ("Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n");
+    let files = [manifest]
+        .iter()
+        .chain(files)
+        .map(|(name, text)| File::new(*name, text.as_bytes().to_vec()))
+        .collect();
+    Chart::from_files(files, &Limits::default()).unwrap()
+}
+
+fn scanned(template: &str) -> Scan {
+    scan(&chart(&[
+        (
+            "values.yaml",
+            "kind: StatefulSet\nname: x\nobjects: []\nmap: {a: Gateway}\n",
+        ),
+        (
+            "values.schema.json",
+            r#"{"properties": {"listed": {"enum": ["Job", "CronJob"]}}}"#,
+        ),
+        ("templates/_helpers.tpl", HELPERS),
+        ("templates/t.yaml", template),
+    ]))
+}
+
+const HELPERS: &str = r#"
+{{- define "api" }}{{ if .Capabilities.APIVersions.Has "policy/v1" }}{{ print "policy/v1" }}{{ else }}policy/v1beta1{{ end }}{{ end }}
+{{- define "render" }}{{ tpl (toYaml .value) .context }}{{ end }}
+{{- define "object" }}
+apiVersion: {{ .api }}
+kind: {{ .kind | default "Service" }}
+{{ end }}
+"#;
+
+fn kinds(template: &str) -> String {
+    let scan = scanned(template);
+    let kinds: Vec<_> = scan.kinds.iter().map(ToString::to_string).collect();
+    let unresolved: Vec<_> = scan
+        .unresolved
+        .iter()
+        .map(|place| format!("?{}", place.line))
+        .collect();
+    [kinds, unresolved].concat().join(", ")
+}
+
+#[test]
+fn every_branch_is_taken() {
+    let pod = "apiVersion: v1\nkind: Pod\n";
+    for (template, expected) in [
+        (pod.to_owned(), "v1 Pod"),
+        (format!("{{{{ if .Values.x }}}}\n{pod}{{{{ end }}}}"), "v1 Pod"),
+        (
+            "{{ if .x }}\napiVersion: apps/v1\nkind: Deployment\n{{ else }}\napiVersion: batch/v1\nkind: Job\n{{ end }}\nspec: {}\n".to_owned(),
+            "apps/v1 Deployment, batch/v1 Job",
+        ),
+        (
+            "apiVersion: apps/v1\nkind: {{ if .x }}Deployment{{ else }}DaemonSet{{ end }}\n".to_owned(),
+            "apps/v1 DaemonSet, apps/v1 Deployment",
+        ),
+        (
+            "{{- $kind := \"Deployment\" }}{{ if .x }}{{ $kind = \"DaemonSet\" }}{{ end }}apiVersion: apps/v1\nkind: {{ $kind }}\n".to_owned(),
+            "apps/v1 DaemonSet, apps/v1 Deployment",
+        ),
+        (
+            "apiVersion: {{ include \"api\" . }}\nkind: PodDisruptionBudget\n".to_owned(),
+            "policy/v1 PodDisruptionBudget, policy/v1beta1 PodDisruptionBudget",
+        ),
+        (
+            "{{- range list \"Role\" \"RoleBinding\" }}\n---\napiVersion: {{ printf \"%s/v1\" \"rbac.authorization.k8s.io\" }}\nkind: {{ . }}\n{{- end }}".to_owned(),
+            "rbac.authorization.k8s.io/v1 Role, rbac.authorization.k8s.io/v1 RoleBinding",
+        ),
+        (
+            "{{ include \"object\" (dict \"api\" \"v1\" \"kind\" \"Secret\") }}\n---\n{{ include \"object\" (dict \"api\" \"v1\" \"kind\" (ternary \"A\" \"B\" .x)) | trim }}".to_owned(),
+            "v1 A, v1 B, v1 Secret, v1 Service",
+        ),
+        (
+            format!("{{{{ with .Values.x }}}}{{{{ else }}}}\n{pod}{{{{ end }}}}\n---\nkind: List\napiVersion: v1\nitems:\n- apiVersion: g/v1\n  kind: Item\n"),
+            "g/v1 Item, v1 Pod",
+        ),
+    ] {
+        assert_eq!(kinds(&template), expected, "{template}");
+    }
+}
+
+#[test]
+fn what_values_decide_is_listed_with_its_default() {
+    for (template, expected) in [
+        (
+            "apiVersion: apps/v1\nkind: {{ .Values.kind }}\n",
+            "apps/v1 StatefulSet, ?2",
+        ),
+        (
+            "apiVersion: batch/v1\nkind: {{ .Values.listed }}\n",
+            "batch/v1 CronJob, batch/v1 Job",
+        ),
+        (
+            "apiVersion: v1\nkind: Pod\nspec:\n  {{- toYaml .Values.spec | nindent 2 }}\nname: {{ .Values.name }}\n",
+            "v1 Pod",
+        ),
+        (
+            "\n{{- range .Values.objects }}\n---\n{{ include \"render\" (dict \"value\" . \"context\" $) }}\n{{- end }}",
+            "?4",
+        ),
+        ("{{ toYaml .Values.object }}\n", "?1"),
+        (
+            "{{ range $name, $kind := .Values.map }}\napiVersion: g/v1\nkind: {{ $kind }}\n---\n{{ end }}",
+            "g/v1 Gateway, ?3",
+        ),
+    ] {
+        assert_eq!(kinds(template), expected, "{template}");
+    }
+    let scan = scanned("{{ toYaml .Values.object }}\n");
+    assert_eq!(
+        scan.unresolved.first().unwrap().to_string(),
+        "c/templates/t.yaml:1: what is rendered depends on .Values.object"
+    );
+}
+
+#[test]
+fn lookups_namespaces_and_rules_are_found() {
+    let scan = scanned(
+        "{{ $s := lookup \"v1\" \"Secret\" .Release.Namespace \"x\" }}{{ if (lookup \"v1\" \"Node\" \"\" \"\") }}{{ end }}\n\
+         apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata:\n  name: r\n  namespace: kube-system\nrules:\n\
+         - apiGroups: [\"\"]\n  resources: [pods]\n  verbs: [get, list]\n---\n\
+         apiVersion: v1\nkind: Service\nmetadata:\n  namespace: {{ .Release.Namespace }}\n",
+    );
+    let lookups: Vec<_> = scan
+        .lookups
+        .iter()
+        .map(|(kind, reads)| format!("{kind} {} {}", reads.one, reads.all))
+        .collect();
+    assert_eq!(lookups, ["v1 Node false true", "v1 Secret true false"]);
+    assert_eq!(Vec::from_iter(scan.namespaces), ["kube-system"]);
+    assert_eq!(Vec::from_iter(scan.rules), ["get /pods", "list /pods"]);
+}
+
+#[test]
+fn subcharts_definitions_and_notes_count_as_what_they_are() {
+    let crd = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: shops.g.io}\n\
+               spec: {group: g.io, scope: Namespaced, names: {kind: Shop, plural: shops}, versions: []}\n";
+    let scan = scan(&chart(&[
+        ("crds/shop.yaml", crd),
+        (
+            "templates/NOTES.txt",
+            "apiVersion: v1\nkind: Pod\n{{ lookup \"v1\" \"Service\" \"n\" \"x\" }}",
+        ),
+        (
+            "charts/sub/Chart.yaml",
+            "apiVersion: v2\nname: sub\nversion: 1.0.0\n",
+        ),
+        ("charts/sub/templates/a.yaml", "apiVersion: v1\nkind: ConfigMap\n"),
+    ]));
+    let kinds: Vec<_> = scan.kinds.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        kinds,
+        ["apiextensions.k8s.io/v1 CustomResourceDefinition", "v1 ConfigMap"]
+    );
+    assert_eq!(scan.defined.first().unwrap().plural, "shops");
+    assert_eq!(scan.lookups.len(), 1);
+}
