@@ -150,25 +150,40 @@ fn reader(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<S
 fn wait(child: Child, timeout: Duration) -> Result<(bool, Cost)> {
     let pid = child.id().to_string();
     let (ended, end) = mpsc::channel::<()>();
-    let watch = std::thread::spawn(move || {
-        let is_late = end.recv_timeout(timeout) == Err(RecvTimeoutError::Timeout);
-        if is_late {
-            // One that ended just now is as good as killed.
-            let _ = Command::new("kill").args(["-KILL", &pid]).status();
-        }
-        is_late
-    });
     let start = Instant::now();
+    let watch = std::thread::spawn(move || {
+        let mut memory = 0;
+        while end.recv_timeout(SAMPLED_EVERY) == Err(RecvTimeoutError::Timeout) {
+            memory = memory.max(peak_memory(&pid));
+            if start.elapsed() > timeout {
+                // One that ended just now is as good as killed.
+                let _ = Command::new("kill").args(["-KILL", &pid]).status();
+                return None;
+            }
+        }
+        Some(memory)
+    });
     let used = child.wait4().context("could not wait for a process")?;
     let time = start.elapsed();
     drop(ended);
-    if watch.join().unwrap_or(false) {
+    let Some(memory) = watch.join().unwrap_or_default() else {
         bail!("no answer within {} s", timeout.as_secs());
-    }
+    };
     let cost = Cost {
         time,
         processor: used.rusage.utime + used.rusage.stime,
-        memory: used.rusage.maxrss,
+        memory,
     };
     Ok((used.status.success(), cost))
+}
+
+/// How often the memory of a process is looked at. What the system says at its end counts that of its parent too.
+const SAMPLED_EVERY: Duration = Duration::from_millis(1);
+
+/// The most memory that a process has had so far, in bytes; nothing once it has ended.
+fn peak_memory(pid: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kibibytes = peak.and_then(|peak| peak.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    kibibytes.unwrap_or_default() * 1024
 }
