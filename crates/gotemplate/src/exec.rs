@@ -160,11 +160,10 @@ impl Error {
 
     /// The limit that was exceeded, if that is what ended the chain.
     pub fn limit(&self) -> Option<Limit> {
-        let cause = self.cause()?;
-        match cause.downcast_ref::<Limit>() {
-            Some(limit) => Some(*limit),
-            None => cause.downcast_ref::<Error>()?.limit(),
-        }
+        // A host's own error, as that of `tpl`, may stand between this and the limit.
+        let first: &(dyn std::error::Error + 'static) = self.cause()?.as_error();
+        std::iter::successors(Some(first), |error| error.source())
+            .find_map(|error| error.downcast_ref().copied())
     }
 }
 
@@ -437,7 +436,8 @@ impl<'e> Execution<'e> {
     /// Takes what a function has made out of the budget; what others hold as well was made before.
     fn account(&mut self, value: &Value) -> Result<(), function::Error> {
         let size = match value {
-            Value::String(text) | Value::Bytes(text) => text.own_size(),
+            Value::String(text) => text.own_size(),
+            Value::Bytes(text) => text.own_size(),
             Value::List(list) => list.own_size(),
             Value::Map(map) => map.own_size(),
             _ => return Ok(()),

@@ -446,6 +446,8 @@ impl<'t> Lexer<'t> {
     }
 
     fn skip_alphanumerics(&mut self) {
+        let is_plain = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_';
+        self.pos += self.rest().iter().take_while(is_plain).count();
         while self.peek().is_some_and(is_alphanumeric) {
             self.next();
         }
@@ -476,6 +478,8 @@ impl<'t> Lexer<'t> {
 
     fn until_quote(&mut self, quote: char, kind: ItemKind, unterminated: &str) -> Item<'t> {
         loop {
+            let is_plain = |byte: &&u8| **byte != quote as u8 && !matches!(byte, b'\\' | b'\n');
+            self.pos += self.rest().iter().take_while(is_plain).count();
             match self.next() {
                 Some('\\') => {
                     if matches!(self.next(), None | Some('\n')) {
@@ -490,13 +494,12 @@ impl<'t> Lexer<'t> {
     }
 
     fn raw_quote(&mut self) -> Item<'t> {
-        loop {
-            match self.next() {
-                None => return self.fail("unterminated raw quoted string"),
-                Some('`') => return self.item(ItemKind::RawString),
-                Some(_) => {}
-            }
-        }
+        let Some(length) = memchr::memchr(b'`', self.rest()) else {
+            return self.fail("unterminated raw quoted string");
+        };
+        self.line += newlines(&self.rest()[..length]);
+        self.pos += length + 1;
+        self.item(ItemKind::RawString)
     }
 
     /// Scans what may be a number; the parser finds out whether it is one.
@@ -580,16 +583,15 @@ fn trailing_spaces(text: &[u8]) -> usize {
     text.iter().rev().take_while(|byte| is_space_byte(**byte)).count()
 }
 
-#[expect(clippy::naive_bytecount, reason = "the pieces between actions are short")]
 fn newlines(text: &[u8]) -> usize {
-    text.iter().filter(|byte| **byte == b'\n').count()
+    memchr::memchr_iter(b'\n', text).count()
 }
 
 fn find(text: &[u8], what: &[u8]) -> Option<usize> {
     let first = *what.first()?;
     let mut from = 0;
     loop {
-        from += text[from..].iter().position(|byte| *byte == first)?;
+        from += memchr::memchr(first, &text[from..])?;
         if text[from..].starts_with(what) {
             return Some(from);
         }

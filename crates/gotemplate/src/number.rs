@@ -23,6 +23,10 @@ pub fn append_float(out: &mut Vec<u8>, f: f64, format: u8, precision: Option<usi
         b'x' | b'X' => append_hex(out, magnitude, format, precision, single),
         b'f' => match precision {
             Some(precision) => append_fixed(out, magnitude, precision),
+            // Up to here every integer is exact, and needs all its digits.
+            None if !single && magnitude < 9_007_199_254_740_992.0 && magnitude.fract() == 0.0 => {
+                append_int(out, magnitude as u64);
+            }
             None => Decimal::shortest(magnitude, single).append_fixed(out),
         },
         b'e' | b'E' => {
@@ -58,6 +62,10 @@ pub fn append_json_float(out: &mut Vec<u8>, f: f64, single: bool) {
 
 /// `%g`: scientific below an exponent of -4 and from the precision on; the shortest digits count as a precision of 6, however many they are.
 fn append_general(out: &mut Vec<u8>, f: f64, format: u8, precision: Option<usize>, single: bool) {
+    if precision.is_none() && f < 1e6 && f.fract() == 0.0 {
+        // Most numbers in values are such integers; they need no exponent.
+        return append_int(out, f as u64);
+    }
     let (decimal, limit) = match precision {
         None => (Decimal::shortest(f, single), 6),
         Some(precision) => {

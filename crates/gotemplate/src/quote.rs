@@ -90,6 +90,11 @@ pub fn unquote(literal: &[u8]) -> Result<Vec<u8>, InvalidSyntax> {
             Ok(text.iter().copied().filter(|byte| *byte != b'\r').collect())
         }
         [b'"', text @ .., b'"'] => {
+            if !text.iter().any(|byte| matches!(byte, b'\\' | b'"' | b'\n'))
+                && std::str::from_utf8(text).is_ok()
+            {
+                return Ok(text.to_vec());
+            }
             let mut out = Vec::with_capacity(text.len());
             let mut rest = text;
             while let Some(first) = rest.first() {

@@ -9,7 +9,9 @@ use std::{rc::Rc, thread};
 use gotemplate::{
     exec::{Error, Limit, Limits, Options},
     format,
+    function::{self, Call, Functions},
     set::Set,
+    string::Str,
     types,
     value::{CycleGuard, List, Map, Object, TooDeep, Value},
 };
@@ -50,6 +52,33 @@ fn templates_that_call_themselves_are_stopped_by_depth_or_stack() {
         check(text, depth, Limit::Depth(20));
         check(text, stack, Limit::Stack(300_000));
     }
+}
+
+/// As the error of Helm's `tpl`: a host's own words around what it was given.
+#[derive(Debug, thiserror::Error)]
+#[error("in the host's words: {0}")]
+struct Wrapped(#[source] function::Error);
+
+#[test]
+fn a_limit_is_found_behind_the_error_of_a_function() {
+    let mut functions = Functions::default();
+    functions.add("run", |call: &mut Call, text: Str| {
+        call.execute_text(&text, Value::Nil)
+            .map_err(|error| function::Error::from_error(Wrapped(error)))
+    });
+    let mut set = Set::new("main", functions);
+    set.parse("test", r#"{{ run "{{ range 1000 }}{{ end }}" }}"#)
+        .unwrap();
+    let limits = Limits {
+        steps: 100,
+        ..Limits::default()
+    };
+    let options = Options {
+        limits,
+        ..Options::default()
+    };
+    let error = set.execute("test", Value::Nil, &options).unwrap_err();
+    assert_eq!(error.limit(), Some(Limit::Steps), "{error}");
 }
 
 #[test]
