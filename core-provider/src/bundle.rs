@@ -300,7 +300,7 @@ fn object(asset: Asset, text: &str) -> Result<Value, Error> {
 pub(crate) mod tests {
     use super::*;
 
-    fn target() -> Target {
+    pub(crate) fn target() -> Target {
         Target {
             definition: "fireworks".into(),
             namespace: "fireworks-system".into(),

@@ -351,7 +351,7 @@ fn is_held(definition: &CompositionDefinition) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use api::definition::{ChartSource, ResolvedChart};
+    use api::definition::{BoundStatus, ChartSource, ResolvedChart};
     use api::{COMPOSITION_GROUP, CompositionDefinitionSpec};
     use cluster::ResourceId;
     use crdgen::{BadDefaults, Names, ServedVersion};
@@ -414,8 +414,8 @@ mod tests {
         ObjectId::of::<ConfigMap>(Some("defs"), name).unwrap()
     }
 
-    fn member(name: &str, is_mark: bool, in_place: bool) -> Member {
-        let id = if is_mark {
+    fn member(name: &str, stage: Stage, in_place: bool) -> Member {
+        let id = if stage == Stage::Mark {
             ObjectId::of::<ServiceAccount>(Some("defs"), name).unwrap()
         } else {
             id(name)
@@ -424,7 +424,7 @@ mod tests {
             id,
             wanted: json!({}),
             in_place,
-            is_mark,
+            stage,
         }
     }
 
@@ -438,7 +438,13 @@ mod tests {
             source,
             is_republished: false,
             taken_by: None,
-            bundle: vec![member("account", true, true), member("config", false, true)],
+            bundle: vec![
+                member("account", Stage::Mark, true),
+                member("bound", Stage::Bounding, true),
+                member("config", Stage::Controller, true),
+            ],
+            target: crate::bundle::tests::target(),
+            bound: BoundStatus::default(),
             stale: Vec::new(),
             usable: true,
             previous: None,
@@ -464,6 +470,7 @@ mod tests {
             Step::Hold => "hold".to_owned(),
             Step::Await(_) => "await".to_owned(),
             Step::Type(_) => "type".to_owned(),
+            Step::Prove { .. } => "prove".to_owned(),
             Step::Grant(id, _) => format!("grant {}", id.name()),
             Step::Apply(id, _) => format!("apply {}", id.name()),
             Step::Remove(id) => format!("remove {}", id.name()),
@@ -494,10 +501,21 @@ mod tests {
         check(running(), &[], Standing::Ready);
         let mut new = running();
         new.live = None;
-        new.bundle = vec![member("config", false, false), member("account", true, false)];
+        new.bundle = vec![
+            member("config", Stage::Controller, false),
+            member("bound", Stage::Bounding, false),
+            member("account", Stage::Mark, false),
+        ];
         check(
             new,
-            &["apply account", "type", "apply config"],
+            &[
+                "apply account",
+                "type",
+                "await",
+                "apply bound",
+                "prove",
+                "apply config",
+            ],
             Standing::Underway,
         );
         let mut starting = running();
@@ -526,7 +544,7 @@ mod tests {
     fn compositions_that_do_not_fit_hold_up_a_new_version_before_anything_is_touched() {
         let mut refused = running();
         refused.live = Some(crd(&source("1.0.0")));
-        refused.bundle = vec![member("account", true, false)];
+        refused.bundle = vec![member("account", Stage::Mark, false)];
         refused.former.breakers = vec![breaker()];
         refused.former.held_up = 1;
         check_blocked(refused, "shop/a at \"/x\": no");
