@@ -136,6 +136,12 @@ bench: ## The template engine against Go's, on the same chart: parse and render,
 	cargo bench --quiet --package gotemplate --bench render
 	cd crates/gotemplate/tests/go && go test -run '^$$' -bench . ./bench
 
+COMPOSITIONS ?= 100
+.PHONY: bench-compositions
+bench-compositions: setup ## What COMPOSITIONS=100 compositions cost: seconds, requests, writes, CPU, memory (needs root)
+	cargo build --release $(foreach program,$(PROGRAMS),--package $(program))
+	cargo run --release --package e2e --bin bench_compositions -- --compositions $(COMPOSITIONS)
+
 FUZZ_SECONDS ?= 60
 # Without sanitizers: there is no unsafe code to watch, and what is left runs several times as fast.
 .PHONY: fuzz

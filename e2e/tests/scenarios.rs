@@ -6,6 +6,7 @@ mod change_version;
 mod delete_composition;
 mod delete_definition;
 mod heal_bundle;
+mod heal_composition;
 mod heal_definition;
 mod hold_composition;
 mod install_composition;

@@ -135,7 +135,11 @@ impl Bench {
     fn feed(&self, arguments: &[&str], input: &str) -> Result<()> {
         let mut command = self.site.kubectl(arguments);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
-        child.stdin.take().context("no standard input")?.write_all(input.as_bytes())?;
+        child
+            .stdin
+            .take()
+            .context("no standard input")?
+            .write_all(input.as_bytes())?;
         let status = child.wait()?;
         if !status.success() {
             bail!("kubectl {} failed", arguments.join(" "));
@@ -197,9 +201,10 @@ impl Bench {
         let mut sum = 0.0;
         for (address, port) in self.pods()? {
             let url = format!("http://{address}:{port}/metrics");
-            let text = self
-                .site
-                .run(on_node(&self.cluster, &["curl", "--silent", "--fail", "--max-time", "5", &url])?)?;
+            let text = self.site.run(on_node(
+                &self.cluster,
+                &["curl", "--silent", "--fail", "--max-time", "5", &url],
+            )?)?;
             let line = text.lines().find(|line| line.starts_with(figure));
             let value = line.and_then(|line| line.rsplit_once(' '));
             let (_, value) = value.with_context(|| format!("{url} has no {figure}"))?;
@@ -212,9 +217,14 @@ impl Bench {
     fn pods(&self) -> Result<Vec<(String, u64)>> {
         let mut pods = BTreeMap::new();
         for namespace in [platform::NAMESPACE, NAMESPACE] {
-            let text = self
-                .site
-                .run(self.site.kubectl(["get", "pods", "--namespace", namespace, "--output", "json"]))?;
+            let text = self.site.run(self.site.kubectl([
+                "get",
+                "pods",
+                "--namespace",
+                namespace,
+                "--output",
+                "json",
+            ]))?;
             let found: Value = serde_json::from_str(&text)?;
             for pod in found["items"].as_array().context("no list")? {
                 let container = &pod["spec"]["containers"][0];
@@ -222,7 +232,8 @@ impl Bench {
                 let port = ports
                     .filter(|port| ["metrics", "http"].iter().any(|name| port["name"] == *name))
                     .find_map(|port| port["containerPort"].as_u64());
-                let running = pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null();
+                let running =
+                    pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null();
                 if let (true, Some(port), Some(address)) = (running, port, pod["status"]["podIP"].as_str()) {
                     let name = container["name"].as_str().unwrap_or_default().to_owned();
                     pods.insert(format!("{namespace}/{name}"), (address.to_owned(), port));
@@ -309,9 +320,11 @@ impl Bench {
 
 fn is_ours(record: &AuditRecord) -> bool {
     let namespaces = [platform::NAMESPACE, NAMESPACE];
-    namespaces
-        .iter()
-        .any(|namespace| record.user.starts_with(&format!("system:serviceaccount:{namespace}:")))
+    namespaces.iter().any(|namespace| {
+        record
+            .user
+            .starts_with(&format!("system:serviceaccount:{namespace}:"))
+    })
 }
 
 fn is_ready(object: &Value) -> bool {

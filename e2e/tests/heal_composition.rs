@@ -1,0 +1,96 @@
+//! What somebody changes on the objects of a release is put back at once, without a new revision, and told.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use e2e::{Scenario, progress};
+use serde_json::{Value, json};
+
+#[test]
+fn edited_and_deleted_objects_are_put_back_without_a_new_revision() -> Result<()> {
+    let scenario = Scenario::start("heal-composition")?;
+    let url = scenario.push_web_chart("healer", "1.0.0")?;
+    scenario.define("healer", &url, "1.0.0")?;
+    scenario.wait_for("compositiondefinitions", "healer", "Ready", "True")?;
+    scenario.apply(&json!({
+        "apiVersion": "composition.krateo.io/v1-0-0",
+        "kind": "Healer",
+        "metadata": {"name": "web", "namespace": scenario.namespace(), "labels": {"krateo.io/release-name": "fixed"}},
+        "spec": {"image": scenario.web_image(), "greeting": "mine"},
+    }))?;
+    scenario.wait_for("healers", "web", "Ready", "True")?;
+
+    let mut took = Vec::new();
+    for round in 0..3 {
+        let greeting = format!(r#"{{"data":{{"GREETING":"theirs {round}"}}}}"#);
+        let edits: [(&[&str], &str, &str, Value); 4] = [
+            (
+                &["patch", "configmap", "fixed-web", "--patch", &greeting],
+                "configmaps",
+                "/data/GREETING",
+                json!("mine"),
+            ),
+            (
+                &["scale", "deployment", "fixed-web", "--replicas=0"],
+                "deployments",
+                "/spec/replicas",
+                json!(1),
+            ),
+            (
+                &[
+                    "patch",
+                    "service",
+                    "fixed-web",
+                    "--type=json",
+                    "--patch",
+                    r#"[{"op": "replace", "path": "/spec/ports/0/port", "value": 81}]"#,
+                ],
+                "services",
+                "/spec/ports/0/port",
+                json!(80),
+            ),
+            (
+                &["delete", "service", "fixed-web"],
+                "services",
+                "/spec/ports/0/port",
+                json!(80),
+            ),
+        ];
+        for (edit, resource, path, wanted) in edits {
+            scenario.kubectl(edit)?;
+            took.push(healed(&scenario, resource, path, &wanted)?);
+        }
+    }
+    took.sort_unstable();
+    progress(format_args!(
+        "{} edits put back: median {:?}, longest {:?} (kubectl's own time included)",
+        took.len(),
+        took[took.len() / 2],
+        took[took.len() - 1]
+    ));
+
+    let history: Vec<Value> =
+        serde_json::from_str(&scenario.helm(&["history", "fixed", "--output", "json"])?)?;
+    assert_eq!(history.len(), 1, "{history:?}");
+    // Who did it is told.
+    scenario.wait_until("an event that names the field and who set it", || {
+        let events = scenario.kubectl(&["get", "events", "--output", "json"])?;
+        Ok((events.contains("replicas") && events.contains("kubectl")).then_some(()))
+    })?;
+    Ok(())
+}
+
+fn healed(scenario: &Scenario, resource: &str, path: &str, wanted: &Value) -> Result<Duration> {
+    let edited = Instant::now();
+    loop {
+        let object = scenario.get(resource, "fixed-web")?;
+        if object.is_some_and(|object| object.pointer(path) == Some(wanted)) {
+            return Ok(edited.elapsed());
+        }
+        anyhow::ensure!(
+            edited.elapsed() < Duration::from_mins(2),
+            "{resource} {path} was not put back"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
