@@ -4,6 +4,7 @@
 mod archives;
 mod credentials;
 mod grants;
+mod kco;
 mod registries;
 mod repositories;
 mod servers;

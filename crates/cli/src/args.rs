@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{audit, crd, release, report, schema, template};
+use crate::{audit, crd, dependency, pull, release, report, schema, show, template};
 
 /// Plans for Helm charts and compositions, shown before they run.
 #[derive(Debug, Parser)]
@@ -20,6 +20,15 @@ enum Command {
     Template(Box<Template>),
     /// Print the custom resource definition that a chart becomes.
     Crd(Box<crd::Crd>),
+    /// Fetch charts into files, as `helm pull` does.
+    #[command(visible_alias = "fetch")]
+    Pull(Box<pull::Pull>),
+    /// Print parts of a chart, as `helm show` does.
+    #[command(visible_alias = "inspect")]
+    Show(Box<show::Show>),
+    /// Fetch the charts that a chart needs.
+    #[command(visible_aliases = ["dep", "dependencies"])]
+    Dependency(Box<dependency::Dependency>),
     /// Look at a chart's values.schema.json.
     #[command(subcommand)]
     Schema(schema::Schema),
@@ -49,7 +58,7 @@ enum Command {
     /// Run the tests of a release.
     Test(Box<release::args::Test>),
     /// Print the most that a chart's controller may ever be given, by a scan of its templates.
-    AuditRbac(Audit),
+    AuditRbac(Box<Audit>),
 }
 
 impl Kco {
@@ -57,6 +66,9 @@ impl Kco {
         let outcome = match self.command {
             Command::Template(args) => template::run(&args),
             Command::Crd(args) => crd::run(&args),
+            Command::Pull(args) => pull::run(&args),
+            Command::Show(args) => show::run(&args),
+            Command::Dependency(args) => dependency::run(&args),
             Command::Schema(args) => schema::run(&args),
             Command::Install(args) => release::install(&args),
             Command::Upgrade(args) => release::upgrade(&args),
@@ -206,6 +218,17 @@ pub(crate) struct Source {
     /// Version of the chart.
     #[arg(long)]
     pub(crate) version: Option<String>,
+    /// Take pre-releases, too; as --version '>0.0.0-0'.
+    #[arg(long)]
+    pub(crate) devel: bool,
+    #[command(flatten)]
+    pub(crate) access: Access,
+}
+
+/// What is shown of us to where a chart is fetched from, and whom we trust.
+#[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "they are the flags of helm")]
+pub(crate) struct Access {
     /// User name for the repository or registry.
     #[arg(long)]
     pub(crate) username: Option<String>,
@@ -218,6 +241,24 @@ pub(crate) struct Source {
     /// Take any certificate that the server shows.
     #[arg(long)]
     pub(crate) insecure_skip_tls_verify: bool,
+    /// A file with certificates of authorities that the server's certificate may come from.
+    #[arg(long)]
+    pub(crate) ca_file: Option<PathBuf>,
+    /// A file with a certificate to show to the server.
+    #[arg(long)]
+    pub(crate) cert_file: Option<PathBuf>,
+    /// A file with the private key of that certificate.
+    #[arg(long)]
+    pub(crate) key_file: Option<PathBuf>,
+    /// Take the chart only when one of the keyring's keys has signed it.
+    #[arg(long)]
+    pub(crate) verify: bool,
+    /// A file with public keys, by default ~/.gnupg/pubring.gpg.
+    #[arg(long)]
+    pub(crate) keyring: Option<PathBuf>,
+    /// Accepted without effect: user name and password stay with the host they are for.
+    #[arg(long)]
+    pass_credentials: bool,
 }
 
 /// Flags of `helm template` that change nothing about what it prints; accepted so that command lines can be kept.
@@ -229,8 +270,6 @@ pub(crate) struct WithoutEffect {
     create_namespace: bool,
     #[arg(long)]
     description: Option<String>,
-    #[arg(long)]
-    devel: bool,
     #[arg(long)]
     disable_openapi_validation: bool,
     #[arg(long, alias = "force")]
@@ -259,10 +298,6 @@ pub(crate) struct WithoutEffect {
     wait: Option<String>,
     #[arg(long)]
     wait_for_jobs: bool,
-    #[arg(long)]
-    pass_credentials: bool,
-    #[arg(long)]
-    keyring: Option<PathBuf>,
     #[arg(long)]
     kubeconfig: Option<PathBuf>,
     #[arg(long)]

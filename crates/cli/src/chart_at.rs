@@ -4,15 +4,15 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 use helm::{
     chart::{Chart, ChartOptions, File},
     line::HelmLine,
 };
-use helm_client::source::{self, Access, ChartRef, Credentials, Password, folder};
+use helm_client::source::folder;
 use sha2::{Digest as _, Sha256};
 
-use crate::args;
+use crate::{args, fetch};
 
 /// A chart and where it was found.
 pub(crate) struct Located {
@@ -36,20 +36,16 @@ pub(crate) fn locate(reference: &str, args: &args::Source) -> Result<Located> {
 /// [`locate`] by the rules of a line of Helm.
 pub(crate) fn locate_as(reference: &str, args: &args::Source, helm: HelmLine) -> Result<Located> {
     let options = ChartOptions::from(helm);
-    let path = Path::new(reference);
-    if args.repo.is_none() && path.exists() {
+    if let Some(path) = fetch::on_disk(reference, args)? {
         return on_disk(path, options);
     }
-    let is_remote = ["oci://", "http://", "https://"]
-        .iter()
-        .any(|scheme| reference.starts_with(scheme));
-    if args.repo.is_none() && !is_remote {
-        if path.is_absolute() || reference.starts_with('.') {
-            bail!("path {reference:?} not found");
-        }
-        bail!("chart {reference:?} is neither a path nor a URL; name its repository with --repo");
-    }
-    fetch(reference, args, options)
+    fetch::check_remote(reference, args)?;
+    let archive = fetch::archive(reference, args)?;
+    Ok(Located {
+        chart: Chart::from_archive(&archive.bytes, options)?,
+        digest: archive.digest,
+        found_at: archive.resolved.found_at,
+    })
 }
 
 /// Helm names the chart's fault alone, not the path: that was just typed.
@@ -69,33 +65,6 @@ fn on_disk(path: &Path, options: ChartOptions) -> Result<Located> {
         chart,
         digest,
         found_at: path.display().to_string(),
-    })
-}
-
-fn fetch(reference: &str, args: &args::Source, options: ChartOptions) -> Result<Located> {
-    let (url, name) = match &args.repo {
-        Some(repository) => (repository.as_str(), Some(reference)),
-        None => (reference, None),
-    };
-    let chart = ChartRef::parse(url, name, args.version.as_deref())?
-        .with_plain_http(args.plain_http)
-        .with_insecure_skip_verify(args.insecure_skip_tls_verify);
-    let access = Access {
-        credentials: args.username.as_ref().map(|username| Credentials {
-            username: username.clone(),
-            password: Password::new(args.password.clone().unwrap_or_default()),
-        }),
-        ..Access::default()
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("could not start")?;
-    let archive = runtime.block_on(source::fetch(&chart, &access, source::Limits::default()))?;
-    Ok(Located {
-        chart: Chart::from_archive(&archive.bytes, options)?,
-        digest: archive.digest,
-        found_at: archive.resolved.found_at,
     })
 }
 

@@ -8,9 +8,13 @@ mod args;
 mod audit;
 mod chart_at;
 mod crd;
+mod dependency;
+mod fetch;
+mod pull;
 mod release;
 mod report;
 mod schema;
+mod show;
 mod template;
 mod values;
 

@@ -1,0 +1,153 @@
+//! What a command line says about a chart's source, fetched.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use helm::chart::{self, File};
+use helm_client::source::{
+    self, Access, Archive, CaBundle, ChartRef, ClientCert, Credentials, DockerConfig, Keyring, Limits,
+    Password, Trust, Verify, folder,
+};
+
+use crate::args;
+
+/// Any version, pre-releases included.
+const DEVELOPMENT: &str = ">0.0.0-0";
+
+/// Fetches the archive of a chart.
+pub(crate) fn archive(reference: &str, args: &args::Source) -> Result<Archive> {
+    let (url, name) = match &args.repo {
+        Some(repository) => (repository.as_str(), Some(reference)),
+        None => (reference, None),
+    };
+    let version = args.version.as_deref().or(args.devel.then_some(DEVELOPMENT));
+    let chart = ChartRef::parse(url, name, version)?
+        .with_plain_http(args.access.plain_http)
+        .with_insecure_skip_verify(args.access.insecure_skip_tls_verify);
+    Ok(wait_for(source::fetch(
+        &chart,
+        &access(&args.access)?,
+        Limits::default(),
+    ))??)
+}
+
+/// The files of a chart on disk or elsewhere, by their paths from its root. Without `--repo` a path that exists wins.
+pub(crate) fn files(reference: &str, args: &args::Source) -> Result<Vec<File>> {
+    let bytes = if let Some(path) = on_disk(reference, args)? {
+        if path.is_dir() {
+            return Ok(folder::files(path)?);
+        }
+        read(path)?
+    } else {
+        check_remote(reference, args)?;
+        archive(reference, args)?.bytes
+    };
+    Ok(chart::unpack(&bytes, &chart::Limits::default())?)
+}
+
+/// The path that a chart's reference is. Nothing vouches for what is on disk, so it cannot be asked for verified.
+pub(crate) fn on_disk<'a>(reference: &'a str, args: &args::Source) -> Result<Option<&'a Path>> {
+    let path = Path::new(reference);
+    if args.repo.is_some() || !path.exists() {
+        return Ok(None);
+    }
+    if args.access.verify {
+        bail!("--verify is for charts that are fetched, and {reference} is on disk");
+    }
+    Ok(Some(path))
+}
+
+/// Refuses what is neither a URL nor a name in a repository.
+pub(crate) fn check_remote(reference: &str, args: &args::Source) -> Result<()> {
+    let is_remote = ["oci://", "http://", "https://"]
+        .iter()
+        .any(|scheme| reference.starts_with(scheme));
+    if args.repo.is_some() || is_remote {
+        return Ok(());
+    }
+    if Path::new(reference).is_absolute() || reference.starts_with('.') {
+        bail!("path {reference:?} not found");
+    }
+    bail!("chart {reference:?} is neither a path nor a URL; name its repository with --repo");
+}
+
+/// What a fetch shows of us, and whom it trusts.
+pub(crate) fn access(args: &args::Access) -> Result<Access> {
+    let credentials = args.username.as_ref().map(|username| Credentials {
+        username: username.clone(),
+        password: Password::new(args.password.clone().unwrap_or_default()),
+    });
+    let mut docker_configs = Vec::new();
+    for path in logins().into_iter().filter(|path| path.exists()) {
+        docker_configs.extend(DockerConfig::read(&path)?);
+    }
+    Ok(Access {
+        credentials,
+        docker_configs,
+        trust: trust(args)?,
+        verify: args.verify.then(|| keyring(args)).transpose()?,
+    })
+}
+
+/// Where `helm registry login` and `docker login` keep logins.
+fn logins() -> Vec<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let home = || std::env::home_dir();
+    let helm = variable("HELM_REGISTRY_CONFIG")
+        .or_else(|| Some(variable("HELM_CONFIG_HOME")?.join("registry/config.json")))
+        .or_else(|| Some(variable("XDG_CONFIG_HOME")?.join("helm/registry/config.json")))
+        .or_else(|| Some(home()?.join(".config/helm/registry/config.json")));
+    let docker = variable("DOCKER_CONFIG")
+        .or_else(|| Some(home()?.join(".docker")))
+        .map(|folder| folder.join("config.json"));
+    [helm, docker].into_iter().flatten().collect()
+}
+
+fn trust(args: &args::Access) -> Result<Trust> {
+    let ca_bundle = match &args.ca_file {
+        Some(path) => Some(CaBundle::parse(&read(path)?).with_context(|| unusable(path))?),
+        None => None,
+    };
+    let client_cert = match (&args.cert_file, &args.key_file) {
+        (Some(cert), Some(key)) => {
+            let password = String::from_utf8(read(key)?).with_context(|| unusable(key))?;
+            let parsed = ClientCert::parse(&read(cert)?, &Password::new(password));
+            Some(parsed.with_context(|| unusable(cert))?)
+        }
+        (None, None) => None,
+        _ => bail!("--cert-file and --key-file belong together: give both"),
+    };
+    Ok(Trust {
+        ca_bundle,
+        client_cert,
+    })
+}
+
+fn keyring(args: &args::Access) -> Result<Verify> {
+    let usual = || std::env::home_dir().map(|home| home.join(".gnupg/pubring.gpg"));
+    let path = args
+        .keyring
+        .clone()
+        .or_else(usual)
+        .context("there is no home folder with a keyring: name one by --keyring")?;
+    let keyring = Keyring::parse(&read(&path)?).with_context(|| unusable(&path))?;
+    Ok(Verify::Provenance(keyring))
+}
+
+/// Runs to its end what takes its time.
+pub(crate) fn wait_for<T>(work: impl Future<Output = T>) -> Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("could not start")?;
+    Ok(runtime.block_on(work))
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| format!("could not read {}", path.display()))
+}
+
+fn unusable(path: &Path) -> String {
+    format!("{} cannot be used", path.display())
+}

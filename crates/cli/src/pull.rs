@@ -1,0 +1,147 @@
+//! `kco pull`: what `helm pull` fetches, with the same files and output (Helm's `pkg/action/pull.go`).
+
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use helm::chart::{self, Chart, File, Limits};
+use helm_client::source::Archive;
+
+use crate::{args, fetch, report};
+
+/// What Helm says of tags that may stand for a version with a plus sign.
+const UNDERSCORE: &str = "
+OCI artifact references (e.g. tags) do not support the plus sign (+). To support
+storing semantic versions, Helm adopts the convention of changing plus (+) to
+an underscore (_) in chart version tags when pushing to a registry and back to
+a plus (+) when pulling from a registry.
+";
+
+/// The flags of `helm pull`.
+#[derive(Debug, Args)]
+pub(crate) struct Pull {
+    /// Charts: URLs, OCI references, or with --repo names.
+    #[arg(required = true)]
+    charts: Vec<String>,
+    /// Unpack the chart.
+    #[arg(long)]
+    untar: bool,
+    /// With --untar: the folder into which the chart's own folder is put, below --destination.
+    #[arg(long, default_value = ".")]
+    untardir: PathBuf,
+    /// The folder to write to.
+    #[arg(short, long, default_value = ".")]
+    destination: PathBuf,
+    #[command(flatten)]
+    source: args::Source,
+}
+
+/// Fetches charts.
+pub(crate) fn run(args: &Pull) -> Result<()> {
+    for chart in &args.charts {
+        pull(chart, args)?;
+    }
+    Ok(())
+}
+
+fn pull(reference: &str, args: &Pull) -> Result<()> {
+    let archive = fetch::archive(reference, &args.source)?;
+    report::out(&said(&archive))?;
+    if args.untar {
+        return untar(reference, &archive, args);
+    }
+    let file = args.destination.join(file_name(&archive.resolved.found_at));
+    fs::write(&file, &archive.bytes).with_context(|| format!("could not write {}", file.display()))
+}
+
+/// What Helm says about it: of a registry where it was, and who signed it when that was asked for.
+fn said(archive: &Archive) -> String {
+    let mut said = String::new();
+    if let (Some(place), Some(manifest)) = (
+        archive.resolved.found_at.strip_prefix("oci://"),
+        &archive.resolved.manifest_digest,
+    ) {
+        said = format!("Pulled: {place}\nDigest: {manifest}\n");
+        if place.contains('_') {
+            said = format!("{said}{place} contains an underscore.\n{UNDERSCORE}");
+        }
+    }
+    if let Some(signer) = &archive.resolved.signed_by {
+        said = format!(
+            "{said}Signed by: {signer}\nChart Hash Verified: {}\n",
+            archive.digest
+        );
+    }
+    said
+}
+
+/// `web-1.2.3.tgz` of `oci://host/charts/web:1.2.3` and of `https://host/charts/web-1.2.3.tgz`. A tag has an underscore
+/// where the version has a plus sign.
+fn file_name(found_at: &str) -> String {
+    let last = found_at.rsplit('/').next().unwrap_or_default();
+    match last.rsplit_once(':') {
+        Some((name, tag)) if found_at.starts_with("oci://") => {
+            format!("{name}-{}.tgz", tag.replace('_', "+"))
+        }
+        _ => last.to_owned(),
+    }
+}
+
+fn untar(reference: &str, archive: &Archive, args: &Pull) -> Result<()> {
+    let into = args.destination.join(&args.untardir);
+    // As Helm names it: after the last part of what was typed, not after the chart.
+    let typed = reference.rsplit('/').next().unwrap_or_default();
+    let taken = into.join(typed);
+    if taken.exists() {
+        bail!(
+            "failed to untar: a file or directory with the name {} already exists",
+            taken.display()
+        );
+    }
+    let files = chart::unpack(&archive.bytes, &Limits::default())?;
+    let chart = Chart::from_files(files.clone(), &Limits::default())?;
+    let folder = into.join(single(chart.name())?);
+    files.iter().try_for_each(|file| write(&folder, file))
+}
+
+/// The chart's name as a folder: one part of a path, and no way up.
+fn single(name: &str) -> Result<&Path> {
+    let path = Path::new(name);
+    let mut parts = path.components();
+    match (parts.next(), parts.next()) {
+        (Some(Component::Normal(_)), None) => Ok(path),
+        _ => bail!("chart name {name:?} is not allowed"),
+    }
+}
+
+fn write(folder: &Path, file: &File) -> Result<()> {
+    let path = folder.join(&file.name);
+    let written = path
+        .parent()
+        .map_or(Ok(()), fs::create_dir_all)
+        .and_then(|()| fs::write(&path, &file.data));
+    written.with_context(|| format!("could not write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_named_after_the_chart_and_its_version() {
+        assert_eq!(file_name("oci://host:5000/charts/web:1.2.3_b"), "web-1.2.3+b.tgz");
+        assert_eq!(
+            file_name("https://host:8443/charts/web-1.2.3.tgz"),
+            "web-1.2.3.tgz"
+        );
+    }
+
+    #[test]
+    fn a_chart_is_unpacked_into_a_folder_of_its_own() {
+        assert!(single("web").is_ok());
+        for name in ["", ".", "..", "a/b", "/a"] {
+            assert!(single(name).is_err(), "{name}");
+        }
+    }
+}
