@@ -17,7 +17,7 @@ export CARGO_TARGET_$(TRIPLE_VAR)_RUSTFLAGS := -C target-feature=+crt-static
 CLUSTER ?= local
 REGISTRY ?=
 
-# Where `make parity` and `make scan` look for charts.
+# Where `make parity`, `make scan` and `make bench-engine` look for charts.
 CHARTS ?=
 # `make parity HELM3=true` compares `kco template --helm3` with Helm 3.
 HELM3 ?=
@@ -141,6 +141,11 @@ COMPOSITIONS ?= 100
 bench-compositions: setup ## What COMPOSITIONS=100 compositions cost: seconds, requests, writes, CPU, memory (needs root)
 	cargo build --release $(foreach program,$(PROGRAMS),--package $(program))
 	cargo run --release --package e2e --bin bench_compositions -- --compositions $(COMPOSITIONS)
+
+.PHONY: bench-engine
+bench-engine: ## Whole charts against Helm's engine in one process: a large one of our own, or the five largest in each CHARTS=<folder> …
+	cd crates/helm/tests/goldens && go build -mod=mod -o $(CURDIR)/target/helm-bench ./bench
+	cargo bench --quiet --package helm --bench engine -- --helm $(CURDIR)/target/helm-bench $(CHARTS)
 
 FUZZ_SECONDS ?= 60
 # Without sanitizers: there is no unsafe code to watch, and what is left runs several times as fast.

@@ -85,7 +85,7 @@ fn verdict(engine: &Engine, own: Option<&crdgen::JSONSchemaProps>, spec: &Value)
         }
     };
     let unknown = match own {
-        Some(own) => schema::unknown_keys(own, engine.chart().values(), &read),
+        Some(own) => schema::unknown_keys(own, &engine.chart().values(), &read),
         None => Vec::new(),
     };
     let warning =

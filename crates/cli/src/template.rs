@@ -1,9 +1,10 @@
 //! `kco template`: what `helm template` prints (Helm's `pkg/cmd/template.go`).
 
 use std::{
+    borrow::Cow,
     collections::BTreeSet,
     fs::{self, File, OpenOptions},
-    io::{Read, Write},
+    io::{BufWriter, Read, Write},
     path::Path,
 };
 
@@ -236,35 +237,62 @@ fn print(rendered: &Rendered, release: &str, args: &args::Template, helm: HelmLi
         .filter(|_| !args.no_hooks)
         .collect();
     let crds: Vec<_> = rendered.crds.iter().filter(|_| args.include_crds).collect();
-    let text = match &args.output_dir {
-        Some(folder) => {
-            write_files(
-                rendered,
-                &crds,
-                &hooks,
-                folder,
-                args.release_name.then_some(release),
-            )?;
-            "\n".to_owned()
-        }
-        None => text_of(rendered, &crds, &hooks),
-    };
-    if args.show_only.is_empty() {
-        out(&text)
-    } else {
-        out(&shown_only(&text, &args.show_only, helm)?)
+    if let Some(folder) = &args.output_dir {
+        write_files(
+            rendered,
+            &crds,
+            &hooks,
+            folder,
+            args.release_name.then_some(release),
+        )?;
+        return out(&selected("\n", args, helm)?);
     }
+    if args.show_only.is_empty() {
+        let mut out = BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
+        return write_text(rendered, &crds, &hooks, &mut out)
+            .and_then(|()| out.flush())
+            .context("could not write to standard output");
+    }
+    let mut text = Vec::new();
+    write_text(rendered, &crds, &hooks, &mut text)?;
+    out(&selected(&String::from_utf8_lossy(&text), args, helm)?)
 }
 
-fn text_of(rendered: &Rendered, crds: &[&Crd], hooks: &[&Hook]) -> String {
+/// The documents that are asked for.
+fn selected<'t>(text: &'t str, args: &args::Template, helm: HelmLine) -> Result<Cow<'t, str>> {
+    if args.show_only.is_empty() {
+        return Ok(text.into());
+    }
+    Ok(shown_only(text, &args.show_only, helm)?.into())
+}
+
+/// Definitions and manifests, without the space at their end, then hooks.
+fn write_text(
+    rendered: &Rendered,
+    crds: &[&Crd],
+    hooks: &[&Hook],
+    out: &mut impl Write,
+) -> std::io::Result<()> {
     let crds = crds
         .iter()
-        .map(|crd| manifest::frame(&crd.path, &String::from_utf8_lossy(&crd.data)));
-    let manifests = crds.collect::<String>() + &rendered.manifest_text();
-    let hooks = hooks
+        .map(|crd| (&*crd.path, String::from_utf8_lossy(&crd.data)));
+    let manifests = rendered
+        .manifests
         .iter()
-        .map(|hook| manifest::frame(&hook.path, &hook.manifest));
-    format!("{}\n{}", manifests.trim(), hooks.collect::<String>())
+        .map(|manifest| (&*manifest.path, Cow::from(&manifest.text)));
+    let mut documents = crds.chain(manifests).peekable();
+    while let Some((path, text)) = documents.next() {
+        if documents.peek().is_some() {
+            write!(out, "{}", manifest::Framed { path, text: &text })?;
+        } else {
+            out.write_all(manifest::frame(path, &text).trim_end().as_bytes())?;
+        }
+    }
+    out.write_all(b"\n")?;
+    for Hook { path, manifest, .. } in hooks {
+        write!(out, "{}", manifest::Framed { path, text: manifest })?;
+    }
+    Ok(())
 }
 
 /// One file a template; the first document starts it anew, unless it is a hook's and the file is there.

@@ -11,8 +11,8 @@ pub struct Tree {
     pub name: Str,
     /// Where it was read from.
     pub source: Arc<Source>,
-    /// What it does.
-    pub root: List,
+    /// What it does; trees of equal texts share it.
+    pub root: Arc<List>,
 }
 
 /// A text with templates in it.
@@ -21,7 +21,7 @@ pub struct Source {
     /// The name of the file, for messages.
     pub name: Str,
     /// The text.
-    pub text: Box<[u8]>,
+    pub text: Str,
 }
 
 /// A position as messages show it.

@@ -303,7 +303,8 @@ fn len(item: &Reflect) -> Result<usize> {
     match &item.value {
         _ if item.is_nil_interface() => Err(Error::new("len of nil pointer")),
         Value::Nil => Err(Error::new(TYPE_OF_NOTHING)),
-        Value::String(text) | Value::Bytes(text) => Ok(text.len()),
+        Value::String(text) => Ok(text.len()),
+        Value::Bytes(text) => Ok(text.len()),
         Value::List(list) => Ok(list.len()),
         Value::Map(map) => Ok(map.len()),
         value => match plain(value) {
@@ -408,7 +409,8 @@ fn slice(item: &Value, indexes: &[Reflect]) -> Result {
     }
     let cap = match item {
         Value::String(_) if indexes.len() == 3 => return Err(Error::new("cannot 3-index slice a string")),
-        Value::String(text) | Value::Bytes(text) => text.len(),
+        Value::String(text) => text.len(),
+        Value::Bytes(text) => text.len(),
         Value::List(list) => list.len(),
         other => {
             return Err(Error::new(format!(
@@ -434,7 +436,7 @@ fn slice(item: &Value, indexes: &[Reflect]) -> Result {
     }
     Ok(Reflect::concrete(match item {
         Value::String(text) => Value::String(text[low..high].into()),
-        Value::Bytes(bytes) => Value::Bytes(bytes[low..high].into()),
+        Value::Bytes(bytes) => Value::bytes(&bytes[low..high]),
         Value::List(list) => Value::List(List::with_type(list.ty(), list[low..high].to_vec())),
         other => other.clone(),
     }))

@@ -436,7 +436,8 @@ impl<'e> Execution<'e> {
     /// Takes what a function has made out of the budget; what others hold as well was made before.
     fn account(&mut self, value: &Value) -> Result<(), function::Error> {
         let size = match value {
-            Value::String(text) | Value::Bytes(text) => text.own_size(),
+            Value::String(text) => text.own_size(),
+            Value::Bytes(text) => text.own_size(),
             Value::List(list) => list.own_size(),
             Value::Map(map) => map.own_size(),
             _ => return Ok(()),

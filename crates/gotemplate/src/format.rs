@@ -949,6 +949,6 @@ mod tests {
     #[test]
     fn types_have_names() {
         check("%T", &[Value::list([])], "[]interface {}");
-        check("%T", &[Value::Bytes(Str::EMPTY)], "[]uint8");
+        check("%T", &[Value::bytes(Str::EMPTY)], "[]uint8");
     }
 }

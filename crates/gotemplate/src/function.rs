@@ -60,9 +60,12 @@
 //! field access on nil), others have the type of the table; `&str` and `char`-free text types are strings, `Vec<Str>` is `[]string`,
 //! `Vec<i64>` is `[]int`. Any of them may come in a `Result<_, Error>`.
 
-use std::{any::Any, borrow::Cow, collections::HashMap, fmt, marker::PhantomData, ops::Deref, sync::Arc};
+use std::{any::Any, borrow::Cow, fmt, marker::PhantomData, ops::Deref, rc::Rc, sync::Arc};
+
+use smallvec::SmallVec;
 
 use crate::{
+    hash::ByName,
     string::Str,
     types::{self, Type},
     value::{List, Map, TooDeep, Value},
@@ -214,7 +217,15 @@ impl fmt::Debug for Function {
 
 /// Functions by name. Cheap to clone; a clone that gets more functions does not change the original.
 #[derive(Clone, Debug, Default)]
-pub struct Functions(Arc<HashMap<Str, Function>>);
+pub struct Functions {
+    by_name: Arc<ByName<Function>>,
+    /// Which bytes the names start with, as far as six bits tell: most keys of maps are no methods, and this is seen here.
+    firsts: u64,
+}
+
+fn first(name: &[u8]) -> u64 {
+    name.first().map_or(0, |first| 1 << (first & 63))
+}
 
 impl Functions {
     /// Adds a function, or replaces the one of that name.
@@ -224,14 +235,16 @@ impl Functions {
 
     /// Adds a function that was made before, as for a second name of it.
     pub fn add_function(&mut self, name: &str, function: Function) {
-        Arc::make_mut(&mut self.0).insert(name.into(), function);
+        self.firsts |= first(name.as_bytes());
+        Arc::make_mut(&mut self.by_name).insert(name.into(), function);
     }
 
     /// Adds all of another set; those of the same name are replaced.
     pub fn extend(&mut self, other: &Functions) {
-        Arc::make_mut(&mut self.0).extend(
+        self.firsts |= other.firsts;
+        Arc::make_mut(&mut self.by_name).extend(
             other
-                .0
+                .by_name
                 .iter()
                 .map(|(name, function)| (name.clone(), function.clone())),
         );
@@ -239,12 +252,16 @@ impl Functions {
 
     /// The function of that name.
     pub fn get(&self, name: impl AsRef<[u8]>) -> Option<&Function> {
-        self.0.get(name.as_ref())
+        let name = name.as_ref();
+        if self.firsts & first(name) == 0 {
+            return None;
+        }
+        self.by_name.get(name)
     }
 
     /// All names, in no particular order.
     pub fn names(&self) -> impl Iterator<Item = &Str> {
-        self.0.keys()
+        self.by_name.keys()
     }
 }
 
@@ -306,7 +323,7 @@ parameter!(i64, INT, Value::Int(n) => n);
 parameter!(i32, INT32, Value::Int32(n) => n);
 parameter!(Int64, INT64, Value::Int64(n) => Int64(n));
 parameter!(f64, FLOAT64, Value::Float64(f) => f);
-parameter!(Bytes, BYTES, Value::Bytes(bytes) => Bytes(bytes));
+parameter!(Bytes, BYTES, Value::Bytes(bytes) => Bytes(Rc::unwrap_or_clone(bytes)));
 parameter!(List, LIST, Value::List(list) => list);
 parameter!(Map, MAP, Value::Map(map) => map);
 parameter!(Function, FUNC, Value::Func(function) => function);
@@ -332,7 +349,14 @@ impl<T: Parameter> Parameter for Option<T> {
 
 /// All remaining arguments: Go's `...T`.
 #[derive(Clone, Debug)]
-pub struct Rest<T>(pub Vec<T>);
+pub struct Rest<T>(SmallVec<[T; 4]>);
+
+impl<T> Rest<T> {
+    /// The arguments as a list of their own.
+    pub fn into_vec(self) -> Vec<T> {
+        self.0.into_vec()
+    }
+}
 
 impl<T> Deref for Rest<T> {
     type Target = [T];
@@ -344,7 +368,7 @@ impl<T> Deref for Rest<T> {
 
 impl<T> IntoIterator for Rest<T> {
     type Item = T;
-    type IntoIter = std::vec::IntoIter<T>;
+    type IntoIter = smallvec::IntoIter<[T; 4]>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.0.into_iter()
@@ -359,7 +383,7 @@ impl<T: Parameter> Parameter for Rest<T> {
     }
 
     fn take(arguments: &mut Arguments<'_>) -> Result<Self, Error> {
-        let mut rest = Vec::with_capacity(arguments.values.len());
+        let mut rest = SmallVec::with_capacity(arguments.values.len());
         while arguments.values.len() > 0 {
             rest.push(T::take(arguments)?);
         }
@@ -427,7 +451,7 @@ returned! {
     i32: self => Value::Int32(self);
     Int64: self => Value::Int64(self.0);
     f64: self => Value::Float64(self);
-    Bytes: self => Value::Bytes(self.0);
+    Bytes: self => Value::bytes(self.0);
     List: self => Value::List(self);
     Map: self => Value::Map(self);
     Vec<Str>: self => Value::strings(self);

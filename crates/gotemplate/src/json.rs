@@ -196,7 +196,7 @@ impl Writer {
                 .iter()
                 .filter_map(|item| item.as_u64().map(|n| n as u8))
                 .collect();
-            return self.value(&Value::Bytes(bytes.into()), depth);
+            return self.value(&Value::bytes(bytes), depth);
         }
         self.out.push(b'[');
         for (i, item) in list.iter().enumerate() {
@@ -340,7 +340,7 @@ mod tests {
             "\"a\\\"\\\\\\n\\t\\u0001\\u003c\\u0026\\u003e\\u2028é\u{7f}\"",
         );
         check(Str::from(&b"a\xff\xfeb"[..]), "\"a\\ufffd\\ufffdb\"");
-        check(Value::Bytes("hi".into()), "\"aGk=\"");
+        check(Value::bytes("hi"), "\"aGk=\"");
     }
 
     #[test]

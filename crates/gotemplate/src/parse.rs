@@ -28,13 +28,13 @@ pub struct Error {
 /// The trees of one text, in the order of their ends: that of the text itself comes last.
 pub(crate) fn parse(
     name: &Str,
-    text: &[u8],
+    text: &Str,
     delimiters: Delimiters<'_>,
     functions: &Functions,
 ) -> Result<Vec<Arc<Tree>>, Error> {
     let source = Arc::new(Source {
         name: name.clone(),
-        text: text.into(),
+        text: text.clone(),
     });
     let mut parser = Parser {
         source: &source,
@@ -222,7 +222,7 @@ impl<'t> Parser<'_, 't> {
         let tree = Arc::new(Tree {
             name: name.clone(),
             source: self.source.clone(),
-            root,
+            root: Arc::new(root),
         });
         let trees = &mut self.trees;
         match trees.by_name.get(&name) {

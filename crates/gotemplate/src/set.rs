@@ -2,14 +2,14 @@
 
 use std::{
     collections::HashMap,
-    hash::{BuildHasherDefault, Hasher},
     sync::{Arc, Mutex, PoisonError},
 };
 
 use crate::{
-    ast::Tree,
+    ast::{Source, Tree},
     exec::{self, Options},
     function::Functions,
+    hash::ByName,
     lex::Delimiters,
     parse,
     string::Str,
@@ -36,40 +36,8 @@ pub struct Set {
     functions: Functions,
     left: Str,
     right: Str,
-    trees: Arc<HashMap<Str, Arc<Tree>, BuildHasherDefault<NameHasher>>>,
+    trees: Arc<ByName<Arc<Tree>>>,
     texts: Arc<Mutex<Texts>>,
-}
-
-/// Hashes names of templates, which are looked up for every `include`. Names come with the chart, as the work it causes does, so nothing
-/// is lost to one who makes them collide.
-#[derive(Debug, Default)]
-struct NameHasher(u64);
-
-impl Hasher for NameHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for chunk in bytes.chunks(8) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            self.write_u64(u64::from_le_bytes(word));
-        }
-    }
-
-    fn write_u64(&mut self, n: u64) {
-        self.0 = (self.0.rotate_left(5) ^ n).wrapping_mul(0x517c_c1b7_2722_0a95);
-    }
-
-    fn write_usize(&mut self, n: usize) {
-        self.write_u64(n as u64);
-    }
-
-    fn write_u8(&mut self, n: u8) {
-        self.write_u64(n.into());
-    }
-
-    fn finish(&self) -> u64 {
-        // The table looks at the highest and the lowest bits.
-        self.0 ^ self.0 >> 32
-    }
 }
 
 /// Texts that were parsed while templates were executed.
@@ -81,6 +49,30 @@ struct Texts {
 
 /// How many bytes of parsed texts are kept; trees take several times that.
 const MAX_TEXTS: usize = 4 << 20;
+
+/// The trees of a file as if it had another name; none where its text names one of the two, which might be that of a definition in it.
+fn renamed(trees: &[Arc<Tree>], name: &Str) -> Option<Vec<Arc<Tree>>> {
+    let source = &trees.first()?.source;
+    if [&source.name, name]
+        .iter()
+        .any(|name| memchr::memmem::find(&source.text, name).is_some())
+    {
+        return None;
+    }
+    let renamed = Arc::new(Source {
+        name: name.clone(),
+        text: source.text.clone(),
+    });
+    let tree = |tree: &Arc<Tree>| {
+        let is_file = tree.name == source.name;
+        Arc::new(Tree {
+            name: if is_file { name } else { &tree.name }.clone(),
+            source: renamed.clone(),
+            root: tree.root.clone(),
+        })
+    };
+    Some(trees.iter().map(tree).collect())
+}
 
 impl Set {
     /// An empty set. The name is that of Go's root template: it stands in messages (`gotpl`) and is the name of texts without one.
@@ -115,14 +107,43 @@ impl Set {
 
     /// Parses a text under a name, and adds what it defines. A template of the same name is replaced, unless the new one is empty.
     pub fn parse(&mut self, name: &str, text: impl AsRef<[u8]>) -> Result<(), parse::Error> {
-        let parsed = parse::parse(&name.into(), text.as_ref(), self.delimiters(), &self.functions)?;
+        let text = text.as_ref().into();
+        self.add(parse::parse(
+            &name.into(),
+            &text,
+            self.delimiters(),
+            &self.functions,
+        )?);
+        Ok(())
+    }
+
+    /// Parses texts under their names, in order, as [`parse`](Self::parse) does. Where a text comes again under another name, as a library
+    /// in several subcharts does, its trees are shared.
+    pub fn parse_all<'n>(
+        &mut self,
+        texts: impl IntoIterator<Item = (&'n str, Str)>,
+    ) -> Result<(), parse::Error> {
+        let mut known: ByName<Vec<Arc<Tree>>> = ByName::default();
+        for (name, text) in texts {
+            let name = Str::from(name);
+            if let Some(trees) = known.get(&text).and_then(|trees| renamed(trees, &name)) {
+                self.add(trees);
+                continue;
+            }
+            let trees = parse::parse(&name, &text, self.delimiters(), &self.functions)?;
+            known.insert(text, trees.clone());
+            self.add(trees);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, parsed: Vec<Arc<Tree>>) {
         let trees = Arc::make_mut(&mut self.trees);
         for tree in parsed {
             if !(tree.is_empty() && trees.contains_key(&tree.name)) {
                 trees.insert(tree.name.clone(), tree);
             }
         }
-        Ok(())
     }
 
     fn delimiters(&self) -> Delimiters<'_> {
@@ -169,5 +190,47 @@ impl Set {
             texts.parsed.insert(text.clone(), trees.clone());
         }
         Ok(trees)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIBRARY: &str = r#"{{ define "lib.a" }}{{ .x.y.z }}{{ end }}{{ include "q" . }} text"#;
+
+    fn functions() -> Functions {
+        let mut functions = Functions::default();
+        functions.add("include", |name: Str, _: Value| name);
+        functions
+    }
+
+    #[test]
+    fn equal_texts_are_parsed_once_and_know_their_own_names() {
+        let mut set = Set::new("main", functions());
+        set.parse_all([("one.tpl", LIBRARY.into()), ("two.tpl", LIBRARY.into())])
+            .unwrap();
+        let (one, two) = (set.tree("one.tpl").unwrap(), set.tree("two.tpl").unwrap());
+        assert!(Arc::ptr_eq(&one.root, &two.root));
+        assert_eq!(one.source.name, "one.tpl");
+        // The later definition counts, as without sharing.
+        assert_eq!(set.tree("lib.a").unwrap().source.name, "two.tpl");
+        let error = set
+            .execute("lib.a", Value::Int(1), &Options::default())
+            .unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            r#"template: two.tpl:1:25: executing "lib.a" at <.x.y.z>: can't evaluate field x in type int"#
+        );
+    }
+
+    #[test]
+    fn a_text_that_speaks_of_a_files_name_is_parsed_again() {
+        let text = Str::from(r#"{{ define "b" }}defined{{ end }}"#);
+        let mut set = Set::new("main", Functions::default());
+        set.parse_all([("a", text.clone()), ("b", text)]).unwrap();
+        let out = set.execute("b", Value::Nil, &Options::default()).unwrap();
+        assert_eq!(out, b"defined");
+        assert!(set.tree("a").unwrap().is_empty());
     }
 }

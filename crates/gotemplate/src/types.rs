@@ -234,7 +234,7 @@ impl Type {
             Kind::Float64 => Value::Float64(0.0),
             Kind::Complex128 => Value::Complex(0.0, 0.0),
             Kind::String => Value::String(crate::string::Str::EMPTY),
-            Kind::Slice if self.is(&BYTES) => Value::Bytes(crate::string::Str::EMPTY),
+            Kind::Slice if self.is(&BYTES) => Value::bytes(crate::string::Str::EMPTY),
             Kind::Slice => Value::List(List::nil(self)),
             Kind::Map => Value::Map(Map::nil(self)),
             Kind::Invalid | Kind::Func | Kind::Interface | Kind::Pointer | Kind::Struct => Value::Nil,

@@ -5,12 +5,13 @@
 
 use std::{
     any::Any,
-    cell::{Cell, Ref, RefCell},
+    cell::{Cell, OnceCell, Ref, RefCell},
     collections::BTreeMap,
     rc::{Rc, Weak},
 };
 
 use crate::{
+    frozen::FrozenMap,
     function::Function,
     string::Str,
     types::{self, Kind, Type},
@@ -44,6 +45,13 @@ impl Walk {
             Ok(())
         }
     }
+
+    /// Visits a value and what is below it, so many in all, down to that depth.
+    fn visit_all(&mut self, count: usize, depth: usize) -> Result<(), TooDeep> {
+        // This one has been counted.
+        self.visits = self.visits.saturating_add(count.saturating_sub(2));
+        self.visit(depth)
+    }
 }
 
 /// A value is nested deeper than [`MAX_DEPTH`], or is endless in another way: most likely a map contains itself.
@@ -75,14 +83,17 @@ pub enum Value {
     /// A `complex128`: real and imaginary part.
     Complex(f64, f64),
     String(Str),
-    /// A `[]byte`.
-    Bytes(Str),
+    /// A `[]byte`; behind a pointer, which keeps all other values small.
+    Bytes(Rc<Str>),
     List(List),
     Map(Map),
     /// A struct, a pointer to one, or a value of a defined basic type.
     Object(Rc<dyn Object>),
     Func(Function),
 }
+
+/// Values are moved around all the time.
+const _: () = assert!(size_of::<Value>() <= 24);
 
 impl Value {
     /// An empty `map[string]interface {}`.
@@ -98,6 +109,11 @@ impl Value {
     /// A `[]string`.
     pub fn strings<S: Into<Str>>(items: impl IntoIterator<Item = S>) -> Self {
         Self::List(List::strings(items))
+    }
+
+    /// A `[]byte`.
+    pub fn bytes(bytes: impl Into<Str>) -> Self {
+        Self::Bytes(Rc::new(bytes.into()))
     }
 
     /// Wraps a host object.
@@ -165,7 +181,8 @@ impl Value {
             Self::Float32(f) => *f != 0.0,
             Self::Float64(f) => *f != 0.0,
             Self::Complex(re, im) => *re != 0.0 || *im != 0.0,
-            Self::String(s) | Self::Bytes(s) => !s.is_empty(),
+            Self::String(s) => !s.is_empty(),
+            Self::Bytes(s) => !s.is_empty(),
             Self::List(list) => !list.is_empty(),
             Self::Map(map) => !map.is_empty(),
             Self::Object(object) => object.underlying().is_none_or(|value| value.truth()),
@@ -260,7 +277,8 @@ fn deep_equal(a: &Value, b: &Value, walk: &mut Walk, depth: usize) -> Result<boo
         (Value::Float32(a), Value::Float32(b)) => a == b,
         (Value::Float64(a), Value::Float64(b)) => a == b,
         (Value::Complex(a, x), Value::Complex(b, y)) => a == b && x == y,
-        (Value::String(a), Value::String(b)) | (Value::Bytes(a), Value::Bytes(b)) => a == b,
+        (Value::String(a), Value::String(b)) => a == b,
+        (Value::Bytes(a), Value::Bytes(b)) => a == b,
         (Value::List(a), Value::List(b)) => {
             if !a.ty().is(b.ty()) || a.is_nil() != b.is_nil() || a.len() != b.len() {
                 return Ok(false);
@@ -338,11 +356,18 @@ fn deep_copy(value: &Value, walk: &mut Walk, depth: usize) -> Result<Value, TooD
             Value::List(List::with_type(list.ty(), items))
         }
         Value::Map(map) if !map.is_nil() => {
-            let copy = Map::with_type(map.ty());
-            for (key, item) in map.borrow().iter() {
-                copy.insert(key.clone(), deep_copy(item, walk, depth + 1)?);
+            if let Some(frozen) = map.data.still_frozen() {
+                walk.visit_all(frozen.count(), depth + frozen.depth())?;
+                return Ok(Value::Map(Map::frozen_as(map.ty(), frozen.clone())));
             }
-            Value::Map(copy)
+            let entries = map.borrow();
+            let entries = entries
+                .iter()
+                .map(|(key, item)| Ok((key.clone(), deep_copy(item, walk, depth + 1)?)));
+            Value::Map(Map::from_entries(
+                map.ty(),
+                entries.collect::<Result<_, TooDeep>>()?,
+            ))
         }
         other => other.clone(),
     })
@@ -472,10 +497,50 @@ pub struct Map {
 }
 
 struct Entries {
+    /// Empty while the map is frozen.
     by_key: RefCell<BTreeMap<Str, Value>>,
+    /// What the entries are copied from when they are first needed.
+    frozen: OnceCell<FrozenMap>,
+    is_thawed: Cell<bool>,
     nil: bool,
     /// Whether the running [`CycleGuard`] knows this map already.
     remembered: Cell<bool>,
+}
+
+impl Entries {
+    fn new(entries: BTreeMap<Str, Value>, nil: bool) -> Self {
+        Self {
+            by_key: RefCell::new(entries),
+            frozen: OnceCell::new(),
+            is_thawed: Cell::new(true),
+            nil,
+            remembered: Cell::new(false),
+        }
+    }
+
+    fn still_frozen(&self) -> Option<&FrozenMap> {
+        if self.is_thawed.get() {
+            return None;
+        }
+        self.frozen.get()
+    }
+
+    /// The entries, copied if they are frozen still.
+    #[inline]
+    fn by_key(&self) -> &RefCell<BTreeMap<Str, Value>> {
+        if !self.is_thawed.get() {
+            self.thaw();
+        }
+        &self.by_key
+    }
+
+    #[cold]
+    fn thaw(&self) {
+        if let Some(frozen) = self.frozen.get() {
+            self.by_key.replace(frozen.thaw());
+        }
+        self.is_thawed.set(true);
+    }
 }
 
 impl Default for Map {
@@ -498,8 +563,22 @@ impl Map {
     /// A map of the given type.
     pub fn from_entries(ty: &'static Type, entries: BTreeMap<Str, Value>) -> Self {
         Self {
+            data: Rc::new(Entries::new(entries, false)),
+            ty,
+        }
+    }
+
+    /// A copy of a frozen map, made when it is looked into.
+    pub fn frozen(entries: FrozenMap) -> Self {
+        Self::frozen_as(&types::MAP, entries)
+    }
+
+    fn frozen_as(ty: &'static Type, entries: FrozenMap) -> Self {
+        Self {
             data: Rc::new(Entries {
-                by_key: RefCell::new(entries),
+                by_key: RefCell::default(),
+                frozen: entries.into(),
+                is_thawed: Cell::new(false),
                 nil: false,
                 remembered: Cell::new(false),
             }),
@@ -507,14 +586,23 @@ impl Map {
         }
     }
 
+    /// The entries for good; at no cost while the map is frozen still.
+    pub fn freeze(&self) -> FrozenMap {
+        match self.data.still_frozen() {
+            Some(frozen) => frozen.clone(),
+            None => FrozenMap::from(&*self.borrow()),
+        }
+    }
+
+    /// False when it is known without a look that there is no nil among the entries, nor among those of maps below.
+    pub fn may_hold_nil(&self) -> bool {
+        self.data.still_frozen().is_none_or(FrozenMap::has_nil)
+    }
+
     /// The nil map of the given type: empty, `null` in JSON. Inserting is refused.
     pub fn nil(ty: &'static Type) -> Self {
         Self {
-            data: Rc::new(Entries {
-                by_key: RefCell::default(),
-                nil: true,
-                remembered: Cell::new(false),
-            }),
+            data: Rc::new(Entries::new(BTreeMap::new(), true)),
             ty,
         }
     }
@@ -544,7 +632,10 @@ impl Map {
 
     /// Number of entries.
     pub fn len(&self) -> usize {
-        self.data.by_key.borrow().len()
+        match self.data.still_frozen() {
+            Some(frozen) => frozen.entries().len(),
+            None => self.data.by_key.borrow().len(),
+        }
     }
 
     /// Whether there are no entries.
@@ -567,7 +658,7 @@ impl Map {
         if self.ty.method(name).is_some() {
             return None;
         }
-        let entries = self.data.by_key.borrow();
+        let entries = self.data.by_key().borrow();
         let element = entries.get(name)?;
         match element {
             _ if rest.is_empty() => Some((element.clone(), self.ty.element())),
@@ -578,12 +669,15 @@ impl Map {
 
     /// The value of a key.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<Value> {
-        self.data.by_key.borrow().get(key.as_ref()).cloned()
+        self.data.by_key().borrow().get(key.as_ref()).cloned()
     }
 
     /// Whether there is such a key.
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> bool {
-        self.data.by_key.borrow().contains_key(key.as_ref())
+        match self.data.still_frozen() {
+            Some(frozen) => frozen.get(key.as_ref()).is_some(),
+            None => self.data.by_key.borrow().contains_key(key.as_ref()),
+        }
     }
 
     /// Sets a key and returns what was there. On a nil map nothing happens: callers that follow Go's panic check [`is_nil`](Self::is_nil) first.
@@ -599,17 +693,17 @@ impl Map {
         {
             CycleGuard::remember(&self.data);
         }
-        self.data.by_key.borrow_mut().insert(key.into(), value)
+        self.data.by_key().borrow_mut().insert(key.into(), value)
     }
 
     /// Removes a key and returns its value.
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Option<Value> {
-        self.data.by_key.borrow_mut().remove(key.as_ref())
+        self.data.by_key().borrow_mut().remove(key.as_ref())
     }
 
     /// The entries, for reading. Nothing may be changed while they are borrowed: do not call back into templates meanwhile.
     pub fn borrow(&self) -> Ref<'_, BTreeMap<Str, Value>> {
-        self.data.by_key.borrow()
+        self.data.by_key().borrow()
     }
 
     /// The entries as they are now, in key order.
@@ -689,11 +783,32 @@ impl Drop for CycleGuard {
 
 // Values can be nested as deeply as a loop in a template likes, so dropping them must not recurse.
 
+/// How deep drops may recurse; that is cheaper than a list of what is to be dropped.
+const MAX_DROPS: u32 = 64;
+
+thread_local! {
+    static DROPS: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Drops what is in a container, by recursion as long as that is safe.
+fn drop_contents<T>(contents: T, deeply: impl FnOnce(T)) {
+    // Behind the end of a thread there is no count.
+    let depth = DROPS.try_with(|drops| {
+        drops.set(drops.get() + 1);
+        drops.get()
+    });
+    match depth {
+        Ok(..=MAX_DROPS) => drop(contents),
+        _ => deeply(contents),
+    }
+    let _ = DROPS.try_with(|drops| drops.set(drops.get().saturating_sub(1)));
+}
+
 impl Drop for Items {
     fn drop(&mut self) {
         let references = self.items.len();
         if self.items.iter().any(|item| may_be_last(item, references)) {
-            drop_deep(std::mem::take(&mut self.items));
+            drop_contents(std::mem::take(&mut self.items), drop_deep);
         }
     }
 }
@@ -703,7 +818,9 @@ impl Drop for Entries {
         let entries = self.by_key.get_mut();
         let references = entries.len();
         if entries.values().any(|item| may_be_last(item, references)) {
-            drop_deep(std::mem::take(entries).into_values());
+            drop_contents(std::mem::take(entries), |entries| {
+                drop_deep(entries.into_values());
+            });
         }
     }
 }

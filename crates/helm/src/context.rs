@@ -3,7 +3,7 @@
 //! Rendering is pure, so whatever Go's template functions would have asked the system for is handed in here, and
 //! what `lookup` asked for without an answer comes back out of it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -102,24 +102,26 @@ impl std::fmt::Debug for Context {
 /// How deep the render is nested right now.
 #[derive(Debug, Default)]
 pub(crate) struct Depths {
-    includes: Mutex<HashMap<Str, usize>>,
+    /// The names of what is being included, the innermost last.
+    includes: Mutex<Vec<Str>>,
     tpl: AtomicUsize,
 }
 
 impl Depths {
-    /// Notes that a template is included; how often it is now included within itself, this time counted.
-    pub(crate) fn enter_include(&self, name: &Str) -> usize {
+    /// Notes that a template is included; how often it is now included within itself, this time counted. While that cannot be more than
+    /// `cared_for`, it may be said to be less.
+    pub(crate) fn enter_include(&self, name: &Str, cared_for: usize) -> usize {
         let mut includes = lock(&self.includes);
-        let depth = includes.entry(name.clone()).or_default();
-        *depth += 1;
-        *depth
+        includes.push(name.clone());
+        if includes.len() <= cared_for {
+            return 1;
+        }
+        includes.iter().filter(|known| *known == name).count()
     }
 
-    /// Notes that an inclusion is over.
-    pub(crate) fn leave_include(&self, name: &Str) {
-        if let Some(depth) = lock(&self.includes).get_mut(name) {
-            *depth -= 1;
-        }
+    /// Notes that the innermost inclusion is over.
+    pub(crate) fn leave_include(&self) {
+        lock(&self.includes).pop();
     }
 
     /// Notes that `tpl` is called; how many calls are under way, this one counted.

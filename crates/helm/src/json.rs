@@ -59,7 +59,7 @@ impl<T> Decoded<T> {
 }
 
 /// Reads any JSON (`json.Unmarshal` into an `interface {}`): every number is a float.
-pub fn decode<B: Build>(input: &[u8], build: &B) -> Result<Decoded<B::Value>, Error> {
+pub fn decode<'v, B: Build<'v>>(input: &'v [u8], build: &'v B) -> Result<Decoded<B::Value>, Error> {
     let mut reader = Reader {
         input,
         at: 0,
@@ -132,7 +132,7 @@ struct Reader<'a, B> {
     error: Option<Error>,
 }
 
-impl<'a, B: Build> Reader<'a, B> {
+impl<'a, B: Build<'a>> Reader<'a, B> {
     fn peek(&self) -> Option<u8> {
         self.input.get(self.at).copied()
     }

@@ -1,16 +1,14 @@
 //! Rendered files into documents: split, told apart as manifests and hooks, put in order (Helm's
 //! `pkg/release/v1/util`).
 
-use std::collections::BTreeMap;
-
-use serde_json::Value;
+use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 use crate::{
     chart::scalar_text,
     hook::{self, Hook, HookDeletePolicy, HookEvent, HookOutputLogPolicy},
     kind_order::KindOrder,
     line::HelmLine,
-    yaml,
+    yaml::{self, Glance},
 };
 
 /// One document of a release that is no hook.
@@ -231,7 +229,23 @@ impl<'s> Iterator for Separated<'s> {
 
 /// Frames a document as Helm stores and prints it.
 pub fn frame(path: &str, text: &str) -> String {
-    format!("---\n# Source: {path}\n{text}\n")
+    Framed { path, text }.to_string()
+}
+
+/// A document that prints as Helm stores and prints it.
+#[derive(Clone, Copy, Debug)]
+pub struct Framed<'d> {
+    /// The full path of its template.
+    pub path: &'d str,
+    /// Its text.
+    pub text: &'d str,
+}
+
+impl fmt::Display for Framed<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, text } = self;
+        write!(f, "---\n# Source: {path}\n{text}\n")
+    }
 }
 
 impl Sorted {
@@ -295,20 +309,17 @@ impl Head {
     /// # Errors
     /// When the document is not YAML, or one of the fields Helm reads has the wrong type.
     pub fn read(path: &str, text: &str) -> Result<Self, Error> {
-        let document = yaml::parse_typed(text.as_bytes()).map_err(|source| Error::Yaml {
+        let head = yaml::glance(text.as_bytes(), Self::of).map_err(|source| Error::Yaml {
             path: path.to_owned(),
             source,
         })?;
-        Self::of(&document).map_err(|mismatch| mismatch.on(path))
+        head.map_err(|mismatch| mismatch.on(path))
     }
 
-    fn of(document: &Value) -> Result<Self, Mismatch> {
+    fn of(document: &Glance<'_>) -> Result<Self, Mismatch> {
         let mut head = Self::default();
-        let Some(fields) = table(document, "value", HEAD)? else {
-            return Ok(head);
-        };
-        for (key, value) in fields {
-            match key.to_lowercase().as_str() {
+        for (key, value) in table(document, "value", HEAD)? {
+            match &*lower(key) {
                 "apiversion" => head.api_version = text(value, "struct field SimpleHead.apiVersion")?,
                 "kind" => head.kind = text(value, "struct field SimpleHead.kind")?,
                 "metadata" => head.read_metadata(value)?,
@@ -318,30 +329,24 @@ impl Head {
         Ok(head)
     }
 
-    fn read_metadata(&mut self, metadata: &Value) -> Result<(), Mismatch> {
+    fn read_metadata(&mut self, metadata: &Glance<'_>) -> Result<(), Mismatch> {
         const WANTED: &str = "struct { Name string \"json:\\\"name\\\"\"; Annotations map[string]string \"json:\\\"annotations\\\"\" }";
-        let Some(fields) = table(metadata, "struct field SimpleHead.metadata", WANTED)? else {
-            return Ok(());
-        };
-        for (key, value) in fields {
-            match key.to_lowercase().as_str() {
+        for (key, value) in table(metadata, "struct field SimpleHead.metadata", WANTED)? {
+            match &*lower(key) {
                 "name" => self.name = text(value, "struct field .metadata.name")?,
                 "annotations" => self.read_annotations(value)?,
                 // Helm does not look at the namespace, so it may be anything here.
-                "namespace" => self.namespace = scalar_text(value).unwrap_or_default(),
+                "namespace" => self.namespace = scalar_text(&value.scalar()).unwrap_or_default(),
                 _ => {}
             }
         }
         Ok(())
     }
 
-    fn read_annotations(&mut self, annotations: &Value) -> Result<(), Mismatch> {
+    fn read_annotations(&mut self, annotations: &Glance<'_>) -> Result<(), Mismatch> {
         const PLACE: &str = "struct field .metadata.annotations";
-        for (key, value) in table(annotations, PLACE, "map[string]string")?
-            .into_iter()
-            .flatten()
-        {
-            self.annotations.insert(key.clone(), text(value, PLACE)?);
+        for (key, value) in table(annotations, PLACE, "map[string]string")? {
+            self.annotations.insert(key.to_owned(), text(value, PLACE)?);
         }
         Ok(())
     }
@@ -355,14 +360,14 @@ struct Mismatch {
 }
 
 impl Mismatch {
-    fn new(found: &Value, place: &'static str, wanted: &'static str) -> Self {
+    fn new(found: &Glance<'_>, place: &'static str, wanted: &'static str) -> Self {
         let found = match found {
-            Value::Null => "null",
-            Value::Bool(_) => "bool",
-            Value::Number(_) => "number",
-            Value::String(_) => "string",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
+            Glance::Null => "null",
+            Glance::Bool(_) => "bool",
+            Glance::Number(_) => "number",
+            Glance::String(_) => "string",
+            Glance::Array => "array",
+            Glance::Object(_) => "object",
         };
         Self { found, place, wanted }
     }
@@ -377,22 +382,32 @@ impl Mismatch {
     }
 }
 
-fn table<'v>(
-    value: &'v Value,
+/// The fields by name; null has none.
+fn table<'g>(
+    value: &'g Glance<'_>,
     place: &'static str,
     wanted: &'static str,
-) -> Result<Option<&'v serde_json::Map<String, Value>>, Mismatch> {
+) -> Result<impl Iterator<Item = (&'g str, &'g Glance<'g>)>, Mismatch> {
     match value {
-        Value::Null => Ok(None),
-        Value::Object(fields) => Ok(Some(fields)),
+        Glance::Null => Ok(Glance::sorted(&[])),
+        Glance::Object(entries) => Ok(Glance::sorted(entries)),
         other => Err(Mismatch::new(other, place, wanted)),
     }
 }
 
-fn text(value: &Value, place: &'static str) -> Result<String, Mismatch> {
+fn text(value: &Glance<'_>, place: &'static str) -> Result<String, Mismatch> {
     match value {
-        Value::Null => Ok(String::new()),
-        other => scalar_text(other).ok_or_else(|| Mismatch::new(other, place, "string")),
+        Glance::Null => Ok(String::new()),
+        other => scalar_text(&other.scalar()).ok_or_else(|| Mismatch::new(other, place, "string")),
+    }
+}
+
+/// Names of fields are compared without regard to case.
+fn lower(name: &str) -> Cow<'_, str> {
+    if name.bytes().all(|byte| byte.is_ascii_lowercase()) {
+        name.into()
+    } else {
+        name.to_lowercase().into()
     }
 }
 

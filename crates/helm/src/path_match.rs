@@ -13,6 +13,13 @@ pub struct BadPattern;
 /// # Errors
 /// When the pattern is malformed.
 pub fn matches(pattern: &str, name: &str) -> Result<bool, BadPattern> {
+    let has_meaning = |c: char| matches!(c, '*' | '?' | '[' | '\\');
+    if !pattern.contains(has_meaning) {
+        return Ok(pattern == name);
+    }
+    if let Some(end) = pattern.strip_prefix('*').filter(|end| !end.contains(has_meaning)) {
+        return Ok(name.strip_suffix(end).is_some_and(|start| !start.contains('/')));
+    }
     let pattern: Vec<char> = pattern.chars().collect();
     let name: Vec<char> = name.chars().collect();
     match_from(&pattern, &name)

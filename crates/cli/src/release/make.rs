@@ -69,7 +69,7 @@ impl Wanted {
         let values = match before {
             Some(before) => {
                 if earlier.reuse_values && !earlier.reset_values {
-                    chart = chart.with_values(computed(before));
+                    chart = chart.with_values(&computed(before));
                 }
                 kept_values(earlier, values, before)
             }

@@ -12,6 +12,8 @@ pub(super) struct Place<'c> {
     names: Vec<String>,
     /// The charts on the way to it, the root first, itself last.
     line: Vec<ChartIndex>,
+    /// Its `values.yaml`.
+    values: Map<String, Value>,
     schema: Option<Value>,
 }
 
@@ -42,6 +44,7 @@ fn add<'c>(chart: &'c Chart, name: &str, names: &[String], line: &[ChartIndex], 
         chart,
         names: names.clone(),
         line: line.clone(),
+        values: chart.values(),
         schema: chart
             .schema()
             .and_then(|schema| serde_json::from_slice(schema).ok()),
@@ -74,7 +77,7 @@ pub(super) fn defaults<'v>(places: &'v [Place<'_>], index: ChartIndex, path: &[S
     let place = &places[index];
     let mut found = Vec::new();
     for (depth, &above) in place.line.iter().enumerate() {
-        let values = places[above].chart.values();
+        let values = &places[above].values;
         let full: Vec<String> = place.names[depth + 1..].iter().chain(path).cloned().collect();
         at(values, &full, &mut found);
         if path.first().is_some_and(|key| key == "global") {

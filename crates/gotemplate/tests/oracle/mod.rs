@@ -107,7 +107,7 @@ pub fn functions() -> Functions {
         map.insert(key, value);
         map
     });
-    f.add("ints", |items: Rest<i64>| items.0);
+    f.add("ints", |items: Rest<i64>| items.into_vec());
     f.add("bytes", |text: Str| Bytes(text));
     f.add("int64", |n: i64| Int64(n));
     f.add("uint8", |n: i64| Concrete(Value::Uint8(n as u8)));

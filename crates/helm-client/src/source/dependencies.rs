@@ -403,7 +403,7 @@ fn packed(name: &str, path: &Path) -> Result<Vec<u8>, Error> {
         header.set_size(file.data.len() as u64);
         header.set_mode(0o644);
         archive
-            .append_data(&mut header, format!("{name}/{}", file.name), file.data.as_slice())
+            .append_data(&mut header, format!("{name}/{}", file.name), file.data.as_bytes())
             .map_err(unwritten)?;
     }
     let gzip = archive.into_inner().map_err(unwritten)?;

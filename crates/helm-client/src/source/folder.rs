@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(names, expected);
         let chart = load(folder.path()).unwrap();
         assert_eq!(
-            (chart.name(), chart.templates()[2].data.as_slice()),
+            (chart.name(), chart.templates()[2].data.as_bytes()),
             ("web", b"a: 1".as_slice())
         );
     }

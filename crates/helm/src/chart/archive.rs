@@ -353,7 +353,7 @@ mod tests {
             &mut Budget::new(ChartOptions::default()),
         )
         .unwrap();
-        assert_eq!(found[0].data, b"x");
+        assert_eq!(found[0].data, "x");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{
     Chart, File,
@@ -196,8 +196,11 @@ impl Parts {
         let chart = &mut self.chart;
         match file.name.as_str() {
             "Chart.lock" => chart.lock = Some(read_lock("Chart.lock", &file)?),
-            "values.yaml" => chart.values = values::read_as(helm, &file.data).map_err(Error::Values)?,
-            "values.schema.json" => chart.schema = Some(Schema::new(file.data)),
+            "values.yaml" => {
+                let values = values::read_as(helm, &file.data).map_err(Error::Values)?;
+                chart.values = values::freeze(&values);
+            }
+            "values.schema.json" => chart.schema = Some(Schema::new(file.data.to_vec())),
             "requirements.yaml" => {
                 self.has_metadata = true;
                 let found = document("requirements.yaml", &file.data)?;
@@ -230,18 +233,4 @@ impl Parts {
 
 fn read_lock(file: &'static str, content: &File) -> Result<Value, Error> {
     decode::lock(&document(file, &content.data)?).map_err(|error| Error::decode(file, error))
-}
-
-impl Default for Chart {
-    fn default() -> Self {
-        Self {
-            metadata: metadata::Metadata::default(),
-            lock: None,
-            values: Map::new(),
-            schema: None,
-            templates: Vec::new(),
-            files: Vec::new(),
-            dependencies: Vec::new(),
-        }
-    }
 }

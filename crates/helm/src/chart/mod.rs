@@ -3,6 +3,7 @@
 //! Charts come in as bytes and never change; what a release makes of one (aliases, disabled subcharts, merged values)
 //! is worked out anew for each rendering.
 
+use gotemplate::{frozen::FrozenMap, string::Str};
 use serde_json::{Map, Value};
 
 mod archive;
@@ -18,7 +19,7 @@ pub use self::{
     metadata::{Dependency, Invalid, Maintainer, Metadata},
 };
 pub(crate) use self::{decode::scalar_text, resolved::ResolvedChart};
-use crate::{line::HelmLine, schema::Schema};
+use crate::{line::HelmLine, schema::Schema, values};
 
 /// A file of a chart.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -26,19 +27,19 @@ pub struct File {
     /// Its path from the root of its chart, with forward slashes.
     pub name: String,
     /// Its content, without a leading byte order mark.
-    pub data: Vec<u8>,
+    pub data: Str,
 }
 
 impl File {
     /// A file; a leading byte order mark is dropped, as Helm does when it reads one.
-    pub fn new(name: impl Into<String>, mut data: Vec<u8>) -> Self {
-        const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
-        if data.starts_with(&BYTE_ORDER_MARK) {
-            data.drain(..BYTE_ORDER_MARK.len());
-        }
+    pub fn new(name: impl Into<String>, data: Vec<u8>) -> Self {
+        const BYTE_ORDER_MARK: &[u8] = &[0xef, 0xbb, 0xbf];
         Self {
             name: name.into(),
-            data,
+            data: match data.strip_prefix(BYTE_ORDER_MARK) {
+                Some(rest) => rest.into(),
+                None => data.into(),
+            },
         }
     }
 }
@@ -78,15 +79,15 @@ pub struct Crd {
     /// The full path, as in `# Source:`.
     pub path: String,
     /// Its content, one or more documents.
-    pub data: Vec<u8>,
+    pub data: Str,
 }
 
 /// A chart with its subcharts.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Chart {
     metadata: Metadata,
     lock: Option<Value>,
-    values: Map<String, Value>,
+    values: FrozenMap,
     schema: Option<Schema>,
     templates: Vec<File>,
     files: Vec<File>,
@@ -152,13 +153,16 @@ impl Chart {
     }
 
     /// `values.yaml`, every number a float.
-    pub fn values(&self) -> &Map<String, Value> {
-        &self.values
+    pub fn values(&self) -> Map<String, Value> {
+        values::json_map(&self.values)
     }
 
     /// The same chart with other default values.
-    pub fn with_values(self, values: Map<String, Value>) -> Self {
-        Self { values, ..self }
+    pub fn with_values(self, values: &Map<String, Value>) -> Self {
+        Self {
+            values: values::freeze(values),
+            ..self
+        }
     }
 
     /// `values.schema.json`.

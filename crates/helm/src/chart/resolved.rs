@@ -9,7 +9,7 @@ use crate::{
     line::HelmLine,
     semver,
     values::{
-        self, as_table,
+        as_table,
         coalesce::{self, Error},
     },
 };
@@ -55,7 +55,7 @@ impl<'c> ResolvedChart<'c> {
             chart,
             helm,
             metadata: chart.metadata.clone(),
-            values: values::to_map(&chart.values),
+            values: Map::frozen(chart.values.clone()),
             dependencies: subcharts
                 .map(|subchart| Self::unresolved(subchart, helm))
                 .collect(),
@@ -300,21 +300,21 @@ mod tests {
     use serde_json::{Map as Table, json};
 
     use super::*;
-    use crate::chart::Limits;
+    use crate::{chart::Limits, values};
 
     /// The files of a case under their headings `-- path --`, the user's values apart.
     fn read(case: &str) -> (Vec<File>, Vec<u8>) {
-        let mut files: Vec<File> = Vec::new();
+        let mut files: Vec<(&str, Vec<u8>)> = Vec::new();
         for line in case.split_inclusive('\n') {
             if let Some(heading) = line.strip_prefix("-- ") {
-                files.push(File::new(heading.trim_end().trim_end_matches(" --"), Vec::new()));
-            } else if let Some(file) = files.last_mut() {
-                file.data.extend_from_slice(line.as_bytes());
+                files.push((heading.trim_end().trim_end_matches(" --"), Vec::new()));
+            } else if let Some((_, data)) = files.last_mut() {
+                data.extend_from_slice(line.as_bytes());
             }
         }
-        let (user, files): (Vec<File>, Vec<File>) =
-            files.into_iter().partition(|file| file.name == "user.yaml");
-        (files, user.into_iter().next().unwrap_or_default().data)
+        let (user, files): (Vec<_>, Vec<_>) = files.into_iter().partition(|(name, _)| *name == "user.yaml");
+        let files = files.into_iter().map(|(name, data)| File::new(name, data));
+        (files.collect(), user.into_iter().next().unwrap_or_default().1)
     }
 
     fn chain(error: &dyn std::error::Error) -> String {
@@ -347,7 +347,7 @@ mod tests {
         outcome.insert("charts".to_owned(), Value::from(tree(&resolved, chart.name())));
         for (name, values) in [("defaults", &resolved.values), ("values", &values)] {
             if !values.is_empty() {
-                outcome.insert(name.to_owned(), Value::Object(values::to_json_map(values)));
+                outcome.insert(name.to_owned(), Value::Object(values::json_map(&values.freeze())));
             }
         }
         Ok(Value::Object(outcome))

@@ -7,6 +7,7 @@ use std::{
 
 use gotemplate::{
     exec::{self, MissingKey},
+    frozen::FrozenMap,
     set::Set,
     value::{CycleGuard, Map as GoMap, Value as GoValue},
 };
@@ -130,7 +131,7 @@ pub struct Rendered {
     /// The chart's metadata with the dependencies that are enabled.
     pub metadata: Metadata,
     /// The chart's default values; with declared dependencies, merged with those of the subcharts.
-    pub default_values: Map<String, Value>,
+    pub default_values: FrozenMap,
 }
 
 impl Rendered {
@@ -144,7 +145,8 @@ impl Rendered {
 
     /// The chart as Helm stores it in a release record.
     pub fn recorded_chart(&self, chart: &Chart) -> RecordedChart {
-        RecordedChart::new(chart, self.metadata.clone(), self.default_values.clone())
+        let values = values::json_map(&self.default_values);
+        RecordedChart::new(chart, self.metadata.clone(), values)
     }
 }
 
@@ -277,7 +279,7 @@ impl Engine {
             missing_lookups: options.context.lookups.missing(),
             warnings,
             metadata: resolved.metadata.clone(),
-            default_values: values::to_json_map(&resolved.values),
+            default_values: resolved.values.freeze(),
         })
     }
 
@@ -294,7 +296,7 @@ impl Engine {
         let values = coalesce::coalesce(&resolved, &user, &mut warnings).map_err(Error::Coalesce)?;
         Ok(Checked {
             violations: schema::violations(&resolved, &values),
-            values: values::to_json_map(&values),
+            values: values::json_map(&values.freeze()),
         })
     }
 
@@ -356,9 +358,11 @@ impl Engine {
             return Ok(set);
         }
         let mut set = Set::new(ROOT, functions::of(helm).clone());
-        for path in order {
-            set.parse(path, &templates[*path].file.data)?;
-        }
+        set.parse_all(
+            order
+                .iter()
+                .map(|path| (path.as_str(), templates[*path].file.data.clone())),
+        )?;
         let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
         if sets.len() == MAX_SETS {
             sets.remove(0);
@@ -415,7 +419,7 @@ fn release(options: &ReleaseOptions) -> GoValue {
 /// last name to the first.
 fn execution_order<'p>(paths: impl Iterator<Item = &'p String>) -> Vec<&'p String> {
     let mut order: Vec<&String> = paths.collect();
-    order.sort_by_key(|path| std::cmp::Reverse((path.matches('/').count(), *path)));
+    order.sort_by_cached_key(|path| std::cmp::Reverse((path.matches('/').count(), *path)));
     order
 }
 

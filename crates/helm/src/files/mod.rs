@@ -46,12 +46,7 @@ static METHODS: LazyLock<Functions> = LazyLock::new(|| {
 pub(crate) fn to_value(files: &[File]) -> Value {
     let entries: BTreeMap<Str, Value> = files
         .iter()
-        .map(|file| {
-            (
-                Str::from(&file.name),
-                Value::Bytes(Str::from(file.data.as_slice())),
-            )
-        })
+        .map(|file| (Str::from(&file.name), Value::bytes(file.data.clone())))
         .collect();
     Value::Map(Map::from_entries(&FILES, entries))
 }
@@ -59,7 +54,7 @@ pub(crate) fn to_value(files: &[File]) -> Value {
 /// A missing file reads as an empty one.
 fn content(files: &Receiver, name: &Str) -> Str {
     match files.map().get(name) {
-        Some(Value::Bytes(data)) => data,
+        Some(Value::Bytes(data)) => Str::clone(&data),
         _ => Str::EMPTY,
     }
 }

@@ -63,7 +63,7 @@ const MAX_INCLUDES: usize = 1000;
 const MAX_TPL: usize = 100;
 
 pub(super) fn include(call: &mut Call, name: Str, data: Value) -> Result<Str, Error> {
-    let depth = call.host::<Context>()?.depths.enter_include(&name);
+    let depth = call.host::<Context>()?.depths.enter_include(&name, MAX_INCLUDES);
     let output = if depth > MAX_INCLUDES + 1 {
         Err(Error::new(format!(
             "rendering template has a nested reference name: {name}: unable to execute template"
@@ -71,7 +71,7 @@ pub(super) fn include(call: &mut Call, name: Str, data: Value) -> Result<Str, Er
     } else {
         call.execute(&name, data)
     };
-    call.host::<Context>()?.depths.leave_include(&name);
+    call.host::<Context>()?.depths.leave_include();
     output
 }
 
@@ -92,19 +92,17 @@ pub(super) fn tpl(call: &mut Call, text: Str, data: Value) -> Result<Str, Error>
 /// Go prints a missing value as `<no value>` even where Helm asks for nothing.
 fn without_no_value(text: Str) -> Str {
     const NO_VALUE: &[u8] = b"<no value>";
-    if !text.windows(NO_VALUE.len()).any(|window| window == NO_VALUE) {
+    let mut found = memchr::memmem::find_iter(&text, NO_VALUE).peekable();
+    if found.peek().is_none() {
         return text;
     }
     let mut kept = Vec::with_capacity(text.len());
-    let mut rest: &[u8] = &text;
-    while let Some((first, behind)) = rest.split_first() {
-        if let Some(behind) = rest.strip_prefix(NO_VALUE) {
-            rest = behind;
-        } else {
-            kept.push(*first);
-            rest = behind;
-        }
+    let mut start = 0;
+    for at in found {
+        kept.extend_from_slice(&text[start..at]);
+        start = at + NO_VALUE.len();
     }
+    kept.extend_from_slice(&text[start..]);
     kept.into()
 }
 

@@ -5,12 +5,7 @@ use gotemplate::value::Value;
 
 /// `default FALLBACK GIVEN`.
 pub(super) fn default(fallback: Value, given: Rest<Value>) -> Value {
-    given
-        .0
-        .into_iter()
-        .next()
-        .filter(Value::truth)
-        .unwrap_or(fallback)
+    given.into_iter().next().filter(Value::truth).unwrap_or(fallback)
 }
 
 pub(super) fn empty(value: Value) -> bool {

@@ -102,7 +102,7 @@ pub(super) fn deep_equal(a: Value, b: Value) -> Result<bool, Error> {
 
 /// `dig KEY … DEFAULT MAP`. Every step must be a plain map; the map of `.Values` itself is none.
 pub(super) fn dig(arguments: Rest<Value>) -> Result<Value, Error> {
-    let [keys @ .., default, map] = arguments.0.as_slice() else {
+    let [keys @ .., default, map] = &*arguments else {
         return Err(Error::new("dig needs at least three arguments"));
     };
     if keys.is_empty() {

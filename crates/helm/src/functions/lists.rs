@@ -23,7 +23,7 @@ fn nil_list() -> List {
 }
 
 pub(super) fn list(values: Rest<Value>) -> List {
-    values.0.into()
+    values.into_vec().into()
 }
 
 pub(super) fn push(list: Value, value: Value) -> Result<List, Error> {
@@ -164,7 +164,7 @@ pub(super) fn slice(list: Value, bounds: Rest<Value>) -> Result<Value, Error> {
     }
     let (start, end) = (start as usize, end as usize);
     Ok(match &list {
-        Value::Bytes(bytes) => Value::Bytes(bytes[start..end].into()),
+        Value::Bytes(bytes) => Value::bytes(&bytes[start..end]),
         Value::List(list) => Value::List(List::with_type(list.ty(), items[start..end].to_vec())),
         _ => Value::Nil,
     })

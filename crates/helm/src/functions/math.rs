@@ -189,7 +189,7 @@ pub(super) fn until_step(start: i64, end: i64, step: i64) -> Result<Vec<i64>, Er
 
 /// The numbers from one to another, both included, in one text: `seq END`, `seq START END`, `seq START STEP END`.
 pub(super) fn seq(bounds: Rest<i64>) -> Result<String, Error> {
-    let (start, step, end) = match *bounds.0 {
+    let (start, step, end) = match *bounds {
         [end] => (1, if end < 1 { -1 } else { 1 }, end),
         [start, end] => (start, if end < start { -1 } else { 1 }, end),
         [start, step, end] if end < start && step > 0 => return Ok(String::new()),

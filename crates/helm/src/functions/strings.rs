@@ -4,7 +4,7 @@
 
 use gotemplate::format;
 use gotemplate::function::{Call, Error, Rest};
-use gotemplate::quote::quote as go_quote;
+use gotemplate::quote::append_quoted;
 use gotemplate::rune::runes;
 use gotemplate::string::Str;
 use gotemplate::types;
@@ -17,7 +17,8 @@ use crate::context::Context;
 /// The text of a value as sprig sees it: strings and bytes as they are, everything else printed.
 pub(super) fn text_of(value: &Value) -> Result<Str, Error> {
     match value {
-        Value::String(text) | Value::Bytes(text) => Ok(text.clone()),
+        Value::String(text) => Ok(text.clone()),
+        Value::Bytes(text) => Ok(Str::clone(text)),
         other => Ok(format::to_string(other)?),
     }
 }
@@ -35,11 +36,17 @@ pub(super) fn trim_all(cut: Str, text: Str) -> Str {
 }
 
 pub(super) fn trim_suffix(suffix: Str, text: Str) -> Str {
-    text.strip_suffix(suffix.as_bytes()).unwrap_or(&text).into()
+    match text.strip_suffix(suffix.as_bytes()) {
+        Some(rest) => rest.into(),
+        None => text,
+    }
 }
 
 pub(super) fn trim_prefix(prefix: Str, text: Str) -> Str {
-    text.strip_prefix(prefix.as_bytes()).unwrap_or(&text).into()
+    match text.strip_prefix(prefix.as_bytes()) {
+        Some(rest) => rest.into(),
+        None => text,
+    }
 }
 
 pub(super) fn upper(text: Str) -> Str {
@@ -109,6 +116,15 @@ pub(super) fn repeat(count: i64, text: Str) -> Result<Str, Error> {
 }
 
 fn repeated(text: &[u8], count: i64) -> Result<Vec<u8>, Error> {
+    repetitions(text, count).map(|count| text.repeat(count))
+}
+
+/// How many spaces stand before a line.
+fn padding(spaces: i64) -> Result<usize, Error> {
+    repetitions(b" ", spaces)
+}
+
+fn repetitions(text: &[u8], count: i64) -> Result<usize, Error> {
     let count = usize::try_from(count).map_err(|_| Error::new("strings: negative Repeat count"))?;
     // Go allows what memory holds; one call of a template must not take all of it.
     match text
@@ -116,7 +132,7 @@ fn repeated(text: &[u8], count: i64) -> Result<Vec<u8>, Error> {
         .checked_mul(count)
         .filter(|length| i64::try_from(*length).is_ok())
     {
-        Some(length) if length <= MAX_TEXT => Ok(text.repeat(count)),
+        Some(length) if length <= MAX_TEXT => Ok(count),
         Some(_) => Err(Error::new("runtime error: makeslice: len out of range")),
         None => Err(Error::new("strings: Repeat output length overflow")),
     }
@@ -239,10 +255,7 @@ pub(super) fn has_suffix(suffix: Str, text: Str) -> bool {
 }
 
 fn find(text: &[u8], part: &[u8]) -> Option<usize> {
-    if part.is_empty() {
-        return Some(0);
-    }
-    text.windows(part.len()).position(|window| window == part)
+    memchr::memmem::find(text, part)
 }
 
 pub(super) fn replace(old: Str, new: Str, text: Str) -> Result<Str, Error> {
@@ -274,14 +287,14 @@ fn split_bytes<'t>(text: &'t [u8], separator: &[u8], limit: Option<usize>) -> Ve
     if separator.is_empty() {
         return explode(text, limit);
     }
+    let most = limit.map_or(usize::MAX, |limit| limit - 1);
     let mut parts = Vec::new();
-    let mut rest = text;
-    while limit.is_none_or(|limit| parts.len() + 1 < limit) {
-        let Some(at) = find(rest, separator) else { break };
-        parts.push(&rest[..at]);
-        rest = &rest[at + separator.len()..];
+    let mut start = 0;
+    for at in memchr::memmem::find_iter(text, separator).take(most) {
+        parts.push(&text[start..at]);
+        start = at + separator.len();
     }
-    parts.push(rest);
+    parts.push(&text[start..]);
     parts
 }
 
@@ -356,10 +369,9 @@ pub(super) fn nindent(spaces: i64, text: Str) -> Result<Str, Error> {
 
 /// Every line, the empty ones too.
 fn indented(before: &[u8], spaces: i64, text: &[u8]) -> Result<Str, Error> {
-    let pad = repeated(b" ", spaces)?;
-    let lines = text.split(|byte| *byte == b'\n').count();
-    let length = pad
-        .len()
+    let spaces = padding(spaces)?;
+    let lines = memchr::memchr_iter(b'\n', text).count() + 1;
+    let length = spaces
         .saturating_mul(lines)
         .saturating_add(text.len() + before.len());
     if length > MAX_TEXT {
@@ -367,14 +379,14 @@ fn indented(before: &[u8], spaces: i64, text: &[u8]) -> Result<Str, Error> {
     }
     let mut out = Vec::with_capacity(length);
     out.extend_from_slice(before);
-    for line in text.split_inclusive(|byte| *byte == b'\n') {
-        out.extend_from_slice(&pad);
-        out.extend_from_slice(line);
+    let mut start = 0;
+    for line_break in memchr::memchr_iter(b'\n', text) {
+        out.resize(out.len() + spaces, b' ');
+        out.extend_from_slice(&text[start..=line_break]);
+        start = line_break + 1;
     }
-    // `split_inclusive` has no part behind a final line break.
-    if text.last().is_none_or(|byte| *byte == b'\n') {
-        out.extend_from_slice(&pad);
-    }
+    out.resize(out.len() + spaces, b' ');
+    out.extend_from_slice(&text[start..]);
     Ok(out.into())
 }
 
@@ -388,23 +400,35 @@ pub(super) fn cat(values: Rest<Value>) -> Result<Str, Error> {
 }
 
 pub(super) fn quote(values: Rest<Value>) -> Result<Str, Error> {
-    join_each(&values, |value| Ok(go_quote(&text_of(value)?)))
+    join_each(&values, |value, out| {
+        append_quoted(out, &text_of(value)?, false);
+        Ok(())
+    })
 }
 
 /// Inner quotes are not escaped.
 pub(super) fn squote(values: Rest<Value>) -> Result<Str, Error> {
-    join_each(&values, |value| {
-        Ok([b"'", format::to_string(value)?.as_bytes(), b"'"].concat())
+    join_each(&values, |value, out| {
+        out.push(b'\'');
+        out.extend_from_slice(&format::to_string(value)?);
+        out.push(b'\'');
+        Ok(())
     })
 }
 
-fn join_each(values: &[Value], print: impl Fn(&Value) -> Result<Vec<u8>, Error>) -> Result<Str, Error> {
-    let texts: Result<Vec<_>, Error> = values
-        .iter()
-        .filter(|value| !value.is_untyped_nil())
-        .map(print)
-        .collect();
-    Ok(texts?.join(b" ".as_slice()).into())
+/// With spaces between, without nils.
+fn join_each(
+    values: &[Value],
+    append: impl Fn(&Value, &mut Vec<u8>) -> Result<(), Error>,
+) -> Result<Str, Error> {
+    let mut out = Vec::with_capacity(64);
+    for value in values.iter().filter(|value| !value.is_untyped_nil()) {
+        if !out.is_empty() {
+            out.push(b' ');
+        }
+        append(value, &mut out)?;
+    }
+    Ok(out.into())
 }
 
 /// The texts of a list without its nils; of anything else, its own.

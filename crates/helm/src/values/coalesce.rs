@@ -301,7 +301,9 @@ fn table_or_empty(values: &Map) -> Option<Map> {
 }
 
 fn remove_nulls(value: &Value) {
-    let Some(table) = as_table(value) else { return };
+    let Some(table) = as_table(value).filter(|table| table.may_hold_nil()) else {
+        return;
+    };
     for (key, value) in table.entries() {
         if matches!(value, Value::Nil) {
             table.remove(&key);

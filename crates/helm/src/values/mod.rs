@@ -4,7 +4,11 @@
 //! [`gotemplate`]'s maps, which templates share and change. Numbers keep their Go types in both: what was read from a
 //! file or from JSON is a float, what `--set` wrote is an integer.
 
-use gotemplate::value::{self, Value as GoValue};
+use gotemplate::{
+    frozen::{Frozen, FrozenMap},
+    string::Str,
+    value::{self, Value as GoValue},
+};
 use serde_json::{Map, Value};
 
 use crate::{line::HelmLine, yaml};
@@ -175,27 +179,47 @@ pub(crate) fn to_value(value: &Value) -> GoValue {
     }
 }
 
-/// Values of a rendering put to rest.
-pub(crate) fn to_json_map(map: &value::Map) -> Map<String, Value> {
-    map.borrow()
-        .iter()
-        .map(|(key, value)| (key.lossy().into_owned(), to_json(value)))
+/// Values at rest in the form of which renderings make copies.
+pub(crate) fn freeze(values: &Map<String, Value>) -> FrozenMap {
+    FrozenMap::new(
+        values
+            .iter()
+            .map(|(key, value)| (Str::from(key), freeze_value(value))),
+    )
+}
+
+fn freeze_value(value: &Value) -> Frozen {
+    match value {
+        Value::Null => Frozen::Nil,
+        Value::Bool(value) => Frozen::Bool(*value),
+        Value::Number(number) => match number.as_i64() {
+            Some(integer) => Frozen::Int64(integer),
+            None => Frozen::Float64(number.as_f64().unwrap_or_default()),
+        },
+        Value::String(text) => Frozen::String(text.into()),
+        Value::Array(items) => Frozen::List(items.iter().map(freeze_value).collect()),
+        Value::Object(table) => Frozen::Map(freeze(table)),
+    }
+}
+
+/// Frozen values as JSON.
+pub(crate) fn json_map(map: &FrozenMap) -> Map<String, Value> {
+    let entries = map.entries().iter();
+    entries
+        .map(|(key, value)| (key.lossy().into_owned(), json(value)))
         .collect()
 }
 
-/// A value of a rendering put to rest; what has no place in values becomes null.
-pub(crate) fn to_json(value: &GoValue) -> Value {
+fn json(value: &Frozen) -> Value {
     match value {
-        GoValue::Bool(value) => Value::Bool(*value),
-        GoValue::String(text) => Value::from(text.lossy()),
-        GoValue::List(list) => Value::Array(list.iter().map(to_json).collect()),
-        GoValue::Map(map) => Value::Object(to_json_map(map)),
-        GoValue::Float64(number) => Value::from(*number),
-        other => match (other.as_i64(), other.as_u64()) {
-            (Some(integer), _) => Value::from(integer),
-            (None, Some(integer)) => Value::from(integer),
-            (None, None) => Value::Null,
-        },
+        Frozen::Nil => Value::Null,
+        Frozen::Bool(value) => Value::Bool(*value),
+        Frozen::Int64(number) => Value::from(*number),
+        Frozen::Uint64(number) => Value::from(*number),
+        Frozen::Float64(number) => Value::from(*number),
+        Frozen::String(text) => Value::from(text.lossy()),
+        Frozen::List(items) => Value::Array(items.iter().map(json).collect()),
+        Frozen::Map(map) => Value::Object(json_map(map)),
     }
 }
 
@@ -253,6 +277,6 @@ mod tests {
         let map = to_map(&table(values.clone()));
         assert!(matches!(map.get("file"), Some(GoValue::Float64(_))));
         assert!(matches!(map.get("set"), Some(GoValue::Int64(1))));
-        assert_eq!(Value::Object(to_json_map(&map)), values);
+        assert_eq!(Value::Object(json_map(&map.freeze())), values);
     }
 }

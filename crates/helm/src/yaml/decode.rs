@@ -11,8 +11,8 @@ use super::{
     shown,
 };
 
-/// What documents are turned into.
-pub trait Build {
+/// What documents are turned into; it may borrow their texts.
+pub trait Build<'v> {
     /// Any node.
     type Value;
     /// A mapping while it is filled.
@@ -29,13 +29,13 @@ pub trait Build {
     /// Any other number. Infinities and NaN may come, but then the document is refused in the end.
     fn float(&self, value: f64) -> Self::Value;
     /// A string.
-    fn string(&self, value: Cow<'_, str>) -> Self::Value;
+    fn string(&self, value: Cow<'v, str>) -> Self::Value;
     /// A sequence.
     fn list(&self, items: Vec<Self::Value>) -> Self::Value;
     /// A mapping.
     fn map(&self, map: Self::Map) -> Self::Value;
     /// Adds an entry, instead of one that has this key.
-    fn insert(&self, map: &mut Self::Map, key: Key<'_>, value: Self::Value);
+    fn insert(&self, map: &mut Self::Map, key: Key<'v>, value: Self::Value);
 }
 
 /// The key of an entry.
@@ -63,8 +63,8 @@ impl<'a> Key<'a> {
 }
 
 /// Decodes a document. `strict` refuses duplicate keys.
-pub(super) fn decode<B: Build>(
-    document: &Document<'_>,
+pub(super) fn decode<'d, B: Build<'d>>(
+    document: &'d Document<'_>,
     build: &B,
     strict: bool,
 ) -> Result<B::Value, Problem> {
@@ -87,9 +87,9 @@ pub(super) fn decode<B: Build>(
     Ok(value)
 }
 
-struct Decoder<'d, 'a, B> {
+struct Decoder<'d, 'a, 'b, B> {
     document: &'d Document<'a>,
-    build: &'d B,
+    build: &'b B,
     strict: bool,
     duplicates: Vec<String>,
     /// Something was seen that JSON cannot say: a null key, a huge key, an infinite number.
@@ -101,8 +101,8 @@ struct Decoder<'d, 'a, B> {
     depth: usize,
 }
 
-impl<'d, 'a, B: Build> Decoder<'d, 'a, B> {
-    fn new(document: &'d Document<'a>, build: &'d B, strict: bool) -> Self {
+impl<'d, 'a, 'b, B: Build<'d>> Decoder<'d, 'a, 'b, B> {
+    fn new(document: &'d Document<'a>, build: &'b B, strict: bool) -> Self {
         Self {
             document,
             build,
@@ -134,7 +134,8 @@ impl<'d, 'a, B: Build> Decoder<'d, 'a, B> {
 
     fn value(&mut self, at: usize) -> Result<B::Value, Problem> {
         self.count()?;
-        match &self.document.nodes[at].kind {
+        let document = self.document;
+        match &document.nodes[at].kind {
             Kind::Scalar { value, tag, implicit } => self.scalar(value, tag.as_deref(), *implicit),
             Kind::Sequence => self.nested(|decoder| decoder.sequence(at)),
             Kind::Mapping => self.nested(|decoder| {
@@ -171,7 +172,7 @@ impl<'d, 'a, B: Build> Decoder<'d, 'a, B> {
         Ok(decoded)
     }
 
-    fn scalar(&mut self, value: &str, tag: Option<&str>, implicit: bool) -> Result<B::Value, Problem> {
+    fn scalar(&mut self, value: &'d str, tag: Option<&str>, implicit: bool) -> Result<B::Value, Problem> {
         if tag.is_some_and(resolve::is_binary) {
             return Ok(self.build.string(decode_binary(value)?));
         }

@@ -106,6 +106,10 @@ impl Emitter {
             self.float_as_it_is(value, false);
             return;
         }
+        if value.fract() == 0.0 && value.abs() < 9_007_199_254_740_992.0 {
+            self.int(value as i64);
+            return;
+        }
         self.number(|out| {
             let start = out.len();
             strconv::format_json_float(value, out);

@@ -5,6 +5,7 @@
 mod decode;
 mod document;
 mod emit;
+mod glance;
 mod order;
 mod parser;
 mod reader;
@@ -16,6 +17,7 @@ mod write;
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
 pub use decode::{Build, Key};
+pub(crate) use glance::Glance;
 use gotemplate::{string::Str, types, value};
 use serde_json::{Map, Number, Value};
 pub use write::{to_string, to_yaml, to_yaml_pretty};
@@ -180,8 +182,19 @@ pub fn parse_strict(input: &[u8]) -> Result<Value, Error> {
 }
 
 /// Reads the first document into whatever is built.
-pub fn parse_with<B: Build>(input: &[u8], build: &B) -> Result<B::Value, Error> {
+pub fn parse_with<V>(input: &[u8], build: &impl for<'v> Build<'v, Value = V>) -> Result<V, Error> {
     first(input, build, false)
+}
+
+/// Reads the first document, as [`parse_typed`] does, for a look at it that needs no copy of its texts.
+pub(crate) fn glance<R>(input: &[u8], look: impl FnOnce(&Glance<'_>) -> R) -> Result<R, Error> {
+    let source = reader::read(input);
+    let looked = match Stream::new(&source).next() {
+        Ok(Some(document)) => decode::decode(&document, &glance::Glancer, false).map(|seen| look(&seen)),
+        Ok(None) => Ok(look(&Glance::Null)),
+        Err(problem) => Err(problem),
+    };
+    looked.map_err(|problem| Error::convert(&problem))
 }
 
 /// Reads JSON as YAML; no words are added to what is wrong.
@@ -205,14 +218,18 @@ pub fn parse_all(input: &[u8]) -> Result<Vec<Value>, Error> {
     Ok(values)
 }
 
-fn first<B: Build>(input: &[u8], build: &B, strict: bool) -> Result<B::Value, Error> {
+fn first<V>(input: &[u8], build: &impl for<'v> Build<'v, Value = V>, strict: bool) -> Result<V, Error> {
     let source = reader::read(input);
     let decoded = match Stream::new(&source).next() {
         Ok(Some(document)) => decode::decode(&document, build, strict),
-        Ok(None) => Ok(build.null()),
+        Ok(None) => Ok(null(build)),
         Err(problem) => Err(problem),
     };
     decoded.map_err(|problem| Error::convert(&problem))
+}
+
+fn null<'v, B: Build<'v>>(build: &B) -> B::Value {
+    build.null()
 }
 
 /// The documents of a text, up to the first character that is not allowed.
@@ -245,7 +262,7 @@ impl<'s> Stream<'s> {
 #[derive(Clone, Copy, Debug)]
 pub struct Template;
 
-impl Build for Template {
+impl<'v> Build<'v> for Template {
     type Value = value::Value;
     type Map = BTreeMap<Str, value::Value>;
 
@@ -269,7 +286,7 @@ impl Build for Template {
         value::Value::Float64(value)
     }
 
-    fn string(&self, value: Cow<'_, str>) -> value::Value {
+    fn string(&self, value: Cow<'v, str>) -> value::Value {
         value::Value::String(value.into())
     }
 
@@ -281,7 +298,7 @@ impl Build for Template {
         value::Value::Map(value::Map::from_entries(&types::MAP, map))
     }
 
-    fn insert(&self, map: &mut Self::Map, key: Key<'_>, value: value::Value) {
+    fn insert(&self, map: &mut Self::Map, key: Key<'v>, value: value::Value) {
         map.insert(key.into_text().into(), value);
     }
 }
@@ -296,7 +313,7 @@ pub struct Numbers;
 
 macro_rules! build_json {
     ($builder:ident, $value:ident => $int:expr, $uint:expr) => {
-        impl Build for $builder {
+        impl<'v> Build<'v> for $builder {
             type Value = Value;
             type Map = Map<String, Value>;
 
@@ -320,7 +337,7 @@ macro_rules! build_json {
                 Number::from_f64(value).map_or(Value::Null, Value::Number)
             }
 
-            fn string(&self, value: Cow<'_, str>) -> Value {
+            fn string(&self, value: Cow<'v, str>) -> Value {
                 Value::String(value.into_owned())
             }
 
@@ -332,7 +349,7 @@ macro_rules! build_json {
                 Value::Object(map)
             }
 
-            fn insert(&self, map: &mut Self::Map, key: Key<'_>, value: Value) {
+            fn insert(&self, map: &mut Self::Map, key: Key<'v>, value: Value) {
                 map.insert(key.into_text().into_owned(), value);
             }
         }

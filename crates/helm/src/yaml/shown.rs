@@ -25,7 +25,7 @@ pub(super) enum Shown {
 
 pub(super) struct Shower;
 
-impl Build for Shower {
+impl<'v> Build<'v> for Shower {
     type Value = Shown;
     type Map = BTreeMap<String, (Resolved, Shown)>;
 
@@ -49,7 +49,7 @@ impl Build for Shower {
         Shown::Float(value)
     }
 
-    fn string(&self, value: Cow<'_, str>) -> Shown {
+    fn string(&self, value: Cow<'v, str>) -> Shown {
         Shown::String(value.into_owned())
     }
 
@@ -61,7 +61,7 @@ impl Build for Shower {
         Shown::Map(map)
     }
 
-    fn insert(&self, map: &mut Self::Map, name: Key<'_>, value: Shown) {
+    fn insert(&self, map: &mut Self::Map, name: Key<'v>, value: Shown) {
         map.insert(key(&name), (name.resolved, value));
     }
 }

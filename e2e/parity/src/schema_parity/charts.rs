@@ -31,7 +31,7 @@ impl Subject {
         let (true, Ok(names), Ok(version)) = (chart.schema().is_some(), names, version) else {
             return None;
         };
-        let defaults = Value::Object(chart.values().clone());
+        let defaults = Value::Object(chart.values());
         Some(Self {
             folder: folder.to_owned(),
             engine: Engine::new(chart),

@@ -1,0 +1,196 @@
+//! [`Frozen`]: values that never change, shared between threads.
+//!
+//! A [`Map`] can be made of a frozen one at no cost: its entries are copied when they are first looked into, level by level. So a render that
+//! reads a tenth of a chart's values copies a tenth of them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::{
+    string::Str,
+    value::{List, Map, Value},
+};
+
+/// A value that never changes.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[expect(missing_docs, reason = "each is Go's type of the same name")]
+pub enum Frozen {
+    #[default]
+    Nil,
+    Bool(bool),
+    Int64(i64),
+    Uint64(u64),
+    Float64(f64),
+    String(Str),
+    List(Arc<[Frozen]>),
+    Map(FrozenMap),
+}
+
+/// A `map[string]interface {}` that never changes. Cheap to clone.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FrozenMap(Arc<Level>);
+
+#[derive(Debug, Default, PartialEq)]
+struct Level {
+    /// By key.
+    entries: Box<[(Str, Frozen)]>,
+    /// How many values there are, this one counted.
+    count: usize,
+    /// How deep they are nested; 0 if nothing is.
+    depth: usize,
+    /// Whether there is a nil among the entries, or among those of maps below.
+    has_nil: bool,
+}
+
+impl Frozen {
+    /// How many values there are, this one counted.
+    fn count(&self) -> usize {
+        match self {
+            Self::List(items) => items
+                .iter()
+                .fold(1, |count, item| count.saturating_add(item.count())),
+            Self::Map(map) => map.count(),
+            _ => 1,
+        }
+    }
+
+    fn depth(&self) -> usize {
+        match self {
+            Self::List(items) => items.iter().map(|item| item.depth() + 1).max().unwrap_or(0),
+            Self::Map(map) => map.depth(),
+            _ => 0,
+        }
+    }
+
+    /// A value of templates; maps in it are still frozen.
+    pub fn thaw(&self) -> Value {
+        match self {
+            Self::Nil => Value::Nil,
+            Self::Bool(b) => Value::Bool(*b),
+            Self::Int64(n) => Value::Int64(*n),
+            Self::Uint64(n) => Value::Uint64(*n),
+            Self::Float64(f) => Value::Float64(*f),
+            Self::String(text) => Value::String(text.clone()),
+            Self::List(items) => Value::List(items.iter().map(Self::thaw).collect::<List>()),
+            Self::Map(map) => Value::Map(Map::frozen(map.clone())),
+        }
+    }
+}
+
+impl FrozenMap {
+    /// A map of entries, of which those with the same key replace each other.
+    pub fn new(entries: impl IntoIterator<Item = (Str, Frozen)>) -> Self {
+        let entries: Vec<(Str, Frozen)> = entries.into_iter().collect();
+        if entries.is_sorted_by(|(a, _), (b, _)| a < b) {
+            return Self::sorted(entries.into());
+        }
+        let by_key: BTreeMap<Str, Frozen> = entries.into_iter().collect();
+        Self::sorted(by_key.into_iter().collect())
+    }
+
+    fn sorted(entries: Box<[(Str, Frozen)]>) -> Self {
+        let values = || entries.iter().map(|(_, value)| value);
+        let has_nil = |value: &Frozen| match value {
+            Frozen::Nil => true,
+            Frozen::Map(map) => map.has_nil(),
+            _ => false,
+        };
+        Self(Arc::new(Level {
+            count: values().fold(1, |count, value| count.saturating_add(value.count())),
+            depth: values().map(|value| value.depth() + 1).max().unwrap_or(0),
+            has_nil: values().any(has_nil),
+            entries,
+        }))
+    }
+
+    /// The entries in key order.
+    pub fn entries(&self) -> &[(Str, Frozen)] {
+        &self.0.entries
+    }
+
+    pub(crate) fn get(&self, key: &[u8]) -> Option<&Frozen> {
+        let entries = self.entries();
+        let at = entries
+            .binary_search_by(|(known, _)| known.as_bytes().cmp(key))
+            .ok()?;
+        Some(&entries[at].1)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.0.count
+    }
+
+    pub(crate) fn depth(&self) -> usize {
+        self.0.depth
+    }
+
+    /// Whether there is a nil among the entries, or among those of maps below.
+    pub fn has_nil(&self) -> bool {
+        self.0.has_nil
+    }
+
+    pub(crate) fn thaw(&self) -> BTreeMap<Str, Value> {
+        let entries = self.entries().iter();
+        entries.map(|(key, value)| (key.clone(), value.thaw())).collect()
+    }
+}
+
+/// What has no place among frozen values becomes nil.
+impl From<&Value> for Frozen {
+    fn from(value: &Value) -> Self {
+        match value {
+            Value::Bool(b) => Self::Bool(*b),
+            Value::Float64(f) => Self::Float64(*f),
+            Value::String(text) => Self::String(text.clone()),
+            Value::List(list) => Self::List(list.iter().map(Self::from).collect()),
+            Value::Map(map) => Self::Map(map.freeze()),
+            other => match (other.as_i64(), other.as_u64()) {
+                (Some(n), _) => Self::Int64(n),
+                (None, Some(n)) => Self::Uint64(n),
+                (None, None) => Self::Nil,
+            },
+        }
+    }
+}
+
+impl From<&BTreeMap<Str, Value>> for FrozenMap {
+    fn from(entries: &BTreeMap<Str, Value>) -> Self {
+        let entries = entries.iter();
+        Self::sorted(entries.map(|(key, value)| (key.clone(), value.into())).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values() -> FrozenMap {
+        let inner = FrozenMap::new([("x".into(), Frozen::Int64(1)), ("n".into(), Frozen::Nil)]);
+        let list = Frozen::List([Frozen::Map(inner.clone()), Frozen::Bool(true)].into());
+        FrozenMap::new([("map".into(), Frozen::Map(inner)), ("list".into(), list)])
+    }
+
+    #[test]
+    fn a_thawed_map_is_a_copy() {
+        let frozen = values();
+        let (a, b) = (Map::frozen(frozen.clone()), Map::frozen(frozen.clone()));
+        let inner = |map: &Map| map.get("map").unwrap().as_map().unwrap().clone();
+        assert!(inner(&a).is_same(&inner(&a)), "looking twice finds the same map");
+        inner(&a).insert("x", 2);
+        assert!(matches!(inner(&a).get("x"), Some(Value::Int(2))));
+        assert!(matches!(inner(&b).get("x"), Some(Value::Int64(1))));
+        assert_eq!(b.freeze(), frozen);
+        assert_ne!(a.freeze(), frozen);
+    }
+
+    #[test]
+    fn a_copy_of_a_frozen_map_is_as_deep_and_as_large() {
+        let mut frozen = values();
+        assert_eq!((frozen.count(), frozen.depth()), (9, 3));
+        assert!(frozen.has_nil());
+        for _ in 0..crate::value::MAX_DEPTH {
+            frozen = FrozenMap::new([("below".into(), Frozen::Map(frozen))]);
+        }
+        let copy = Value::Map(Map::frozen(frozen)).deep_copy();
+        assert!(copy.is_err(), "nested too deeply");
+    }
+}
