@@ -6,7 +6,7 @@ use std::fs;
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
-use e2e::{ChartFolder, Scenario};
+use e2e::{ChartFolder, Scenario, progress};
 use serde_json::{Value, json};
 
 const NAMESPACE: &str = "attack-with-controller";
@@ -80,10 +80,8 @@ fn holds_nothing_else(thief: &Thief<'_>) -> Result<()> {
     let rights = thief.scenario.site().run(thief.kubectl(&arguments))?;
     let mut resources = BTreeSet::new();
     for right in rights.lines().filter(|right| !right.starts_with([' ', '['])) {
-        println!(
-            "may      {}",
-            right.split_whitespace().collect::<Vec<_>>().join(" ")
-        );
+        let words: Vec<_> = right.split_whitespace().collect();
+        progress(format_args!("may      {}", words.join(" ")));
         assert!(!right.contains('*'), "{right}");
         resources.extend(right.split_whitespace().next());
     }
@@ -196,6 +194,10 @@ fn run(arguments: &str) -> Attempt {
     Attempt::Run(arguments.split(' ').map(str::to_owned).collect())
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the list of attempts reads better without references"
+)]
 fn role(kind: &str, namespace: &str, name: &str, rules: Value) -> Value {
     let mut role = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "rules": rules,
@@ -210,14 +212,26 @@ fn rule(group: &str, resource: &str, verbs: &[&str]) -> Value {
     json!({"apiGroups": [group], "resources": [resource], "verbs": verbs})
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the list of attempts reads better without references"
+)]
 fn own_role(rule: Value) -> Attempt {
     Attempt::Write(role("Role", NAMESPACE, OWN_ROLE, json!([rule])))
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the list of attempts reads better without references"
+)]
 fn own_cluster_role(rule: Value) -> Attempt {
     Attempt::Write(role("ClusterRole", "", OWN_ROLE, json!([rule])))
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the list of attempts reads better without references"
+)]
 fn binding(kind: &str, name: &str, to_kind: &str, to: &str, subject: Value) -> Attempt {
     let mut binding = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name},

@@ -71,7 +71,7 @@ impl Bench {
         let empty = self.resident()?;
         let install = self.span(|| {
             self.create(&self.objects("v1-0-0", "one"))?;
-            self.wait_until_all(|object| is_ready(object))
+            self.wait_until_all(is_ready)
         })?;
         let with_all = self.resident()?;
         std::thread::sleep(Duration::from_secs(5));
@@ -87,7 +87,7 @@ impl Bench {
             self.define("1.1.0")?;
             self.wait_until_all(|object| is_ready(object) && object["status"]["helmChartVersion"] == "1.1.0")
         })?;
-        self.print(&bare, empty, &install, with_all, idle, &at_rest, &change, &bump);
+        self.print(bare, empty, &install, with_all, idle, &at_rest, &change, &bump);
         Ok(())
     }
 
@@ -277,7 +277,7 @@ impl Bench {
     #[expect(clippy::too_many_arguments, reason = "one line of the table each")]
     fn print(
         &self,
-        bare: &f64,
+        bare: f64,
         empty: f64,
         install: &Span,
         with_all: f64,
