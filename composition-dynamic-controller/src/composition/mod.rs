@@ -129,7 +129,20 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
         let Some(object) = ctx.compositions.get(key) else {
             return Ok(Next::OnChange);
         };
-        let (id, composition) = read(&object, ctx)?;
+        let (id, mut composition) = read(&object, ctx)?;
+        if composition.deleting {
+            // What the watch has may be older than our own removal of the finalizer, and acting on that would grant
+            // anew what was just revoked.
+            let now: Option<DynamicObject> = ctx
+                .cluster
+                .get(&id)
+                .await
+                .map_err(|error| Error::Read(error.into()))?;
+            let Some(now) = now else {
+                return Ok(Next::OnChange);
+            };
+            (_, composition) = read(&now, ctx)?;
+        }
         let inputs = observe::inputs(&composition, ctx);
         if memory.is_settled(inputs, &ctx.watches, ctx.comparison_interval) {
             ctx.memories.put(key.clone(), memory);
