@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 #[test]
 fn edited_and_deleted_objects_are_put_back_without_a_new_revision() -> Result<()> {
     let scenario = Scenario::start("heal-composition")?;
-    let url = scenario.push_web_chart("healer", "1.0.0")?;
-    scenario.define("healer", &url, "1.0.0")?;
-    scenario.wait_for("compositiondefinitions", "healer", "Ready", "True")?;
+    let url = scenario.push_web_chart("mender", "1.0.0")?;
+    scenario.define("mender", &url, "1.0.0")?;
+    scenario.wait_for("compositiondefinitions", "mender", "Ready", "True")?;
     scenario.apply(&json!({
         "apiVersion": "composition.krateo.io/v1-0-0",
-        "kind": "Healer",
+        "kind": "Mender",
         "metadata": {"name": "web", "namespace": scenario.namespace(), "labels": {"krateo.io/release-name": "fixed"}},
         "spec": {"image": scenario.web_image(), "greeting": "mine"},
     }))?;
-    scenario.wait_for("healers", "web", "Ready", "True")?;
+    scenario.wait_for("menders", "web", "Ready", "True")?;
 
     let mut took = Vec::new();
     for round in 0..3 {
