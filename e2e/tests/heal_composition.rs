@@ -41,13 +41,12 @@ fn edited_and_deleted_objects_are_put_back_without_a_new_revision() -> Result<()
                     "patch",
                     "service",
                     "fixed-web",
-                    "--type=json",
                     "--patch",
-                    r#"[{"op": "replace", "path": "/spec/ports/0/port", "value": 81}]"#,
+                    r#"{"spec":{"selector":{"app.kubernetes.io/name":"theirs"}}}"#,
                 ],
                 "services",
-                "/spec/ports/0/port",
-                json!(80),
+                "/spec/selector/app.kubernetes.io~1name",
+                json!("mender"),
             ),
             (
                 &["delete", "service", "fixed-web"],
@@ -72,10 +71,10 @@ fn edited_and_deleted_objects_are_put_back_without_a_new_revision() -> Result<()
     let history: Vec<Value> =
         serde_json::from_str(&scenario.helm(&["history", "fixed", "--output", "json"])?)?;
     assert_eq!(history.len(), 1, "{history:?}");
-    // Who did it is told.
-    scenario.wait_until("an event that names the field and who set it", || {
+    // It is told, with the field.
+    scenario.wait_until("an event that names the field", || {
         let events = scenario.kubectl(&["get", "events", "--output", "json"])?;
-        Ok((events.contains("replicas") && events.contains("kubectl")).then_some(()))
+        Ok((events.contains("DriftCorrected") && events.contains("GREETING")).then_some(()))
     })?;
     Ok(())
 }
