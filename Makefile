@@ -22,7 +22,16 @@ CHARTS ?=
 # `make parity HELM3=true` compares `kco template --helm3` with Helm 3.
 HELM3 ?=
 
+# Cargo builds a dependency once for each set of features, and what is selected decides the set: `--workspace`
+# everywhere keeps it to one.
+BUILD := cargo build --workspace
+TEST := cargo test --workspace
+
+DEBUG := $(or $(CARGO_TARGET_DIR),target)/$(TRIPLE)/debug
+RELEASE := $(or $(CARGO_TARGET_DIR),target)/$(TRIPLE)/release
+
 PROGRAMS := core-provider composition-dynamic-controller chart-inspector web-server
+bins = $(addprefix --bin ,$(1))
 
 .PHONY: help
 help: ## List the targets
@@ -30,8 +39,9 @@ help: ## List the targets
 
 .PHONY: setup
 setup: ## Install the Debian packages and build the parts of the local cluster (needs Go, and root for packages)
-	cargo run --quiet --package local-cluster -- packages --install
-	cargo run --quiet --package local-cluster -- parts
+	$(BUILD) --quiet --bin local-cluster
+	$(DEBUG)/local-cluster packages --install
+	$(DEBUG)/local-cluster parts
 
 .PHONY: check
 check: ## The inner loop: format, lints, unit tests
@@ -41,31 +51,30 @@ check: ## The inner loop: format, lints, unit tests
 
 .PHONY: unit
 unit: ## Unit tests: no cluster, no root
-	cargo test --quiet --workspace --exclude e2e --exclude local-cluster
-	cargo test --quiet --package e2e --test keep_the_layer_table
+	$(TEST) --quiet
 
 .PHONY: test
 test: unit rig e2e ## Everything CI runs: unit tests, the local cluster's own tests, end-to-end tests
 
 .PHONY: rig
 rig: setup ## Tests of the local cluster itself (needs root)
-	cargo test --package local-cluster -- --test-threads=1 --nocapture
+	$(TEST) --test bare_control_plane --test cluster --test leftovers -- --test-threads=1 --nocapture
 
 .PHONY: e2e
 e2e: setup programs ## End-to-end tests on a real Kubernetes (needs root)
-	cargo test --package e2e --test scenarios -- --nocapture
+	$(TEST) --test scenarios -- --nocapture
 	$(MAKE) --no-print-directory e2e-control-plane
 
 .PHONY: e2e-control-plane
 e2e-control-plane: programs ## Those of the end-to-end tests that need no pods, and so no root
-	cargo test --package e2e --test control_plane -- --nocapture
+	$(TEST) --test control_plane -- --nocapture
 
 .PHONY: programs
 programs: ## The static binaries that the images are made of, kco, and what drives it
-	cargo build $(foreach program,$(PROGRAMS),--package $(program)) --package cli --package release-driver
+	$(BUILD) $(call bins,$(PROGRAMS) kco release-driver)
 
 # Each starts an API server of its own and prints its result as the last line.
-RELEASES = cargo build --quiet --package cli --package release-driver && cargo run --quiet --package e2e --bin releases --
+RELEASES = $(BUILD) --quiet $(call bins,kco release-driver releases local-cluster) && $(DEBUG)/releases
 
 .PHONY: interop
 interop: ## Every trial chart installed by kco and operated by helm 3 and 4, and the reverse; prints the table
@@ -85,51 +94,54 @@ idle-releases: ## 100 releases reconciled 20 times; prints the writes, which mus
 
 .PHONY: bench-releases
 bench-releases: ## Requests per action, and 200 installs against the same writes by a bare client; prints the ratio
-	cargo build --quiet --release --package release-driver
-	$(RELEASES) bench --driver target/$(TRIPLE)/release/release-driver
+	$(BUILD) --quiet --release --bin release-driver
+	$(RELEASES) bench --driver $(RELEASE)/release-driver
 
 .PHONY: demo
 demo: ## From nothing to a running composition: cluster, images, helm install, definition, composition
-	@if [ "$(CLUSTER)" = local ]; then $(MAKE) --no-print-directory setup; else cargo run --quiet --package local-cluster -- parts helm kubectl; fi
+	@if [ "$(CLUSTER)" = local ]; then $(MAKE) --no-print-directory setup; else $(BUILD) --quiet --bin local-cluster && $(DEBUG)/local-cluster parts helm kubectl; fi
 	@$(MAKE) --no-print-directory programs
-	cargo run --quiet --package e2e --bin demo -- up --cluster $(CLUSTER) $(if $(REGISTRY),--registry $(REGISTRY))
+	$(BUILD) --quiet --bin demo
+	$(DEBUG)/demo up --cluster $(CLUSTER) $(if $(REGISTRY),--registry $(REGISTRY))
 
 .PHONY: demo-down
 demo-down: ## Remove all that `make demo` made
-	cargo run --quiet --package e2e --bin demo -- down --cluster $(CLUSTER)
+	$(BUILD) --quiet --bin demo
+	$(DEBUG)/demo down --cluster $(CLUSTER)
 
 # Without a network: schemas of some charts name others by URL, and helm would fetch them.
 .PHONY: parity
 parity: ## kco template against helm template on every chart below CHARTS=<folder> …; prints what was equal and what it took
 	@[ -n "$(CHARTS)" ] || { echo "say where the charts are: make parity CHARTS=<folder>" >&2; exit 2; }
-	cargo build --quiet --release --package cli --package parity
-	helm=$$(cargo run --quiet --package local-cluster -- which helm$(if $(HELM3),3)); \
-	unshare --map-root-user --net target/$(TRIPLE)/release/parity \
-	    --kco target/$(TRIPLE)/release/kco --helm "$$helm" $(if $(HELM3),--helm3) $(CHARTS)
+	$(BUILD) --quiet --release $(call bins,kco parity local-cluster)
+	helm=$$($(RELEASE)/local-cluster which helm$(if $(HELM3),3)); \
+	unshare --map-root-user --net $(RELEASE)/parity \
+	    --kco $(RELEASE)/kco --helm "$$helm" $(if $(HELM3),--helm3) $(CHARTS)
 
 SCHEMA_VALUES ?= 300
 .PHONY: schema-parity
 schema-parity: ## Generated types against helm on every schema below CHARTS=<folder> …; prints schemas, values, disagreements
 	@[ -n "$(CHARTS)" ] || { echo "say where the charts are: make schema-parity CHARTS=<folder>" >&2; exit 2; }
-	cargo build --quiet --package parity --bin schema-parity
-	helm=$$(cargo run --quiet --package local-cluster -- which helm); \
-	    target/$(TRIPLE)/debug/schema-parity --helm "$$helm" --values $(SCHEMA_VALUES) $(CHARTS)
+	$(BUILD) --quiet --release $(call bins,schema-parity local-cluster)
+	helm=$$($(RELEASE)/local-cluster which helm); \
+	    $(RELEASE)/schema-parity --helm "$$helm" --values $(SCHEMA_VALUES) $(CHARTS)
 
 .PHONY: crdgen-times
 crdgen-times: ## How long the types of all charts below CHARTS=<folder> … take to make; prints the middle and the slowest
 	@[ -n "$(CHARTS)" ] || { echo "say where the charts are: make crdgen-times CHARTS=<folder>" >&2; exit 2; }
-	cargo build --quiet --release --package parity --bin schema-parity
-	target/$(TRIPLE)/release/schema-parity --types-only $(CHARTS)
+	$(BUILD) --quiet --release --bin schema-parity
+	$(RELEASE)/schema-parity --types-only $(CHARTS)
 
 .PHONY: definition-figures
 definition-figures: setup programs ## A definition from applied to Ready, memory and idle requests of core-provider with ten definitions (needs root)
-	cargo run --quiet --package e2e --bin definition_figures
+	$(BUILD) --quiet --bin definition_figures
+	$(DEBUG)/definition_figures
 
 .PHONY: scan
 scan: ## The scan behind the bound of permissions against renderings of all charts below CHARTS=<folder> …; prints kinds missed
 	@[ -n "$(CHARTS)" ] || { echo "say where the charts are: make scan CHARTS=<folder>" >&2; exit 2; }
-	cargo build --quiet --release --package cli
-	target/$(TRIPLE)/release/kco audit-rbac --check $(CHARTS)
+	$(BUILD) --quiet --release --bin kco
+	$(RELEASE)/kco audit-rbac --check $(CHARTS)
 
 .PHONY: bench
 bench: ## The template engine against Go's, on the same chart: parse and render, with their ratio
@@ -139,8 +151,8 @@ bench: ## The template engine against Go's, on the same chart: parse and render,
 COMPOSITIONS ?= 100
 .PHONY: bench-compositions
 bench-compositions: setup ## What COMPOSITIONS=100 compositions cost: seconds, requests, writes, CPU, memory (needs root)
-	cargo build --release $(foreach program,$(PROGRAMS),--package $(program))
-	cargo run --release --package e2e --bin bench_compositions -- --compositions $(COMPOSITIONS)
+	$(BUILD) --release $(call bins,$(PROGRAMS) bench_compositions)
+	$(RELEASE)/bench_compositions --compositions $(COMPOSITIONS)
 
 .PHONY: bench-engine
 bench-engine: ## Whole charts against Helm's engine in one process: a large one of our own, or the five largest in each CHARTS=<folder> …

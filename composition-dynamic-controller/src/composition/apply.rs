@@ -76,21 +76,9 @@ pub(super) async fn apply(
         memory,
         ctx,
     };
-    let is_mark = |step: &&Step| {
-        matches!(
-            step,
-            Step::Label { .. } | Step::Hold | Step::NotePause | Step::ForgetPause
-        )
-    };
-    let (marks, others): (Vec<_>, Vec<_>) = plan.steps.iter().partition(is_mark);
-    if !marks.is_empty() {
-        pass.mark(&marks).await.map_err(Error::Mark)?;
-    }
+    pass.mark(&plan.steps).await.map_err(Error::Mark)?;
     let mut changes = Vec::new();
-    if marks.contains(&&Step::NotePause) {
-        changes.push(Change::GracefullyPaused);
-    }
-    for step in others {
+    for step in &plan.steps {
         tracing::info!(composition = %id, "{step}");
         changes.extend(pass.take(step).await?);
     }
@@ -108,9 +96,9 @@ struct Pass<'a> {
 impl Pass<'_> {
     async fn take(&mut self, step: &Step) -> Result<Option<Change>, Error> {
         match step {
-            Step::Label { .. } | Step::Hold | Step::NotePause | Step::ForgetPause => {
-                self.mark(&[step]).await.map_err(Error::Mark)
-            }
+            // Written already, by `mark`.
+            Step::NotePause => Ok(Some(Change::GracefullyPaused)),
+            Step::Label { .. } | Step::Hold | Step::ForgetPause => Ok(None),
             Step::Grant(grants) => self.grant(grants).await.map_err(Error::Grant),
             Step::Revoke(namespaces) => self.revoke(namespaces).await.map_err(Error::Revoke),
             Step::Install => self.install().await.map_err(Error::Install),
@@ -121,40 +109,55 @@ impl Pass<'_> {
         }
     }
 
-    /// Writes our labels and our finalizer, in one request. It holds for the object as this pass saw it: others
-    /// may have a finalizer of theirs in the list.
-    async fn mark(&self, marks: &[&Step]) -> Result<Option<Change>, cluster::Error> {
+    /// Writes what these steps write on the composition itself, in one request. It holds for the object as this
+    /// pass saw it: others may have a finalizer of theirs in the list.
+    async fn mark(&self, steps: &[Step]) -> Result<(), cluster::Error> {
+        let marks: Vec<(&str, Value)> = steps.iter().filter_map(|step| self.mark_of(step)).collect();
+        if marks.is_empty() {
+            return Ok(());
+        }
         let mut metadata = json!({"resourceVersion": self.composition.resource_version});
-        for step in marks {
-            tracing::info!(composition = %self.id, "{step}");
-            match step {
-                Step::Label { namespace, name } => {
-                    metadata["labels"] = json!({
-                        labels::DEFINITION_NAME: name,
-                        labels::DEFINITION_NAMESPACE: namespace,
-                        labels::DEFINITION_GROUP: api::DEFINITION_GROUP,
-                        labels::DEFINITION_VERSION: "v1alpha1",
-                        labels::DEFINITION_RESOURCE: "compositiondefinitions",
-                    });
-                }
-                Step::NotePause => {
-                    let now = Timestamp::now().to_string();
-                    metadata["annotations"] = json!({annotations::GRACEFULLY_PAUSED_TIME: now});
-                }
-                Step::ForgetPause => {
-                    metadata["annotations"] = json!({annotations::GRACEFULLY_PAUSED_TIME: null});
-                }
-                _ => {
-                    let ours = finalizers::COMPOSITION.to_owned();
-                    let held: Vec<&String> = self.composition.finalizers.iter().chain([&ours]).collect();
-                    metadata["finalizers"] = json!(held);
-                }
-            }
+        for (field, value) in marks {
+            metadata[field] = value;
         }
         let patch = json!({"metadata": metadata});
         let written = self.ctx.cluster.merge(self.id, &patch, FIELD_MANAGER).await?;
         self.ctx.wrote(written);
-        Ok(None)
+        Ok(())
+    }
+
+    /// What a step writes into which field of the composition's metadata; none for steps that act elsewhere.
+    fn mark_of(&self, step: &Step) -> Option<(&'static str, Value)> {
+        match step {
+            Step::Label { namespace, name } => {
+                let labels = json!({
+                    labels::DEFINITION_NAME: name,
+                    labels::DEFINITION_NAMESPACE: namespace,
+                    labels::DEFINITION_GROUP: api::DEFINITION_GROUP,
+                    labels::DEFINITION_VERSION: "v1alpha1",
+                    labels::DEFINITION_RESOURCE: "compositiondefinitions",
+                });
+                Some(("labels", labels))
+            }
+            Step::Hold => {
+                let ours = finalizers::COMPOSITION.to_owned();
+                let held: Vec<&String> = self.composition.finalizers.iter().chain([&ours]).collect();
+                Some(("finalizers", json!(held)))
+            }
+            Step::NotePause => {
+                let now = Timestamp::now().to_string();
+                Some(("annotations", json!({annotations::GRACEFULLY_PAUSED_TIME: now})))
+            }
+            Step::ForgetPause => Some(("annotations", json!({annotations::GRACEFULLY_PAUSED_TIME: null}))),
+            Step::Grant(_)
+            | Step::Revoke(_)
+            | Step::Install
+            | Step::Correct(_)
+            | Step::Upgrade(_)
+            | Step::Resume(_)
+            | Step::Uninstall
+            | Step::LetGo => None,
+        }
     }
 
     async fn let_go(&self) -> Result<Option<Change>, cluster::Error> {
