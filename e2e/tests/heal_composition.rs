@@ -23,7 +23,7 @@ fn edited_and_deleted_objects_are_put_back_without_a_new_revision() -> Result<()
     let mut took = Vec::new();
     for round in 0..3 {
         let greeting = format!(r#"{{"data":{{"GREETING":"theirs {round}"}}}}"#);
-        let edits: [(&[&str], &str, &str, Value); 4] = [
+        let edits: [(&[&str], &str, &str, Value); 5] = [
             (
                 &["patch", "configmap", "fixed-web", "--patch", &greeting],
                 "configmaps",
@@ -47,6 +47,19 @@ fn edited_and_deleted_objects_are_put_back_without_a_new_revision() -> Result<()
                 "services",
                 "/spec/selector/app.kubernetes.io~1name",
                 json!("mender"),
+            ),
+            (
+                &[
+                    "patch",
+                    "service",
+                    "fixed-web",
+                    "--type=json",
+                    "--patch",
+                    r#"[{"op": "replace", "path": "/spec/ports/0/port", "value": 81}]"#,
+                ],
+                "services",
+                "/spec/ports/0/port",
+                json!(80),
             ),
             (
                 &["delete", "service", "fixed-web"],

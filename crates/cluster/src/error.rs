@@ -304,6 +304,8 @@ impl Failure {
 pub struct FieldCause {
     /// Path of the field, as the server writes it; empty when it names none.
     pub field: String,
+    /// The kind of complaint, in the server's words (`FieldValueDuplicate`).
+    pub reason: String,
     /// What is wrong with it.
     pub message: String,
 }
@@ -328,6 +330,7 @@ fn causes(status: &Status) -> Vec<FieldCause> {
     causes
         .map(|cause| FieldCause {
             field: cause.field.clone(),
+            reason: cause.reason.clone(),
             message: cause.message.clone(),
         })
         .collect()
@@ -340,7 +343,12 @@ fn described(status: &Status) -> String {
     } else {
         status.message.clone()
     };
-    for FieldCause { field, message } in causes(status) {
+    for FieldCause {
+        field,
+        message,
+        reason: _,
+    } in causes(status)
+    {
         if !text.contains(&field) || !text.contains(&message) {
             text = format!("{text}; {field}: {message}");
         }

@@ -218,6 +218,48 @@ impl Path {
         }
     }
 
+    /// The names of the fields on the way, items of lists left out.
+    pub fn names(&self) -> Vec<&str> {
+        let names = self.0.iter().filter_map(|step| match step {
+            Step::Field(name) => Some(name.as_str()),
+            Step::Keys(_) | Step::Item(_) | Step::Index(_) => None,
+        });
+        names.collect()
+    }
+
+    /// The fields or items that `wanted` has and `object` lacks, in the innermost container on the way that `wanted` has.
+    /// Items are told apart by the keys that this path names.
+    pub fn lost_beside(&self, wanted: &Value, object: &Value) -> Vec<Self> {
+        let (mut depth, mut container) = (0, wanted);
+        while let Some(inner) = self.0.get(depth).and_then(|step| step.lead_from(container))
+            && (inner.is_object() || inner.is_array())
+        {
+            (depth, container) = (depth + 1, inner);
+        }
+        let way = &self.0[..depth];
+        let live = way.iter().try_fold(object, |object, step| step.lead_from(object));
+        let steps: Vec<Step> = match (container, self.0.get(depth)) {
+            (Value::Object(fields), _) => {
+                let given = fields.iter().filter(|(_, value)| !value.is_null());
+                given.map(|(name, _)| Step::Field(name.clone())).collect()
+            }
+            (Value::Array(items), Some(Step::Keys(keys))) => {
+                let own = |item: &Value| {
+                    let given = keys
+                        .keys()
+                        .filter_map(|key| Some((key.clone(), item.get(key)?.clone())));
+                    Step::Keys(given.collect())
+                };
+                items.iter().map(own).collect()
+            }
+            _ => Vec::new(),
+        };
+        let is_lost = |step: &Step| live.is_none_or(|live| step.lead_from(live).is_none());
+        let lost = steps.into_iter().filter(is_lost);
+        lost.map(|step| Self(way.iter().cloned().chain([step]).collect()))
+            .collect()
+    }
+
     /// What an object holds there.
     pub fn get<'o>(&self, object: &'o Value) -> Option<&'o Value> {
         self.0
@@ -414,5 +456,38 @@ mod tests {
         finalizer.set(&mut other, None);
         path(".spec.gone").set(&mut other, None);
         assert_eq!(other["metadata"]["finalizers"], json!([]));
+    }
+
+    #[test]
+    fn what_is_lost_beside_a_field_is_found_by_its_name_or_its_keys() {
+        let keys = |port: i64| {
+            json!({"port": port, "protocol": "TCP"})
+                .as_object()
+                .unwrap()
+                .clone()
+        };
+        let field = |name: &str| Step::Field(name.to_owned());
+        let path = Path(vec![
+            field("spec"),
+            field("ports"),
+            Step::Keys(keys(81)),
+            field("name"),
+        ]);
+        assert_eq!(path.names(), ["spec", "ports", "name"]);
+        let wanted = json!({"spec": {"ports": [{"port": 80, "name": "a"}, {"port": 90, "name": "b"}]}});
+        let object = json!({"spec": {"ports": [{"port": 81, "protocol": "TCP", "name": "a"},
+                                               {"port": 90, "protocol": "TCP", "name": "b"}]}});
+        let lost = |path: &Path, wanted: &Value, object: &Value| -> Vec<String> {
+            let lost = path.lost_beside(wanted, object);
+            lost.iter().map(Path::to_string).collect()
+        };
+        assert_eq!(lost(&path, &wanted, &object), [".spec.ports[port=80]"]);
+
+        let value = Path::of_fields(["env", "value"]);
+        let (wanted, object) = (
+            json!({"env": {"name": "x", "valueFrom": {}, "none": null}}),
+            json!({"env": {"name": "x", "value": "y"}}),
+        );
+        assert_eq!(lost(&value, &wanted, &object), [".env.valueFrom"]);
     }
 }

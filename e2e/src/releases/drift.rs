@@ -22,7 +22,7 @@ struct Case {
     manager: Option<&'static str>,
 }
 
-const CASES: [Case; 14] = [
+const CASES: [Case; 17] = [
     Case {
         what: "edit a value of a ConfigMap",
         by: &[
@@ -103,6 +103,50 @@ const CASES: [Case; 14] = [
         path: ".spec.template.spec.containers[name=\"main\"].env",
         change: "added",
         manager: Some("kubectl-set"),
+    },
+    Case {
+        what: "give a variable a value in place of its source",
+        by: &[
+            "patch",
+            "deployment",
+            RELEASE,
+            "--type=json",
+            "--patch",
+            r#"[{"op":"replace","path":"/spec/template/spec/containers/0/env/0","value":{"name":"WHERE","value":"here"}}]"#,
+        ],
+        object: "Deployment",
+        path: ".spec.template.spec.containers[name=\"main\"].env[name=\"WHERE\"].value",
+        change: "added",
+        manager: Some("kubectl-patch"),
+    },
+    Case {
+        what: "change the strategy of a Deployment",
+        by: &[
+            "patch",
+            "deployment",
+            RELEASE,
+            "--patch",
+            r#"{"spec":{"strategy":{"type":"RollingUpdate"}}}"#,
+        ],
+        object: "Deployment",
+        path: ".spec.strategy.type",
+        change: "changed",
+        manager: Some("kubectl-patch"),
+    },
+    Case {
+        what: "replace the port of a Service by another of its name",
+        by: &[
+            "patch",
+            "service",
+            RELEASE,
+            "--type=json",
+            "--patch",
+            r#"[{"op":"replace","path":"/spec/ports/0/port","value":81}]"#,
+        ],
+        object: "Service",
+        path: ".spec.ports[port=81,protocol=\"TCP\"].port",
+        change: "added",
+        manager: Some("kubectl-patch"),
     },
     Case {
         what: "add a label to a Service",

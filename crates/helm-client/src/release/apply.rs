@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
-use cluster::{Apply, Cluster, ObjectId};
+use cluster::{Applied, Apply, Cluster, ObjectId};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use serde_json::Value;
 
 use super::objects::{Identity, Place, Target};
+use super::obstacle::Obstacles;
 use super::ownership::Owner;
 use super::{Error, Live, Progress, Tell, conflict};
 use crate::json;
@@ -38,6 +39,16 @@ impl<'a> Force<'a> {
     pub(super) fn set_in(deployed: &'a [Target]) -> Self {
         let entry = |target: &'a Target| Some((target.identity()?, &target.manifest));
         Self::Set(deployed.iter().filter_map(entry).collect())
+    }
+
+    /// True for objects that the deployed revision has, or when all may be taken.
+    fn is_ours(&self, target: &Target) -> bool {
+        match self {
+            Self::All => true,
+            Self::Set(deployed) => target
+                .identity()
+                .is_some_and(|identity| deployed.contains_key(&identity)),
+        }
     }
 
     pub(super) fn allows(&self, target: &Target, conflict: &cluster::Error) -> bool {
@@ -151,6 +162,8 @@ async fn put(
 }
 
 /// Applies an object without marking it as one of the release, which is how hooks are made.
+///
+/// What others put into an object of ours, and the server refuses beside what we set, is taken over and dropped.
 pub(super) async fn put_as_is(
     cluster: &Cluster,
     target: &Target,
@@ -167,12 +180,18 @@ pub(super) async fn put_as_is(
             return Ok((Live { id, object: made }, true));
         }
     };
-    let applied = match cluster.apply(&id, object, &Apply::by(MANAGER)).await {
-        Err(conflict) if conflict.is_conflict() && force.allows(target, &conflict) => {
-            cluster.apply(&id, object, &Apply::by(MANAGER).force()).await
+    let applied = match apply(cluster, &id, target, object, force).await {
+        Err(refused) if names_fields(&refused) && force.is_ours(target) => {
+            let live = cluster.get(&id).await?.unwrap_or_default();
+            let obstacles = Obstacles::of(&refused, object, &live);
+            if obstacles.paths.is_empty() {
+                return Err(refused);
+            }
+            obstacles.take_over(cluster, &id, &live).await?;
+            apply(cluster, &id, target, object, force).await?
         }
-        settled => settled,
-    }?;
+        settled => settled?,
+    };
     Ok((
         Live {
             id,
@@ -180,4 +199,24 @@ pub(super) async fn put_as_is(
         },
         applied.created,
     ))
+}
+
+/// True for a refusal of what the object's fields hold.
+fn names_fields(refused: &cluster::Error) -> bool {
+    refused.is_invalid() && !refused.causes().is_empty()
+}
+
+async fn apply(
+    cluster: &Cluster,
+    id: &ObjectId,
+    target: &Target,
+    object: &Value,
+    force: &Force<'_>,
+) -> Result<Applied, cluster::Error> {
+    match cluster.apply(id, object, &Apply::by(MANAGER)).await {
+        Err(conflict) if conflict.is_conflict() && force.allows(target, &conflict) => {
+            cluster.apply(id, object, &Apply::by(MANAGER).force()).await
+        }
+        settled => settled,
+    }
 }

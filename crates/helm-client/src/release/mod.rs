@@ -18,6 +18,7 @@ mod install;
 mod labels;
 mod migrate;
 mod objects;
+mod obstacle;
 mod options;
 mod output;
 mod ownership;

@@ -21,6 +21,7 @@ pub(super) use settled::Settled;
 use super::apply::{AT_ONCE, Force, put_as_is};
 use super::migrate;
 use super::objects::{Place, Target};
+use super::obstacle::Obstacles;
 use super::ownership::Owner;
 use super::{Error, Live, Progress, Releases, owner};
 use crate::records::{MANAGER, Record};
@@ -223,6 +224,13 @@ impl Releases {
             Ok(applied) => differences(id, &applied.object, live),
             // An admission webhook that has side effects lets no dry run pass; the object counts as it is.
             Err(refused) if refused.status().is_some_and(|s| s.message.contains("dry run")) => Vec::new(),
+            Err(refused) if refused.is_invalid() => {
+                let clashes = clashes(id, &refused, &wanted, live);
+                if clashes.is_empty() {
+                    return Err(refused);
+                }
+                clashes
+            }
             Err(error) => return Err(error),
         };
         let known = Known {
@@ -237,7 +245,7 @@ impl Releases {
     /// whose mode is another stay as they are.
     ///
     /// Fields that somebody added by hand are taken over first, so that the apply, which does not name them, removes
-    /// them.
+    /// them; so are those of anybody that the server refuses beside ours.
     ///
     /// # Errors
     /// [`Error::Parse`], [`Error::Locate`], [`Error::Objects`]; transient when somebody wrote in between.
@@ -325,7 +333,7 @@ const HANDS: [&str; 5] = ["kubectl", "oc", "k9s", "Mozilla", "node-fetch"];
 /// `kubectl rollout restart` leaves an annotation that says so; removing it would restart once more.
 const RESTART: &str = "kubectl-rollout";
 
-fn is_hand(manager: &str) -> bool {
+pub(super) fn is_hand(manager: &str) -> bool {
     let begins = |hand: &str| {
         let rest = manager.strip_prefix(hand);
         rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
@@ -363,6 +371,38 @@ fn differences(id: &ObjectId, applied: &Value, live: &Value) -> Vec<DriftedPath>
     drifted
 }
 
+/// What differs where an apply is refused because of what others set: that, what the manifest has beside it, and what
+/// they set to something else. Without the server's word on the apply, values are compared as the manifest spells them.
+fn clashes(id: &ObjectId, refused: &cluster::Error, wanted: &Value, live: &Value) -> Vec<DriftedPath> {
+    let added = Obstacles::of(refused, wanted, live).paths;
+    if added.is_empty() {
+        return Vec::new();
+    }
+    let mut paths: Vec<Path> = Vec::new();
+    for entry in
+        fields::entries(live).filter(|entry| entry.subresource.is_empty() && entry.manager != MANAGER)
+    {
+        let leaves = entry.leaves(live);
+        let is_changed = |leaf: &&Leaf<'_>| {
+            let value = leaf.path.get(wanted);
+            value.is_some() && value != leaf.value
+        };
+        paths.extend(leaves.iter().filter(is_changed).map(|leaf| leaf.path.clone()));
+    }
+    for added in added {
+        paths.extend(added.lost_beside(wanted, live));
+        paths.push(added);
+    }
+    let mut drifted: Vec<DriftedPath> = Vec::new();
+    for found in paths {
+        if drifted.iter().all(|known| known.path != found) {
+            let (wanted, actual) = (found.get(wanted), found.get(live));
+            drifted.push(path(id, found.clone(), wanted, actual, live));
+        }
+    }
+    drifted
+}
+
 /// True when an autoscaler set the field: correcting it would be undone at once, and again, and again.
 fn is_autoscaled(path: &Path, live: &Value) -> bool {
     fields::entries(live)
@@ -384,7 +424,7 @@ fn counted<'o>(entry: &Entry<'_>, object: &'o Value) -> Vec<Leaf<'o>> {
 }
 
 /// What tools note on the side, and what must not be removed on behalf of others.
-fn is_bookkeeping(path: &Path) -> bool {
+pub(super) fn is_bookkeeping(path: &Path) -> bool {
     let path = path.to_string();
     [
         ".status",

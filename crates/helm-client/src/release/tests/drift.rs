@@ -163,6 +163,119 @@ async fn a_field_that_was_added_by_hand_is_taken_over_so_that_an_apply_removes_i
     script.finish();
 }
 
+/// A Service whose port 80 somebody replaced by 81, of the same name.
+fn moved_port() -> Value {
+    let mut object = owned("a");
+    object["kind"] = json!("Service");
+    object["metadata"]["resourceVersion"] = json!("5");
+    object["spec"] = json!({"ports": [{"port": 81, "protocol": "TCP", "name": "http"}], "type": "ClusterIP"});
+    let theirs = json!({"k:{\"port\":81,\"protocol\":\"TCP\"}": {".": {}, "f:name": {}, "f:port": {}, "f:protocol": {}}});
+    object["metadata"]["managedFields"] = json!([
+        {"manager": "helm", "operation": "Apply", "fieldsV1": {"f:spec": {"f:type": {}}}},
+        {"manager": "kubectl-edit", "operation": "Update", "fieldsV1": {"f:spec": {"f:ports": theirs}}},
+    ]);
+    object
+}
+
+const SERVICE: &str = "/api/v1/namespaces/shop/services/a";
+
+fn with_service() -> Desired {
+    let mut desired = desired(&[]);
+    desired.manifest = "apiVersion: v1\nkind: Service\nmetadata: {name: a}\n\
+                        spec: {type: ClusterIP, ports: [{port: 80, name: http}]}\n"
+        .to_owned();
+    desired
+}
+
+fn two_of_a_name() -> Value {
+    json!({"kind": "Status", "status": "Failure", "code": 422, "reason": "Invalid", "message": "Service \"a\" is invalid",
+           "details": {"causes": [{"reason": "FieldValueDuplicate", "field": "spec.ports[1].name",
+                                   "message": "Duplicate value: \"http\""}]}})
+}
+
+/// The request that makes the port in the way ours.
+fn takes_the_port(sent: &Value) {
+    assert_eq!(sent["metadata"]["resourceVersion"], "5");
+    let entries = sent["metadata"]["managedFields"].as_array().unwrap();
+    assert_eq!(entries.len(), 1, "{entries:?}");
+    assert_eq!(entries[0]["manager"], "helm");
+    let ports = &entries[0]["fieldsV1"]["f:spec"]["f:ports"];
+    assert!(
+        ports["k:{\"port\":81,\"protocol\":\"TCP\"}"].is_object(),
+        "{ports}"
+    );
+}
+
+#[tokio::test]
+async fn a_port_that_stands_in_the_way_of_ours_is_reported_and_makes_room() {
+    let record = stored(1, Status::Deployed, &with_service());
+    let script = Script::new("port replaced")
+        .get(SERVICE, moved_port())
+        .on(
+            Method::PATCH,
+            &format!("{SERVICE}{DRY_RUN}"),
+            |_| {},
+            422,
+            two_of_a_name(),
+        )
+        .get(SERVICE, moved_port())
+        .on(Method::PATCH, SERVICE, takes_the_port, 200, moved_port())
+        .on(Method::PATCH, SERVICE, |_| {}, 200, owned("a"));
+    let releases = releases(&script);
+    let drifted = releases.drift(&record, &Policy::default()).await.unwrap();
+    let told: Vec<_> = drifted[0].paths.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            ".spec.ports[port=80] removed",
+            ".spec.ports[port=81,protocol=\"TCP\"].name added by kubectl-edit",
+            ".spec.ports[port=81,protocol=\"TCP\"].port added by kubectl-edit",
+            ".spec.ports[port=81,protocol=\"TCP\"].protocol added by kubectl-edit",
+        ]
+    );
+    releases.correct(&record, &drifted).await.unwrap();
+    script.finish();
+}
+
+#[tokio::test]
+async fn an_upgrade_makes_room_as_well_and_a_refusal_that_nobody_caused_stays_one() {
+    let current = stored(1, Status::Deployed, &with_service());
+    let mut upgraded = with_service();
+    upgraded.chart_digest = "sha256:other".to_owned();
+    let script = Script::new("upgraded over a replaced port")
+        .writes_record(2, "pending-upgrade")
+        .on(Method::PATCH, SERVICE, |_| {}, 422, two_of_a_name())
+        .get(SERVICE, moved_port())
+        .on(Method::PATCH, SERVICE, takes_the_port, 200, moved_port())
+        .on(Method::PATCH, SERVICE, |_| {}, 200, owned("a"))
+        .writes_record(1, "superseded")
+        .writes_record(2, "deployed");
+    releases(&script)
+        .upgrade(&upgraded, &observed(current))
+        .await
+        .unwrap();
+    script.finish();
+
+    let mut alone = moved_port();
+    alone["metadata"]["managedFields"].as_array_mut().unwrap().pop();
+    let record = stored(1, Status::Deployed, &with_service());
+    let script = Script::new("the manifest itself is refused")
+        .get(SERVICE, alone)
+        .on(
+            Method::PATCH,
+            &format!("{SERVICE}{DRY_RUN}"),
+            |_| {},
+            422,
+            two_of_a_name(),
+        );
+    let failure = releases(&script)
+        .drift(&record, &Policy::default())
+        .await
+        .unwrap_err();
+    assert!(super::super::told(&failure).contains("is invalid"), "{failure}");
+    script.finish();
+}
+
 #[tokio::test]
 async fn what_is_to_be_left_alone_is_not_written_over() {
     let changed = || {
