@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use runtime::GoDuration;
 use runtime::args::{ChartArgs, ClientArgs, boolean};
 use url::Url;
 
 use crate::composition::ReadyMeans;
+use helm_client::release::{Options, Retries, Wait};
 
 /// Serves one generated type: each of its objects becomes a Helm release.
 #[derive(Debug, Clone, Parser)]
@@ -100,6 +101,29 @@ pub(crate) struct Args {
         default_value_t = ReadyMeans::Healthy
     )]
     pub(crate) ready_means: ReadyMeans,
+    /// What an install or upgrade waits for before it counts as deployed; what is not up in time is undone.
+    #[arg(long, env = "COMPOSITION_CONTROLLER_WAIT", value_enum, default_value_t = WaitFor::Nothing)]
+    pub(crate) wait: WaitFor,
+    /// How long each hook, that wait, and the end of what is removed may take.
+    #[arg(long, env = "COMPOSITION_CONTROLLER_TIMEOUT", default_value = "5m")]
+    pub(crate) timeout: GoDuration,
+    /// How often an install or upgrade with the same inputs is tried in all.
+    #[arg(long, env = "COMPOSITION_CONTROLLER_RELEASE_ATTEMPTS", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) release_attempts: u32,
+    /// Pause after the first failed attempt; every further one is twice as long.
+    #[arg(
+        long,
+        env = "COMPOSITION_CONTROLLER_MIN_RELEASE_RETRY_INTERVAL",
+        default_value = "10s"
+    )]
+    pub(crate) min_release_retry_interval: GoDuration,
+    /// Longest pause between attempts.
+    #[arg(
+        long,
+        env = "COMPOSITION_CONTROLLER_MAX_RELEASE_RETRY_INTERVAL",
+        default_value = "5m"
+    )]
+    pub(crate) max_release_retry_interval: GoDuration,
     /// How often a failed pass is tried again before the next resync is waited for.
     #[arg(long, env = "COMPOSITION_CONTROLLER_MAX_ERROR_RETRIES", default_value_t = 5)]
     pub(crate) max_error_retries: u32,
@@ -133,8 +157,42 @@ pub(crate) struct Args {
     pub(crate) krateo_namespace: String,
 }
 
+/// What an install or upgrade waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WaitFor {
+    /// Nothing but its hooks.
+    Nothing,
+    /// Its objects, by the rules of kstatus.
+    Objects,
+    /// The same, and Jobs are through.
+    Jobs,
+}
+
+impl Args {
+    /// How releases are written.
+    pub(crate) fn release_options(&self) -> Options {
+        Options {
+            max_history: self.helm_max_history,
+            wait: match self.wait {
+                WaitFor::Nothing => Wait::No,
+                WaitFor::Objects => Wait::Ready,
+                WaitFor::Jobs => Wait::ReadyAndJobs,
+            },
+            timeout: self.timeout.0,
+            retries: Retries {
+                attempts: self.release_attempts,
+                pause: self.min_release_retry_interval.0,
+                longest: self.max_release_retry_interval.0,
+            },
+            ..Options::default()
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn parse(arguments: &[&str]) -> Result<Args, String> {
@@ -167,6 +225,39 @@ mod tests {
             (1, 3, true)
         );
         assert_eq!(args.resync_interval.0.as_secs(), 180);
+    }
+
+    #[test]
+    fn releases_are_written_as_asked_for_and_as_helm_does_without() {
+        let asked = [
+            "-wait=objects",
+            "-timeout=90s",
+            "-release-attempts=2",
+            "-min-release-retry-interval=1s",
+        ];
+        let options = parse(&[&REQUIRED[..], &asked].concat())
+            .unwrap()
+            .release_options();
+        let expected = Options {
+            max_history: 3,
+            wait: Wait::Ready,
+            timeout: Duration::from_secs(90),
+            retries: Retries {
+                attempts: 2,
+                pause: Duration::from_secs(1),
+                ..Retries::default()
+            },
+            ..Options::default()
+        };
+        assert_eq!(options, expected);
+        let unasked = parse(&REQUIRED).unwrap().release_options();
+        assert_eq!((unasked.wait, unasked.retries), (Wait::No, Retries::default()));
+        assert!(
+            parse(&[&REQUIRED[..], &["-wait=yes"]].concat())
+                .unwrap_err()
+                .contains("objects")
+        );
+        assert!(parse(&[&REQUIRED[..], &["-release-attempts=0"]].concat()).is_err());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use cluster::ResourceId;
 use composition::plan::Growth;
 use composition::{Account, Schemas};
 use helm_client::charts::Charts;
-use helm_client::release::{self, Options, Releases};
+use helm_client::release::{self, Releases};
 use helm_client::source::Limits;
 use kube::core::GroupVersionResource;
 use kube::runtime::watcher;
@@ -131,10 +131,6 @@ impl Args {
         let definitions = definitions
             .await
             .context("could not watch the CompositionDefinitions")?;
-        let options = Options {
-            max_history: self.helm_max_history,
-            ..Options::default()
-        };
         Ok(Context {
             watches: Watches::new(cluster.clone(), &resource, queue.clone()),
             memories: Memories::default(),
@@ -160,7 +156,7 @@ impl Args {
             charts: Charts::new(cluster.clone(), Limits::default())
                 .with_registry_config(self.charts.helm_registry_config_path.clone()),
             schemas: Schemas::default(),
-            releases: Releases::new(cluster.clone(), options)
+            releases: Releases::new(cluster.clone(), self.release_options())
                 .written_by(release::writer(&self.sa_namespace, &self.lease())),
             inspector: Inspector::new(
                 self.url_chart_inspector.clone(),

@@ -321,6 +321,25 @@ fn attempts() -> Vec<(&'static str, Attempt)> {
             )),
         ),
         (
+            "a rule to list pods where the chart has no Jobs",
+            own_role(rule("", "pods", &["list"])),
+        ),
+        (
+            "a rule to read logs where the chart has no Jobs",
+            own_role(rule("", "pods/log", &["get"])),
+        ),
+        (
+            "a rule to read all Leases",
+            own_role(rule("coordination.k8s.io", "leases", &["get"])),
+        ),
+        (
+            "a rule to read another release's Lease",
+            own_role(named(
+                rule("coordination.k8s.io", "leases", &["get"]),
+                "sh.helm.release.v1.other",
+            )),
+        ),
+        (
             "a rule to delete all of a kind",
             own_role(rule("apps", "deployments", &["deletecollection"])),
         ),

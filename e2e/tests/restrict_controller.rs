@@ -37,6 +37,7 @@ fn a_controller_is_restricted_and_holds_exactly_what_its_release_needs() -> Resu
             "/services get,list,watch ",
             "apps/deployments create,patch,delete fixed-web",
             "apps/deployments get,list,watch ",
+            "coordination.k8s.io/leases get sh.helm.release.v1.fixed",
         ]
     );
     for (allowed, request) in [
@@ -48,6 +49,8 @@ fn a_controller_is_restricted_and_holds_exactly_what_its_release_needs() -> Resu
         (false, ["list", "secrets"]),
         (false, ["get", "secrets/other"]),
         (false, ["create", "pods"]),
+        (false, ["list", "pods"]),
+        (false, ["get", "pods/log"]),
         (false, ["delete", "namespaces"]),
     ] {
         assert_eq!(may(&scenario, &request)?, allowed, "{request:?}");

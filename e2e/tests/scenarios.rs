@@ -16,6 +16,7 @@ mod leave_composition_alone;
 mod operate_releases;
 mod pause_composition;
 mod refuse_definition;
+mod report_failed_hook;
 mod restrict_controller;
 mod restrict_inspector;
 mod run_demo;

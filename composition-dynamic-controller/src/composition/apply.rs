@@ -330,12 +330,16 @@ fn accesses(grant: &Grant) -> Vec<Access> {
         };
         for group in rule.api_groups.iter().flatten() {
             for resource in rule.resources.iter().flatten() {
+                let (resource, subresource) = match resource.split_once('/') {
+                    Some((resource, part)) => (resource.to_owned(), Some(part.to_owned())),
+                    None => (resource.clone(), None),
+                };
                 for name in &names {
                     accesses.extend(rule.verbs.iter().map(|verb| Access {
                         verb: verb.clone(),
                         group: group.clone(),
                         resource: resource.clone(),
-                        subresource: None,
+                        subresource: subresource.clone(),
                         namespace: namespace.map(str::to_owned),
                         name: name.cloned(),
                     }));

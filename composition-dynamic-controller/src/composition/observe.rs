@@ -433,7 +433,8 @@ fn query(
     }
 }
 
-/// What the chart would touch, what the stored revision has (it may have to be removed), and the records.
+/// What the chart would touch, what the stored revision has (it may have to be removed), what their hooks print, and
+/// the records.
 fn permissions(
     composition: &Composition,
     release: &ReleaseName,
@@ -449,6 +450,8 @@ fn permissions(
     Permissions::of_records(&composition.namespace, release, &revisions, ctx.max_history)
         .and(Permissions::of_resources(touched))
         .and(Permissions::of_resources(released))
+        .and(Permissions::of_hook_logs(touched))
+        .and(Permissions::of_hook_logs(released))
 }
 
 /// What reading an object by `lookup` needs.

@@ -78,8 +78,28 @@ impl Permissions {
         permissions
     }
 
+    /// The permissions for reading what those of these objects print that are hooks and run to an end: the logs of a
+    /// Pod; for a Job those of its pods, whose names nobody knows before, in its namespace.
+    pub fn of_hook_logs(resources: &[Resource]) -> Self {
+        let mut permissions = Self::default();
+        for hook in resources.iter().filter(|resource| resource.verbs == WRITE) {
+            let logs = |name: &str| Resource::new("", "v1", "pods/log", &hook.namespace, name, &[]);
+            match (hook.group.as_str(), hook.resource.as_str()) {
+                ("batch", "jobs") => {
+                    let pods = Resource::new("", "v1", "pods", &hook.namespace, "", &[]);
+                    permissions.add(&pods, &[Verb::List]);
+                    permissions.add(&logs(""), &[Verb::Get]);
+                }
+                ("", "pods") => permissions.add(&logs(&hook.name), &[Verb::Get]),
+                _ => {}
+            }
+        }
+        permissions
+    }
+
     /// The permissions for the release's own records around the newest of `revisions` (none: there is no
-    /// record yet), and for those of `revisions` that lie further back.
+    /// record yet), and for those of `revisions` that lie further back; and to see whether somebody with a terminal is
+    /// at work on the release, who holds a Lease of its name.
     ///
     /// Records are read and written by name and never listed: a controller sees no Secret but its own.
     pub fn of_records(namespace: &str, release: &ReleaseName, revisions: &[i64], max_history: i64) -> Self {
@@ -91,6 +111,9 @@ impl Permissions {
             let record = Resource::new("", "v1", "secrets", namespace, &name, &WRITE);
             permissions.add(&record, &WRITE);
         }
+        let lease = format!("sh.helm.release.v1.{release}");
+        let lease = Resource::new("coordination.k8s.io", "v1", "leases", namespace, &lease, &[]);
+        permissions.add(&lease, &[Verb::Get]);
         permissions
     }
 
@@ -405,13 +428,30 @@ mod tests {
         let check = |revisions: &[i64], expected: &str| {
             let lines = lines(&Permissions::of_records("n", &release, revisions, 3));
             let names = expected.replace('v', "sh.helm.release.v1.web.v");
-            assert_eq!(lines, [format!("n|/secrets|get,create,patch,delete|{names}")]);
+            let records = format!("n|/secrets|get,create,patch,delete|{names}");
+            let lease = "n|coordination.k8s.io/leases|get|sh.helm.release.v1.web".to_owned();
+            assert_eq!(lines, [records, lease]);
         };
         check(&[], "v1,v2");
         check(&[1], "v1,v2,v3");
         check(&[5], "v2,v3,v4,v5,v6,v7");
         // Many failed upgrades may lie above the deployed revision.
         check(&[1, 6], "v1,v3,v4,v5,v6,v7,v8");
+    }
+
+    #[test]
+    fn logs_are_read_where_hooks_run() {
+        let logs = |resources: &[Resource]| lines(&Permissions::of_hook_logs(resources));
+        assert_eq!(
+            logs(&[
+                resource("batch", "jobs", "n", "migrate", &WRITE),
+                resource("", "pods", "other", "check", &WRITE),
+                resource("", "configmaps", "n", "seed", &WRITE),
+            ]),
+            ["n|/pods|list|-", "n|/pods/log|get|-", "other|/pods/log|get|check"]
+        );
+        // What runs as part of the release is not awaited, and its output not read.
+        assert!(logs(&[resource("batch", "jobs", "n", "work", &MANAGE)]).is_empty());
     }
 
     #[test]
