@@ -48,9 +48,9 @@ impl Target {
         format!("{}-grants", self.base_name())
     }
 
-    /// Name of the `ConfigMap` with the bound.
-    pub fn bound_name(&self) -> String {
-        format!("{}-bound", self.base_name())
+    /// Name of the `ClusterRole` that names the namespaces with compositions.
+    pub fn namespaces_role(&self) -> String {
+        format!("{}-namespaces", self.base_name())
     }
 
     /// The role that core-provider itself may not write, which tells that the policy is in force.
@@ -359,6 +359,8 @@ pub(crate) mod tests {
                 "RoleBinding/fireworksapps-v1-1-6",
                 "ClusterRole/fireworksapps-v1-1-6-inspector",
                 "ClusterRoleBinding/fireworksapps-v1-1-6-inspector",
+                "ClusterRole/fireworksapps-v1-1-6-namespaces",
+                "ClusterRoleBinding/fireworksapps-v1-1-6-namespaces",
                 "ConfigMap/fireworksapps-v1-1-6-configmap",
                 "ConfigMap/fireworksapps-v1-1-6-jsonschema-configmap",
                 "Service/fireworksapps-v1-1-6-controller-service",

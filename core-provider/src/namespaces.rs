@@ -1,7 +1,8 @@
-//! The namespaces that hold compositions of a type, kept in the parameter of its policies.
+//! The namespaces that hold compositions of a type, kept in a `ClusterRole` that the controller's policies ask for.
 //!
 //! A controller may write Roles there and nowhere else, so the list follows the compositions by watch: a new one
-//! waits for it, a few milliseconds when its namespace is new, not at all otherwise.
+//! waits for it, a few milliseconds when its namespace is new, not at all otherwise. It is a role, and no parameter of
+//! the policies: roles are in force at once, and one that is missing refuses the controller alone.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,18 +10,18 @@ use std::time::Duration;
 
 use api::labels;
 use cluster::{Apply, Cluster, ObjectId, ResourceId};
-use composition::bound::{COMPOSITION_NAMESPACES, is_protected};
+use composition::bound::{GRANT, PERMISSIONS, is_protected};
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kube::Api;
 use kube::core::{DynamicObject, PartialObjectMeta};
 use kube::runtime::watcher::{self, Event, watcher};
 use runtime::chain;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-/// Our name on the one key that is written here; the rest of the `ConfigMap` is the bundle's.
+/// Our name on the rules; the rest of the role is the bundle's.
 const FIELD_MANAGER: &str = "core-provider-namespaces";
 
 /// After how long a failed write or watch is tried again.
@@ -47,11 +48,11 @@ impl Namespaces {
         }
     }
 
-    /// Follows the compositions of `version` and keeps their namespaces in the `ConfigMap`. When they are followed
-    /// already, looks whether the `ConfigMap` still says so.
-    pub(crate) fn follow(&self, resource: ResourceId, bound: ObjectId) {
+    /// Follows the compositions of the type's version and keeps their namespaces in the role. When they are followed
+    /// already, looks whether the role still says so.
+    pub(crate) fn follow(&self, resource: ResourceId, role: ObjectId) {
         let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = followed.get(&bound).filter(|known| !known.task.is_finished()) {
+        if let Some(known) = followed.get(&role).filter(|known| !known.task.is_finished()) {
             known.look.notify_one();
             return;
         }
@@ -60,35 +61,35 @@ impl Namespaces {
             cluster: self.cluster.clone(),
             krateo_namespace: self.krateo_namespace.clone(),
             resource,
-            bound: bound.clone(),
+            role: role.clone(),
             look: look.clone(),
             holding: BTreeMap::new(),
             written: None,
         };
         let task = tokio::spawn(keeper.run()).abort_handle();
-        followed.insert(bound, Followed { task, look });
+        followed.insert(role, Followed { task, look });
     }
 
-    /// Ends following where the `ConfigMap` goes.
-    pub(crate) fn forget(&self, bound: &ObjectId) {
+    /// Ends following where the role goes.
+    pub(crate) fn forget(&self, role: &ObjectId) {
         let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = followed.remove(bound) {
+        if let Some(known) = followed.remove(role) {
             known.task.abort();
         }
     }
 }
 
-/// Keeps one `ConfigMap`.
+/// Keeps one role.
 struct Keeper {
     cluster: Cluster,
     krateo_namespace: String,
     resource: ResourceId,
-    bound: ObjectId,
+    role: ObjectId,
     look: Arc<Notify>,
     /// Names of the compositions in each namespace.
     holding: BTreeMap<String, BTreeSet<String>>,
-    /// What the `ConfigMap` says, as far as is known.
-    written: Option<String>,
+    /// What the role says, as far as is known.
+    written: Option<Vec<PolicyRule>>,
 }
 
 impl Keeper {
@@ -124,7 +125,7 @@ impl Keeper {
             }
             // Until all are known, the list could only lose namespaces that are still needed.
             if is_complete && let Err(error) = self.write().await {
-                tracing::warn!(error = chain(&error), object = %self.bound, "could not keep the namespaces of compositions");
+                tracing::warn!(error = chain(&error), object = %self.role, "could not keep the namespaces of compositions");
                 tokio::time::sleep(PAUSE).await;
                 self.look.notify_one();
             }
@@ -133,26 +134,26 @@ impl Keeper {
 
     async fn write(&mut self) -> Result<(), cluster::Error> {
         // What only the admin's word opens is not opened by a composition.
-        let open: Vec<&str> = self
+        let open = self
             .holding
             .keys()
-            .map(String::as_str)
-            .filter(|name| !is_protected(name, &self.krateo_namespace))
-            .collect();
-        let wanted = open.join("\n");
+            .filter(|name| !is_protected(name, &self.krateo_namespace));
+        let wanted = rules(&self.resource, open.cloned().collect());
         if self.written.as_ref() == Some(&wanted) {
             return Ok(());
         }
-        let live: Option<ConfigMap> = self.cluster.get(&self.bound).await?;
+        let live: Option<ClusterRole> = self.cluster.get(&self.role).await?;
         let Some(live) = live else { return Ok(()) };
-        let said = live.data.unwrap_or_default().remove(COMPOSITION_NAMESPACES);
-        if said.as_ref() != Some(&wanted) {
+        if live.rules.clone().unwrap_or_default() != wanted {
+            let object = json!({
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "ClusterRole",
+                // With the UID, a role that went in the meantime is not made anew.
+                "metadata": {"name": self.role.name(), "uid": live.metadata.uid},
+                "rules": wanted,
+            });
             self.cluster
-                .apply(
-                    &self.bound,
-                    &object(&self.bound, &wanted),
-                    &Apply::by(FIELD_MANAGER).force(),
-                )
+                .apply(&self.role, &object, &Apply::by(FIELD_MANAGER).force())
                 .await?;
         }
         self.written = Some(wanted);
@@ -160,13 +161,18 @@ impl Keeper {
     }
 }
 
-fn object(id: &ObjectId, namespaces: &str) -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": id.name(), "namespace": id.namespace()},
-        "data": {COMPOSITION_NAMESPACES: namespaces},
-    })
+/// A rule without names would be one for all namespaces.
+fn rules(resource: &ResourceId, namespaces: Vec<String>) -> Vec<PolicyRule> {
+    if namespaces.is_empty() {
+        return Vec::new();
+    }
+    vec![PolicyRule {
+        api_groups: Some(vec![resource.group.clone()]),
+        resources: Some(vec![format!("{}/{PERMISSIONS}", resource.plural)]),
+        resource_names: Some(namespaces),
+        verbs: vec![GRANT.to_owned()],
+        ..PolicyRule::default()
+    }]
 }
 
 fn place(metadata: &kube::core::ObjectMeta) -> (String, String) {

@@ -32,6 +32,10 @@ pub enum Asset {
     InspectorClusterRole,
     /// … given to it.
     InspectorClusterRoleBinding,
+    /// The namespaces in which the controller may grant itself permissions; `namespaces.rs` keeps its rules.
+    NamespacesClusterRole,
+    /// … given to it.
+    NamespacesClusterRoleBinding,
     /// Permissions of core-provider itself on the controller's type.
     ProviderClusterRole,
     /// … given to it.
@@ -55,7 +59,7 @@ pub enum Asset {
 impl Asset {
     /// All files, in the order in which their objects are applied; they are removed in the reverse order, the
     /// account last of all. What bounds the controller is there before it may do anything.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 23] = [
         Self::ServiceAccount,
         Self::ProviderClusterRole,
         Self::ProviderClusterRoleBinding,
@@ -70,6 +74,8 @@ impl Asset {
         Self::RoleBinding,
         Self::InspectorClusterRole,
         Self::InspectorClusterRoleBinding,
+        Self::NamespacesClusterRole,
+        Self::NamespacesClusterRoleBinding,
         Self::SecretRole,
         Self::SecretRoleBinding,
         Self::ConfigMap,
@@ -110,6 +116,8 @@ impl Asset {
             Self::RoleBinding => asset!("cdc-rbac/compositiondefinition-rolebinding.yaml"),
             Self::InspectorClusterRole => asset!("cdc-rbac/inspector-clusterrole.yaml"),
             Self::InspectorClusterRoleBinding => asset!("cdc-rbac/inspector-clusterrolebinding.yaml"),
+            Self::NamespacesClusterRole => asset!("cdc-rbac/namespaces-clusterrole.yaml"),
+            Self::NamespacesClusterRoleBinding => asset!("cdc-rbac/namespaces-clusterrolebinding.yaml"),
             Self::ProviderClusterRole => asset!("cdc-rbac/provider-clusterrole.yaml"),
             Self::ProviderClusterRoleBinding => asset!("cdc-rbac/provider-clusterrolebinding.yaml"),
             Self::SecretRole => asset!("cdc-rbac/secret-role.yaml"),

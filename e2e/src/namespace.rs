@@ -1,5 +1,6 @@
 //! A namespace of a cluster, and words for what scenarios do in it.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -15,6 +16,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 pub struct Namespace {
     name: String,
     site: Site,
+    gave_up: Cell<bool>,
 }
 
 impl Namespace {
@@ -26,6 +28,7 @@ impl Namespace {
         let namespace = Self {
             name: name.to_owned(),
             site: site.clone(),
+            gave_up: Cell::new(false),
         };
         namespace.apply(&json!({
             "apiVersion": "v1",
@@ -38,6 +41,11 @@ impl Namespace {
     /// Its name.
     pub fn namespace(&self) -> &str {
         &self.name
+    }
+
+    /// True when something was waited for that never came.
+    pub fn gave_up(&self) -> bool {
+        self.gave_up.get()
     }
 
     /// Where it is.
@@ -164,6 +172,7 @@ impl Namespace {
                 return Ok(found);
             }
             if started.elapsed() > PATIENCE {
+                self.gave_up.set(true);
                 bail!("{what}: not so after {} s", PATIENCE.as_secs());
             }
             std::thread::sleep(Duration::from_millis(250));

@@ -98,7 +98,7 @@ impl Scenario {
 /// What went wrong is in the logs, and the cluster is gone a moment later.
 impl Drop for Scenario {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if std::thread::panicking() || self.gave_up() {
             let folder = logs().join(self.namespace());
             match self.shared.cluster.collect_logs(&folder) {
                 Ok(()) => progress(format_args!(

@@ -476,15 +476,35 @@ fn attempts() -> Vec<(&'static str, Attempt)> {
             "removing the binding of its bundle",
             run("delete clusterrolebinding bastions-v1-0-0"),
         ),
-        ("editing the parameter of its policies", {
+        ("editing the list of its bound", {
             Attempt::Write(json!({
                 "apiVersion": "v1", "kind": "ConfigMap",
                 "metadata": {"name": "bastions-v1-0-0-bound", "namespace": NAMESPACE}, "data": {"kinds": "/secrets"},
             }))
         }),
         (
-            "removing the parameter of its policies",
+            "removing the list of its bound",
             run("delete configmap bastions-v1-0-0-bound"),
+        ),
+        (
+            "opening namespaces to itself",
+            Attempt::Write(role(
+                "ClusterRole",
+                "",
+                "bastions-v1-0-0-namespaces",
+                json!([{
+                    "apiGroups": ["composition.krateo.io"], "resources": ["bastions/permissions"], "verbs": ["grant"],
+                }]),
+            )),
+        ),
+        (
+            "opening namespaces to itself by a role of its own",
+            Attempt::Write(role(
+                "ClusterRole",
+                "",
+                OWN_ROLE,
+                json!([rule("composition.krateo.io", "bastions/permissions", &["grant"])]),
+            )),
         ),
         (
             "removing its policy",

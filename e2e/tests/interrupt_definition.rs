@@ -94,8 +94,8 @@ fn left_of(scenario: &Scenario, labels: &str) -> Result<Vec<String>> {
         "{labels},krateo.io/composition-definition-namespace={}",
         scenario.namespace()
     );
-    let kinds =
-        "deployments,services,configmaps,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings";
+    let kinds = "deployments,services,configmaps,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,\
+                 validatingadmissionpolicies,validatingadmissionpolicybindings";
     let found = scenario.kubectl(&["get", kinds, "--selector", &own, "--output", "name"])?;
     Ok(found.lines().map(str::to_owned).collect())
 }

@@ -1,52 +1,76 @@
-//! The most that this controller may be given, read from the parameter of the policies that hold it to that.
-//!
-//! The same `ConfigMap` for both, so what is said here and what the API server refuses never differ.
+//! The most that this controller may be given: what its `ConfigMap` says, and where the API server lets it grant.
 
 use std::time::Duration;
 
-use cluster::{Apply, ObjectId};
+use cluster::{Access, Apply, ObjectId};
 use composition::Bound;
+use composition::bound::{GRANT, PERMISSIONS};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::Value;
 
 use super::Context;
 
-/// How often the namespace of a new composition is looked for. core-provider adds it when it sees the composition,
-/// which is milliseconds after we did.
-const LOOKS: u32 = 40;
+/// How long the namespace of a new composition may take to be open. core-provider opens it when it sees the
+/// composition, which is milliseconds after we did.
+const OPEN_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long between two looks.
+/// How often a write is tried that a policy refused: the API server learns of a changed policy within a second or two.
+const TRIES: u32 = 60;
+
+/// How long between two tries.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The bound, once it has `namespace`; or as it is, when nobody adds it.
-pub(super) async fn bound(namespace: &str, ctx: &Context) -> Result<Bound, cluster::Error> {
-    let id = ObjectId::of::<ConfigMap>(
-        Some(&ctx.account.namespace),
-        &format!("{}-bound", ctx.account.name),
-    )?;
-    let mut looks = 0;
-    loop {
-        let found: Option<ConfigMap> = ctx.cluster.get(&id).await?;
-        let bound = Bound::of_data(&found.and_then(|found| found.data).unwrap_or_default());
-        looks += 1;
-        if bound.namespaces.contains(namespace) || looks == LOOKS {
-            return Ok(bound);
+/// The bound, with those of the `needed` namespaces in which the controller may grant permissions. `home` is the
+/// composition's, which may be about to be opened.
+pub(super) async fn bound<'n>(
+    home: &str,
+    needed: impl Iterator<Item = &'n str>,
+    ctx: &Context,
+) -> Result<Bound, cluster::Error> {
+    let mut bound = written(ctx).await?;
+    for namespace in needed {
+        if namespace.is_empty() || bound.namespaces.contains(namespace) {
+            continue;
         }
-        tokio::time::sleep(PAUSE).await;
+        let access = Access {
+            subresource: Some(PERMISSIONS.to_owned()),
+            ..Access::to(GRANT, &ctx.resource, None).named(namespace)
+        };
+        let within = if namespace == home {
+            OPEN_WITHIN
+        } else {
+            Duration::ZERO
+        };
+        match ctx.cluster.wait_until_allowed(&[access], within).await {
+            Ok(()) => bound.namespaces.insert(namespace.to_owned()),
+            Err(cluster::Error::NotAllowed { .. }) => false,
+            Err(error) => return Err(error),
+        };
     }
+    Ok(bound)
 }
 
-/// Writes a role or binding. The API server's policies may see a changed bound a moment after we did.
+/// The bound as the `ConfigMap` has it: without the namespaces of compositions.
+pub(super) async fn written(ctx: &Context) -> Result<Bound, cluster::Error> {
+    let name = format!("{}-bound", ctx.account.name);
+    let id = ObjectId::of::<ConfigMap>(Some(&ctx.account.namespace), &name)?;
+    let found: Option<ConfigMap> = ctx.cluster.get(&id).await?;
+    Ok(Bound::of_data(
+        &found.and_then(|found| found.data).unwrap_or_default(),
+    ))
+}
+
+/// Writes a role or binding. The API server's policies may change a moment after what we read.
 pub(super) async fn apply(
     id: &ObjectId,
     object: &Value,
     how: &Apply<'_>,
     ctx: &Context,
 ) -> Result<(), cluster::Error> {
-    let mut looks = 0;
+    let mut tried = 1;
     loop {
         match ctx.cluster.apply(id, object, how).await {
-            Err(error) if is_refused(&error) && looks < LOOKS => looks += 1,
+            Err(error) if is_refused(&error) && tried < TRIES => tried += 1,
             applied => return applied.map(drop),
         }
         tokio::time::sleep(PAUSE).await;

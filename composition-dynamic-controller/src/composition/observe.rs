@@ -189,7 +189,14 @@ pub(super) async fn observe(
     };
     // Rights that are there already lie within the bound.
     let bound = match &intention {
-        Some(_) if needed != granted => Some(bound::bound(&composition.namespace, ctx).await?),
+        Some(intention) if needed != granted => {
+            let namespaces: BTreeSet<&str> = intention
+                .touched
+                .iter()
+                .map(|touched| touched.namespace.as_str())
+                .collect();
+            Some(bound::bound(&composition.namespace, namespaces.into_iter(), ctx).await?)
+        }
         _ => None,
     };
     let outside = match (&bound, &intention) {
@@ -296,7 +303,7 @@ async fn intention(
     // What our own render looked up may go beyond the answer: the inspector reads less than we do.
     touched.extend(rendering.lookups.iter().map(looked_up));
     if let Err(refused) = refuse_foreign_secrets(&touched)
-        && !bound::bound(&composition.namespace, ctx).await?.foreign_secrets
+        && !bound::written(ctx).await?.foreign_secrets
     {
         return Err(refused);
     }

@@ -122,6 +122,7 @@ async fn take(
             Ok(Some(format!("applied {id}")))
         }
         Step::Remove(id) => {
+            ctx.namespaces.forget(id);
             let removed = cluster.delete(id, &Delete::with(Propagation::Background)).await;
             match removed {
                 // The role that lets us remove policies is written before them and goes after them: without it
@@ -129,7 +130,6 @@ async fn take(
                 Err(error) if error.is_forbidden() && is_policy(id) => return Ok(None),
                 removed => removed.map_err(Error::Remove)?,
             };
-            ctx.namespaces.forget(id);
             Ok(Some(format!("removed {id}")))
         }
         Step::Move(id, version) => relabel(id, version, ctx).await.map_err(Error::Move),

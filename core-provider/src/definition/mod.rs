@@ -204,16 +204,15 @@ async fn act(
     })
 }
 
-/// From here on the namespaces of the type's compositions are part of its bound.
+/// From here on the controller may grant permissions where compositions of the type are.
 fn follow(wanted: &observe::Wanted, ctx: &Context) {
     let (target, names) = (&wanted.target, &wanted.source.names);
-    let bound = wanted
-        .bundle
-        .iter()
-        .find(|member| member.id.name() == target.bound_name());
-    if let Some(bound) = bound {
+    let name = target.namespaces_role();
+    let is_role =
+        |member: &&observe::Member| member.id.name() == name && member.id.resource().plural == "clusterroles";
+    if let Some(role) = wanted.bundle.iter().find(is_role) {
         let resource = instances::resource(&names.plural, &names.kind, &target.version);
-        ctx.namespaces.follow(resource, bound.id.clone());
+        ctx.namespaces.follow(resource, role.id.clone());
     }
 }
 

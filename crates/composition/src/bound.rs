@@ -1,8 +1,8 @@
 //! A chart's scan and the admin's word become the upper bound of what its controller may be given, and what a
 //! composition needs is held against it.
 //!
-//! The bound travels in a `ConfigMap`: admission policies read it as their parameter, controllers to say what is
-//! missing before they try. Both therefore always judge by the same one.
+//! core-provider writes the same bound twice: into the admission policies that hold the controller to it, and into a
+//! `ConfigMap`, by which the controller says what is missing before it tries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -335,8 +335,13 @@ mod keys {
     pub(super) const FOREIGN_SECRETS: &str = "foreignSecrets";
 }
 
-/// Key of the `ConfigMap` for the namespaces that hold compositions, which core-provider keeps by itself.
-pub const COMPOSITION_NAMESPACES: &str = "compositionNamespaces";
+/// The verb by which a controller may write roles in a namespace that holds a composition of its type, on the
+/// subresource [`PERMISSIONS`] of the type, with the namespace as the name. Nothing is served there: the policies of
+/// the controller ask whether it is allowed, and core-provider keeps the role that allows it.
+pub const GRANT: &str = "grant";
+
+/// See [`GRANT`].
+pub const PERMISSIONS: &str = "permissions";
 
 impl Bound {
     /// The data of the `ConfigMap`.
@@ -372,10 +377,7 @@ impl Bound {
         Self {
             namespaced: pairs(keys::KINDS),
             cluster: pairs(keys::CLUSTER_KINDS),
-            namespaces: lines(keys::NAMESPACES)
-                .chain(lines(COMPOSITION_NAMESPACES))
-                .map(str::to_owned)
-                .collect(),
+            namespaces: lines(keys::NAMESPACES).map(str::to_owned).collect(),
             chart_rbac: is_true(keys::CHART_RBAC),
             chart_rules: lines(keys::CHART_RULES).map(str::to_owned).collect(),
             foreign_secrets: is_true(keys::FOREIGN_SECRETS),
@@ -597,10 +599,8 @@ mod tests {
     fn a_bound_survives_its_config_map() {
         let mut bound = resolved(&[("krateo.io/allowed-kinds", "secrets")]).bound;
         assert!(bound.foreign_secrets);
-        let mut data = bound.data();
-        data.insert(COMPOSITION_NAMESPACES.into(), "team-a\nteam-b".into());
         bound.namespaces.extend(["team-a".into(), "team-b".into()]);
-        assert_eq!(Bound::of_data(&data), bound);
+        assert_eq!(Bound::of_data(&bound.data()), bound);
     }
 
     #[test]
