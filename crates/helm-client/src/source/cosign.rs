@@ -14,6 +14,8 @@ use spki::{ObjectIdentifier, SubjectPublicKeyInfoRef};
 pub(super) const PAYLOAD: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 /// The annotation of that layer with the signature over it.
 pub(super) const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
+/// What a payload says that it is.
+const KIND: &str = "cosign container image signature";
 /// Largest payload; it holds a digest and a few annotations.
 pub(super) const MAX_SIZE: u64 = 1024 * 1024;
 
@@ -68,7 +70,11 @@ impl CosignKey {
             .map_err(|_| "it is not by the given key".to_owned())?;
         let payload: Payload =
             serde_json::from_slice(payload).map_err(|_| "it does not say what it is for".to_owned())?;
-        let signed = payload.critical.image.digest;
+        let Critical { kind, image } = payload.critical;
+        if kind != KIND {
+            return Err(format!("it is no signature of cosign's, but a {kind:?}"));
+        }
+        let signed = image.digest;
         if signed == manifest {
             Ok(())
         } else {
@@ -90,6 +96,8 @@ struct Payload {
 
 #[derive(Deserialize)]
 struct Critical {
+    #[serde(rename = "type")]
+    kind: String,
     image: Image,
 }
 

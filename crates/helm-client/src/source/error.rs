@@ -262,6 +262,11 @@ impl Error {
         }
     }
 
+    /// True when the chart is there, but nobody vouches for it who should.
+    pub fn is_about_signature(&self) -> bool {
+        matches!(self, Self::Unsigned { .. } | Self::Signature { .. })
+    }
+
     /// For how long the host asks to be left alone.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {

@@ -175,6 +175,8 @@ fn client(
         .connect_timeout(CONNECT_TIMEOUT)
         .read_timeout(READ_TIMEOUT)
         .tls_danger_accept_invalid_certs(insecure_skip_verify)
+        // HTTP/2 keeps the words of an error alone: what TLS has refused would not be told from a broken connection.
+        .http1_only()
         // Some servers label a .tgz as gzip-encoded; unpacked on the way it would be another file.
         .no_gzip()
         .redirect(reqwest::redirect::Policy::none())
@@ -206,9 +208,12 @@ async fn answer(mut response: Response, request: &Request, limit: u64) -> Result
     let status = response.status();
     let mut body = Vec::new();
     if status == StatusCode::OK {
-        if response.content_length().is_some_and(|size| size > limit) {
+        let announced = response.content_length().unwrap_or_default();
+        if announced > limit {
             return Err(request.too_large(limit));
         }
+        // Growing bit by bit, a large index would be there twice at times.
+        body.reserve_exact(usize::try_from(announced).unwrap_or_default());
         while let Some(chunk) = response
             .chunk()
             .await

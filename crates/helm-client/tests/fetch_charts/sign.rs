@@ -196,7 +196,10 @@ async fn a_chart_that_cosign_signed_is_accepted() {
     let pem = format!("-----BEGIN PUBLIC KEY-----\n{public}\n-----END PUBLIC KEY-----\n");
     let mut artifacts = Artifacts::default();
     let manifest = artifacts.push("1.2.3", &[(HELM_LAYER, read("web-1.2.3.tgz"), json!(null))]);
-    let payload = json!({"critical": {"image": {"docker-manifest-digest": manifest}}}).to_string();
+    let payload = json!({"critical": {
+        "image": {"docker-manifest-digest": manifest}, "type": "cosign container image signature",
+    }})
+    .to_string();
     let signature = encode(pair.sign(payload.as_bytes()).as_ref());
     let by_another = json!({"dev.cosignproject.cosign/signature": "AAAA"});
     let annotations = json!({"dev.cosignproject.cosign/signature": signature});
