@@ -141,6 +141,7 @@ async fn once(definition: &CompositionDefinition, ctx: &Context) -> Result<Actio
                 carry_out(&definition, wanted, ctx).await
             }
             Ok(Opened::Locked(locked)) => carry_out(&definition, Ok(Observed::Locked(locked)), ctx).await,
+            Ok(Opened::Barred(barred)) => carry_out(&definition, Ok(Observed::Barred(barred)), ctx).await,
             Err(error) => carry_out(&definition, Err(error), ctx).await,
         }
     };
@@ -156,6 +157,7 @@ async fn once(definition: &CompositionDefinition, ctx: &Context) -> Result<Actio
 /// A definition's chart, as far as it may be fetched.
 enum Opened {
     Locked(observe::Locked),
+    Barred(observe::Barred),
     Source(observe::Locked, Box<observe::Source>),
 }
 
@@ -164,8 +166,14 @@ async fn open(definition: &CompositionDefinition, ctx: &Context) -> Result<Opene
     if !locked.is_open(&ctx.cluster).await? {
         return Ok(Opened::Locked(locked));
     }
-    let source = observe::source(definition, ctx).await?;
-    Ok(Opened::Source(locked, Box::new(source)))
+    match observe::source(definition, ctx).await {
+        Ok(source) => Ok(Opened::Source(locked, Box::new(source))),
+        Err(why) if why.is_without_consent() => {
+            let barred = observe::barred(definition, why, &locked, ctx).await?;
+            Ok(Opened::Barred(barred))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// What a pass did and found.
@@ -197,9 +205,20 @@ async fn act(
     if let Observed::Wanted(wanted) = &observed {
         follow(wanted, ctx);
     }
+    let facts = status::Facts::of(definition, &observed);
+    if let Observed::Barred(barred) = observed {
+        let name = definition.name_any();
+        for change in changes {
+            tracing::info!(
+                definition = name,
+                "{change}: a Secret does not allow its use any more"
+            );
+        }
+        return Err(Error::Observe(barred.why));
+    }
     Ok(Outcome {
         standing: plan.standing,
-        facts: status::Facts::of(definition, &observed),
+        facts,
         changes,
     })
 }

@@ -33,6 +33,8 @@ pub(crate) enum Observed {
     Paused,
     /// The Secrets that fetching the chart takes may not be read yet.
     Locked(Locked),
+    /// A Secret of another namespace may not be used, or not any more.
+    Barred(Barred),
     /// The definition is to be carried out.
     Wanted(Box<Wanted>),
     /// The definition is being deleted. The chart is not needed for that, nor its registry.
@@ -45,6 +47,13 @@ pub(crate) struct Locked {
     pub(crate) grants: Vec<Member>,
     /// What those allow.
     pub(crate) needed: Vec<Access>,
+}
+
+/// A definition whose chart takes a Secret that does not allow it.
+pub(crate) struct Barred {
+    /// What lets the controllers read Secrets of other namespaces.
+    pub(crate) grants: Vec<ObjectId>,
+    pub(crate) why: Error,
 }
 
 /// The chart of a definition, and the type that it gives.
@@ -180,6 +189,11 @@ impl Error {
             | Self::Bundle(_) => false,
         }
     }
+
+    /// True when a Secret of another namespace does not allow its use.
+    pub(crate) fn is_without_consent(&self) -> bool {
+        matches!(self, Self::Chart(error) if error.is_without_consent())
+    }
 }
 
 /// The Secrets that fetching the chart takes, and whether they may be read.
@@ -203,6 +217,20 @@ impl Locked {
         }
         Ok(true)
     }
+}
+
+/// Looks at what the controllers of a definition may read although a Secret does not allow it. What core-provider reads
+/// itself stays: it has to see when there is consent again.
+pub(crate) async fn barred(
+    definition: &CompositionDefinition,
+    why: Error,
+    open: &Locked,
+    ctx: &Context,
+) -> Result<Barred, Error> {
+    let mut grants = granted(definition, &ctx.cluster).await?;
+    let own = definition.namespace();
+    grants.retain(|id| id.namespace() != own.as_deref() && !open.grants.iter().any(|grant| grant.id == *id));
+    Ok(Barred { grants, why })
 }
 
 /// Fetches the chart and works out the type that it gives.

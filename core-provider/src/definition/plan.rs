@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::bundle::Stage;
 
-use super::observe::{Leaving, Locked, Made, Member, Observed, Source, Wanted};
+use super::observe::{Barred, Leaving, Locked, Made, Member, Observed, Source, Wanted};
 
 /// The steps of one pass, and how things stand once they are done.
 pub(crate) struct Plan {
@@ -130,6 +130,7 @@ pub(crate) fn plan(definition: &CompositionDefinition, observed: &Observed) -> R
             standing: Standing::Paused,
         }),
         Observed::Locked(locked) => Ok(unlock(definition, locked)),
+        Observed::Barred(barred) => Ok(withdraw(barred)),
         Observed::Wanted(wanted) => carry_out(definition, wanted),
         Observed::Leaving(leaving) => Ok(remove(definition, leaving)),
     }
@@ -148,6 +149,11 @@ fn unlock(definition: &CompositionDefinition, locked: &Locked) -> Plan {
         steps,
         standing: Standing::Underway,
     }
+}
+
+/// Nobody reads the Secret any more who got to it through the definition.
+fn withdraw(barred: &Barred) -> Plan {
+    underway(barred.grants.iter().cloned().map(Step::Remove).collect())
 }
 
 /// The objects that are not as they should be.
@@ -585,6 +591,19 @@ mod tests {
         busy.unused = Some(unused());
         busy.former.moves = vec![id("web")];
         check(busy, &["move web v1-1-0"], Standing::Underway);
+    }
+
+    #[test]
+    fn what_a_secret_does_not_allow_is_withdrawn() {
+        let why = super::super::observe::Error::Chart(helm_client::charts::Error::ForeignSecret {
+            secret: "vault/password".into(),
+            purpose: helm_client::charts::Purpose::Password,
+            namespace: "defs".into(),
+        });
+        assert!(why.is_without_consent());
+        let grants = vec![id("binding"), id("role")];
+        let plan = plan(&definition(), &Observed::Barred(Barred { grants, why })).unwrap();
+        assert_eq!(words(&plan.steps), ["remove binding", "remove role"]);
     }
 
     #[test]

@@ -52,7 +52,8 @@ pub(super) async fn has_news(definition: &CompositionDefinition, ctx: &Context) 
     if !ctx.looks.is_due(uid.clone(), ctx.poll_interval) {
         return false;
     }
-    let has_news = offered(definition, &written_chart(definition), known, ctx).await != known.offered;
+    let offered = offered(definition, &written_chart(definition), known, ctx).await;
+    let has_news = offered.is_err() || offered.is_ok_and(|offered| offered != known.offered);
     if has_news {
         // The pass that reports it looks again.
         ctx.looks.again(&uid);
@@ -63,7 +64,8 @@ pub(super) async fn has_news(definition: &CompositionDefinition, ctx: &Context) 
 /// The chart that the status names, or, for a new spec, what that stands for now.
 ///
 /// What the source offers by now is looked at once per poll. It is used with the annotation `krateo.io/auto-update`
-/// alone; that it cannot be asked disturbs nobody.
+/// alone; that it cannot be asked disturbs nobody, unless it is for want of a Secret's consent or
+/// of a signature.
 pub(crate) async fn resolve(
     definition: &CompositionDefinition,
     ctx: &Context,
@@ -78,8 +80,10 @@ pub(crate) async fn resolve(
         return found_now(&written, generation, ctx).await;
     };
     let uid = definition.uid().unwrap_or_default();
-    if ctx.looks.is_due(uid, ctx.poll_interval) {
-        known.offered = offered(definition, &written, &known, ctx).await;
+    if ctx.looks.is_due(uid.clone(), ctx.poll_interval) {
+        let offered = offered(definition, &written, &known, ctx).await;
+        // Until what was taken back is given again, each pass has to find it missing.
+        known.offered = offered.inspect_err(|_| ctx.looks.again(&uid))?;
     }
     let is_newer = known
         .offered
@@ -106,24 +110,26 @@ async fn found_now(written: &ChartSpec, generation: i64, ctx: &Context) -> Resul
     Ok(Resolution { chart, resolved })
 }
 
-/// What the source has for the spec now, when that is something else than what is used.
+/// What the source has for the spec now, when that is something else than what is used. Fails when a Secret may not be
+/// used any more, or the signature does not count any more.
 async fn offered(
     definition: &CompositionDefinition,
     written: &ChartSpec,
     known: &ResolvedChart,
     ctx: &Context,
-) -> Option<OfferedChart> {
+) -> Result<Option<OfferedChart>, charts::Error> {
     // Whatever is there under the version that was asked for, also when it is not what was pinned.
     let unpinned = ChartSpec {
         digest: None,
         ..written.clone()
     };
     match ctx.charts.get(&unpinned).await {
-        Ok(chart) if chart.digest == known.digest => None,
-        Ok(chart) => Some(OfferedChart {
+        Ok(chart) if chart.digest == known.digest => Ok(None),
+        Ok(chart) => Ok(Some(OfferedChart {
             version: chart.version.clone(),
             digest: chart.digest.clone(),
-        }),
+        })),
+        Err(error) if error.is_withdrawn() => Err(error),
         Err(error) => {
             let name = definition.name_any();
             tracing::debug!(
@@ -131,7 +137,7 @@ async fn offered(
                 error = chain(&error),
                 "could not look for newer charts"
             );
-            known.offered.clone()
+            Ok(known.offered.clone())
         }
     }
 }

@@ -173,6 +173,33 @@ impl Error {
             | Self::MissingDependencies { .. } => false,
         }
     }
+
+    /// True when somebody may have taken back what let the chart be used: the consent of a Secret, or a signature's key.
+    pub fn is_withdrawn(&self) -> bool {
+        match self {
+            Self::Fetch(error) => error.is_about_signature(),
+            Self::Shared(error) => error.is_withdrawn(),
+            other => other.is_without_consent(),
+        }
+    }
+
+    /// True when a Secret of another namespace does not allow its use, or not any more.
+    pub fn is_without_consent(&self) -> bool {
+        match self {
+            Self::ForeignSecret { .. } => true,
+            Self::Shared(error) => error.is_without_consent(),
+            Self::Reference(_)
+            | Self::ReadSecret { .. }
+            | Self::NoSecret { .. }
+            | Self::NoKey { .. }
+            | Self::NotText { .. }
+            | Self::Unusable { .. }
+            | Self::RegistryConfig(_)
+            | Self::Fetch(_)
+            | Self::Load { .. }
+            | Self::MissingDependencies { .. } => false,
+        }
+    }
 }
 
 /// For how long a fetched chart is taken for what its tag still names.
