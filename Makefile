@@ -132,10 +132,16 @@ crdgen-times: ## How long the types of all charts below CHARTS=<folder> … take
 	$(BUILD) --quiet --release --bin schema-parity
 	$(RELEASE)/schema-parity --types-only $(CHARTS)
 
+STEP ?= 1
+.PHONY: definition-kills
+definition-kills: ## core-provider killed at every write (STEP=1) of create, upgrade and delete of a definition; prints kills and converged
+	$(BUILD) --quiet $(call bins,core-provider definition_kills local-cluster)
+	$(DEBUG)/definition_kills --step $(STEP)
+
 .PHONY: definition-figures
-definition-figures: setup programs ## A definition from applied to Ready, memory and idle requests of core-provider with ten definitions (needs root)
-	$(BUILD) --quiet --bin definition_figures
-	$(DEBUG)/definition_figures
+definition-figures: setup ## A definition from applied to Ready, memory and idle requests of core-provider with ten definitions (needs root)
+	$(BUILD) --release $(call bins,$(PROGRAMS) definition_figures)
+	$(RELEASE)/definition_figures
 
 .PHONY: scan
 scan: ## The scan behind the bound of permissions against renderings of all charts below CHARTS=<folder> …; prints kinds missed

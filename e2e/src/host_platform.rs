@@ -3,6 +3,7 @@
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::OnceLock;
 
 use anyhow::{Context as _, Result};
@@ -11,6 +12,9 @@ use local_cluster::{ControlPlane, Options};
 
 use crate::platform::{NAMESPACE, RELEASE};
 use crate::{Namespace, Site, image, progress};
+
+/// Several run on one host, which has each port once.
+const NO_METRICS: &str = "--metrics-server-port=0";
 
 /// The programs of the platform on a control plane.
 pub struct HostPlatform {
@@ -37,6 +41,17 @@ impl HostPlatform {
     /// # Errors
     /// When one of them does not come up.
     pub fn start() -> Result<Self> {
+        let platform = Self::installed()?;
+        platform.run_inspector()?;
+        platform.run_provider()?;
+        Ok(platform)
+    }
+
+    /// Starts a control plane and installs the platform on it, without its programs.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub fn installed() -> Result<Self> {
         let plane = ControlPlane::start(Options::default())?;
         let site = Site::host(&plane)?;
         progress("installing the platform on a control plane");
@@ -50,34 +65,48 @@ impl HostPlatform {
             NAMESPACE,
             "--create-namespace",
         ]))?;
-        let platform = Self {
+        Ok(Self {
             inspector: format!("127.0.0.1:{}", free_port()?),
             plane,
             site,
-        };
-        platform.run_inspector()?;
-        platform.run_provider()?;
-        Ok(platform)
+        })
     }
 
     fn run_provider(&self) -> Result<()> {
-        let inspector = format!("http://{}/", self.inspector);
-        let account = format!("{RELEASE}-chart-inspector");
-        self.run(
-            "core-provider",
-            NAMESPACE,
-            RELEASE,
-            &["--metrics-server-port=0"],
-            &[
-                ("KRATEO_NAMESPACE", NAMESPACE),
-                ("CORE_PROVIDER_SERVICE_ACCOUNT", RELEASE),
-                ("CORE_PROVIDER_POLL_INTERVAL", "5s"),
-                ("CORE_PROVIDER_WEBHOOK_PORT", "0"),
-                ("CORE_PROVIDER_MAX_RECONCILE_RATE", "16"),
-                ("CHART_INSPECTOR_SERVICE_ACCOUNT", &account),
-                ("URL_CHART_INSPECTOR", &inspector),
-            ],
-        )
+        let environment = self.provider_environment();
+        let environment: Vec<_> = environment
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
+        self.run("core-provider", NAMESPACE, RELEASE, &[NO_METRICS], &environment)
+    }
+
+    /// core-provider, to be run by the caller with a kubeconfig in its environment.
+    ///
+    /// # Errors
+    /// When it is not built.
+    pub fn provider(&self) -> Result<Command> {
+        let mut command = Command::new(image::binary("core-provider")?);
+        command
+            .arg(NO_METRICS)
+            .env("NO_PROXY", "127.0.0.1")
+            .envs(self.provider_environment());
+        Ok(command)
+    }
+
+    fn provider_environment(&self) -> [(&'static str, String); 7] {
+        [
+            ("KRATEO_NAMESPACE", NAMESPACE.to_owned()),
+            ("CORE_PROVIDER_SERVICE_ACCOUNT", RELEASE.to_owned()),
+            ("CORE_PROVIDER_POLL_INTERVAL", "5s".to_owned()),
+            ("CORE_PROVIDER_WEBHOOK_PORT", "0".to_owned()),
+            ("CORE_PROVIDER_MAX_RECONCILE_RATE", "16".to_owned()),
+            (
+                "CHART_INSPECTOR_SERVICE_ACCOUNT",
+                format!("{RELEASE}-chart-inspector"),
+            ),
+            ("URL_CHART_INSPECTOR", format!("http://{}/", self.inspector)),
+        ]
     }
 
     fn run_inspector(&self) -> Result<()> {

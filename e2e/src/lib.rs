@@ -6,11 +6,13 @@
 )]
 
 pub mod chart;
+pub mod definition_kills;
 pub mod host_platform;
 pub mod http_server;
 pub mod image;
 pub mod namespace;
 pub mod platform;
+pub mod proxy;
 pub mod releases;
 pub mod scenario;
 pub mod site;

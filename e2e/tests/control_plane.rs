@@ -3,3 +3,4 @@
 #![expect(clippy::unwrap_used, reason = "a field that is not there fails the scenario")]
 
 mod fetch_charts;
+mod kill_provider;

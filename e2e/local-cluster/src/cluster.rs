@@ -73,6 +73,7 @@ impl Cluster {
         plane.phase("containerd with images", started);
         plane.await_api_server()?;
         plane.phase("API server ready", started);
+        plane.launch_controllers(nodes[0].place(), true)?;
 
         let control_group = format!("kco-{}", unique_suffix());
         plane.home.write("control-group", &control_group)?;

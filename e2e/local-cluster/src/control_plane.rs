@@ -143,6 +143,7 @@ impl ControlPlane {
         this.launch(&site, options.api_server_arguments)?;
         this.await_api_server()?;
         this.phase("API server ready", started);
+        this.launch_controllers(site.place, site.has_nodes)?;
         this.await_default_service_account()?;
         this.phase("default ServiceAccount", started);
         this.declare_ready()?;
@@ -228,7 +229,7 @@ impl ControlPlane {
         Ok(authority)
     }
 
-    /// Starts the programs, all at once: each waits for those it needs.
+    /// Starts the store and the API server, which waits for it.
     pub(crate) fn launch(&self, site: &Site, api_server_arguments: Vec<String>) -> Result<()> {
         self.run(&parts::ETCD, "etcd", site.place, self.etcd(site), &[])?;
         let mut arguments = self.api_server_flags(site)?;
@@ -240,18 +241,24 @@ impl ControlPlane {
             arguments,
             &[],
         )?;
+        Ok(())
+    }
+
+    /// Starts what works through a ready API server. It waits for one by itself, but not for long: the controller
+    /// manager ends when its roles are not there after ten seconds.
+    pub(crate) fn launch_controllers(&self, place: Place, has_nodes: bool) -> Result<()> {
         self.run(
             &parts::KUBE_CONTROLLER_MANAGER,
             "kube-controller-manager",
-            site.place,
+            place,
             self.controller_manager(),
             &[],
         )?;
-        if site.has_nodes {
+        if has_nodes {
             self.run(
                 &parts::KUBE_SCHEDULER,
                 "kube-scheduler",
-                site.place,
+                place,
                 vec![
                     self.flag("kubeconfig", "pki/scheduler.kubeconfig"),
                     "--leader-elect=false".into(),

@@ -6,9 +6,9 @@ use std::os::unix::process::ExitStatusExt as _;
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
-use super::proxy::{KillAt, Proxy, Run, Side};
 use super::{Rig, Tool, TrialChart, difference};
 use crate::progress;
+use crate::proxy::{KillAt, Outcome, Proxy, Run, SIDES, Side};
 
 /// An action that is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -30,23 +30,6 @@ pub const ACTIONS: [Action; 4] = [
     Action::Rollback,
     Action::Uninstall,
 ];
-
-/// What became of the kills.
-#[derive(Debug, Default)]
-pub struct Outcome {
-    /// How often `kco` was killed.
-    pub kills: usize,
-    /// How often the release ended as it should.
-    pub converged: usize,
-    /// What was wrong with the others.
-    pub faults: Vec<String>,
-}
-
-impl std::fmt::Display for Outcome {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} kills, {} converged", self.kills, self.converged)
-    }
-}
 
 /// Name of the release.
 const RELEASE: &str = "rope";
@@ -93,7 +76,7 @@ impl Matrix<'_> {
         let expected = self.seen(&namespace)?;
         progress(format_args!("{}: {} writes", action.verb(), whole.writes.len()));
         for (index, write) in whole.writes.iter().enumerate().step_by(step) {
-            for side in [Side::Before, Side::After] {
+            for side in SIDES {
                 let kill = KillAt {
                     write: index + 1,
                     side,

@@ -7,7 +7,6 @@ pub mod drift;
 pub mod figures;
 pub mod idle;
 pub mod interop;
-pub mod proxy;
 
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
@@ -248,7 +247,7 @@ fn is_of_every_namespace(object: &Value) -> bool {
 }
 
 /// An object as two equal ones in different namespaces have it.
-fn bare(object: &Value, namespace: &str) -> Result<Value> {
+pub(crate) fn bare(object: &Value, namespace: &str) -> Result<Value> {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {
         fields.remove("status");

@@ -1,13 +1,13 @@
 //! A door between a program and the API server: it counts what is written, and kills the program at a write.
 //!
-//! The program gets a kubeconfig that names this door. Requests go on as admin, so that nothing but the door differs
-//! from a run without it.
+//! The program gets a kubeconfig that names this door. Requests go on as admin or as a ServiceAccount, so that nothing
+//! but the door differs from a run without it.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use axum::Router;
@@ -15,8 +15,9 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::Response;
-use local_cluster::ControlPlane;
+use local_cluster::{ControlPlane, output};
 use serde_json::json;
+use tempfile::NamedTempFile;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
@@ -29,6 +30,9 @@ pub enum Side {
     After,
 }
 
+/// Both of them.
+pub const SIDES: [Side; 2] = [Side::Before, Side::After];
+
 /// Where a program is killed: at the nth write, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KillAt {
@@ -36,6 +40,23 @@ pub struct KillAt {
     pub write: usize,
     /// On which side of it.
     pub side: Side,
+}
+
+/// What became of the kills.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// How often the program was killed.
+    pub kills: usize,
+    /// How often all ended as it should.
+    pub converged: usize,
+    /// What was wrong with the others.
+    pub faults: Vec<String>,
+}
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} kills, {} converged", self.kills, self.converged)
+    }
 }
 
 /// How a run behind the door ended.
@@ -59,34 +80,52 @@ pub struct Proxy {
 struct Door {
     api_server: String,
     client: reqwest::Client,
+    /// A token of whom requests go on as; without it, the client's own certificate tells.
+    token: Option<String>,
     plan: Mutex<Plan>,
 }
 
 /// The program that runs, and what is to happen to it.
 #[derive(Default)]
 struct Plan {
-    child: Option<Child>,
+    program: Option<Program>,
     kill: Option<KillAt>,
     writes: Vec<String>,
+    wrote: Option<Instant>,
+}
+
+struct Program {
+    child: Child,
+    log: NamedTempFile,
 }
 
 impl Proxy {
-    /// Opens a door to the API server of `plane`.
+    /// Opens a door to the API server of `plane`, as admin.
     ///
     /// # Errors
     /// When no port is free, or the admin's credentials cannot be read.
     pub fn open(plane: &ControlPlane) -> Result<Self> {
-        // Another one may be there already; both are ring.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let pki = plane.folder().join("pki");
-        let read = |name: &str| fs::read(pki.join(name)).with_context(|| format!("could not read {name}"));
-        let mut identity = read("admin.crt")?;
-        identity.extend(read("admin.key")?);
-        let client = reqwest::Client::builder()
-            .tls_certs_only([reqwest::Certificate::from_pem(&read("ca.crt")?)?])
-            .identity(reqwest::Identity::from_pem(&identity)?)
-            .no_proxy()
-            .build()?;
+        Self::with(plane, client(plane, true)?, None)
+    }
+
+    /// Opens a door to the API server of `plane`, as a `ServiceAccount`.
+    ///
+    /// # Errors
+    /// As [`Proxy::open`], and when there is no such account.
+    pub fn open_as(plane: &ControlPlane, namespace: &str, account: &str) -> Result<Self> {
+        let words = [
+            "create",
+            "token",
+            account,
+            "--namespace",
+            namespace,
+            "--duration=24h",
+        ];
+        let token = output(&mut plane.kubectl(words))?.trim().to_owned();
+        Self::with(plane, client(plane, false)?, Some(token))
+    }
+
+    fn with(plane: &ControlPlane, client: reqwest::Client, token: Option<String>) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -96,6 +135,7 @@ impl Proxy {
         let door = Arc::new(Door {
             api_server: plane.api_server().to_owned(),
             client,
+            token,
             plan: Mutex::default(),
         });
         let app = Router::new().fallback(pass).with_state(door.clone());
@@ -113,46 +153,85 @@ impl Proxy {
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn run(&self, mut command: Command, kill: Option<KillAt>) -> Result<Run> {
-        let log = tempfile::NamedTempFile::new()?;
+    pub fn run(&self, command: Command, kill: Option<KillAt>) -> Result<Run> {
+        self.start(command, kill)?;
+        while !self.has_ended()? {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // What was on its way to the API server when the program was killed arrives, or does not.
+        std::thread::sleep(Duration::from_millis(if kill.is_some() { 50 } else { 0 }));
+        self.stop()
+    }
+
+    /// Starts a program behind the door; `kill` ends it early. One runs at a time.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start(&self, mut command: Command, kill: Option<KillAt>) -> Result<()> {
+        let log = NamedTempFile::new()?;
         command
             .env("KUBECONFIG", &self.kubeconfig)
             .stdin(Stdio::null())
             .stdout(File::create(log.path())?)
             .stderr(File::options().append(true).open(log.path())?);
-        {
-            // Held until the program is known, so that none of its requests finds it missing.
-            let mut plan = self.door.plan();
-            let child = command.spawn().context("could not start the program")?;
-            *plan = Plan {
-                child: Some(child),
-                kill,
-                writes: Vec::new(),
-            };
-        }
-        let status = self.end()?;
-        // What was on its way to the API server when the program was killed arrives, or does not.
-        std::thread::sleep(Duration::from_millis(if kill.is_some() { 50 } else { 0 }));
-        let writes = std::mem::take(&mut self.door.plan().writes);
-        Ok(Run {
-            status,
-            writes,
-            said: fs::read_to_string(log.path())?,
-        })
+        // Held until the program is known, so that none of its requests finds it missing.
+        let mut plan = self.door.plan();
+        let child = command.spawn().context("could not start the program")?;
+        *plan = Plan {
+            program: Some(Program { child, log }),
+            kill,
+            ..Plan::default()
+        };
+        Ok(())
     }
 
-    fn end(&self) -> Result<ExitStatus> {
-        loop {
-            let mut plan = self.door.plan();
-            let child = plan.child.as_mut().context("the program is gone")?;
-            if let Some(status) = child.try_wait()? {
-                plan.child = None;
-                return Ok(status);
-            }
-            drop(plan);
-            std::thread::sleep(Duration::from_millis(5));
-        }
+    /// True when the program has ended by itself, or was killed at its write.
+    ///
+    /// # Errors
+    /// When none was started.
+    pub fn has_ended(&self) -> Result<bool> {
+        let mut plan = self.door.plan();
+        let program = plan.program.as_mut().context("no program was started")?;
+        Ok(program.child.try_wait()?.is_some())
     }
+
+    /// True when the program asked for no write for so long.
+    pub fn is_quiet(&self, time: Duration) -> bool {
+        self.door.plan().wrote.is_none_or(|wrote| wrote.elapsed() > time)
+    }
+
+    /// Ends the program, if it has not ended, and says how it went.
+    ///
+    /// # Errors
+    /// When none was started.
+    pub fn stop(&self) -> Result<Run> {
+        let mut plan = std::mem::take(&mut *self.door.plan());
+        let mut program = plan.program.take().context("no program was started")?;
+        // It may have ended by itself; that is as good.
+        let _ = program.child.kill();
+        Ok(Run {
+            status: program.child.wait()?,
+            writes: plan.writes,
+            said: fs::read_to_string(program.log.path())?,
+        })
+    }
+}
+
+/// A client of the API server of `plane`: the admin's, or nobody's.
+pub(crate) fn client(plane: &ControlPlane, admin: bool) -> Result<reqwest::Client> {
+    // Another one may be there already; both are ring.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let pki = plane.folder().join("pki");
+    let read = |name: &str| fs::read(pki.join(name)).with_context(|| format!("could not read {name}"));
+    let mut client = reqwest::Client::builder()
+        .tls_certs_only([reqwest::Certificate::from_pem(&read("ca.crt")?)?])
+        .no_proxy();
+    if admin {
+        let mut identity = read("admin.crt")?;
+        identity.extend(read("admin.key")?);
+        client = client.identity(reqwest::Identity::from_pem(&identity)?);
+    }
+    Ok(client.build()?)
 }
 
 impl Drop for Proxy {
@@ -183,6 +262,7 @@ impl Door {
     fn note(&self, write: String) -> Option<Side> {
         let mut plan = self.plan();
         plan.writes.push(write);
+        plan.wrote = Some(Instant::now());
         let number = plan.writes.len();
         plan.kill
             .filter(|kill| kill.write == number)
@@ -190,9 +270,9 @@ impl Door {
     }
 
     fn kill(&self) {
-        if let Some(child) = &mut self.plan().child {
+        if let Some(program) = &mut self.plan().program {
             // It may have ended by itself; that is as good.
-            let _ = child.kill();
+            let _ = program.child.kill();
         }
     }
 }
@@ -234,13 +314,15 @@ async fn forward(door: &Door, request: Request, to_the_end: bool) -> Result<Resp
     let (parts, body) = request.into_parts();
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
     let url = format!("{}{path}", door.api_server);
-    let answer = door
+    let mut asked = door
         .client
         .request(parts.method, url)
         .headers(end_to_end(parts.headers))
-        .body(reqwest::Body::wrap_stream(body.into_data_stream()))
-        .send()
-        .await?;
+        .body(reqwest::Body::wrap_stream(body.into_data_stream()));
+    if let Some(token) = &door.token {
+        asked = asked.bearer_auth(token);
+    }
+    let answer = asked.send().await?;
     let mut response = Response::builder().status(answer.status());
     if let Some(headers) = response.headers_mut() {
         *headers = end_to_end(answer.headers().clone());
