@@ -151,7 +151,7 @@ scan: ## The scan behind the bound of permissions against renderings of all char
 
 .PHONY: bench
 bench: ## The template engine against Go's, on the same chart: parse and render, with their ratio
-	cargo bench --quiet --package gotemplate --bench render
+	cargo bench --workspace --quiet --bench render
 	cd crates/gotemplate/tests/go && go test -run '^$$' -bench . ./bench
 
 COMPOSITIONS ?= 100
@@ -163,7 +163,7 @@ bench-compositions: setup ## What COMPOSITIONS=100 compositions cost: seconds, r
 .PHONY: bench-engine
 bench-engine: ## Whole charts against Helm's engine in one process: a large one of our own, or the five largest in each CHARTS=<folder> …
 	cd crates/helm/tests/goldens && go build -mod=mod -o $(CURDIR)/target/helm-bench ./bench
-	cargo bench --quiet --package helm --bench engine -- --helm $(CURDIR)/target/helm-bench $(CHARTS)
+	cargo bench --workspace --quiet --bench engine -- --helm $(CURDIR)/target/helm-bench $(CHARTS)
 
 FUZZ_SECONDS ?= 60
 # Without sanitizers: there is no unsafe code to watch, and what is left runs several times as fast.

@@ -76,7 +76,11 @@ pub(crate) fn run(args: &args::Template) -> Result<()> {
         options.helm = helm;
         options.skip_schema_validation = args.skip_schema_validation;
         options.limits.stack = STACK_OF_CHARTS;
-        Ok(Engine::new(chart).render(&values, &options)?)
+        let engine = Engine::new(chart);
+        let rendered = engine.render(&values, &options);
+        // The process ends soon; to free a parsed chart piece by piece takes longer than to execute it.
+        std::mem::forget((engine, values, options));
+        Ok(rendered?)
     });
     match rendered {
         Ok(rendered) => print(&rendered, &name, args, helm),

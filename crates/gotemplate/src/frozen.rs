@@ -107,6 +107,11 @@ impl FrozenMap {
         &self.0.entries
     }
 
+    /// Whether both are the same map, not just equal ones.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     pub(crate) fn get(&self, key: &[u8]) -> Option<&Frozen> {
         let entries = self.entries();
         let at = entries
@@ -175,7 +180,9 @@ mod tests {
         let (a, b) = (Map::frozen(frozen.clone()), Map::frozen(frozen.clone()));
         let inner = |map: &Map| map.get("map").unwrap().as_map().unwrap().clone();
         assert!(inner(&a).is_same(&inner(&a)), "looking twice finds the same map");
+        assert!(inner(&a).is_same_frozen(&inner(&b)));
         inner(&a).insert("x", 2);
+        assert!(!inner(&a).is_same_frozen(&inner(&b)), "one was looked into");
         assert!(matches!(inner(&a).get("x"), Some(Value::Int(2))));
         assert!(matches!(inner(&b).get("x"), Some(Value::Int64(1))));
         assert_eq!(b.freeze(), frozen);

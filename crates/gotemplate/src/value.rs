@@ -599,6 +599,14 @@ impl Map {
         self.data.still_frozen().is_none_or(FrozenMap::has_nil)
     }
 
+    /// True when both are copies of one frozen map into which nobody has looked yet, and so equal.
+    pub fn is_same_frozen(&self, other: &Self) -> bool {
+        match (self.data.still_frozen(), other.data.still_frozen()) {
+            (Some(this), Some(other)) => this.is_same(other),
+            _ => false,
+        }
+    }
+
     /// The nil map of the given type: empty, `null` in JSON. Inserting is refused.
     pub fn nil(ty: &'static Type) -> Self {
         Self {

@@ -175,7 +175,8 @@ impl<'c> ResolvedChart<'c> {
             return Ok(());
         };
         coalesce::merge_tables(&values, &imported, warnings)?;
-        self.values = values;
+        // Frozen, since every use of them starts with a copy.
+        self.values = Map::frozen(values.freeze());
         self.metadata.dependencies = Some(declared);
         Ok(())
     }

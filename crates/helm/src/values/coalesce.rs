@@ -225,6 +225,10 @@ impl Coalescing<'_> {
 
     /// Fills `onto`, which has precedence, with what it lacks of `from`.
     fn tables(&mut self, onto: &Map, from: &Map, prefix: &str, nulls: Nulls) -> Result<(), Error> {
+        // A chart's defaults hold those of its subcharts already, so most of what meets here is equal.
+        if onto.is_same_frozen(from) && !from.may_hold_nil() {
+            return Ok(());
+        }
         let had_value: Vec<Str> = from
             .borrow()
             .iter()
