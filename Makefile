@@ -157,7 +157,7 @@ bench: ## The template engine against Go's, on the same chart: parse and render,
 COMPOSITIONS ?= 100
 .PHONY: bench-compositions
 bench-compositions: setup ## What COMPOSITIONS=100 compositions cost: seconds, requests, writes, CPU, memory (needs root)
-	$(BUILD) --release $(call bins,$(PROGRAMS) bench_compositions)
+	$(BUILD) --quiet --release $(call bins,$(PROGRAMS) release-driver bench_compositions)
 	$(RELEASE)/bench_compositions --compositions $(COMPOSITIONS)
 
 .PHONY: bench-engine

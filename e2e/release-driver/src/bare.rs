@@ -59,14 +59,19 @@ impl Writes {
         })
     }
 
-    /// Sends them, one after the other.
-    pub(crate) async fn send(&self, cluster: &Cluster) -> Result<()> {
+    /// The objects, without the record.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = &ObjectId> {
+        self.objects.iter().map(|(id, _)| id)
+    }
+
+    /// Sends them, one after the other, and says how many they were.
+    pub(crate) async fn send(&self, cluster: &Cluster) -> Result<usize> {
         let (id, pending) = &self.pending;
         cluster.apply(id, pending, &Apply::by("helm")).await?;
         for (id, object) in &self.objects {
             cluster.apply(id, object, &Apply::by("helm")).await?;
         }
         cluster.merge(id, &self.deployed, "helm").await?;
-        Ok(())
+        Ok(self.objects.len() + 2)
     }
 }

@@ -54,7 +54,7 @@ pub(crate) async fn run(args: &Compare) -> Result<()> {
         stream::iter(&writes)
             .map(|writes| writes.send(&theirs))
             .buffer_unordered(args.place.at_once)
-            .try_collect::<()>()
+            .try_collect::<Vec<usize>>()
             .await?;
         bare += begun.elapsed();
     }

@@ -4,6 +4,7 @@
 mod bare;
 mod charts;
 mod compare;
+mod composition;
 mod reconcile;
 
 use std::path::PathBuf;
@@ -25,6 +26,8 @@ enum Command {
     Reconcile(Reconcile),
     /// Install releases through the library, and make the same writes with a bare client; print both times.
     Compare(Compare),
+    /// Make the writes that a controller makes for as many compositions; print how many, and the seconds.
+    Bare(Bare),
 }
 
 #[derive(Debug, Args)]
@@ -75,6 +78,17 @@ struct Compare {
     chart: PathBuf,
 }
 
+#[derive(Debug, Args)]
+struct Bare {
+    #[command(flatten)]
+    place: Where,
+    /// Namespace of the objects.
+    #[arg(long)]
+    namespace: String,
+    /// The chart.
+    chart: PathBuf,
+}
+
 fn main() -> Result<()> {
     // Another one may be there already; both are ring.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -85,6 +99,7 @@ fn main() -> Result<()> {
     match Driver::parse().command {
         Command::Reconcile(args) => runtime.block_on(reconcile::run(&args)),
         Command::Compare(args) => runtime.block_on(compare::run(&args)),
+        Command::Bare(args) => runtime.block_on(composition::run(&args)),
     }
 }
 

@@ -2,10 +2,9 @@
 //! but make the same writes.
 #![allow(clippy::print_stdout, reason = "figures are what it is for")]
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -28,6 +27,12 @@ struct Args {
 }
 
 const NAMESPACE: &str = "bench";
+
+/// Namespace of what the bare client makes.
+const BARE_NAMESPACE: &str = "bench-bare";
+
+/// As many writes at a time does the bare client make as controllers have workers.
+const WORKERS: &str = "10";
 
 /// How long anything may take until it is given up.
 const PATIENCE: Duration = Duration::from_mins(10);
@@ -60,40 +65,67 @@ struct Span {
     cpu_seconds: f64,
 }
 
+/// All that is printed.
+struct Figures {
+    /// Writes and seconds of the bare client.
+    bare: (usize, f64),
+    empty_mib: f64,
+    install: Span,
+    full_mib: f64,
+    at_rest: Span,
+    change: Span,
+    bump: Span,
+}
+
 impl Bench {
     fn run(&self, idle: Duration) -> Result<()> {
-        platform::apply(
-            &self.site,
-            &json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}).to_string(),
-        )?;
+        let namespace = |name: &str| {
+            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+            platform::apply(&self.site, &namespace.to_string())
+        };
+        namespace(BARE_NAMESPACE)?;
         let bare = self.bare()?;
-        self.define("1.0.0")?;
-        let empty = self.resident()?;
-        let install = self.span(|| {
-            self.create(&self.objects("v1-0-0", "one"))?;
+        namespace(NAMESPACE)?;
+        self.define(&self.push("1.0.0")?, "1.0.0")?;
+        let empty_mib = self.resident()?;
+        let install = self.span("install", || {
+            self.apply(&self.objects("v1-0-0", "one"))?;
             self.wait_until_all(is_ready)
         })?;
-        let with_all = self.resident()?;
+        let full_mib = self.resident()?;
         std::thread::sleep(Duration::from_secs(5));
-        let at_rest = self.span(|| {
+        let at_rest = self.span("idle", || {
             std::thread::sleep(idle);
             Ok(())
         })?;
-        let change = self.span(|| {
+        let change = self.span("change", || {
             self.apply(&self.objects("v1-0-0", "two"))?;
             self.wait_until_all(|object| is_ready(object) && is_of_its_generation(object))
         })?;
-        let bump = self.span(|| {
-            self.define("1.1.0")?;
+        let url = self.push("1.1.0")?;
+        let bump = self.span("bump", || {
+            self.define(&url, "1.1.0")?;
             self.wait_until_all(|object| is_ready(object) && object["status"]["helmChartVersion"] == "1.1.0")
         })?;
-        self.print(bare, empty, &install, with_all, idle, &at_rest, &change, &bump);
+        let figures = Figures {
+            bare,
+            empty_mib,
+            install,
+            full_mib,
+            at_rest,
+            change,
+            bump,
+        };
+        figures.print(self.count, idle);
         Ok(())
     }
 
-    /// Pushes the chart in this version and waits until the definition of it is ready.
-    fn define(&self, version: &str) -> Result<()> {
-        let url = ChartFolder::copy("bench", "bench", version)?.push(&self.site)?;
+    fn push(&self, version: &str) -> Result<String> {
+        ChartFolder::copy("bench", "bench", version)?.push(&self.site)
+    }
+
+    /// Points the definition at the chart in this version and waits until it is ready.
+    fn define(&self, url: &str, version: &str) -> Result<()> {
         let definition = json!({
             "apiVersion": "core.krateo.io/v1alpha1",
             "kind": "CompositionDefinition",
@@ -124,12 +156,8 @@ impl Bench {
         json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string()
     }
 
-    fn create(&self, objects: &str) -> Result<()> {
-        self.feed(&["create", "--filename", "-"], objects)
-    }
-
     fn apply(&self, objects: &str) -> Result<()> {
-        self.feed(&["replace", "--filename", "-"], objects)
+        self.feed(&["apply", "--server-side", "--filename", "-"], objects)
     }
 
     fn feed(&self, arguments: &[&str], input: &str) -> Result<()> {
@@ -147,31 +175,65 @@ impl Bench {
         Ok(())
     }
 
+    /// Waits until it is so with all compositions. A watch tells: asking again and again would cost the processors
+    /// that are measured.
     fn wait_until_all(&self, is_so: impl Fn(&Value) -> bool) -> Result<()> {
-        wait_until("all compositions", || {
-            let text = self.kubectl(&["get", "benches", "--output", "json"])?;
-            let found: Value = serde_json::from_str(&text)?;
-            let items = found["items"].as_array().context("no list")?;
-            Ok(items.len() == self.count && items.iter().all(&is_so))
-        })
+        let mut command = self.site.kubectl(["--namespace", NAMESPACE]);
+        command.args(["get", "benches", "--watch", "--output", "json"]);
+        let patience = format!("--request-timeout={}s", PATIENCE.as_secs());
+        let mut child = command.arg(patience).stdout(Stdio::piped()).spawn()?;
+        let told = child.stdout.take().context("no standard output")?;
+        let mut there = BTreeSet::new();
+        for object in serde_json::Deserializer::from_reader(told).into_iter::<Value>() {
+            let object = object?;
+            let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            if is_so(&object) {
+                there.insert(name);
+            } else {
+                there.remove(&name);
+            }
+            if there.len() == self.count {
+                break;
+            }
+        }
+        child.kill()?;
+        child.wait()?;
+        if there.len() < self.count {
+            bail!(
+                "after {} s: {} of {}",
+                PATIENCE.as_secs(),
+                there.len(),
+                self.count
+            );
+        }
+        Ok(())
     }
 
     /// Does something, and tells what the programs of the platform asked and used meanwhile.
-    fn span(&self, act: impl FnOnce() -> Result<()>) -> Result<Span> {
+    fn span(&self, name: &str, act: impl FnOnce() -> Result<()>) -> Result<Span> {
         let (mark, cpu, begun) = (self.cluster.audit().mark()?, self.cpu()?, Instant::now());
         act()?;
         let seconds = begun.elapsed().as_secs_f64();
+        progress(format_args!("{name}: {seconds:.2} s"));
+        let used = self.cpu()?;
+        for (program, seconds) in &used {
+            // A program that came meanwhile began with none.
+            let before = cpu.get(program).copied().unwrap_or_default();
+            progress(format_args!("  {:6.2} CPU s  {program}", seconds - before));
+        }
+        let cpu_seconds = used.values().sum::<f64>() - cpu.values().sum::<f64>();
         let (requests, writes) = self.count_since(mark)?;
         Ok(Span {
             seconds,
             requests,
             writes,
-            cpu_seconds: self.cpu()? - cpu,
+            cpu_seconds,
         })
     }
 
     /// Requests and writes of our programs; leases are neither, watches are requests.
     fn count_since(&self, mark: Mark) -> Result<(usize, usize)> {
+        let mut by_kind: BTreeMap<String, usize> = BTreeMap::new();
         let (mut requests, mut writes) = (0, 0);
         for record in self.cluster.audit().since(mark)? {
             let record = record?;
@@ -183,89 +245,79 @@ impl Bench {
             if record.is_write() && !record.is_dry_run() && !is_review {
                 writes += 1;
             }
+            let program = record.user.rsplit(':').next().unwrap_or_default();
+            *by_kind
+                .entry(format!("{program}: {} {}", record.verb, record.resource))
+                .or_default() += 1;
+        }
+        for (kind, count) in by_kind {
+            progress(format_args!("  {count:6} {kind}"));
         }
         Ok((requests, writes))
     }
 
-    /// Seconds of CPU that all pods of the platform have used.
-    fn cpu(&self) -> Result<f64> {
-        self.sum_of("process_cpu_seconds_total")
+    /// Seconds of CPU that each pod of the platform has used.
+    fn cpu(&self) -> Result<BTreeMap<String, f64>> {
+        let pods = self.pods()?.into_iter();
+        pods.map(|pod| Ok((pod.name.clone(), self.figure(&pod, "process_cpu_seconds_total")?)))
+            .collect()
     }
 
-    /// Resident memory of all pods of the platform, in MiB.
+    /// Resident memory of the platform, in MiB: of each program the replica that has most.
     fn resident(&self) -> Result<f64> {
-        Ok(self.sum_of("process_resident_memory_bytes")? / 1024.0 / 1024.0)
-    }
-
-    fn sum_of(&self, figure: &str) -> Result<f64> {
-        let mut sum = 0.0;
-        for (address, port) in self.pods()? {
-            let url = format!("http://{address}:{port}/metrics");
-            let text = self.site.run(on_node(
-                &self.cluster,
-                &["curl", "--silent", "--fail", "--max-time", "5", &url],
-            )?)?;
-            let line = text.lines().find(|line| line.starts_with(figure));
-            let value = line.and_then(|line| line.rsplit_once(' '));
-            let (_, value) = value.with_context(|| format!("{url} has no {figure}"))?;
-            sum += value.parse::<f64>()?;
+        let mut most: BTreeMap<String, f64> = BTreeMap::new();
+        for pod in self.pods()? {
+            let mebibytes = self.figure(&pod, "process_resident_memory_bytes")? / 1024.0 / 1024.0;
+            progress(format_args!("  {mebibytes:6.1} MiB  {}", pod.name));
+            let most = most.entry(pod.program).or_default();
+            *most = most.max(mebibytes);
         }
-        Ok(sum)
+        Ok(most.values().sum())
     }
 
-    /// Address and port of the figures of one replica of each program.
-    fn pods(&self) -> Result<Vec<(String, u64)>> {
-        let mut pods = BTreeMap::new();
+    fn figure(&self, pod: &Pod, figure: &str) -> Result<f64> {
+        let text = self.site.run(on_node(
+            &self.cluster,
+            &["curl", "--silent", "--fail", "--max-time", "5", &pod.metrics],
+        )?)?;
+        let line = text.lines().find(|line| line.starts_with(figure));
+        let value = line.and_then(|line| line.rsplit_once(' '));
+        let (_, value) = value.with_context(|| format!("{} has no {figure}", pod.name))?;
+        Ok(value.parse()?)
+    }
+
+    /// The running pods of the platform.
+    fn pods(&self) -> Result<Vec<Pod>> {
+        let mut pods = Vec::new();
         for namespace in [platform::NAMESPACE, NAMESPACE] {
-            let text = self.site.run(self.site.kubectl([
-                "get",
-                "pods",
-                "--namespace",
-                namespace,
-                "--output",
-                "json",
-            ]))?;
-            let found: Value = serde_json::from_str(&text)?;
-            for pod in found["items"].as_array().context("no list")? {
-                let container = &pod["spec"]["containers"][0];
-                let ports = container["ports"].as_array().into_iter().flatten();
-                let port = ports
-                    .filter(|port| ["metrics", "http"].iter().any(|name| port["name"] == *name))
-                    .find_map(|port| port["containerPort"].as_u64());
-                let running =
-                    pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null();
-                if let (true, Some(port), Some(address)) = (running, port, pod["status"]["podIP"].as_str()) {
-                    let name = container["name"].as_str().unwrap_or_default().to_owned();
-                    pods.insert(format!("{namespace}/{name}"), (address.to_owned(), port));
-                }
-            }
+            let arguments = ["get", "pods", "--namespace", namespace, "--output", "json"];
+            let found: Value = serde_json::from_str(&self.site.run(self.site.kubectl(arguments))?)?;
+            pods.extend(
+                found["items"]
+                    .as_array()
+                    .context("no list")?
+                    .iter()
+                    .filter_map(Pod::of),
+            );
         }
-        Ok(pods.into_values().collect())
+        Ok(pods)
     }
 
-    /// The same writes by a client that decides nothing: what the API server itself takes for them.
-    fn bare(&self) -> Result<f64> {
-        let mut manifests = String::new();
-        for number in 0..self.count {
-            for (kind, version) in [("ServiceAccount", "v1"), ("ConfigMap", "v1")] {
-                // Twelve writes, of the size that those of a composition have.
-                for part in 0..6 {
-                    let object = json!({
-                        "apiVersion": version, "kind": kind,
-                        "metadata": {
-                            "name": format!("bare-{number}-{part}"), "namespace": NAMESPACE,
-                            "annotations": {"note": "x".repeat(500)},
-                        },
-                    });
-                    writeln!(manifests, "---\n{object}")?;
-                }
-            }
-        }
-        let begun = Instant::now();
-        self.feed(&["create", "--filename", "-"], &manifests)?;
-        let seconds = begun.elapsed().as_secs_f64();
-        self.kubectl(&["delete", "serviceaccounts,configmaps", "--all", "--wait=false"])?;
-        Ok(seconds)
+    /// As many writes by a client that decides nothing: what the API server itself takes for them.
+    fn bare(&self) -> Result<(usize, f64)> {
+        let kubeconfig = self.site.kubeconfig().context("the cluster has a kubeconfig")?;
+        let mut command = Command::new(image::binary("release-driver")?);
+        command.arg("bare").arg("--kubeconfig").arg(kubeconfig);
+        command.args(["--namespace", BARE_NAMESPACE, "--at-once", WORKERS, "--releases"]);
+        command.arg(self.count.to_string());
+        let said = self.site.run({
+            command.arg(image::root().join("e2e/charts/bench"));
+            command
+        })?;
+        let (writes, seconds) = said.trim().split_once(' ').context("no figures")?;
+        progress(format_args!("bare client: {writes} writes in {seconds} s"));
+        self.kubectl(&["delete", "namespace", BARE_NAMESPACE])?;
+        Ok((writes.parse()?, seconds.parse()?))
     }
 
     fn kubectl(&self, arguments: &[&str]) -> Result<String> {
@@ -273,29 +325,56 @@ impl Bench {
         command.args(arguments);
         self.site.run(command)
     }
+}
 
-    #[expect(clippy::too_many_arguments, reason = "one line of the table each")]
-    fn print(
-        &self,
-        bare: f64,
-        empty: f64,
-        install: &Span,
-        with_all: f64,
-        idle: Duration,
-        at_rest: &Span,
-        change: &Span,
-        bump: &Span,
-    ) {
-        let count = self.count as f64;
+/// A pod of the platform.
+struct Pod {
+    name: String,
+    program: String,
+    /// Where its figures are.
+    metrics: String,
+}
+
+impl Pod {
+    /// None for a pod that does not run, or has no figures.
+    fn of(pod: &Value) -> Option<Self> {
+        let container = &pod["spec"]["containers"][0];
+        let ports = container["ports"].as_array()?;
+        let port = ports
+            .iter()
+            .filter(|port| ["metrics", "http"].iter().any(|name| port["name"] == *name))
+            .find_map(|port| port["containerPort"].as_u64())?;
+        let runs = pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null();
+        runs.then_some(())?;
+        Some(Self {
+            name: pod["metadata"]["name"].as_str()?.to_owned(),
+            program: container["name"].as_str()?.to_owned(),
+            metrics: format!("http://{}:{port}/metrics", pod["status"]["podIP"].as_str()?),
+        })
+    }
+}
+
+impl Figures {
+    fn print(&self, count: usize, idle: Duration) {
+        let Self {
+            bare: (writes, bare),
+            empty_mib,
+            install,
+            full_mib,
+            at_rest,
+            change,
+            bump,
+        } = self;
+        let each = |number: usize| number as f64 / count as f64;
         let minutes = idle.as_secs_f64() / 60.0;
-        println!("| figure, {} compositions | measured |", self.count);
+        println!("| figure, {count} compositions | measured |");
         println!("|---|---|");
-        println!("| kubectl making 12 writes for each | {bare:.1} s |");
+        println!("| bare client, {writes} writes | {bare:.1} s |");
         println!("| applied to all Ready | {:.1} s |", install.seconds);
         println!(
             "| requests / writes for each | {:.1} / {:.1} |",
-            install.requests as f64 / count,
-            install.writes as f64 / count
+            each(install.requests),
+            each(install.writes)
         );
         println!("| CPU seconds of the platform | {:.2} |", install.cpu_seconds);
         println!(
@@ -305,14 +384,13 @@ impl Bench {
         );
         println!("| one value changed in all | {:.1} s |", change.seconds);
         println!("| chart version changed for all | {:.1} s |", bump.seconds);
-        println!("| resident, empty / with all | {empty:.0} / {with_all:.0} MiB |");
+        println!("| resident, empty / with all | {empty_mib:.0} / {full_mib:.0} MiB |");
         println!(
-            "{} compositions: Ready in {:.1} s ({:.2} times kubectl's writes), {:.1} requests and {:.1} writes each, {:.2} CPU s",
-            self.count,
+            "{count} compositions: Ready in {:.1} s ({:.2} times the bare client), {:.1} requests and {:.1} writes each, {:.2} CPU s",
             install.seconds,
             install.seconds / bare,
-            install.requests as f64 / count,
-            install.writes as f64 / count,
+            each(install.requests),
+            each(install.writes),
             install.cpu_seconds
         );
     }
