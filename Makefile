@@ -165,6 +165,13 @@ bench-engine: ## Whole charts against Helm's engine in one process: a large one 
 	cd crates/helm/tests/goldens && go build -mod=mod -o $(CURDIR)/target/helm-bench ./bench
 	cargo bench --workspace --quiet --bench engine -- --helm $(CURDIR)/target/helm-bench $(CHARTS)
 
+.PHONY: big-index
+big-index: ## kco show and pull from a repository with an index of 20 MiB against helm; prints the ratios of time and peak memory
+	$(BUILD) --quiet --release --bin kco
+	$(BUILD) --quiet $(call bins,big_index local-cluster)
+	$(DEBUG)/local-cluster parts helm
+	$(DEBUG)/big_index --kco $(RELEASE)/kco
+
 FUZZ_SECONDS ?= 60
 # Without sanitizers: there is no unsafe code to watch, and what is left runs several times as fast.
 .PHONY: fuzz

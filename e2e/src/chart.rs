@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
-use crate::{Site, image};
+use crate::{Signer, Site, image};
 
 /// A copy of a chart, to be changed and pushed.
 pub struct ChartFolder {
@@ -74,15 +74,36 @@ impl ChartFolder {
     /// # Errors
     /// When Helm refuses it.
     pub fn package(&self, site: &Site) -> Result<Package> {
+        self.package_with(site, &[])
+    }
+
+    /// Packages the chart and signs it, as `helm package --sign` does.
+    ///
+    /// # Errors
+    /// As [`ChartFolder::package`].
+    pub fn package_signed(&self, site: &Site, signer: &Signer) -> Result<Package> {
+        let keys = signer.secret_keys()?;
+        let keys = keys.path().to_string_lossy();
+        self.package_with(site, &["--sign", "--key", signer.name(), "--keyring", &keys])
+    }
+
+    fn package_with(&self, site: &Site, flags: &[&str]) -> Result<Package> {
         let into = tempfile::tempdir()?;
         let (source, destination) = (self.folder.path(), into.path());
         let (source, destination) = (source.to_string_lossy(), destination.to_string_lossy());
-        site.run(site.helm(["package", &source, "--destination", &destination]))?;
+        let mut package = site.helm(["package", &source, "--destination", &destination]);
+        package.args(flags);
+        site.run(package)?;
         Ok(Package {
             file: into.path().join(format!("{}-{}.tgz", self.name, self.version)),
             name: self.name.clone(),
             _folder: into,
         })
+    }
+
+    /// The copy.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
     }
 
     fn path(&self, file: &str) -> PathBuf {
@@ -111,14 +132,22 @@ impl Package {
         Ok(fs::read(&self.file)?)
     }
 
+    /// The provenance beside the archive, when it is signed.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn provenance(&self) -> Result<Vec<u8>> {
+        let mut file = self.file.clone().into_os_string();
+        file.push(".prov");
+        Ok(fs::read(file)?)
+    }
+
     /// `sha256:` and the digest of the archive.
     ///
     /// # Errors
     /// As [`Package::bytes`].
     pub fn digest(&self) -> Result<String> {
-        let digest = Sha256::digest(self.bytes()?);
-        let hex: Vec<String> = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-        Ok(format!("sha256:{}", hex.concat()))
+        Ok(sha256(&self.bytes()?))
     }
 
     /// Pushes it to `charts` of a registry with these flags of `helm push`; gives the `oci://` URL without the version.
@@ -132,6 +161,13 @@ impl Package {
         site.run(push)?;
         Ok(format!("{charts}/{}", self.name))
     }
+}
+
+/// `sha256:` and the digest in hex.
+pub fn sha256(bytes: &[u8]) -> String {
+    let digest = Sha256::digest(bytes);
+    let hex: Vec<String> = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{}", hex.concat())
 }
 
 fn copy_folder(from: &Path, to: &Path) -> std::io::Result<()> {

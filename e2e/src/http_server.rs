@@ -1,6 +1,7 @@
 //! An HTTP server on loopback that writes down who asked for what, and that can misbehave.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, Result};
@@ -10,8 +11,13 @@ use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, LOCATION, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, Response, StatusCode};
 use futures::{Stream, StreamExt as _, stream};
-use tokio::net::TcpListener;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Runtime;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 /// A request, as far as tests look at it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +55,7 @@ type Decide = dyn Fn(&Asked) -> Answer + Send + Sync;
 
 /// The server; it ends with this value.
 pub struct HttpServer {
+    scheme: &'static str,
     address: SocketAddr,
     asked: Arc<Mutex<Vec<Asked>>>,
     /// Ends all connections when it is dropped.
@@ -67,6 +74,30 @@ impl HttpServer {
     /// # Errors
     /// When no port is free.
     pub fn start(decide: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Result<Self> {
+        Self::listen(None, decide)
+    }
+
+    /// The same by TLS, with the certificate and the key of these files of PEM.
+    ///
+    /// # Errors
+    /// When a file cannot be used, or no port is free.
+    pub fn start_tls(
+        certificate: &Path,
+        key: &Path,
+        decide: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
+    ) -> Result<Self> {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let chain = CertificateDer::pem_file_iter(certificate)?.collect::<Result<_, _>>()?;
+        let config = ServerConfig::builder()
+            .with_no_client_auth()
+            .with_single_cert(chain, PrivateKeyDer::from_pem_file(key)?)?;
+        Self::listen(Some(TlsAcceptor::from(Arc::new(config))), decide)
+    }
+
+    fn listen(
+        tls: Option<TlsAcceptor>,
+        decide: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
+    ) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -82,17 +113,25 @@ impl HttpServer {
             decide: Arc::new(decide),
         };
         let app = Router::new().fallback(answer).with_state(shared);
-        runtime.spawn(async move { axum::serve(listener, app).await });
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        match tls {
+            Some(acceptor) => {
+                let listener = TlsListener { listener, acceptor };
+                runtime.spawn(async move { axum::serve(listener, app).await })
+            }
+            None => runtime.spawn(async move { axum::serve(listener, app).await }),
+        };
         Ok(Self {
+            scheme,
             address,
             asked,
             runtime: Some(runtime),
         })
     }
 
-    /// `http://127.0.0.1:port` and the path.
+    /// `http://127.0.0.1:port`, or `https://…`, and the path.
     pub fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
+        format!("{}://{}{path}", self.scheme, self.address)
     }
 
     /// `127.0.0.1:port`.
@@ -111,6 +150,31 @@ impl Drop for HttpServer {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
+    }
+}
+
+/// Connections on which TLS has begun; those on which it fails are dropped.
+struct TlsListener {
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+}
+
+impl axum::serve::Listener for TlsListener {
+    type Io = TlsStream<TcpStream>;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        loop {
+            if let Ok((stream, address)) = self.listener.accept().await
+                && let Ok(stream) = self.acceptor.accept(stream).await
+            {
+                return (stream, address);
+            }
+        }
+    }
+
+    fn local_addr(&self) -> std::io::Result<Self::Addr> {
+        self.listener.local_addr()
     }
 }
 

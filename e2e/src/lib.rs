@@ -6,7 +6,9 @@
 )]
 
 pub mod chart;
+pub mod cosign;
 pub mod definition_kills;
+pub mod gpg;
 pub mod host_platform;
 pub mod http_server;
 pub mod image;
@@ -19,6 +21,7 @@ pub mod site;
 pub mod token_service;
 
 pub use chart::ChartFolder;
+pub use gpg::Signer;
 pub use host_platform::HostPlatform;
 pub use http_server::HttpServer;
 pub use namespace::Namespace;

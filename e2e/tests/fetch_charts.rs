@@ -3,10 +3,13 @@
 
 mod archives;
 mod credentials;
+mod dependencies;
 mod grants;
+mod https;
 mod kco;
 mod registries;
 mod repositories;
 mod servers;
+mod signatures;
 mod sources;
 mod versions;

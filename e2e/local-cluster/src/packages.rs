@@ -23,7 +23,7 @@ pub struct Package {
 /// Where Debian puts the CNI plugins.
 pub(crate) const CNI_PLUGINS: &str = "/usr/lib/cni";
 
-static ALL: [Package; 6] = [
+static ALL: [Package; 7] = [
     Package {
         name: "runc",
         program: "runc",
@@ -53,6 +53,11 @@ static ALL: [Package; 6] = [
         name: "conntrack",
         program: "conntrack",
         purpose: "kube-proxy ends stale connections with it",
+    },
+    Package {
+        name: "gnupg",
+        program: "gpg-agent",
+        purpose: "signs charts in tests",
     },
 ];
 

@@ -4,6 +4,7 @@ use anyhow::Result;
 use e2e::namespace::condition;
 use serde_json::json;
 
+use super::grants::may_read;
 use super::sources::{PASSWORD, Sources, USER, credentials, fetched, refused, secret};
 
 #[test]
@@ -43,14 +44,10 @@ fn a_secret_of_another_namespace_is_used_only_when_it_says_so() -> Result<()> {
     let before = sources.service.asked().len();
     let chart =
         json!({"url": url, "version": "1.0.0", "credentials": credentials("vault", "password", "password")});
-    refused(
-        &namespace,
-        "borrowed",
-        &chart,
-        "Secret vault/password with the registry's password does not exist or does not allow its use from namespace \
-         borrower: annotate it with krateo.io/allow-from-namespaces: borrower, or name one of that namespace in \
-         credentials.passwordRef",
-    )?;
+    let message = "Secret vault/password with the registry's password does not exist or does not allow its use from \
+                   namespace borrower: annotate it with krateo.io/allow-from-namespaces: borrower, or name one of that \
+                   namespace in credentials.passwordRef";
+    refused(&namespace, "borrowed", &chart, message)?;
     assert_eq!(sources.service.asked().len(), before, "nothing was sent anywhere");
 
     vault.kubectl(&[
@@ -60,6 +57,38 @@ fn a_secret_of_another_namespace_is_used_only_when_it_says_so() -> Result<()> {
         "krateo.io/allow-from-namespaces=other,borrower",
     ])?;
     namespace.wait_for("compositiondefinitions", "borrowed", "Synced", "True")?;
+    let readers = [
+        "krateo-system:core-provider-chart-inspector",
+        "borrower:borroweds-v1-0-0",
+    ];
+    for reader in readers {
+        assert!(may_read(&vault, reader, "password")?, "{reader}");
+    }
+
+    // What was allowed can be taken back, and given again.
+    vault.kubectl(&[
+        "annotate",
+        "secret",
+        "password",
+        "krateo.io/allow-from-namespaces-",
+    ])?;
+    let definition = namespace.wait_for("compositiondefinitions", "borrowed", "Synced", "False")?;
+    assert_eq!(
+        condition(&definition, "Synced").unwrap()["message"],
+        format!("could not observe the definition: could not fetch the chart: {message}")
+    );
+    assert!(vault.get("role", "borroweds-v1-0-0-secret")?.is_none());
+    assert!(vault.get("rolebinding", "borroweds-v1-0-0-secret")?.is_none());
+    vault.kubectl(&[
+        "annotate",
+        "secret",
+        "password",
+        "krateo.io/allow-from-namespaces=borrower",
+    ])?;
+    namespace.wait_for("compositiondefinitions", "borrowed", "Synced", "True")?;
+    for reader in readers {
+        assert!(may_read(&vault, reader, "password")?, "{reader}");
+    }
     Ok(())
 }
 

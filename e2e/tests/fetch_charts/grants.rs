@@ -84,7 +84,7 @@ fn a_composition_of_a_chart_behind_a_password_is_installed() -> Result<()> {
     Ok(())
 }
 
-fn may_read(namespace: &Namespace, account: &str, secret: &str) -> Result<bool> {
+pub(super) fn may_read(namespace: &Namespace, account: &str, secret: &str) -> Result<bool> {
     let account = format!("system:serviceaccount:{account}");
     let mut command = namespace.site().kubectl([
         "auth",

@@ -12,13 +12,17 @@ use super::sources::{PASSWORD, Sources, USER, chart};
 
 /// What a command did: its status, its output, and the files it wrote by their path.
 #[derive(Debug, PartialEq, Eq)]
-struct Done {
-    success: bool,
-    output: String,
-    files: BTreeMap<PathBuf, Vec<u8>>,
+pub(super) struct Done {
+    pub(super) success: bool,
+    pub(super) output: String,
+    pub(super) files: BTreeMap<PathBuf, Vec<u8>>,
 }
 
-fn run(mut command: Command, arguments: &[&str]) -> Result<Done> {
+pub(super) fn kco() -> Result<Command> {
+    Ok(Command::new(image::binary("kco")?))
+}
+
+pub(super) fn run(mut command: Command, arguments: &[&str]) -> Result<Done> {
     let folder = tempfile::tempdir()?;
     let Output {
         status,
@@ -37,7 +41,7 @@ fn run(mut command: Command, arguments: &[&str]) -> Result<Done> {
     })
 }
 
-fn read(root: &Path, below: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) -> Result<()> {
+pub(super) fn read(root: &Path, below: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) -> Result<()> {
     for entry in std::fs::read_dir(root.join(below))? {
         let entry = entry?;
         let path = below.join(entry.file_name());
@@ -53,7 +57,7 @@ fn read(root: &Path, below: &Path, files: &mut BTreeMap<PathBuf, Vec<u8>>) -> Re
 /// Both do the same with these arguments.
 fn same(sources: &Sources, arguments: &[&str], is_success: bool) -> Result<Done> {
     let helm = run(sources.platform.site().helm::<&str>([]), arguments)?;
-    let kco = run(Command::new(image::binary("kco")?), arguments)?;
+    let kco = run(kco()?, arguments)?;
     assert_eq!(helm.success, is_success, "helm {arguments:?}");
     assert_eq!(kco, helm, "{arguments:?}");
     Ok(kco)
@@ -147,16 +151,13 @@ fn kco_shows_charts_on_disk_as_helm_does() -> Result<()> {
         let path = path.to_string_lossy();
         for part in ["all", "chart", "values", "readme", "crds"] {
             let helm = run(sources.platform.site().helm::<&str>([]), &["show", part, &path])?;
-            let kco = run(Command::new(image::binary("kco")?), &["show", part, &path])?;
+            let kco = run(kco()?, &["show", part, &path])?;
             assert_eq!(kco, helm, "show {part} {path}");
             compared += usize::from(helm.success);
         }
     }
     assert!(compared > 100, "only {compared} compared");
-    let schema = run(
-        Command::new(image::binary("kco")?),
-        &["show", "schema", &package.file().to_string_lossy()],
-    )?;
+    let schema = run(kco()?, &["show", "schema", &package.file().to_string_lossy()])?;
     assert_eq!(
         schema.output,
         std::fs::read_to_string(image::root().join("e2e/charts/web/values.schema.json"))?

@@ -169,8 +169,8 @@ fn a_registry_that_does_not_give_the_chart_is_quoted_with_what_to_do() -> Result
             "caBundleRef": {"name": "ca"},
         }),
         format!(
-            "could not get charts/none:1.0.0 from {}: error sending request: client error (SendRequest): connection \
-             error: received fatal alert: CertificateRequired",
+            "{} refuses the connection for want of a client certificate that it accepts: set clientCertRef: error \
+             sending request: client error (SendRequest): connection error: received fatal alert: CertificateRequired",
             sources.mutual
         ),
     )?;

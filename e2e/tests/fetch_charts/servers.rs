@@ -1,5 +1,7 @@
 //! Servers with problems: those that pass are sat out, the others are said.
 
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Result;
@@ -7,6 +9,7 @@ use e2e::HttpServer;
 use e2e::http_server::Answer;
 use serde_json::json;
 
+use super::repositories::{file, repository};
 use super::sources::{Sources, chart, fetched, refused};
 
 #[test]
@@ -25,6 +28,28 @@ fn a_server_that_has_a_bad_moment_is_asked_again() -> Result<()> {
     let definition = fetched(&namespace, "patient", &json!({"url": url}))?;
     assert_eq!(definition["status"]["chart"]["version"], "1.0.0");
     assert!(server.asked().len() >= 4, "{:?}", server.asked());
+    Ok(())
+}
+
+#[test]
+fn a_repository_that_has_bad_moments_is_asked_again_for_index_and_archive() -> Result<()> {
+    let platform = Sources::shared()?.platform;
+    let namespace = platform.namespace("bad-repository")?;
+    let files = repository(platform.site(), &[("lenient", "1.0.0")])?;
+    let asked_before = Mutex::new(BTreeMap::<String, usize>::new());
+    let server = HttpServer::start(move |asked| {
+        let mut before = asked_before.lock().unwrap();
+        let times = before.entry(asked.path.clone()).or_default();
+        *times += 1;
+        match *times {
+            1 => Answer::Status(429),
+            2 => Answer::Status(500),
+            _ => file(&files, asked),
+        }
+    })?;
+    let chart = json!({"url": server.url("/charts"), "repo": "lenient"});
+    let definition = fetched(&namespace, "lenient", &chart)?;
+    assert_eq!(definition["status"]["chart"]["version"], "1.0.0");
     Ok(())
 }
 

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use anyhow::Result;
+use e2e::http_server::{Answer, Asked};
 use e2e::namespace::condition;
 use e2e::token_service::TokenService;
-use e2e::{ChartFolder, HostPlatform, Namespace};
+use e2e::{ChartFolder, HostPlatform, HttpServer, Namespace};
 use local_cluster::certificates::{Authority, Identity};
 use local_cluster::registry::{Access, Settings, Tls};
 use serde_json::{Value, json};
@@ -82,6 +83,18 @@ impl Sources {
             platform,
             pki: folder,
         })
+    }
+
+    /// A server of files by TLS, with a certificate of the authority.
+    pub(super) fn serve_tls(
+        &self,
+        decide: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
+    ) -> Result<HttpServer> {
+        HttpServer::start_tls(
+            &self.pki.join("registry.crt"),
+            &self.pki.join("registry.key"),
+            decide,
+        )
     }
 
     /// A file of the authority, as Helm's flags take it.

@@ -1,0 +1,167 @@
+//! Signatures of cosign's form, put beside an artifact in a registry: what `cosign sign --key` does with
+//! `--new-bundle-format=false` (cosign's `specs/SIGNATURE_SPEC.md`). The program itself is built of more than five
+//! hundred modules, and the form is a JSON text, a signature and a tag.
+
+use anyhow::{Context as _, Result, anyhow};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use reqwest::header::{ACCEPT, CONTENT_TYPE, LOCATION};
+use reqwest::{Client, Response};
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
+use serde_json::{Value, json};
+
+use crate::chart::sha256;
+
+const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
+const PAYLOAD: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
+const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
+
+/// A key pair as `cosign generate-key-pair` makes it.
+pub struct CosignKey {
+    pair: EcdsaKeyPair,
+    random: SystemRandom,
+}
+
+/// What cosign puts behind the tag of a signature.
+pub struct Signed {
+    /// The text that is signed.
+    pub payload: String,
+    /// The signature over it, in base64.
+    pub signature: String,
+}
+
+impl CosignKey {
+    /// A new key.
+    ///
+    /// # Errors
+    /// When this machine has no random numbers.
+    pub fn generate() -> Result<Self> {
+        let random = SystemRandom::new();
+        let algorithm = &ECDSA_P256_SHA256_ASN1_SIGNING;
+        let private =
+            EcdsaKeyPair::generate_pkcs8(algorithm, &random).map_err(|_| anyhow!("could not make a key"))?;
+        let pair = EcdsaKeyPair::from_pkcs8(algorithm, private.as_ref(), &random)
+            .map_err(|_| anyhow!("could not read the key that was just made"))?;
+        Ok(Self { pair, random })
+    }
+
+    /// `cosign.pub`.
+    pub fn public_key(&self) -> String {
+        // SubjectPublicKeyInfo of a point of P-256, up to the point.
+        const HEAD: [u8; 26] = [
+            0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a,
+            0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
+        ];
+        let der = BASE64_STANDARD.encode([&HEAD, self.pair.public_key().as_ref()].concat());
+        format!("-----BEGIN PUBLIC KEY-----\n{der}\n-----END PUBLIC KEY-----\n")
+    }
+
+    /// Signs the manifest with this digest.
+    ///
+    /// # Errors
+    /// When this machine has no random numbers.
+    pub fn sign(&self, reference: &str, manifest: &str) -> Result<Signed> {
+        let payload = json!({
+            "critical": {
+                "identity": {"docker-reference": reference},
+                "image": {"docker-manifest-digest": manifest},
+                "type": "cosign container image signature",
+            },
+            "optional": null,
+        })
+        .to_string();
+        let signature = self
+            .pair
+            .sign(&self.random, payload.as_bytes())
+            .map_err(|_| anyhow!("could not sign"))?;
+        Ok(Signed {
+            signature: BASE64_STANDARD.encode(signature),
+            payload,
+        })
+    }
+}
+
+/// A repository of a registry that speaks plain HTTP and lets everybody in.
+pub struct Repository {
+    root: String,
+    client: Client,
+}
+
+impl Repository {
+    /// `host:port` and the path.
+    pub fn new(registry: &str, path: &str) -> Self {
+        Self {
+            root: format!("http://{registry}/v2/{path}"),
+            client: Client::new(),
+        }
+    }
+
+    /// The digest of the manifest behind a tag.
+    ///
+    /// # Errors
+    /// When the registry has none.
+    pub fn digest(&self, tag: &str) -> Result<String> {
+        run(async {
+            let get = self
+                .client
+                .get(format!("{}/manifests/{tag}", self.root))
+                .header(ACCEPT, MANIFEST);
+            Ok(sha256(&checked(get.send().await?).await?.bytes().await?))
+        })
+    }
+
+    /// Puts a signature behind the tag that is made of the digest of what it is for.
+    ///
+    /// # Errors
+    /// When the registry does not take it.
+    pub fn put_signature(&self, manifest: &str, signed: &Signed) -> Result<()> {
+        run(async {
+            let config = self.put_blob(b"{}", CONFIG).await?;
+            let mut layer = self.put_blob(signed.payload.as_bytes(), PAYLOAD).await?;
+            layer["annotations"] = json!({SIGNATURE: signed.signature});
+            let artifact = json!({
+                "schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [layer],
+            });
+            let tag = format!("{}.sig", manifest.replace(':', "-"));
+            let put = self
+                .client
+                .put(format!("{}/manifests/{tag}", self.root))
+                .header(CONTENT_TYPE, MANIFEST)
+                .body(artifact.to_string());
+            checked(put.send().await?).await.map(drop)
+        })
+    }
+
+    /// Uploads a blob and gives its descriptor.
+    async fn put_blob(&self, content: &[u8], media_type: &str) -> Result<Value> {
+        let start = self.client.post(format!("{}/blobs/uploads/", self.root));
+        let started = checked(start.send().await?).await?;
+        let location = started
+            .headers()
+            .get(LOCATION)
+            .context("the registry names no place for a blob")?;
+        let mut place = started.url().join(location.to_str()?)?;
+        let digest = sha256(content);
+        place.query_pairs_mut().append_pair("digest", &digest);
+        checked(self.client.put(place).body(content.to_vec()).send().await?).await?;
+        Ok(json!({"mediaType": media_type, "digest": digest, "size": content.len()}))
+    }
+}
+
+async fn checked(response: Response) -> Result<Response> {
+    let status = response.status();
+    if status.is_success() {
+        return Ok(response);
+    }
+    let url = response.url().clone();
+    let said = response.text().await?;
+    Err(anyhow!("{url} answered {status}: {said}"))
+}
+
+fn run<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(work)
+}
