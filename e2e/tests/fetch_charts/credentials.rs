@@ -5,7 +5,7 @@ use e2e::namespace::condition;
 use serde_json::json;
 
 use super::grants::may_read;
-use super::sources::{PASSWORD, Sources, USER, credentials, fetched, refused, secret};
+use super::sources::{PASSWORD, Sources, USER, credentials, fetched, refused, refused_for_now, secret};
 
 #[test]
 fn a_secret_that_cannot_be_used_is_named_with_what_it_lacks() -> Result<()> {
@@ -14,7 +14,7 @@ fn a_secret_that_cannot_be_used_is_named_with_what_it_lacks() -> Result<()> {
     let login = ["--username", USER, "--password", PASSWORD, "--plain-http"];
     let (url, _) = sources.push(&sources.guarded, "secretive", "1.0.0", &login)?;
     let chart = |credentials| json!({"url": url, "version": "1.0.0", "credentials": credentials});
-    refused(
+    refused_for_now(
         &namespace,
         "missing-secret",
         &chart(credentials("secrets", "nowhere", "password")),
@@ -47,7 +47,7 @@ fn a_secret_of_another_namespace_is_used_only_when_it_says_so() -> Result<()> {
     let message = "Secret vault/password with the registry's password does not exist or does not allow its use from \
                    namespace borrower: annotate it with krateo.io/allow-from-namespaces: borrower, or name one of that \
                    namespace in credentials.passwordRef";
-    refused(&namespace, "borrowed", &chart, message)?;
+    refused_for_now(&namespace, "borrowed", &chart, message)?;
     assert_eq!(sources.service.asked().len(), before, "nothing was sent anywhere");
 
     vault.kubectl(&[

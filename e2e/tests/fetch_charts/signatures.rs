@@ -1,4 +1,4 @@
-//! Charts that must be signed: by Helm's provenance of a key of GnuPG, or beside them in a registry as cosign does.
+//! Charts that must be signed: by Helm's provenance of a key of `GnuPG`, or beside them in a registry as cosign does.
 
 use anyhow::Result;
 use e2e::Signer;
@@ -22,9 +22,9 @@ fn a_chart_with_helms_provenance_is_taken_from_every_source() -> Result<()> {
     for (name, algorithm) in [("robot", "rsa3072"), ("eddy", "ed25519")] {
         let signer = Signer::new(name, algorithm)?;
         secret(&namespace, name, &json!({"keyring.gpg": signer.public_key()?}))?;
-        let signed = |kind: &str| chart(&format!("{name}-{kind}"), "1.0.0")?.package_signed(site, &signer);
+        let make = |kind: &str| chart(&format!("{name}-{kind}"), "1.0.0")?.package_signed(site, &signer);
 
-        let package = signed("file")?;
+        let package = make("file")?;
         let path = format!("/charts/{name}-file-1.0.0.tgz");
         let server = serve(Files::from([
             (path.clone(), package.bytes()?),
@@ -36,7 +36,7 @@ fn a_chart_with_helms_provenance_is_taken_from_every_source() -> Result<()> {
             &by_keyring(&server.url(&path), name),
         )?;
 
-        let package = signed("listed")?;
+        let package = make("listed")?;
         let folder = tempfile::tempdir()?;
         std::fs::write(
             folder.path().join(format!("{name}-listed-1.0.0.tgz")),
@@ -55,7 +55,7 @@ fn a_chart_with_helms_provenance_is_taken_from_every_source() -> Result<()> {
         fetched(&namespace, &format!("{name}-listed"), &listed)?;
 
         let mut pushed = by_keyring(
-            &signed("pushed")?.push(site, &sources.open, &["--plain-http"])?,
+            &make("pushed")?.push(site, &sources.open, &["--plain-http"])?,
             name,
         );
         pushed["version"] = json!("1.0.0");
@@ -79,7 +79,6 @@ fn a_chart_whose_provenance_proves_nothing_is_refused_with_the_reason() -> Resul
         "stranger",
         &json!({"keyring.gpg": stranger.public_key()?}),
     )?;
-    secret(&namespace, "none", &json!({"keyring.gpg": "no key"}))?;
     let package = chart("vouched", "1.0.0")?.package_signed(site, &robot)?;
     let provenance = String::from_utf8(package.provenance()?)?;
     let other = chart("vouched", "1.0.0")?;
@@ -99,7 +98,6 @@ fn a_chart_whose_provenance_proves_nothing_is_refused_with_the_reason() -> Resul
     let changed = provenance.replace(&package.digest()?, &other.digest()?);
     put("rewritten", name, other.bytes()?, Some(changed));
     put("renamed", "trusted-1.0.0.tgz", package.bytes()?, Some(provenance));
-    put("unsigned", name, package.bytes()?, None);
     put(
         "nonsense",
         name,
@@ -144,15 +142,30 @@ fn a_chart_whose_provenance_proves_nothing_is_refused_with_the_reason() -> Resul
         "robot",
         &format!("it is for [{name}], not for trusted-1.0.0.tgz"),
     )?;
-    check("nonsense", name, "robot", "it is no clear-signed text")?;
+    check("nonsense", name, "robot", "it is no clear-signed text")
+}
 
+#[test]
+fn a_chart_without_provenance_and_a_keyring_without_keys_are_refused() -> Result<()> {
+    let sources = Sources::shared()?;
+    let namespace = sources.platform.namespace("unsigned")?;
+    let robot = Signer::new("robot", "ed25519")?;
+    secret(&namespace, "robot", &json!({"keyring.gpg": robot.public_key()?}))?;
+    secret(&namespace, "none", &json!({"keyring.gpg": "no key"}))?;
+    let package = chart("unsigned", "1.0.0")?.package(sources.platform.site())?;
+    let path = "/unsigned-1.0.0.tgz";
+    let server = serve(Files::from([(path.to_owned(), package.bytes()?)]))?;
     let unsigned = format!(
-        "/unsigned/{name} at {} is not signed: make its provenance file with helm package --sign, and publish that \
+        "{path} at {} is not signed: make its provenance file with helm package --sign, and publish that \
          beside it with .prov at the end",
         server.host()
     );
-    let url = server.url(&format!("/unsigned/{name}"));
-    refused(&namespace, "unsigned", &by_keyring(&url, "robot"), &unsigned)?;
+    refused(
+        &namespace,
+        "unsigned",
+        &by_keyring(&server.url(path), "robot"),
+        &unsigned,
+    )?;
     let (url, _) = sources.push(&sources.open, "unsigned-pushed", "1.0.0", &["--plain-http"])?;
     let mut pushed = by_keyring(&url, "robot");
     pushed["version"] = json!("1.0.0");
@@ -165,8 +178,8 @@ fn a_chart_whose_provenance_proves_nothing_is_refused_with_the_reason() -> Resul
     refused(
         &namespace,
         "no-keys",
-        &by_keyring(&server.url(&format!("/good/{name}")), "none"),
-        "key keyring.gpg of Secret badly-signed/none cannot be used as the signers' keys: no OpenPGP key that can sign is \
+        &by_keyring(&server.url(path), "none"),
+        "key keyring.gpg of Secret unsigned/none cannot be used as the signers' keys: no OpenPGP key that can sign is \
          in it: expected is what gpg --export prints, with RSA or Ed25519 keys",
     )
     .map(drop)
@@ -194,11 +207,8 @@ fn a_key_that_is_taken_out_of_the_keyring_stops_being_accepted() -> Result<()> {
             robot.fingerprint()?
         )
     );
-    secret(
-        &namespace,
-        "keys",
-        &json!({"keyring.gpg": [robot.public_key()?, other.public_key()?].concat()}),
-    )?;
+    let both = robot.public_key()? + &other.public_key()?;
+    secret(&namespace, "keys", &json!({"keyring.gpg": both}))?;
     namespace.wait_for("compositiondefinitions", "distrusted", "Synced", "True")?;
     Ok(())
 }

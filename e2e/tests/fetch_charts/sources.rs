@@ -165,10 +165,23 @@ pub(super) fn fetched(namespace: &Namespace, name: &str, chart: &Value) -> Resul
     })
 }
 
-/// Applies a definition and waits until its chart is refused with exactly this message; gives the definition.
+/// Applies a definition and waits until its chart is refused with exactly this message; gives the definition, which is
+/// removed then: those that fail are tried again and again, and would keep others waiting.
+pub(super) fn refused(namespace: &Namespace, name: &str, chart: &Value, message: &str) -> Result<Value> {
+    let definition = refused_for_now(namespace, name, chart, message)?;
+    namespace.kubectl(&["delete", "compositiondefinition", name, "--wait=false"])?;
+    Ok(definition)
+}
+
+/// [`refused`], and the definition stays.
 ///
 /// The password is nowhere in it, nor in its events.
-pub(super) fn refused(namespace: &Namespace, name: &str, chart: &Value, message: &str) -> Result<Value> {
+pub(super) fn refused_for_now(
+    namespace: &Namespace,
+    name: &str,
+    chart: &Value,
+    message: &str,
+) -> Result<Value> {
     namespace.define_as(name, chart)?;
     let definition = namespace.wait("compositiondefinitions", name, |definition| {
         condition(definition, "Synced").is_some_and(|synced| {

@@ -391,19 +391,26 @@ async fn archive(
     }
 }
 
-/// The archive of a chart folder.
+/// The archive of a chart folder, with its definition as Helm writes it anew.
 fn packed(name: &str, path: &Path) -> Result<Vec<u8>, Error> {
     let unwritten = |source| Error::Write {
         path: path.to_owned(),
         source,
     };
+    let chart = folder::load(path)?;
+    let definition = serde_json::to_value(chart.metadata()).map_err(|fault| unwritten(fault.into()))?;
+    let definition = yaml::to_string(&definition).map_err(|fault| unwritten(io::Error::other(fault)))?;
     let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
     for file in folder::files(path)? {
+        let content = match file.name.as_str() {
+            "Chart.yaml" => definition.as_bytes(),
+            _ => file.data.as_bytes(),
+        };
         let mut header = tar::Header::new_gnu();
-        header.set_size(file.data.len() as u64);
+        header.set_size(content.len() as u64);
         header.set_mode(0o644);
         archive
-            .append_data(&mut header, format!("{name}/{}", file.name), file.data.as_bytes())
+            .append_data(&mut header, format!("{name}/{}", file.name), content)
             .map_err(unwritten)?;
     }
     let gzip = archive.into_inner().map_err(unwritten)?;
