@@ -400,6 +400,7 @@ fn packed(name: &str, path: &Path) -> Result<Vec<u8>, Error> {
     let chart = folder::load(path)?;
     let definition = serde_json::to_value(chart.metadata()).map_err(|fault| unwritten(fault.into()))?;
     let definition = yaml::to_string(&definition).map_err(|fault| unwritten(io::Error::other(fault)))?;
+    let definition = format!("{}\n", definition.trim_end());
     let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
     for file in folder::files(path)? {
         let content = match file.name.as_str() {
