@@ -80,6 +80,12 @@ RELEASES = $(BUILD) --quiet $(call bins,kco release-driver releases local-cluste
 interop: ## Every trial chart installed by kco and operated by helm 3 and 4, and the reverse; prints the table
 	$(RELEASES) interop $(CHARTS)
 
+LIVE_CHARTS ?= 60
+.PHONY: live-parity
+live-parity: ## LIVE_CHARTS=60 charts below CHARTS=<folder of collections> on a real API server by helm and by kco; prints differences
+	@[ -n "$(CHARTS)" ] || { echo "say where the charts are: make live-parity CHARTS=<folder>" >&2; exit 2; }
+	$(RELEASES) live --charts $(LIVE_CHARTS) $(CHARTS)
+
 .PHONY: crash-matrix
 crash-matrix: ## kco killed before and after every write, then run again; prints kills and converged
 	$(RELEASES) crash-matrix

@@ -1,4 +1,4 @@
-//! Releases tried at length: `make interop`, `crash-matrix`, `drift`, `idle-releases`, `bench-releases`.
+//! Releases tried at length: `make interop`, `live-parity`, `crash-matrix`, `drift`, `idle-releases`, `bench-releases`.
 #![allow(clippy::print_stdout, reason = "tables and figures are what it is run for")]
 
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use e2e::releases::{Rig, TrialChart, crashes, drift, figures, idle, interop};
+use e2e::releases::{Rig, TrialChart, crashes, drift, figures, idle, interop, live};
 
 /// Releases tried at length, each on an API server of its own.
 #[derive(Debug, Parser)]
@@ -21,6 +21,15 @@ enum Command {
     Interop {
         /// The charts; without any, all of them.
         charts: Vec<String>,
+    },
+    /// Public charts operated by Helm and by kco, and their objects compared.
+    Live {
+        /// How many charts.
+        #[arg(long, default_value_t = 60)]
+        charts: usize,
+        /// Folders of collections of charts.
+        #[arg(required = true)]
+        folders: Vec<PathBuf>,
     },
     /// kco killed before and after every write, then run again.
     CrashMatrix {
@@ -55,9 +64,17 @@ enum Command {
 
 fn main() -> Result<ExitCode> {
     let command = Args::parse().command;
-    let rig = Rig::start()?;
+    let rig = match command {
+        Command::Live { .. } => live::rig()?,
+        _ => Rig::start()?,
+    };
     let is_well = match command {
         Command::Interop { charts } => interop(&rig, &charts)?,
+        Command::Live { charts, folders } => {
+            let table = live::run(&rig, &folders, charts)?;
+            println!("{table}");
+            live::is_equal(&table)?
+        }
         Command::CrashMatrix { step, actions } => {
             let all = crashes::ACTIONS;
             let actions = if actions.is_empty() { &all[..] } else { &actions };

@@ -7,6 +7,7 @@ pub mod drift;
 pub mod figures;
 pub mod idle;
 pub mod interop;
+pub mod live;
 
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
@@ -75,8 +76,16 @@ impl Rig {
     /// # Errors
     /// When it does not come up, or `kco` is not built.
     pub fn start() -> Result<Self> {
+        Self::start_with(Options::default())
+    }
+
+    /// The same, with these options.
+    ///
+    /// # Errors
+    /// As [`Rig::start`].
+    pub fn start_with(options: Options) -> Result<Self> {
         let kco = image::binary("kco")?;
-        let plane = ControlPlane::start(Options::default())?;
+        let plane = ControlPlane::start(options)?;
         Ok(Self { plane, kco })
     }
 
