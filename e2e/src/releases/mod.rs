@@ -287,6 +287,13 @@ pub(crate) fn bare(object: &Value, namespace: &str) -> Result<Value> {
         spec.remove("clusterIP");
         spec.remove("clusterIPs");
     }
+    if object["kind"] == "Job" {
+        for labels in ["/spec/selector/matchLabels", "/spec/template/metadata/labels"] {
+            if let Some(labels) = object.pointer_mut(labels).and_then(Value::as_object_mut) {
+                labels.retain(|label, _| !label.ends_with("controller-uid"));
+            }
+        }
+    }
     Ok(serde_json::from_str(
         &object.to_string().replace(namespace, "NAMESPACE"),
     )?)

@@ -1,18 +1,57 @@
 //! Tables as Helm prints them: every cell as wide as its column, a tab between columns.
 
 /// The rows of a table, in one text that ends with a line break.
+///
+/// As in Helm's library for tables, a column is as wide as its longest line; a cell of several lines is cut to that width
+/// as if it were one, and what is left of its lines stands below each other.
 pub(crate) fn table(rows: &[Vec<Cell>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| {
+    let widest = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| cell.text.chars().count()).max().unwrap_or(0)
+        let lines = cells.flat_map(|cell| cell.text.split('\n'));
+        lines.map(width).max().unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let line = |row: &Vec<Cell>| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| cell.padded(*width));
-        cells.collect::<Vec<_>>().join("\t")
+    let widths: Vec<usize> = (0..columns).map(widest).collect();
+    rows.iter().map(|row| lines(row, &widths)).collect()
+}
+
+fn lines(row: &[Cell], widths: &[usize]) -> String {
+    let cells: Vec<(Vec<String>, usize)> = row
+        .iter()
+        .zip(widths)
+        .map(|(cell, &width)| (cell.lines(width), width))
+        .collect();
+    let height = cells.iter().map(|(lines, _)| lines.len()).max().unwrap_or(0);
+    let line = |number: usize| {
+        let parts = cells.iter().map(|(lines, width)| match lines.get(number) {
+            Some(line) => line.clone(),
+            None => " ".repeat(*width),
+        });
+        parts.collect::<Vec<_>>().join("\t") + "\n"
     };
-    rows.iter().map(|row| line(row) + "\n").collect()
+    (0..height.max(1)).map(line).collect()
+}
+
+/// How many places a text takes on a terminal; line breaks and tabs count as none.
+fn width(text: &str) -> usize {
+    text.chars().filter(|c| !c.is_control()).count()
+}
+
+/// A text of this width: filled up, or cut with three dots at its end.
+fn resized(text: &str, to: usize) -> String {
+    let has = width(text);
+    if has <= to {
+        return format!("{text}{}", " ".repeat(to - has));
+    }
+    let (mut kept, mut taken) = (String::new(), 0);
+    for c in text.chars() {
+        kept.push(c);
+        taken += usize::from(!c.is_control());
+        if taken + 3 >= to {
+            break;
+        }
+    }
+    kept + "..."
 }
 
 /// A cell, and how it is shown on a terminal.
@@ -33,9 +72,13 @@ impl<T: Into<String>> From<T> for Cell {
 }
 
 impl Cell {
-    fn padded(&self, width: usize) -> String {
-        let padding = " ".repeat(width.saturating_sub(self.text.chars().count()));
-        format!("{}{padding}", self.shown.as_deref().unwrap_or(&self.text))
+    fn lines(&self, width: usize) -> Vec<String> {
+        if let Some(shown) = &self.shown {
+            let padding = " ".repeat(width.saturating_sub(self::width(&self.text)));
+            return vec![format!("{shown}{padding}")];
+        }
+        let whole = resized(&self.text, width);
+        whole.split('\n').map(|line| resized(line, width)).collect()
     }
 }
 
@@ -51,5 +94,30 @@ mod tests {
         ];
         assert_eq!(table(&rows), "NAME\tREVISION\nw   \t1       \n");
         assert_eq!(table(&[]), "");
+    }
+
+    #[test]
+    fn a_cell_of_several_lines_is_cut_to_its_longest_one() {
+        let rows = [
+            vec!["REVISION".into(), "DESCRIPTION".into()],
+            vec!["1".into(), "Install complete".into()],
+            vec!["2".into(), "failed: 1 error:\n\t* it is invalid\n\n".into()],
+        ];
+        assert_eq!(
+            table(&rows),
+            "REVISION\tDESCRIPTION     \n1       \tInstall complete\n2       \tfailed: 1 err...\n"
+        );
+        let rows = [
+            vec!["A".into(), "a line that is longer than both".into()],
+            vec!["1".into(), "one:\n\ttwo".into()],
+        ];
+        let padded = |text: &str| format!("{text}{}", " ".repeat(31 - width(text)));
+        let expected = format!(
+            "A\t{}\n1\t{}\n \t{}\n",
+            padded("a line that is longer than both"),
+            padded("one:"),
+            padded("\ttwo")
+        );
+        assert_eq!(table(&rows), expected);
     }
 }
