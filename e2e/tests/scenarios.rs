@@ -13,6 +13,7 @@ mod install_composition;
 mod interrupt_definition;
 mod judge_composition;
 mod leave_composition_alone;
+mod look_at_composition;
 mod operate_releases;
 mod pause_composition;
 mod refuse_definition;

@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{audit, crd, dependency, pull, release, report, schema, show, template};
+use crate::{audit, composition, crd, dependency, pull, release, report, schema, show, template};
 
 /// Plans for Helm charts and compositions, shown before they run.
 #[derive(Debug, Parser)]
@@ -55,6 +55,10 @@ enum Command {
     Diff(Box<release::args::Diff>),
     /// Show which objects are no longer as they were applied, and who changed them.
     Drift(Box<release::args::Drift>),
+    /// Show a composition, its release, and the objects of that with their health.
+    Tree(Box<composition::args::One>),
+    /// Show what the next pass of a composition's controller would do, and the permissions that it would need.
+    Plan(Box<composition::args::Plan>),
     /// Run the tests of a release.
     Test(Box<release::args::Test>),
     /// Print the most that a chart's controller may ever be given, by a scan of its templates.
@@ -79,6 +83,8 @@ impl Kco {
             Command::Get(args) => release::get(&args),
             Command::Diff(args) => release::diff(&args),
             Command::Drift(args) => release::drift(&args),
+            Command::Tree(args) => composition::tree(&args),
+            Command::Plan(args) => composition::plan(&args),
             Command::Test(args) => release::test(&args),
             Command::Rollback(args) => release::rollback(&args),
             Command::AuditRbac(args) => audit::run(&args),

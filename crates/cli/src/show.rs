@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use helm::chart::{Chart, File, Limits};
 use helm::yaml;
 
-use crate::{args, fetch, report};
+use crate::{args, composition, fetch, report};
 
 const VALUES: &str = "values.yaml";
 const READMES: [&str; 3] = ["readme.md", "readme.txt", "readme"];
@@ -32,6 +32,8 @@ enum Part {
     Crds(Of),
     /// The chart's values.schema.json.
     Schema(Of),
+    /// The objects that a composition's chart would touch, with verbs, in the order of installation.
+    Composition(Box<composition::args::Inspect>),
 }
 
 #[derive(Debug, Args)]
@@ -51,6 +53,7 @@ pub(crate) fn run(args: &Show) -> Result<()> {
         Part::Readme(of) => (of, |shown| Ok(shown.readme().unwrap_or_default())),
         Part::Crds(of) => (of, |shown| Ok(shown.crds())),
         Part::Schema(of) => (of, Shown::schema),
+        Part::Composition(args) => return composition::inspect(args),
     };
     let files = fetch::files(&of.chart, &of.source)?;
     let chart = Chart::from_files(files.clone(), &Limits::default())?;

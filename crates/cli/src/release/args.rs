@@ -416,6 +416,9 @@ pub(crate) enum What {
     Notes(GetPart),
     /// The user's values, or all.
     Values(GetValues),
+    /// Compositions, and how they are. Not of Helm.
+    #[command(visible_aliases = ["composition", "comps", "comp"])]
+    Compositions(crate::composition::args::List),
 }
 
 #[derive(Debug, Args)]

@@ -21,6 +21,7 @@ pub(crate) fn run(args: &Get) -> Result<()> {
         What::Manifest(part) => out(&format!("{}\n", release(part)?.manifest)),
         What::Notes(part) => out(&notes(&release(part)?)),
         What::Values(values) => print_values(values),
+        What::Compositions(list) => crate::composition::list(list),
     }
 }
 

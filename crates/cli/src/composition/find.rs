@@ -1,0 +1,109 @@
+//! What was typed becomes compositions of the cluster.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use api::{COMPOSITION_GROUP, Composition, labels};
+use cluster::{ObjectId, ResourceId, Selector};
+use kube::core::{DynamicObject, GroupVersionResource};
+
+use crate::release::session::Session;
+
+/// The types of compositions that the cluster serves, each in the version that it prefers.
+///
+/// # Errors
+/// When the cluster does not say what it serves, or it serves no type of that name.
+pub(super) async fn types(session: &Session, name: Option<&str>) -> Result<Vec<ResourceId>> {
+    let served = session.cluster.discovery().served(Duration::ZERO).await?;
+    let mut types: BTreeMap<&str, &ResourceId> = BTreeMap::new();
+    for resource in served.resources().map(|resource| &resource.id) {
+        if resource.group == COMPOSITION_GROUP {
+            let preferred = served.preferred(&resource.group, &resource.kind);
+            types.insert(
+                &resource.plural,
+                preferred.map_or(resource, |preferred| &preferred.id),
+            );
+        }
+    }
+    let is_meant = |resource: &ResourceId| {
+        name.is_none_or(|name| {
+            resource.plural == name
+                || resource.kind.eq_ignore_ascii_case(name)
+                || format!("{}.{}", resource.plural, resource.group) == name
+        })
+    };
+    let found: Vec<ResourceId> = types.into_values().filter(|id| is_meant(id)).cloned().collect();
+    match (found.is_empty(), name) {
+        (true, Some(name)) => bail!("the cluster serves no type of compositions called {name}"),
+        _ => Ok(found),
+    }
+}
+
+/// All compositions of a type.
+pub(super) async fn all(
+    session: &Session,
+    resource: &ResourceId,
+    selector: Selector<'_>,
+) -> Result<Vec<Composition>> {
+    let objects: Vec<DynamicObject> = session.cluster.list(resource, selector).await?;
+    objects.iter().map(|object| read(object, resource)).collect()
+}
+
+/// The composition that was typed, as its controller reads it: through the version that it is labelled with.
+///
+/// # Errors
+/// When there is none, or several types have one of that name.
+pub(super) async fn one(session: &Session, typed: &str) -> Result<(ResourceId, Composition)> {
+    let (kind, name) = match typed.split_once('/') {
+        Some((kind, name)) => (Some(kind), name),
+        None => (None, typed),
+    };
+    let mut found = Vec::new();
+    for resource in types(session, kind).await? {
+        let id = ObjectId::new(resource.clone(), Some(&session.namespace), name)?;
+        if let Some(object) = session.cluster.get::<DynamicObject>(&id).await? {
+            found.push((resource, object));
+        }
+    }
+    let Some((resource, object)) = found.pop() else {
+        bail!(
+            "there is no composition {typed} in namespace {}",
+            session.namespace
+        );
+    };
+    if let Some((other, _)) = found.first() {
+        bail!(
+            "there are several compositions called {name}: write {}/{name} or {}/{name}",
+            other.plural,
+            resource.plural
+        );
+    }
+    through_its_version(session, resource, object).await
+}
+
+async fn through_its_version(
+    session: &Session,
+    resource: ResourceId,
+    object: DynamicObject,
+) -> Result<(ResourceId, Composition)> {
+    let labels = object.metadata.labels.as_ref();
+    let version = labels.and_then(|labels| labels.get(labels::COMPOSITION_VERSION));
+    let Some(version) = version.filter(|version| **version != resource.version) else {
+        let composition = read(&object, &resource)?;
+        return Ok((resource, composition));
+    };
+    let gvr = GroupVersionResource::gvr(&resource.group, version, &resource.plural);
+    let resource = session.cluster.discovery().resource_of_plural(&gvr).await?;
+    let name = object.metadata.name.unwrap_or_default();
+    let id = ObjectId::new(resource.clone(), Some(&session.namespace), &name)?;
+    let object: Option<DynamicObject> = session.cluster.get(&id).await?;
+    let composition = read(&object.context("the composition went away")?, &resource)?;
+    Ok((resource, composition))
+}
+
+fn read(object: &DynamicObject, resource: &ResourceId) -> Result<Composition> {
+    let name = object.metadata.name.as_deref().unwrap_or_default();
+    Composition::read(object, &resource.api_resource())
+        .with_context(|| format!("composition {}/{name} cannot be read", resource.plural))
+}

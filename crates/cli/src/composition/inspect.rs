@@ -1,0 +1,86 @@
+//! `kco inspect composition`: what chart-inspector answers, worked out here, with the rights of whoever asks.
+
+use anyhow::Result;
+use api::inspection::{Resource, Verb};
+use composition::ReleaseName;
+
+use super::args::Inspect;
+use super::{find, wanted};
+use crate::release::output;
+use crate::release::session;
+use crate::release::table::{Cell, table};
+
+/// Prints the objects that the composition's chart would touch, in the order of installation.
+pub(crate) fn run(args: &Inspect) -> Result<()> {
+    let touched = session::run(&args.one.connection, async |session| {
+        let (_, composition) = find::one(session, &args.one.composition).await?;
+        let release = ReleaseName::of(&composition, None, true)?;
+        let records = session.find(release.as_str()).await?;
+        let krateo_namespace = &args.controller.krateo_namespace;
+        let wanted = wanted::wanted(session, &composition, &release, &records, krateo_namespace).await?;
+        Ok(wanted.touched)
+    })?;
+    output::print(args.one.output.output, &touched, || text(&touched))
+}
+
+fn text(touched: &[Resource]) -> String {
+    let mut rows: Vec<Vec<Cell>> = vec![
+        ["RESOURCE", "NAMESPACE", "NAME", "VERBS", "TEMPLATE"]
+            .map(Cell::from)
+            .into(),
+    ];
+    rows.extend(touched.iter().map(|object| {
+        let kind = match object.group.as_str() {
+            "" => object.resource.clone(),
+            group => format!("{}.{group}", object.resource),
+        };
+        let or_dash = |text: &str| if text.is_empty() { "-" } else { text }.to_owned();
+        let verbs: Vec<&str> = object.verbs.iter().copied().map(Verb::as_str).collect();
+        vec![
+            kind.into(),
+            or_dash(&object.namespace).into(),
+            or_dash(&object.name).into(),
+            verbs.join(",").into(),
+            object.path.as_deref().unwrap_or("lookup").into(),
+        ]
+    }));
+    table(&rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_a_line_with_verbs_and_template() {
+        let rendered = Resource {
+            path: Some("web/templates/a.yaml".to_owned()),
+            ..Resource::new(
+                "apps",
+                "v1",
+                "deployments",
+                "team",
+                "web",
+                &[Verb::Get, Verb::Patch],
+            )
+        };
+        let text = text(&[rendered, Resource::looked_up("", "v1", "nodes", "", "")]);
+        let lines: Vec<Vec<&str>> = text
+            .lines()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        assert_eq!(
+            lines[1..],
+            [
+                vec![
+                    "deployments.apps",
+                    "team",
+                    "web",
+                    "get,patch",
+                    "web/templates/a.yaml"
+                ],
+                vec!["nodes", "-", "-", "list", "lookup"],
+            ]
+        );
+    }
+}

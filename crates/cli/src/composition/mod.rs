@@ -1,0 +1,14 @@
+//! Compositions from a terminal: which there are, how they are, what their controllers would do next, and what their
+//! charts would touch. Nothing is written.
+
+pub(crate) mod args;
+mod find;
+mod inspect;
+mod list;
+mod permissions;
+mod plan;
+mod standing;
+mod tree;
+mod wanted;
+
+pub(crate) use {inspect::run as inspect, list::run as list, plan::run as plan, tree::run as tree};

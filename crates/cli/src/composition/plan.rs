@@ -1,0 +1,120 @@
+//! `kco plan`: what the next pass of a composition's controller would do, and the permissions that it would need.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use composition::plan::{self, Growth, Observed, Standing};
+use composition::{ReleaseName, rendering};
+use serde::Serialize;
+
+use super::args;
+use super::permissions::{self, Place, Right};
+use super::{find, standing, wanted};
+use crate::release::output;
+use crate::release::screen::{Paint, Screen};
+use crate::release::session::{self, Session};
+use crate::release::table::{Cell, table};
+
+/// The exit status of `--exit-code` when there is something to do.
+const TO_DO: i32 = 2;
+
+/// What is printed.
+#[derive(Debug, Serialize)]
+struct Planned {
+    release: String,
+    /// What the next pass does, in this order.
+    steps: Vec<String>,
+    /// How things stand then.
+    standing: String,
+    permissions: Vec<Right>,
+}
+
+/// Prints the plan.
+pub(crate) fn run(args: &args::Plan) -> Result<()> {
+    let (planned, screen) = session::run(&args.one.connection, async |session| {
+        Ok((Box::pin(planned(session, args)).await?, session.screen))
+    })?;
+    output::print(args.one.output.output, &planned, || text(&planned, screen))?;
+    if args.exit_code && !planned.steps.is_empty() {
+        std::process::exit(TO_DO);
+    }
+    Ok(())
+}
+
+async fn planned(session: &Session, args: &args::Plan) -> Result<Planned> {
+    let args::Controller {
+        krateo_namespace,
+        history_max,
+    } = &args.controller;
+    let (resource, composition) = find::one(session, &args.one.composition).await?;
+    let release = ReleaseName::of(&composition, None, true)?;
+    let records = session.find(release.as_str()).await?;
+    let wanted = wanted::wanted(session, &composition, &release, &records, krateo_namespace).await?;
+    let labels = rendering::object_labels(&composition, krateo_namespace);
+    let place = Place {
+        composition: &composition,
+        resource: &resource,
+        release: &release,
+        records: &records,
+    };
+    let granting = permissions::granting(session, &place, &wanted, &labels, *history_max).await?;
+    let metadata = &wanted.definition.metadata;
+    let observed = Observed {
+        definition: metadata.namespace.clone().zip(metadata.name.clone()),
+        needed: granting.needed.clone(),
+        granted: granting.granted.clone(),
+        growth: Growth::Granted,
+        outside: None,
+        release: standing::standing(session, &composition, &wanted.desired, &records).await?,
+    };
+    let plan = plan::plan(&composition, &observed)?;
+    Ok(Planned {
+        release: release.to_string(),
+        steps: plan.steps.iter().map(ToString::to_string).collect(),
+        standing: word(plan.standing).to_owned(),
+        permissions: granting.rights(),
+    })
+}
+
+fn word(standing: Standing) -> &'static str {
+    match standing {
+        Standing::UpToDate => "up to date",
+        Standing::Underway => "another pass follows at once",
+        Standing::Waiting => "waiting for somebody else",
+        Standing::Resting => "resting after a failure",
+        Standing::Paused => "paused",
+        Standing::GracefullyPaused => "gracefully paused",
+        Standing::ObservedOnly => "observed only",
+        Standing::Removed => "removed",
+    }
+}
+
+fn text(planned: &Planned, screen: Screen) -> String {
+    let mut text = format!("RELEASE: {}\nNEXT PASS:\n", planned.release);
+    if planned.steps.is_empty() {
+        text.push_str("  nothing to do\n");
+    }
+    for step in &planned.steps {
+        let _ = writeln!(text, "  {step}");
+    }
+    let _ = writeln!(text, "THEN: {}\nPERMISSIONS:", planned.standing);
+    let headers = ["", "NAMESPACE", "RESOURCE", "NAMES", "VERBS"];
+    let mut rows: Vec<Vec<Cell>> = vec![headers.map(Cell::from).into()];
+    rows.extend(planned.permissions.iter().map(|right| {
+        let (mark, paint) = if right.granted {
+            (" ", Paint::Quiet)
+        } else {
+            ("+", Paint::Busy)
+        };
+        let all_if_empty = |text: String, all: &str| if text.is_empty() { all.to_owned() } else { text };
+        vec![
+            screen.cell(paint, mark),
+            all_if_empty(right.namespace.clone(), "(cluster)").into(),
+            right.resources.as_str().into(),
+            all_if_empty(right.names.join(","), "(all)").into(),
+            right.verbs.join(",").into(),
+        ]
+    }));
+    text.push_str(&table(&rows));
+    text
+}

@@ -1,0 +1,165 @@
+//! A composition becomes what its release should be, as its controller works it out: definition, chart, render.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, bail};
+use api::inspection::{Resource, Verb};
+use api::{Composition, CompositionDefinition};
+use cluster::{ObjectId, ResourceId, Selector};
+use composition::permissions::{MANAGE, WRITE};
+use composition::{ReleaseName, Schemas, chart_of, has_served, rendering, serves};
+use helm_client::charts::{Charts, LoadedChart};
+use helm_client::records::Observed;
+use helm_client::release::{Desired, Role, Touched, touched};
+use helm_client::rendering::{self as render, Lookup, Rendering, Request};
+use helm_client::source::Limits;
+use serde_json::{Map, Value};
+
+use crate::release::session::Session;
+
+/// What the release should be, and what it would touch.
+pub(super) struct Wanted {
+    pub(super) definition: CompositionDefinition,
+    pub(super) desired: Desired,
+    /// In the order of installation.
+    pub(super) touched: Vec<Resource>,
+}
+
+/// A chart that is rendered for a composition.
+struct Renderer<'a> {
+    session: &'a Session,
+    composition: &'a Composition,
+    chart: Arc<LoadedChart>,
+    release: &'a ReleaseName,
+    values: Map<String, Value>,
+    labels: BTreeMap<String, String>,
+}
+
+/// Works it out; `records` are those of the release as it is.
+///
+/// # Errors
+/// When no definition governs the composition, or its chart cannot be had or rendered.
+pub(super) async fn wanted(
+    session: &Session,
+    composition: &Composition,
+    release: &ReleaseName,
+    records: &Observed,
+    krateo_namespace: &str,
+) -> Result<Wanted> {
+    let definition = definition(session, composition).await?;
+    let (api_version, kind) = (&composition.resource.api_version, &composition.resource.kind);
+    let charts = Charts::new(session.cluster.clone(), Limits::default());
+    let chart = charts.get(&chart_of(&definition, api_version, kind)).await?;
+    let own = Schemas::default().of(&chart.digest, &chart.engine)?;
+    let renderer = Renderer {
+        session,
+        composition,
+        chart,
+        release,
+        values: rendering::values(composition, own.as_deref(), krateo_namespace),
+        labels: rendering::object_labels(composition, krateo_namespace),
+    };
+    let is_upgrade = records.deployed().is_some();
+    let now = renderer.render(records.revision() + 1, is_upgrade).await?;
+    // Permissions must do for an install as well as for an upgrade.
+    let other = renderer
+        .render(if is_upgrade { 1 } else { 2 }, !is_upgrade)
+        .await?;
+    let mut all = Vec::new();
+    for rendering in [&now, &other] {
+        for touched in touched(&session.cluster, &rendering.rendered, &composition.namespace).await? {
+            add(&mut all, touched_resource(&touched));
+        }
+        for lookup in &rendering.lookups {
+            add(&mut all, looked_up(lookup));
+        }
+    }
+    Ok(Wanted {
+        definition,
+        desired: now.desired,
+        touched: all,
+    })
+}
+
+impl Renderer<'_> {
+    async fn render(&self, revision: i64, is_upgrade: bool) -> Result<Rendering> {
+        let request = Request {
+            chart: &self.chart,
+            name: self.release.as_str(),
+            namespace: &self.composition.namespace,
+            revision,
+            is_upgrade,
+            values: self.values.clone(),
+            labels: self.labels.clone(),
+        };
+        Ok(render::render(&self.session.cluster, &request).await?)
+    }
+}
+
+/// The definition that the composition's labels name, or the only one that serves its type.
+async fn definition(session: &Session, composition: &Composition) -> Result<CompositionDefinition> {
+    let (api_version, kind) = (&composition.resource.api_version, &composition.resource.kind);
+    let resource = ResourceId::of::<CompositionDefinition>();
+    if let Some((namespace, name)) = composition.definition() {
+        let id = ObjectId::new(resource, Some(namespace), name)?;
+        let found: Option<CompositionDefinition> = session.cluster.get(&id).await?;
+        let found =
+            found.with_context(|| format!("CompositionDefinition {namespace}/{name} does not exist"))?;
+        if !has_served(&found, api_version, kind) {
+            bail!("CompositionDefinition {namespace}/{name} does not serve {kind} in {api_version}");
+        }
+        return Ok(found);
+    }
+    let mut all: Vec<CompositionDefinition> = session.cluster.list(&resource, Selector::default()).await?;
+    all.retain(|definition| serves(definition, api_version, kind));
+    match (all.pop(), all.len()) {
+        (Some(definition), 0) => Ok(definition),
+        (Some(_), _) => bail!("several CompositionDefinitions serve {kind} in {api_version}"),
+        (None, _) => bail!("no CompositionDefinition serves {kind} in {api_version}"),
+    }
+}
+
+/// Adds an object, or what is new about one that is there.
+fn add(all: &mut Vec<Resource>, mut found: Resource) {
+    let same = |known: &&mut Resource| {
+        (&known.group, &known.resource, &known.namespace, &known.name)
+            == (&found.group, &found.resource, &found.namespace, &found.name)
+    };
+    if let Some(known) = all.iter_mut().find(same) {
+        known.verbs.append(&mut found.verbs);
+        known.verbs.sort_unstable();
+        known.verbs.dedup();
+    } else {
+        found.order = u32::try_from(all.len()).ok();
+        all.push(found);
+    }
+}
+
+fn touched_resource(touched: &Touched) -> Resource {
+    let verbs: &[Verb] = match touched.role {
+        Role::Definition => &[Verb::Get, Verb::Create, Verb::Patch],
+        Role::Object => &MANAGE,
+        Role::Hook => &WRITE,
+    };
+    let (kind, namespace) = (
+        &touched.resource,
+        touched.namespace.as_deref().unwrap_or_default(),
+    );
+    let name = touched.name.as_deref().unwrap_or_default();
+    Resource {
+        path: Some(touched.path.clone()),
+        ..Resource::new(&kind.group, &kind.version, &kind.plural, namespace, name, verbs)
+    }
+}
+
+fn looked_up(lookup: &Lookup) -> Resource {
+    let kind = &lookup.resource;
+    Resource::looked_up(
+        &kind.group,
+        &kind.version,
+        &kind.plural,
+        &lookup.namespace,
+        &lookup.name,
+    )
+}
