@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use api::{CompositionDefinition, labels};
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 use kube::runtime::watcher::Event;
@@ -62,9 +63,22 @@ impl Compositions {
         self.lock().known.get(key).cloned()
     }
 
-    /// All that are known.
-    pub(crate) fn keys(&self) -> Vec<Key> {
-        self.lock().known.keys().cloned().collect()
+    /// Those that say they are of this definition and, when it is one of their type, those that do not say.
+    pub(crate) fn governed_by(&self, definition: &CompositionDefinition, is_of_type: bool) -> Vec<Key> {
+        let names = (definition.namespace(), Some(definition.name_any()));
+        let is_governed = |object: &DynamicObject| {
+            let label = |name: &str| object.labels().get(name).cloned();
+            match (
+                label(labels::DEFINITION_NAMESPACE),
+                label(labels::DEFINITION_NAME),
+            ) {
+                (None, _) | (_, None) => is_of_type,
+                said => said == names,
+            }
+        };
+        let state = self.lock();
+        let governed = state.known.iter().filter(|(_, object)| is_governed(object));
+        governed.map(|(key, _)| key.clone()).collect()
     }
 
     /// Takes what the watch says, and tells what is to be done about it.
@@ -170,6 +184,8 @@ fn ours(entries: &BTreeMap<String, String>) -> impl Iterator<Item = (&String, &S
 
 #[cfg(test)]
 mod tests {
+    use api::CompositionDefinitionSpec;
+    use api::definition::ChartSource;
     use serde_json::json;
 
     use super::*;
@@ -231,6 +247,30 @@ mod tests {
             None,
         );
         check(json!({"finalizers": ["somebody.else/s"]}), None);
+    }
+
+    #[test]
+    fn a_definition_governs_what_names_it_and_what_names_none_of_its_type() {
+        let compositions = Compositions::default();
+        let labels = |namespace: &str| {
+            json!({"labels": {
+                "krateo.io/composition-definition-namespace": namespace,
+                "krateo.io/composition-definition-name": "web",
+            }})
+        };
+        let spec = CompositionDefinitionSpec {
+            chart: ChartSource::default(),
+        };
+        let mut definition = CompositionDefinition::new("web", spec);
+        definition.metadata.namespace = Some("team".to_owned());
+        let check = |version: u64, change: serde_json::Value, of_type: bool, other: bool| {
+            compositions.saw(Event::Apply(object(version, change)));
+            let governed = |is_of_type| !compositions.governed_by(&definition, is_of_type).is_empty();
+            assert_eq!((governed(true), governed(false)), (of_type, other));
+        };
+        check(1, json!({}), true, false);
+        check(2, labels("team"), true, true);
+        check(3, labels("other"), false, false);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::composition::{Context, Error, Next, reconcile};
 use crate::compositions::{Key, News};
-use crate::queue::Priority;
+use crate::queue::{Priority, Queue};
 
 /// Serves one type: every object of it that the watch knows is reconciled.
 pub(crate) struct Controller {
@@ -73,14 +73,14 @@ impl Controller {
                 ctx.backoff.succeeded(&key);
             }
         }
-        self.figures.note_depth(ctx.queue.depth());
+        self.figures.note(&ctx.queue);
     }
 
     async fn work(self: Arc<Self>, until: CancellationToken) {
         let ctx = &self.context;
         while let Some(taken) = until.run_until_cancelled(ctx.queue.take()).await {
             self.figures.waited.observe(taken.waited.as_secs_f64());
-            self.figures.note_depth(ctx.queue.depth());
+            self.figures.note(&ctx.queue);
             let begun = Instant::now();
             let next = match reconcile(&taken.key, ctx).await {
                 Ok(next) => {
@@ -117,6 +117,7 @@ impl Controller {
 /// Figures of the queue, by the names that client-go gives them.
 pub(crate) struct Figures {
     depth: IntGauge,
+    added: IntCounter,
     waited: Histogram,
     worked: Histogram,
     retries: IntCounter,
@@ -139,6 +140,7 @@ impl Figures {
             |metric: &str, help: &str| prometheus::Opts::new(metric, help).const_label("name", name);
         let figures = Self {
             depth: IntGauge::with_opts(options("workqueue_depth", "Objects that wait for a worker"))?,
+            added: IntCounter::with_opts(options("workqueue_adds_total", "Wishes for a look at an object"))?,
             waited: seconds(
                 "workqueue_queue_duration_seconds",
                 "How long objects waited for a worker",
@@ -150,13 +152,15 @@ impl Figures {
             retries: IntCounter::with_opts(options("workqueue_retries_total", "Passes that failed"))?,
         };
         metrics.register(figures.depth.clone())?;
+        metrics.register(figures.added.clone())?;
         metrics.register(figures.waited.clone())?;
         metrics.register(figures.worked.clone())?;
         metrics.register(figures.retries.clone())?;
         Ok(figures)
     }
 
-    fn note_depth(&self, depth: usize) {
-        self.depth.set(i64::try_from(depth).unwrap_or(i64::MAX));
+    fn note(&self, queue: &Queue<Key>) {
+        self.depth.set(i64::try_from(queue.depth()).unwrap_or(i64::MAX));
+        self.added.inc_by(queue.added().saturating_sub(self.added.get()));
     }
 }

@@ -5,6 +5,7 @@ mod composition;
 mod compositions;
 mod controller;
 mod definitions;
+mod figures;
 mod inspector;
 mod queue;
 mod run;

@@ -41,6 +41,8 @@ struct State<K> {
     /// With a worker, and how urgent a further look is, if one is wanted.
     busy: HashMap<K, Option<Priority>>,
     arrivals: u64,
+    /// How many wishes there were.
+    added: u64,
 }
 
 /// One object, handed to a worker.
@@ -61,6 +63,7 @@ impl<K> Default for Queue<K> {
                 later_places: HashMap::new(),
                 busy: HashMap::new(),
                 arrivals: 0,
+                added: 0,
             }),
             more: Notify::new(),
         }
@@ -88,6 +91,11 @@ impl<K: Hash + Eq + Clone> Queue<K> {
     /// How many objects are ready and wait for a worker.
     pub(crate) fn depth(&self) -> usize {
         self.lock().ready.len()
+    }
+
+    /// How many wishes for a look there were so far.
+    pub(crate) fn added(&self) -> u64 {
+        self.lock().added
     }
 
     /// Waits for the most urgent object that no worker has. [`Queue::done`] gives it back.
@@ -130,6 +138,7 @@ impl<K: Hash + Eq + Clone> Queue<K> {
 
 impl<K: Hash + Eq + Clone> State<K> {
     fn add(&mut self, key: K, priority: Priority) {
+        self.added += 1;
         if let Some(again) = self.busy.get_mut(&key) {
             *again = Some(again.map_or(priority, |wanted| wanted.max(priority)));
             return;

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use api::{CompositionDefinition, labels};
 use cluster::ResourceId;
 use composition::plan::Growth;
-use composition::{Account, Schemas};
+use composition::{Account, Schemas, has_served};
 use helm_client::charts::Charts;
 use helm_client::release::{self, Releases};
 use helm_client::source::Limits;
@@ -18,10 +18,11 @@ use runtime::{Backoff, Process, chain};
 use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
-use crate::composition::{Context, Memories};
+use crate::composition::{Context, Known, Memories};
 use crate::compositions::Compositions;
 use crate::controller::{Controller, Figures};
 use crate::definitions::Definitions;
+use crate::figures::Parts;
 use crate::inspector::Inspector;
 use crate::queue::{Priority, Queue};
 use crate::watches::Watches;
@@ -120,13 +121,14 @@ impl Args {
         let (queue, compositions) = (Arc::new(Queue::default()), Arc::new(Compositions::default()));
         let definitions = {
             let (queue, compositions) = (queue.clone(), compositions.clone());
-            // Which of them it governs is found out by a look at each.
-            let look_at_all = move |_: &CompositionDefinition| {
-                for key in compositions.keys() {
+            let (api_version, kind) = (resource.api_version(), resource.kind.clone());
+            let look = move |definition: &CompositionDefinition| {
+                let is_of_type = has_served(definition, &api_version, &kind);
+                for key in compositions.governed_by(definition, is_of_type) {
                     queue.add(key, Priority::Normal);
                 }
             };
-            Definitions::watched(&cluster, until.clone(), look_at_all)
+            Definitions::watched(&cluster, until.clone(), look)
         };
         let definitions = definitions
             .await
@@ -164,6 +166,8 @@ impl Args {
             ),
             recorder: process.recorder(),
             metrics: process.metrics().clone(),
+            parts: Parts::new(process.metrics())?,
+            bound: Known::default(),
             backoff: Backoff::new(self.min_error_retry_interval.0, self.max_error_retry_interval.0),
             cluster,
         })

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use e2e::scenario::condition;
 use e2e::{Scenario, progress};
 use serde_json::{Value, json};
 
@@ -89,6 +90,32 @@ fn edited_and_deleted_objects_are_put_back_without_a_new_revision() -> Result<()
         let events = scenario.kubectl(&["get", "events", "--output", "json"])?;
         Ok((events.contains("DriftCorrected") && events.contains("GREETING")).then_some(()))
     })?;
+    the_condition_says_who_did_it(&scenario)
+}
+
+/// What was put back stays to be read in `Drifted`; what is to be left alone is True there.
+fn the_condition_says_who_did_it(scenario: &Scenario) -> Result<()> {
+    let edit = |greeting: &str| {
+        let patch = format!(r#"{{"data":{{"GREETING":"{greeting}"}}}}"#);
+        let manager = "--field-manager=somebody";
+        scenario.kubectl(&["patch", "configmap", "fixed-web", "--patch", &patch, manager])
+    };
+    let told = |reason: &'static str| {
+        move |object: &Value| {
+            condition(object, "Drifted").is_some_and(|drifted| {
+                let message = drifted["message"].as_str().unwrap_or_default();
+                drifted["reason"] == reason && message.contains("GREETING") && message.contains("somebody")
+            })
+        }
+    };
+    edit("theirs at last")?;
+    let composition = scenario.wait("menders", "web", told("Corrected"))?;
+    assert_eq!(condition(&composition, "Drifted").unwrap()["status"], "False");
+
+    scenario.kubectl(&["annotate", "menders", "web", "krateo.io/drift=warn"])?;
+    edit("theirs for good")?;
+    let composition = scenario.wait("menders", "web", told("LeftAlone"))?;
+    assert_eq!(condition(&composition, "Drifted").unwrap()["status"], "True");
     Ok(())
 }
 

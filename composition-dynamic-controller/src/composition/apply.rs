@@ -6,7 +6,7 @@ use api::{Composition, annotations, finalizers, labels};
 use cluster::{Access, Apply, Delete, ObjectId, Propagation};
 use composition::permissions::{Grant, role_name};
 use composition::plan::{Plan, Step};
-use helm_client::release::{self, Live};
+use helm_client::release::{self, Deployed, Live};
 use jiff::Timestamp;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use serde_json::{Value, json};
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::memory::Memory;
 use super::observe::Observed;
 use super::{Context, FIELD_MANAGER, bound};
+use crate::figures::Part;
 
 /// How long a granted permission may take to hold.
 const GRANTED_WITHIN: Duration = Duration::from_secs(10);
@@ -99,12 +100,28 @@ impl Pass<'_> {
             // Written already, by `mark`.
             Step::NotePause => Ok(Some(Change::GracefullyPaused)),
             Step::Label { .. } | Step::Hold | Step::ForgetPause => Ok(None),
-            Step::Grant(grants) => self.grant(grants).await.map_err(Error::Grant),
+            Step::Grant(grants) => {
+                let parts = &self.ctx.parts;
+                let granting = parts.time(Part::RbacApply, Box::pin(self.grant(grants)));
+                granting.await.map_err(Error::Grant)
+            }
             Step::Revoke(namespaces) => self.revoke(namespaces).await.map_err(Error::Revoke),
-            Step::Install => self.install().await.map_err(Error::Install),
+            Step::Install => {
+                let parts = &self.ctx.parts;
+                let installing = parts.time(Part::HelmInstall, Box::pin(self.install()));
+                installing.await.map_err(Error::Install)
+            }
             Step::Correct(_) => self.correct().await.map_err(Error::Correct),
-            Step::Upgrade(_) | Step::Resume(_) => self.upgrade().await.map_err(Error::Upgrade),
-            Step::Uninstall => self.uninstall().await.map_err(Error::Uninstall),
+            Step::Upgrade(_) | Step::Resume(_) => {
+                let parts = &self.ctx.parts;
+                let upgrading = parts.time(Part::HelmUpgrade, Box::pin(self.upgrade()));
+                upgrading.await.map_err(Error::Upgrade)
+            }
+            Step::Uninstall => {
+                let parts = &self.ctx.parts;
+                let uninstalling = parts.time(Part::HelmUninstall, Box::pin(self.uninstall()));
+                uninstalling.await.map_err(Error::Uninstall)
+            }
             Step::LetGo => self.let_go().await.map_err(Error::Mark),
         }
     }
@@ -183,8 +200,16 @@ impl Pass<'_> {
         // Until all is written it is not known what is there.
         self.memory.granted = None;
         for grant in grants {
+            let had = self.observed.facts.granted.iter();
+            let had = had
+                .filter(|had| had.namespace() == grant.namespace())
+                .map(bodies)
+                .next();
             for (id, object) in written(grant)? {
-                bound::apply(&id, &object, &how, self.ctx).await?;
+                // Most often only the role has changed.
+                if had.as_ref().is_none_or(|had| !had.contains(&object)) {
+                    bound::apply(&id, &object, &how, self.ctx).await?;
+                }
             }
         }
         let news: Vec<Access> = grants
@@ -231,7 +256,7 @@ impl Pass<'_> {
             return Ok(None);
         };
         let deployed = self.ctx.releases.install(&wanted.desired, records).await?;
-        self.remember(deployed.objects);
+        self.remember(deployed);
         Ok(Some(Change::Installed))
     }
 
@@ -246,12 +271,21 @@ impl Pass<'_> {
             .releases
             .install_or_upgrade(&wanted.desired, records)
             .await?;
-        self.remember(deployed.objects);
+        self.remember(deployed);
         Ok(Some(Change::Upgraded))
     }
 
     /// What the server returned to our writes need not be read again.
-    fn remember(&mut self, objects: Vec<Live>) {
+    fn remember(&mut self, deployed: Deployed) {
+        let Deployed { record, objects } = deployed;
+        self.memory.records = Some(helm_client::records::Observed {
+            newest: Some(record),
+            ..helm_client::records::Observed::default()
+        });
+        self.remember_objects(objects);
+    }
+
+    fn remember_objects(&mut self, objects: Vec<Live>) {
         for live in objects {
             let health = cluster::health(&live.object);
             self.memory.look(live.id, &live.object, health);
@@ -264,7 +298,7 @@ impl Pass<'_> {
             return Ok(None);
         };
         let corrected = self.ctx.releases.correct(record, &self.observed.drifted).await?;
-        self.remember(corrected);
+        self.remember_objects(corrected);
         Ok(Some(Change::Corrected))
     }
 
@@ -307,6 +341,14 @@ fn written(grant: &Grant) -> Result<[(ObjectId, Value); 2], cluster::Error> {
                 json!(binding),
             ),
         ]),
+    }
+}
+
+/// The role and the binding of a grant.
+fn bodies(grant: &Grant) -> [Value; 2] {
+    match grant {
+        Grant::Namespaced(role, binding) => [json!(role), json!(binding)],
+        Grant::Cluster(role, binding) => [json!(role), json!(binding)],
     }
 }
 

@@ -1,10 +1,13 @@
 //! The most that this controller may be given: what its `ConfigMap` says, and where the API server lets it grant.
 
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use api::inspection::Resource;
 use cluster::{Access, Apply, ObjectId};
 use composition::Bound;
-use composition::bound::{GRANT, PERMISSIONS};
+use composition::bound::{GRANT, Outside, PERMISSIONS};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::Value;
 
@@ -20,9 +23,47 @@ const TRIES: u32 = 60;
 /// How long between two tries.
 const PAUSE: Duration = Duration::from_millis(50);
 
+/// As long as a bound is taken to hold for what lies within it: many compositions ask at once. What has changed since
+/// is refused by the API server's policies.
+const HOLDS: Duration = Duration::from_secs(5);
+
+/// The bound as it was read last.
+#[derive(Default)]
+pub(crate) struct Known(Mutex<Option<(Bound, Instant)>>);
+
+impl Known {
+    /// True when all that is `needed` lay within the bound a moment ago.
+    fn has(&self, needed: &[Resource]) -> bool {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let young = known.as_ref().filter(|(_, since)| since.elapsed() < HOLDS);
+        young.is_some_and(|(bound, _)| bound.outside(needed).is_none())
+    }
+
+    fn keep(&self, bound: Bound) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((bound, Instant::now()));
+    }
+}
+
+/// The first thing that is `needed` beyond the bound. `home` is the composition's namespace, which may be about to be
+/// opened.
+pub(super) async fn outside(
+    home: &str,
+    needed: &[Resource],
+    ctx: &Context,
+) -> Result<Option<Outside>, cluster::Error> {
+    if ctx.bound.has(needed) {
+        return Ok(None);
+    }
+    let namespaces: BTreeSet<&str> = needed.iter().map(|needed| needed.namespace.as_str()).collect();
+    let bound = bound(home, namespaces.into_iter(), ctx).await?;
+    let outside = bound.outside(needed);
+    ctx.bound.keep(bound);
+    Ok(outside)
+}
+
 /// The bound, with those of the `needed` namespaces in which the controller may grant permissions. `home` is the
 /// composition's, which may be about to be opened.
-pub(super) async fn bound<'n>(
+async fn bound<'n>(
     home: &str,
     needed: impl Iterator<Item = &'n str>,
     ctx: &Context,

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 use api::inspection::Resource;
 use api::{Composition, CompositionDefinition};
 use cluster::{Health, ObjectId};
+use composition::chart_of;
 use composition::permissions::Grant;
+use helm_client::records;
 use kube::ResourceExt as _;
 use serde_json::Value;
 
@@ -27,6 +29,8 @@ pub(super) struct Memory {
     pub(super) granted: Option<Vec<Grant>>,
     /// Objects as they were looked at last.
     pub(super) objects: BTreeMap<ObjectId, Looked>,
+    /// The release's records while a turn lasts, as they were read or as our own writes left them.
+    pub(super) records: Option<records::Observed>,
     /// Set when a pass found nothing to do.
     pub(super) settled: Option<Settled>,
 }
@@ -110,7 +114,8 @@ impl Looked {
     }
 }
 
-/// A digest of what a pass is made from: the composition without its status, and the definition.
+/// A digest of what a pass is made from: the composition without its status, and the chart that the definition
+/// names. What else the definition says of itself, as how many compositions it has, is no reason to look.
 pub(super) fn inputs(composition: &Composition, definition: Option<&CompositionDefinition>) -> u64 {
     let mut hasher = DefaultHasher::new();
     (
@@ -122,9 +127,11 @@ pub(super) fn inputs(composition: &Composition, definition: Option<&CompositionD
         &composition.annotations,
     )
         .hash(&mut hasher);
-    definition
-        .map(|definition| (definition.uid(), definition.resource_version()))
-        .hash(&mut hasher);
+    if let Some(definition) = definition {
+        let kind = &composition.resource;
+        let chart = chart_of(definition, &kind.api_version, &kind.kind);
+        (definition.uid(), chart).hash(&mut hasher);
+    }
     hasher.finish()
 }
 
@@ -138,7 +145,9 @@ impl Memories {
         memories.remove(key).unwrap_or_default()
     }
 
-    pub(super) fn put(&self, key: Key, memory: Memory) {
+    pub(super) fn put(&self, key: Key, mut memory: Memory) {
+        // Others may write some before the next turn.
+        memory.records = None;
         let mut memories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         memories.insert(key, memory);
     }

@@ -19,12 +19,14 @@ use helm_client::release::Releases;
 use kube::core::DynamicObject;
 use runtime::{Backoff, Metrics, Recorder, chain};
 
+pub(crate) use bound::Known;
 pub(crate) use memory::Memories;
 use memory::Memory;
 pub(crate) use status::ReadyMeans;
 
 use crate::compositions::{Compositions, Key};
 use crate::definitions::Definitions;
+use crate::figures::Parts;
 use crate::inspector::Inspector;
 use crate::queue::{Priority, Queue};
 use crate::watches::Watches;
@@ -46,6 +48,8 @@ pub(crate) struct Context {
     pub(crate) inspector: Inspector,
     pub(crate) recorder: Recorder,
     pub(crate) metrics: Metrics,
+    pub(crate) parts: Parts,
+    pub(crate) bound: Known,
     pub(crate) backoff: Backoff<Key>,
     pub(crate) queue: Arc<Queue<Key>>,
     pub(crate) compositions: Arc<Compositions>,
@@ -124,7 +128,10 @@ pub(crate) async fn reconcile(key: &Key, ctx: &Context) -> Result<Next, Error> {
 
 async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
     let mut memory = ctx.memories.take(key);
-    for _ in 0..PASSES {
+    let mut corrected = None;
+    let mut passes = 0;
+    loop {
+        passes += 1;
         // Anew for each pass: our own writes are part of it.
         let Some(object) = ctx.compositions.get(key) else {
             return Ok(Next::OnChange);
@@ -149,17 +156,25 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
             return Ok(Next::After(ctx.resync_interval, Priority::Low));
         }
         memory.settled = None;
-        let outcome = Box::pin(pass(&id, &composition, &mut memory, ctx)).await;
-        if outcome.as_ref().is_ok_and(Outcome::goes_on_quickly) {
-            continue;
+        let mut outcome = Box::pin(pass(&id, &composition, &mut memory, ctx)).await;
+        status::publish(&composition, &outcome, ctx).await;
+        if let Ok(outcome) = &mut outcome {
+            if outcome.changes.contains(&apply::Change::Corrected) {
+                corrected.clone_from(&outcome.facts.drifted);
+            }
+            outcome.facts.corrected.clone_from(&corrected);
+            // The next pass follows at once, and its status says it all.
+            if outcome.standing == Standing::Underway && passes < PASSES {
+                continue;
+            }
         }
         let reported = status::report(&id, &composition, &outcome, ctx).await;
         let outcome = outcome?; // the first failure is the one worth returning
         reported.map_err(Error::Report)?;
         match outcome.standing {
-            Standing::Underway => continue,
             Standing::UpToDate if outcome.may_settle => memory.settle(inputs),
             Standing::UpToDate
+            | Standing::Underway
             | Standing::Waiting
             | Standing::Resting
             | Standing::Paused
@@ -170,8 +185,6 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
         ctx.memories.put(key.clone(), memory);
         return Ok(next_check(&outcome, ctx.resync_interval));
     }
-    ctx.memories.put(key.clone(), memory);
-    Ok(Next::After(Duration::ZERO, Priority::Normal))
 }
 
 fn read(object: &DynamicObject, ctx: &Context) -> Result<(ObjectId, api::Composition), Error> {
@@ -193,24 +206,13 @@ struct Outcome {
     may_settle: bool,
 }
 
-impl Outcome {
-    /// True when the next pass follows at once and nobody needs to be told in between.
-    fn goes_on_quickly(&self) -> bool {
-        self.standing == Standing::Underway
-            && self
-                .changes
-                .iter()
-                .all(|change| *change == apply::Change::Granted)
-    }
-}
-
 async fn pass(
     id: &ObjectId,
     composition: &api::Composition,
     memory: &mut Memory,
     ctx: &Context,
 ) -> Result<Outcome, Error> {
-    let observed = observe::observe(composition, memory, ctx)
+    let mut observed = observe::observe(composition, memory, ctx)
         .await
         .map_err(Error::Observe)?;
     let plan = composition::plan(composition, &observed.facts).map_err(Error::Plan)?;
@@ -218,10 +220,15 @@ async fn pass(
     let changes = apply::apply(id, composition, &observed, &plan, memory, ctx)
         .await
         .map_err(Error::Apply)?;
+    let facts = status::Facts::of(&observed, ctx);
+    if memory.records.is_none() {
+        // What this pass did left them as they were; those out of our reach may be in it by now.
+        memory.records = observed.records.take().filter(|records| !records.may_be_newer);
+    }
     Ok(Outcome {
         standing: plan.standing,
         may_settle: observed.wanted.as_ref().is_some_and(|wanted| !wanted.looks_up),
-        facts: status::Facts::of(&observed, ctx),
+        facts,
         changes,
     })
 }

@@ -26,6 +26,7 @@ use serde_json::{Value, json};
 use super::memory::{self, Memory};
 use super::{Context, bound};
 use crate::compositions::Key;
+use crate::figures::Part;
 use crate::inspector;
 
 /// What a pass saw.
@@ -146,7 +147,16 @@ pub(super) async fn observe(
     if composition.is_paused() || (composition.pause_has_taken_effect() && !composition.deleting) {
         return Ok(Observed::nothing(release_name));
     }
-    let records = records(composition, &release_name, ctx).await?;
+    let records = match memory.records.take() {
+        Some(records) => Some(records),
+        // Nothing was ever granted for it, so there is nothing that may be read; nor is there a release, unless its name
+        // could be another's. One that is there all the same is met when the first record is made.
+        None if is_new(composition) => {
+            let is_of_uid = ReleaseName::is_of_uid(composition, ctx.safe_release_name);
+            is_of_uid.then(records::Observed::default)
+        }
+        None => records(composition, &release_name, ctx).await?,
+    };
     let intention = if composition.deleting {
         None
     } else {
@@ -164,21 +174,28 @@ pub(super) async fn observe(
     let released: Vec<Resource> = released
         .chain(hooks.iter().map(|id| resource(id, &WRITE)))
         .collect();
-    let permissions = permissions(
-        composition,
-        &release_name,
-        intention.as_ref(),
-        records.as_ref(),
-        &released,
-        ctx,
-    );
     let role = role_name(&ctx.resource.plural, &composition.namespace, &release_name);
     let labels = rendering::object_labels(composition, &ctx.krateo_namespace);
-    let needed = permissions.grants(&role, &ctx.account, &labels);
+    let (permissions, needed) = ctx.parts.timed(Part::RbacGeneration, || {
+        let permissions = permissions(
+            composition,
+            &release_name,
+            intention.as_ref(),
+            records.as_ref(),
+            &released,
+            ctx,
+        );
+        let needed = permissions.grants(&role, &ctx.account, &labels);
+        (permissions, needed)
+    });
     let granted = if let Some(granted) = &memory.granted {
         granted.clone()
     } else {
-        let granted = granted(composition, &role, &permissions, &labels, ctx).await?;
+        let granted = if is_new(composition) {
+            Vec::new()
+        } else {
+            granted(composition, &role, &permissions, &labels, ctx).await?
+        };
         memory.granted.insert(granted).clone()
     };
     let (objects, drifted) = if needed == granted {
@@ -188,19 +205,10 @@ pub(super) async fn observe(
         (Vec::new(), Vec::new())
     };
     // Rights that are there already lie within the bound.
-    let bound = match &intention {
+    let outside = match &intention {
         Some(intention) if needed != granted => {
-            let namespaces: BTreeSet<&str> = intention
-                .touched
-                .iter()
-                .map(|touched| touched.namespace.as_str())
-                .collect();
-            Some(bound::bound(&composition.namespace, namespaces.into_iter(), ctx).await?)
+            bound::outside(&composition.namespace, &intention.touched, ctx).await?
         }
-        _ => None,
-    };
-    let outside = match (&bound, &intention) {
-        (Some(bound), Some(intention)) => bound.outside(&intention.touched),
         _ => None,
     };
     let (release, retry_in) =
@@ -248,6 +256,11 @@ impl Observed {
             retry_in: None,
         }
     }
+}
+
+/// True when no pass has ever acted for the composition: our finalizer comes before anything else.
+fn is_new(composition: &Composition) -> bool {
+    !composition.is_held() && composition.status.release_revision.is_none()
 }
 
 /// The records of the release; `None` while its Role does not let us read them.
@@ -343,7 +356,9 @@ async fn inspected(
         return Ok(answer.clone());
     }
     let query = query(composition, release, definition, &ctx.resource);
-    let answer = ctx.inspector.resources(&query).await.map_err(Error::Inspect)?;
+    let asking = ctx.inspector.resources(&query);
+    let answer = ctx.parts.time(Part::ChartInspector, asking).await;
+    let answer = answer.map_err(Error::Inspect)?;
     memory.inspected = Some((question, answer.clone()));
     Ok(answer)
 }
@@ -450,7 +465,13 @@ fn permissions(
     released: &[Resource],
     ctx: &Context,
 ) -> Permissions {
-    let revisions = records.map(records::Observed::revisions).unwrap_or_default();
+    let mut revisions = records.map(records::Observed::revisions).unwrap_or_default();
+    if revisions.is_empty() {
+        // What cannot be read yet is where the last pass left it, maybe that of another version's controller. Where
+        // there is nothing, the first one follows at once. So the permissions need not be written again then.
+        let last = composition.status.release_revision.filter(|_| records.is_none());
+        revisions.push(last.unwrap_or(1));
+    }
     let touched = intention
         .map(|intention| intention.touched.as_slice())
         .unwrap_or_default();

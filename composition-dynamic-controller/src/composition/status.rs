@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::composition::Managed;
-use api::conditions::{self, READY, RELEASED, SYNCED, Verdict, reason};
+use api::conditions::{self, DRIFTED, READY, RELEASED, SYNCED, Verdict, reason};
 use api::{Composition, CompositionStatus, events};
 use cluster::{Health, ObjectId};
 use composition::plan::{Release, Standing};
@@ -40,7 +40,9 @@ pub(super) struct Facts {
     failed: Option<String>,
     retry_in: Option<Duration>,
     /// Drift that is left alone, or is still to be corrected.
-    drifted: Option<String>,
+    pub(super) drifted: Option<String>,
+    /// Drift that was corrected since the status was written last.
+    pub(super) corrected: Option<String>,
     /// Objects that are not up, each with why.
     unhealthy: Vec<(ObjectId, Health)>,
     ready_means: ReadyMeans,
@@ -83,6 +85,7 @@ impl Facts {
         Self {
             failed,
             retry_in: observed.retry_in,
+            corrected: None,
             drifted: Some(told(&observed.drifted)).filter(|drifted| !drifted.is_empty()),
             release_name: observed.release_name.clone(),
             deployed,
@@ -120,7 +123,7 @@ fn managed<'a>(ids: impl Iterator<Item = &'a ObjectId>) -> Vec<Managed> {
     managed
 }
 
-/// Publishes what happened and writes the status, when it differs from what the composition says already.
+/// Writes the status, when it differs from what the composition says already.
 ///
 /// A composition that just lost its finalizer is gone: nothing is written to it.
 pub(super) async fn report(
@@ -129,7 +132,6 @@ pub(super) async fn report(
     outcome: &Result<Outcome, Error>,
     ctx: &Context,
 ) -> Result<(), cluster::Error> {
-    publish(composition, outcome, ctx).await;
     if matches!(
         outcome,
         Ok(Outcome {
@@ -151,7 +153,8 @@ pub(super) async fn report(
     Ok(())
 }
 
-async fn publish(composition: &Composition, outcome: &Result<Outcome, Error>, ctx: &Context) {
+/// Publishes what happened.
+pub(super) async fn publish(composition: &Composition, outcome: &Result<Outcome, Error>, ctx: &Context) {
     let regarding = ObjectReference {
         api_version: Some(composition.resource.api_version.clone()),
         kind: Some(composition.resource.kind.clone()),
@@ -223,7 +226,7 @@ fn after(composition: &Composition, outcome: &Result<Outcome, Error>, now: &Time
             note_deployed(&mut status, deployed);
         }
     }
-    for verdict in verdicts(outcome) {
+    for verdict in verdicts(outcome, &composition.status) {
         conditions::set(&mut status.conditions, &verdict, composition.generation, now);
     }
     status
@@ -242,7 +245,7 @@ fn note_deployed(status: &mut CompositionStatus, deployed: &Deployed) {
     }
 }
 
-fn verdicts(outcome: &Result<Outcome, Error>) -> Vec<Verdict> {
+fn verdicts(outcome: &Result<Outcome, Error>, before: &CompositionStatus) -> Vec<Verdict> {
     let outcome = match outcome {
         Ok(outcome) => outcome,
         Err(error) => {
@@ -262,14 +265,13 @@ fn verdicts(outcome: &Result<Outcome, Error>) -> Vec<Verdict> {
         }
     };
     let facts = &outcome.facts;
-    let drift = match (&facts.drifted, outcome.standing) {
-        // What is not corrected at once is left alone on request.
-        (Some(drifted), Standing::UpToDate | Standing::ObservedOnly) => format!("left as it is: {drifted}"),
-        _ => String::new(),
-    };
-    let synced = Verdict::yes(SYNCED, reason::RECONCILE_SUCCESS, drift);
+    let synced = Verdict::yes(SYNCED, reason::RECONCILE_SUCCESS, "");
     match outcome.standing {
-        Standing::UpToDate | Standing::ObservedOnly => vec![ready(facts), released(facts), synced],
+        Standing::UpToDate | Standing::ObservedOnly => {
+            let mut verdicts = vec![ready(facts), released(facts), synced];
+            verdicts.extend(drifted(facts, before));
+            verdicts
+        }
         Standing::Underway if facts.deployed.is_some() => {
             vec![
                 Verdict::no(READY, reason::PROGRESSING, "the release is being changed"),
@@ -315,6 +317,26 @@ fn verdicts(outcome: &Result<Outcome, Error>) -> Vec<Verdict> {
         }
         Standing::Removed => Vec::new(),
     }
+}
+
+/// What `Drifted` says after a look that left nothing to do. What was corrected last stays to be read until the
+/// release changes, or something drifts again.
+fn drifted(facts: &Facts, before: &CompositionStatus) -> Option<Verdict> {
+    facts.deployed.as_ref()?;
+    // What is not corrected at once is left alone on request.
+    if let Some(drifted) = &facts.drifted {
+        return Some(Verdict::yes(DRIFTED, reason::LEFT_ALONE, drifted.clone()));
+    }
+    if let Some(corrected) = &facts.corrected {
+        return Some(Verdict::no(DRIFTED, reason::CORRECTED, corrected.clone()));
+    }
+    let is_same_revision = facts.revision == before.release_revision;
+    let mut said = before.conditions.iter();
+    let corrected = said.find(|said| said.type_ == DRIFTED && said.reason == reason::CORRECTED);
+    Some(match corrected.filter(|_| is_same_revision) {
+        Some(corrected) => Verdict::no(DRIFTED, reason::CORRECTED, corrected.message.clone()),
+        None => Verdict::no(DRIFTED, reason::AS_APPLIED, "every object is as it was applied"),
+    })
 }
 
 fn released(facts: &Facts) -> Verdict {
@@ -402,6 +424,7 @@ mod tests {
             failed: None,
             retry_in: None,
             drifted: None,
+            corrected: None,
             unhealthy: if health.is_current() {
                 Vec::new()
             } else {
@@ -439,6 +462,7 @@ mod tests {
                 ("Ready", "True", "Available"),
                 ("Released", "True", "Deployed"),
                 ("Synced", "True", "ReconcileSuccess"),
+                ("Drifted", "False", "AsApplied"),
             ],
         );
         assert_eq!(
@@ -456,6 +480,7 @@ mod tests {
                 ("Ready", "False", "Progressing"),
                 ("Released", "True", "Deployed"),
                 ("Synced", "True", "ReconcileSuccess"),
+                ("Drifted", "False", "AsApplied"),
             ],
         );
         let message = &status.conditions[0].message;
@@ -472,6 +497,7 @@ mod tests {
                 ("Ready", "True", "Available"),
                 ("Released", "True", "Deployed"),
                 ("Synced", "True", "ReconcileSuccess"),
+                ("Drifted", "False", "AsApplied"),
             ],
         );
 
@@ -484,6 +510,7 @@ mod tests {
                 ("Ready", "False", "Unhealthy"),
                 ("Released", "True", "Deployed"),
                 ("Synced", "True", "ReconcileSuccess"),
+                ("Drifted", "False", "AsApplied"),
             ],
         );
     }
@@ -519,23 +546,43 @@ mod tests {
         assert_eq!(status.conditions[2].message, "the selector cannot be changed");
     }
 
-    #[test]
-    fn drift_that_is_left_alone_is_mentioned() {
-        let mut facts = facts(true, Health::Current);
-        facts.drifted = Some("ConfigMap team/a: .data.size changed by kubectl-edit".into());
-        let status = check(
+    /// What `Drifted` says after a look at a composition that was `before`.
+    fn drift(before: &mut Composition, facts: Facts) -> (String, String, String) {
+        before.status = after(
+            before,
             &Ok(outcome(Standing::UpToDate, facts)),
-            &[
-                ("Ready", "True", "Available"),
-                ("Released", "True", "Deployed"),
-                ("Synced", "True", "ReconcileSuccess"),
-            ],
+            &Time(Timestamp::UNIX_EPOCH),
         );
-        let message = &status.conditions[2].message;
-        assert!(
-            message.starts_with("left as it is: ConfigMap team/a"),
-            "{message}"
+        let mut conditions = before.status.conditions.iter();
+        let said = conditions.find(|said| said.type_ == DRIFTED).unwrap();
+        (said.status.clone(), said.reason.clone(), said.message.clone())
+    }
+
+    #[test]
+    fn drift_is_told_while_it_is_left_alone_and_after_it_was_corrected() {
+        let (plain, edit) = (
+            || facts(true, Health::Current),
+            "ConfigMap team/a: .data.size changed",
         );
+        let said = |status: &str, reason: &str, message: &str| {
+            (status.to_owned(), reason.to_owned(), message.to_owned())
+        };
+        let as_applied = said("False", "AsApplied", "every object is as it was applied");
+        let corrected = said("False", "Corrected", edit);
+        let mut composition = composition();
+        assert_eq!(drift(&mut composition, plain()), as_applied);
+        let mut facts = plain();
+        facts.drifted = Some(edit.into());
+        assert_eq!(drift(&mut composition, facts), said("True", "LeftAlone", edit));
+        assert_eq!(drift(&mut composition, plain()), as_applied);
+        let mut facts = plain();
+        facts.corrected = Some(edit.into());
+        assert_eq!(drift(&mut composition, facts), corrected);
+        // A look that finds nothing new writes nothing new.
+        assert_eq!(drift(&mut composition, plain()), corrected);
+        let mut facts = plain();
+        facts.revision = Some(2);
+        assert_eq!(drift(&mut composition, facts), as_applied);
     }
 
     #[test]

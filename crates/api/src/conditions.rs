@@ -1,4 +1,4 @@
-//! The conditions `Ready`, `Synced` and `Released`, their reasons, and how they change.
+//! The conditions `Ready`, `Synced`, `Released` and `Drifted`, their reasons, and how they change.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
@@ -11,7 +11,10 @@ pub const SYNCED: &str = "Synced";
 /// Condition type of a composition: its release is deployed.
 pub const RELEASED: &str = "Released";
 
-/// Reasons of [`READY`], [`SYNCED`] and [`RELEASED`].
+/// Condition type of a composition: objects of its release are not as they were applied.
+pub const DRIFTED: &str = "Drifted";
+
+/// Reasons of [`READY`], [`SYNCED`], [`RELEASED`] and [`DRIFTED`].
 pub mod reason {
     /// Ready: everything is up.
     pub const AVAILABLE: &str = "Available";
@@ -33,6 +36,12 @@ pub mod reason {
     pub const DEPLOYED: &str = "Deployed";
     /// Not released.
     pub const NOT_DEPLOYED: &str = "NotDeployed";
+    /// Not drifted.
+    pub const AS_APPLIED: &str = "AsApplied";
+    /// Not drifted any more: what differed was put back.
+    pub const CORRECTED: &str = "Corrected";
+    /// Drifted, and left so on request.
+    pub const LEFT_ALONE: &str = "LeftAlone";
     /// Synced: the last pass did all it had to.
     pub const RECONCILE_SUCCESS: &str = "ReconcileSuccess";
     /// Not synced: something waits for a person's word.

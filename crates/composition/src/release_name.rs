@@ -60,24 +60,35 @@ impl ReleaseName {
         of_definition: Option<&str>,
         safe: bool,
     ) -> Result<Self, InvalidReleaseName> {
-        let chosen = composition
-            .labels
-            .get(labels::RELEASE_NAME)
-            .or_else(|| composition.annotations.get(annotations::RELEASE_NAME))
-            .map(String::as_str)
-            .or(of_definition)
-            .or(composition.status.release_name.as_deref());
-        match chosen {
+        match chosen(composition).or(of_definition).or(earlier(composition)) {
             Some(name) => Self::new(name),
             None if safe => Self::new(format!("{}-{}", composition.name, safe_encode(&composition.uid))),
             None => Self::new(composition.name.clone()),
         }
     }
 
+    /// True when nobody chose the name, now or earlier, and it is made of the composition's UID: no release but its
+    /// own can have it.
+    pub fn is_of_uid(composition: &Composition, safe: bool) -> bool {
+        safe && chosen(composition).or(earlier(composition)).is_none()
+    }
+
     /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// The name that the composition's user chose.
+fn chosen(composition: &Composition) -> Option<&str> {
+    let label = composition.labels.get(labels::RELEASE_NAME);
+    let chosen = label.or_else(|| composition.annotations.get(annotations::RELEASE_NAME));
+    chosen.map(String::as_str)
+}
+
+/// The name that an earlier pass chose.
+fn earlier(composition: &Composition) -> Option<&str> {
+    composition.status.release_name.as_deref()
 }
 
 impl fmt::Display for ReleaseName {
@@ -137,6 +148,17 @@ mod tests {
             .labels
             .insert(labels::RELEASE_NAME.into(), "from-label".into());
         check(&composition, Some("from-definition"), "from-label");
+    }
+
+    #[test]
+    fn only_a_name_that_nobody_chose_is_of_the_uid() {
+        let mut composition = composition();
+        assert!(ReleaseName::is_of_uid(&composition, true));
+        assert!(!ReleaseName::is_of_uid(&composition, false));
+        composition
+            .labels
+            .insert(labels::RELEASE_NAME.into(), "fixed".into());
+        assert!(!ReleaseName::is_of_uid(&composition, true));
     }
 
     #[test]

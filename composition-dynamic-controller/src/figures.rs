@@ -1,0 +1,136 @@
+//! Figures of the parts of a pass, by the names of the contract: `composition_helm_install_duration_seconds`, `_total`
+//! and `_errors`, and the same of the others.
+
+use std::time::Instant;
+
+use prometheus::{Histogram, HistogramOpts, IntCounter};
+use runtime::Metrics;
+
+/// A part of a pass that is counted and timed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Part {
+    ChartInspector,
+    RbacGeneration,
+    RbacApply,
+    HelmInstall,
+    HelmUpgrade,
+    HelmUninstall,
+}
+
+impl Part {
+    /// In the order of their declaration, by which [`Parts`] finds them.
+    const ALL: [Self; 6] = [
+        Self::ChartInspector,
+        Self::RbacGeneration,
+        Self::RbacApply,
+        Self::HelmInstall,
+        Self::HelmUpgrade,
+        Self::HelmUninstall,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::ChartInspector => "chart_inspector",
+            Self::RbacGeneration => "rbac_generation",
+            Self::RbacApply => "rbac_apply",
+            Self::HelmInstall => "helm_install",
+            Self::HelmUpgrade => "helm_upgrade",
+            Self::HelmUninstall => "helm_uninstall",
+        }
+    }
+}
+
+/// The figures of all parts.
+pub(crate) struct Parts(Vec<Figures>);
+
+struct Figures {
+    seconds: Histogram,
+    total: IntCounter,
+    errors: IntCounter,
+}
+
+impl Parts {
+    /// Registers them.
+    ///
+    /// # Errors
+    /// When a name is taken.
+    pub(crate) fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
+        let figures = Part::ALL.map(|part| Figures::new(metrics, part.name()));
+        Ok(Self(figures.into_iter().collect::<Result<_, _>>()?))
+    }
+
+    /// Counts and times one go.
+    pub(crate) async fn time<T, E>(
+        &self,
+        part: Part,
+        go: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        let begun = Instant::now();
+        let outcome = go.await;
+        self.note(part, begun, outcome.is_ok());
+        outcome
+    }
+
+    /// The same for what can neither fail nor wait.
+    pub(crate) fn timed<T>(&self, part: Part, go: impl FnOnce() -> T) -> T {
+        let begun = Instant::now();
+        let outcome = go();
+        self.note(part, begun, true);
+        outcome
+    }
+
+    fn note(&self, part: Part, begun: Instant, succeeded: bool) {
+        let Some(figures) = self.0.get(part as usize) else {
+            return;
+        };
+        figures.seconds.observe(begun.elapsed().as_secs_f64());
+        figures.total.inc();
+        if !succeeded {
+            figures.errors.inc();
+        }
+    }
+}
+
+impl Figures {
+    fn new(metrics: &Metrics, part: &str) -> Result<Self, prometheus::Error> {
+        let name = |what: &str| format!("composition_{part}_{what}");
+        // From permissions that are worked out to an install that waits for hooks.
+        let buckets = prometheus::exponential_buckets(0.000_5, 4.0, 11)?;
+        let options = HistogramOpts::new(name("duration_seconds"), format!("How long {part} took"));
+        let figures = Self {
+            seconds: Histogram::with_opts(options.buckets(buckets))?,
+            total: IntCounter::new(name("total"), format!("How often {part} was tried"))?,
+            errors: IntCounter::new(name("errors"), format!("How often {part} failed"))?,
+        };
+        metrics.register(figures.seconds.clone())?;
+        metrics.register(figures.total.clone())?;
+        metrics.register(figures.errors.clone())?;
+        Ok(figures)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn each_part_is_counted_under_its_own_name() {
+        let metrics = Metrics::new().unwrap();
+        let parts = Parts::new(&metrics).unwrap();
+        for part in Part::ALL {
+            let _ = parts.time(part, async { Err::<(), _>("no") }).await;
+        }
+        parts.timed(Part::HelmUninstall, || ());
+        let text = metrics.text().unwrap();
+        for part in Part::ALL {
+            let name = part.name();
+            let line = format!("composition_{name}_errors 1");
+            assert!(text.contains(&line), "{line} is missing in {text}");
+        }
+        assert!(text.contains("composition_helm_uninstall_total 2"), "{text}");
+        assert!(
+            text.contains("composition_helm_uninstall_duration_seconds_count 2"),
+            "{text}"
+        );
+    }
+}
