@@ -24,10 +24,7 @@ fn kco_plans_what_the_controller_does_and_shows_what_came_of_it() -> Result<()> 
     // Before anything is granted.
     let before = kco(&scenario, &["plan", "web", "--output", "json"])?;
     assert_eq!(before["standing"], "observed only");
-    ensure!(
-        of_each(&before, "granted")? == [json!(false)].into(),
-        "{before:#}"
-    );
+    ensure!(of_each(&before, "granted")? == [json!(false)], "{before:#}");
 
     scenario.kubectl(&["annotate", "seens", "web", "krateo.io/management-policy-"])?;
     let composition = scenario.wait_for("seens", "web", "Ready", "True")?;
@@ -40,7 +37,7 @@ fn kco_plans_what_the_controller_does_and_shows_what_came_of_it() -> Result<()> 
         (&json!([]), &json!("up to date"))
     );
     // The terminal and the controller mean the same permissions, rule by rule.
-    ensure!(of_each(&after, "granted")? == [json!(true)].into(), "{after:#}");
+    ensure!(of_each(&after, "granted")? == [json!(true)], "{after:#}");
 
     let touched = kco(&scenario, &["inspect", "composition", "web", "--output", "json"])?;
     let kinds = |objects: &Value| -> Result<Vec<Value>> {

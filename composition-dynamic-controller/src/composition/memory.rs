@@ -40,6 +40,8 @@ pub(super) struct Memory {
 pub(super) struct Looked {
     pub(super) version: String,
     pub(super) health: Health,
+    /// True when it is not as it was applied, and is left so.
+    pub(super) drifted: bool,
     pub(super) at: Instant,
 }
 
@@ -94,9 +96,17 @@ impl Memory {
             Looked {
                 version: version.to_owned(),
                 health,
+                drifted: false,
                 at: Instant::now(),
             },
         );
+    }
+
+    /// Notes that an object is not as it was applied: every pass has to tell, and what is done about it may change.
+    pub(super) fn note_drift(&mut self, id: &ObjectId) {
+        if let Some(looked) = self.objects.get_mut(id) {
+            looked.drifted = true;
+        }
     }
 }
 

@@ -639,7 +639,11 @@ async fn look(
     memory.objects.retain(|id, _| objects.contains(id));
     let unmoved: HashSet<ObjectId> = objects
         .iter()
-        .filter(|id| memory.unmoved(id, &ctx.watches).is_some())
+        .filter(|id| {
+            memory
+                .unmoved(id, &ctx.watches)
+                .is_some_and(|looked| !looked.drifted)
+        })
         .cloned()
         .collect();
     let look = ctx
@@ -655,6 +659,9 @@ async fn look(
             memory.objects.remove(&looked.id);
             missing.insert(looked.id, looked.health);
         }
+    }
+    for drifted in &look.drifted {
+        memory.note_drift(&drifted.object);
     }
     let health = |id: &ObjectId| match (memory.objects.get(id), missing.get(id)) {
         (Some(looked), _) => looked.health.clone(),
