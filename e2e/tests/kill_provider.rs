@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 /// Kills at every so manieth write.
-const STEP: usize = 16;
+const STEP: usize = 24;
 
 #[test]
 fn a_definition_ends_as_it_should_wherever_core_provider_is_killed() -> Result<()> {

@@ -70,12 +70,20 @@ fn a_composition_of_a_chart_behind_a_password_is_installed() -> Result<()> {
     sources
         .platform
         .run_controller("behind-a-password", "behinds", "v1-2-0")?;
-    namespace.apply(&json!({
+    let composition = json!({
         "apiVersion": "composition.krateo.io/v1-2-0",
         "kind": "Behind",
         "metadata": {"name": "web", "namespace": "behind-a-password", "labels": {"krateo.io/release-name": "fixed"}},
         "spec": {"image": "unused", "greeting": "Hi"},
-    }))?;
+    });
+    // Admission knows a new type a moment after it is served; a definition is not Ready before, and here none ever is.
+    namespace.wait_until("the type to be known to admission", || {
+        match namespace.apply(&composition) {
+            Ok(()) => Ok(Some(())),
+            Err(error) if error.to_string().contains("There can be a delay") => Ok(None),
+            Err(error) => Err(error),
+        }
+    })?;
     let composition = namespace.wait_for("behinds", "web", "Ready", "True")?;
     assert!(condition(&composition, "Synced").is_some());
     let map = namespace.get("configmap", "fixed-web")?.unwrap();
