@@ -4,14 +4,14 @@ use anyhow::{Context as _, Result};
 use e2e::Scenario;
 use serde_json::Value;
 
-const BASE: &str = "healers-v1-0-0";
+const BASE: &str = "guardians-v1-0-0";
 
 #[test]
 fn a_changed_bundle_is_restored_and_its_controller_runs_on() -> Result<()> {
     let scenario = Scenario::start("heal-bundle")?;
-    let url = scenario.push_web_chart("healer", "1.0.0")?;
-    scenario.define("healer", &url, "1.0.0")?;
-    scenario.wait_for("compositiondefinitions", "healer", "Ready", "True")?;
+    let url = scenario.push_web_chart("guardian", "1.0.0")?;
+    scenario.define("guardian", &url, "1.0.0")?;
+    scenario.wait_for("compositiondefinitions", "guardian", "Ready", "True")?;
     let deployment = format!("{BASE}-controller");
     let pod = pod(&scenario)?;
     let generation = generation(&scenario, &deployment)?;
@@ -43,7 +43,7 @@ fn a_changed_bundle_is_restored_and_its_controller_runs_on() -> Result<()> {
             .is_some_and(|kinds| kinds.contains("apps/deployments"))
     })?;
     scenario.wait("clusterrole", BASE, |role| {
-        role["rules"][0]["resources"][0] == "healers"
+        role["rules"][0]["resources"][0] == "guardians"
     })?;
     assert_eq!(
         self::pod(&scenario)?,
