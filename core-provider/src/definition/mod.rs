@@ -243,7 +243,9 @@ pub(crate) const HELD_UP: Duration = Duration::from_secs(15);
 fn next_check(standing: Standing, poll_interval: Duration) -> Action {
     match standing {
         Standing::Underway => Action::requeue(Duration::ZERO),
-        Standing::Starting | Standing::Draining(_) => Action::requeue(Duration::from_secs(1)),
+        // The watch tells when the Deployment is up; only admission, which learns of the type, tells nobody.
+        Standing::Starting => Action::requeue(Duration::from_secs(2)),
+        Standing::Draining(_) => Action::requeue(Duration::from_secs(1)),
         Standing::Ready => Action::requeue(poll_interval),
         Standing::HeldUp => Action::requeue(poll_interval.min(HELD_UP)),
         Standing::Paused | Standing::Removed => Action::await_change(),
