@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use api::inspection::{Query, Resource, Verb};
+use api::inspection::{Query, Resource, Touches, Verb};
 use api::{Composition, CompositionDefinition};
 use cluster::{Cluster, ObjectId};
-use composition::permissions::{MANAGE, WRITE};
+use composition::permissions::{DEFINE, MANAGE, WRITE};
 use composition::release_name::InvalidReleaseName;
 use composition::{ReleaseName, Schemas, chart_of, has_served, rendering, schema};
 use helm_client::charts::{self, Charts};
@@ -71,7 +71,7 @@ impl Inspector {
             Some(name) => ReleaseName::new(name)?,
             None => ReleaseName::of(&composition, None, true)?,
         };
-        let mut found = Inspection::default();
+        let mut found = Touches::default();
         for is_upgrade in [false, true] {
             let request = Request {
                 chart: &chart,
@@ -90,7 +90,7 @@ impl Inspector {
                 found.add(looked_up_resource(lookup));
             }
         }
-        Ok(found.resources)
+        Ok(found.into_resources())
     }
 
     async fn composition(&self, query: &Query) -> Result<Composition, Error> {
@@ -143,33 +143,9 @@ impl Inspector {
     }
 }
 
-/// The objects found so far, each once.
-#[derive(Default)]
-struct Inspection {
-    resources: Vec<Resource>,
-}
-
-impl Inspection {
-    /// Adds an object, or what is new about one that is there: a chart may look up what it renders.
-    fn add(&mut self, mut found: Resource) {
-        let same = |known: &&mut Resource| {
-            (&known.group, &known.resource, &known.namespace, &known.name)
-                == (&found.group, &found.resource, &found.namespace, &found.name)
-        };
-        if let Some(known) = self.resources.iter_mut().find(same) {
-            known.verbs.append(&mut found.verbs);
-            known.verbs.sort_unstable();
-            known.verbs.dedup();
-        } else {
-            found.order = u32::try_from(self.resources.len()).ok();
-            self.resources.push(found);
-        }
-    }
-}
-
 fn touched_resource(touched: &Touched) -> Resource {
     let verbs: &[Verb] = match touched.role {
-        Role::Definition => &[Verb::Get, Verb::Create, Verb::Patch],
+        Role::Definition => &DEFINE,
         Role::Object => &MANAGE,
         Role::Hook => &WRITE,
     };
@@ -199,27 +175,4 @@ fn looked_up_resource(lookup: &Lookup) -> Resource {
         namespace,
         name,
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn resource(name: &str, verbs: &[Verb]) -> Resource {
-        Resource::new("", "v1", "secrets", "team", name, verbs)
-    }
-
-    #[test]
-    fn an_object_that_is_rendered_and_looked_up_is_listed_once() {
-        let mut found = Inspection::default();
-        found.add(resource("a", &MANAGE));
-        found.add(resource("a", &[Verb::Get]));
-        found.add(resource("b", &[Verb::Get]));
-        let listed: Vec<_> = found
-            .resources
-            .iter()
-            .map(|r| (r.name.as_str(), r.verbs.len(), r.order))
-            .collect();
-        assert_eq!(listed, [("a", 6, Some(0)), ("b", 1, Some(1))]);
-    }
 }

@@ -92,6 +92,28 @@ impl Namespace {
         self.site.run(command)
     }
 
+    /// `kubectl auth can-i` in this namespace, as a `ServiceAccount` written `namespace:name`.
+    ///
+    /// # Errors
+    /// When the answer is neither yes nor no.
+    pub fn may(&self, account: &str, verb: &str, resource: &str) -> Result<bool> {
+        let account = format!("system:serviceaccount:{account}");
+        let mut command = self
+            .site
+            .kubectl(["auth", "can-i", verb, resource, "--as", &account]);
+        command.args(["--namespace", &self.name]);
+        // It exits with 1 for "no", so its answer is what counts.
+        let output = command.output()?;
+        match String::from_utf8_lossy(&output.stdout).trim() {
+            "yes" => Ok(true),
+            "no" => Ok(false),
+            other => bail!(
+                "kubectl auth can-i says {other:?}: {}",
+                String::from_utf8_lossy(&output.stderr)
+            ),
+        }
+    }
+
     /// Runs the real Helm in this namespace and gives what it printed.
     ///
     /// # Errors

@@ -95,6 +95,35 @@ impl Resource {
     }
 }
 
+/// The objects that a release touches, found so far: each once, in the order in which they were found.
+#[derive(Debug, Default)]
+pub struct Touches {
+    resources: Vec<Resource>,
+}
+
+impl Touches {
+    /// Adds an object, or what is new about one that is there: a chart may look up what it renders.
+    pub fn add(&mut self, mut found: Resource) {
+        let same = |known: &&mut Resource| {
+            (&known.group, &known.resource, &known.namespace, &known.name)
+                == (&found.group, &found.resource, &found.namespace, &found.name)
+        };
+        if let Some(known) = self.resources.iter_mut().find(same) {
+            known.verbs.append(&mut found.verbs);
+            known.verbs.sort_unstable();
+            known.verbs.dedup();
+        } else {
+            found.order = u32::try_from(self.resources.len()).ok();
+            self.resources.push(found);
+        }
+    }
+
+    /// All of them.
+    pub fn into_resources(self) -> Vec<Resource> {
+        self.resources
+    }
+}
+
 /// What is done to an object, in the words of Kubernetes' authorisation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -170,5 +199,28 @@ mod tests {
         }))
         .unwrap();
         assert!(resource.verbs.is_empty() && resource.path.is_none());
+    }
+
+    #[test]
+    fn an_object_that_is_rendered_and_looked_up_is_listed_once() {
+        let resource = |name: &str, verbs: &[Verb]| Resource::new("", "v1", "secrets", "team", name, verbs);
+        let manage = [
+            Verb::Get,
+            Verb::List,
+            Verb::Watch,
+            Verb::Create,
+            Verb::Patch,
+            Verb::Delete,
+        ];
+        let mut found = Touches::default();
+        found.add(resource("a", &manage));
+        found.add(resource("a", &[Verb::Get]));
+        found.add(resource("b", &[Verb::Get]));
+        let found = found.into_resources();
+        let listed: Vec<_> = found
+            .iter()
+            .map(|r| (r.name.as_str(), r.verbs.len(), r.order))
+            .collect();
+        assert_eq!(listed, [("a", 6, Some(0)), ("b", 1, Some(1))]);
     }
 }

@@ -57,6 +57,9 @@ pub const MANAGE: [Verb; 6] = [
 /// What an object needs that comes and goes, as a hook, or that is a record: the same without the watch.
 pub const WRITE: [Verb; 4] = [Verb::Get, Verb::Create, Verb::Patch, Verb::Delete];
 
+/// What a definition in `crds/` needs: made when it is not there, never removed.
+pub const DEFINE: [Verb; 3] = [Verb::Get, Verb::Create, Verb::Patch];
+
 /// Revisions whose records the permissions name beyond the current one: the next, and one more so that an
 /// upgrade made by hand with Helm is seen.
 const REVISIONS_AHEAD: i64 = 2;

@@ -93,24 +93,5 @@ fn a_composition_of_a_chart_behind_a_password_is_installed() -> Result<()> {
 }
 
 pub(super) fn may_read(namespace: &Namespace, account: &str, secret: &str) -> Result<bool> {
-    let account = format!("system:serviceaccount:{account}");
-    let mut command = namespace.site().kubectl([
-        "auth",
-        "can-i",
-        "get",
-        &format!("secrets/{secret}"),
-        "--as",
-        &account,
-    ]);
-    command.args(["--namespace", namespace.namespace()]);
-    // It exits with 1 for "no", so its answer is what counts.
-    let output = command.output()?;
-    match String::from_utf8_lossy(&output.stdout).trim() {
-        "yes" => Ok(true),
-        "no" => Ok(false),
-        other => anyhow::bail!(
-            "kubectl auth can-i says {other:?}: {}",
-            String::from_utf8_lossy(&output.stderr)
-        ),
-    }
+    namespace.may(account, "get", &format!("secrets/{secret}"))
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
-use api::inspection::{Resource, Verb};
+use api::inspection::{Resource, Touches, Verb};
 use api::{Composition, CompositionDefinition};
 use cluster::{ObjectId, ResourceId, Selector};
-use composition::permissions::{MANAGE, WRITE};
+use composition::permissions::{DEFINE, MANAGE, WRITE};
 use composition::{ReleaseName, Schemas, chart_of, has_served, rendering, serves};
 use helm_client::charts::{Charts, LoadedChart};
 use helm_client::records::Observed;
@@ -66,19 +66,19 @@ pub(super) async fn wanted(
     let other = renderer
         .render(if is_upgrade { 1 } else { 2 }, !is_upgrade)
         .await?;
-    let mut all = Vec::new();
+    let mut all = Touches::default();
     for rendering in [&now, &other] {
         for touched in touched(&session.cluster, &rendering.rendered, &composition.namespace).await? {
-            add(&mut all, touched_resource(&touched));
+            all.add(touched_resource(&touched));
         }
         for lookup in &rendering.lookups {
-            add(&mut all, looked_up(lookup));
+            all.add(looked_up(lookup));
         }
     }
     Ok(Wanted {
         definition,
         desired: now.desired,
-        touched: all,
+        touched: all.into_resources(),
     })
 }
 
@@ -120,25 +120,9 @@ async fn definition(session: &Session, composition: &Composition) -> Result<Comp
     }
 }
 
-/// Adds an object, or what is new about one that is there.
-fn add(all: &mut Vec<Resource>, mut found: Resource) {
-    let same = |known: &&mut Resource| {
-        (&known.group, &known.resource, &known.namespace, &known.name)
-            == (&found.group, &found.resource, &found.namespace, &found.name)
-    };
-    if let Some(known) = all.iter_mut().find(same) {
-        known.verbs.append(&mut found.verbs);
-        known.verbs.sort_unstable();
-        known.verbs.dedup();
-    } else {
-        found.order = u32::try_from(all.len()).ok();
-        all.push(found);
-    }
-}
-
 fn touched_resource(touched: &Touched) -> Resource {
     let verbs: &[Verb] = match touched.role {
-        Role::Definition => &[Verb::Get, Verb::Create, Verb::Patch],
+        Role::Definition => &DEFINE,
         Role::Object => &MANAGE,
         Role::Hook => &WRITE,
     };
