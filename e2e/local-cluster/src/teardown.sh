@@ -67,3 +67,6 @@ fi
 
 # The mounts were in the nodes' mount namespaces: here are only files, and nothing can be reached through them.
 rm -rf --one-file-system "$folder"
+
+# Between the rename and its end, a program may have made its folder anew. A cluster has its record from the start.
+[ -f "$1/cluster.json" ] || rm -rf --one-file-system "$1"
