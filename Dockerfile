@@ -11,7 +11,7 @@ COPY . .
 # A static glibc program needs no file of the image it runs in but CA certificates.
 RUN set -eu; \
     triple="$(rustc -vV | sed -n 's/^host: //p')"; \
-    RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --release --target "$triple" --package "$PROGRAM"; \
+    RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --release --features jemalloc --target "$triple" --package "$PROGRAM"; \
     mkdir -p /out; \
     cp "target/$triple/release/$PROGRAM" /out/program; \
     cp /etc/ssl/certs/ca-certificates.crt /out/ca-certificates.crt

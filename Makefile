@@ -26,6 +26,8 @@ HELM3 ?=
 # everywhere keeps it to one.
 BUILD := cargo build --workspace
 TEST := cargo test --workspace
+# Release builds of the programs allocate with jemalloc.
+BUILD_RELEASE := cargo build --workspace --release --features jemalloc
 
 DEBUG := $(or $(CARGO_TARGET_DIR),target)/$(TRIPLE)/debug
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/$(TRIPLE)/release
@@ -100,7 +102,7 @@ idle-releases: ## 100 releases reconciled 20 times; prints the writes, which mus
 
 .PHONY: bench-releases
 bench-releases: ## Requests per action, and 200 installs against the same writes by a bare client; prints the ratio
-	$(BUILD) --quiet --release --bin release-driver
+	$(BUILD_RELEASE) --quiet --bin release-driver
 	$(RELEASES) bench --driver $(RELEASE)/release-driver
 
 .PHONY: demo
@@ -119,7 +121,7 @@ demo-down: ## Remove all that `make demo` made
 .PHONY: parity
 parity: ## kco template against helm template on every chart below CHARTS=<folder> …; prints what was equal and what it took
 	@[ -n "$(CHARTS)" ] || { echo "say where the charts are: make parity CHARTS=<folder>" >&2; exit 2; }
-	$(BUILD) --quiet --release $(call bins,kco parity local-cluster)
+	$(BUILD_RELEASE) --quiet $(call bins,kco parity local-cluster)
 	helm=$$($(RELEASE)/local-cluster which helm$(if $(HELM3),3)); \
 	unshare --map-root-user --net $(RELEASE)/parity \
 	    --kco $(RELEASE)/kco --helm "$$helm" $(if $(HELM3),--helm3) $(CHARTS)
@@ -128,14 +130,14 @@ SCHEMA_VALUES ?= 300
 .PHONY: schema-parity
 schema-parity: ## Generated types against helm on every schema below CHARTS=<folder> …; prints schemas, values, disagreements
 	@[ -n "$(CHARTS)" ] || { echo "say where the charts are: make schema-parity CHARTS=<folder>" >&2; exit 2; }
-	$(BUILD) --quiet --release $(call bins,schema-parity local-cluster)
+	$(BUILD_RELEASE) --quiet $(call bins,schema-parity local-cluster)
 	helm=$$($(RELEASE)/local-cluster which helm); \
 	    $(RELEASE)/schema-parity --helm "$$helm" --values $(SCHEMA_VALUES) $(CHARTS)
 
 .PHONY: crdgen-times
 crdgen-times: ## How long the types of all charts below CHARTS=<folder> … take to make; prints the middle and the slowest
 	@[ -n "$(CHARTS)" ] || { echo "say where the charts are: make crdgen-times CHARTS=<folder>" >&2; exit 2; }
-	$(BUILD) --quiet --release --bin schema-parity
+	$(BUILD_RELEASE) --quiet --bin schema-parity
 	$(RELEASE)/schema-parity --types-only $(CHARTS)
 
 STEP ?= 1
@@ -146,13 +148,13 @@ definition-kills: ## core-provider killed at every write (STEP=1) of create, upg
 
 .PHONY: definition-figures
 definition-figures: setup ## A definition from applied to Ready, memory and idle requests of core-provider with ten definitions (needs root)
-	$(BUILD) --release $(call bins,$(PROGRAMS) definition_figures)
+	$(BUILD_RELEASE) $(call bins,$(PROGRAMS) definition_figures)
 	$(RELEASE)/definition_figures
 
 .PHONY: scan
 scan: ## The scan behind the bound of permissions against renderings of all charts below CHARTS=<folder> …; prints kinds missed
 	@[ -n "$(CHARTS)" ] || { echo "say where the charts are: make scan CHARTS=<folder>" >&2; exit 2; }
-	$(BUILD) --quiet --release --bin kco
+	$(BUILD_RELEASE) --quiet --bin kco
 	$(RELEASE)/kco audit-rbac --check $(CHARTS)
 
 .PHONY: bench
@@ -163,17 +165,17 @@ bench: ## The template engine against Go's, on the same chart: parse and render,
 COMPOSITIONS ?= 100
 .PHONY: bench-compositions
 bench-compositions: setup ## What COMPOSITIONS=100 compositions cost: seconds, requests, writes, CPU, memory (needs root)
-	$(BUILD) --quiet --release $(call bins,$(PROGRAMS) release-driver bench_compositions)
+	$(BUILD_RELEASE) --quiet $(call bins,$(PROGRAMS) release-driver bench_compositions)
 	$(RELEASE)/bench_compositions --compositions $(COMPOSITIONS)
 
 .PHONY: bench-engine
 bench-engine: ## Whole charts against Helm's engine in one process: a large one of our own, or the five largest in each CHARTS=<folder> …
 	cd crates/helm/tests/goldens && go build -mod=mod -o $(CURDIR)/target/helm-bench ./bench
-	cargo bench --workspace --quiet --bench engine -- --helm $(CURDIR)/target/helm-bench $(CHARTS)
+	cargo bench --workspace --features jemalloc --quiet --bench engine -- --helm $(CURDIR)/target/helm-bench $(CHARTS)
 
 .PHONY: big-index
 big-index: ## kco show and pull from a repository with an index of 20 MiB against helm; prints the ratios of time and peak memory
-	$(BUILD) --quiet --release --bin kco
+	$(BUILD_RELEASE) --quiet --bin kco
 	$(BUILD) --quiet $(call bins,big_index local-cluster)
 	$(DEBUG)/local-cluster parts helm
 	$(DEBUG)/big_index --kco $(RELEASE)/kco

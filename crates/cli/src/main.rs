@@ -19,6 +19,11 @@ mod show;
 mod template;
 mod values;
 
+/// As the controllers do; see the crate `runtime`.
+#[cfg(feature = "jemalloc")]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     match args::Kco::try_parse() {
         Ok(kco) => kco.run(),

@@ -29,6 +29,10 @@ use helm::{
 };
 use serde_json::{Map, Value};
 
+#[cfg(feature = "jemalloc")]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// How long each figure is measured, and how often at least.
 const PERIOD: Duration = Duration::from_secs(1);
 const ROUNDS: usize = 5;

@@ -14,6 +14,8 @@
 //! ```
 
 pub mod admin;
+#[cfg(feature = "jemalloc")]
+mod allocator;
 pub mod args;
 pub mod backoff;
 mod chain;
