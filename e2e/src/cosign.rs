@@ -1,6 +1,6 @@
-//! Signatures of cosign's form, put beside an artifact in a registry: what `cosign sign --key` does with
-//! `--new-bundle-format=false` (cosign's `specs/SIGNATURE_SPEC.md`). The program itself is built of more than five
-//! hundred modules, and the form is a JSON text, a signature and a tag.
+//! Signatures of cosign's forms, put beside an artifact in a registry: what `cosign sign --key` does (cosign's
+//! `specs/BUNDLE_SPEC.md`), and with `--new-bundle-format=false` (`specs/SIGNATURE_SPEC.md`). The program itself is
+//! built of more than five hundred modules, and the forms are JSON texts, a signature and a tag.
 
 use anyhow::{Context as _, Result, anyhow};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
@@ -16,6 +16,9 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const PAYLOAD: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
+const BUNDLE: &str = "application/vnd.dev.sigstore.bundle.v0.3+json";
+const STATEMENT: &str = "application/vnd.in-toto+json";
 
 /// A key pair as `cosign generate-key-pair` makes it.
 pub struct CosignKey {
@@ -71,14 +74,46 @@ impl CosignKey {
             "optional": null,
         })
         .to_string();
-        let signature = self
-            .pair
-            .sign(&self.random, payload.as_bytes())
-            .map_err(|_| anyhow!("could not sign"))?;
         Ok(Signed {
-            signature: BASE64_STANDARD.encode(signature),
+            signature: self.signature(payload.as_bytes())?,
             payload,
         })
+    }
+
+    /// Signs the statement of this predicate about the manifest with this digest: a bundle, without the entry of a
+    /// transparency log.
+    ///
+    /// # Errors
+    /// When this machine has no random numbers.
+    pub fn bundle(&self, predicate: &str, manifest: &str) -> Result<Value> {
+        let digest = manifest.trim_start_matches("sha256:");
+        let statement = json!({
+            "_type": "https://in-toto.io/Statement/v1",
+            "subject": [{"digest": {"sha256": digest}}],
+            "predicateType": predicate,
+            "predicate": {},
+        })
+        .to_string();
+        let signed = format!(
+            "DSSEv1 {} {STATEMENT} {} {statement}",
+            STATEMENT.len(),
+            statement.len()
+        );
+        Ok(json!({
+            "mediaType": BUNDLE,
+            "verificationMaterial": {"publicKey": {"hint": "e2e"}},
+            "dsseEnvelope": {
+                "payload": BASE64_STANDARD.encode(statement),
+                "payloadType": STATEMENT,
+                "signatures": [{"sig": self.signature(signed.as_bytes())?}],
+            },
+        }))
+    }
+
+    fn signature(&self, text: &[u8]) -> Result<String> {
+        let signature = self.pair.sign(&self.random, text);
+        let signature = signature.map_err(|_| anyhow!("could not sign"))?;
+        Ok(BASE64_STANDARD.encode(signature))
     }
 }
 
@@ -124,13 +159,43 @@ impl Repository {
                 "schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [layer],
             });
             let tag = format!("{}.sig", manifest.replace(':', "-"));
-            let put = self
-                .client
-                .put(format!("{}/manifests/{tag}", self.root))
-                .header(CONTENT_TYPE, MANIFEST)
-                .body(artifact.to_string());
-            checked(put.send().await?).await.map(drop)
+            self.put_manifest(&tag, MANIFEST, &artifact).await
         })
+    }
+
+    /// Puts a bundle into the list of what refers to a manifest, which stands behind a tag where a registry keeps
+    /// none itself, as ours does not.
+    ///
+    /// # Errors
+    /// When the registry does not take it.
+    pub fn put_bundle(&self, manifest: &str, bundle: &Value) -> Result<()> {
+        run(async {
+            let config = self.put_blob(b"{}", "application/vnd.oci.empty.v1+json").await?;
+            let layer = self.put_blob(bundle.to_string().as_bytes(), BUNDLE).await?;
+            let artifact = json!({
+                "schemaVersion": 2, "mediaType": MANIFEST, "artifactType": BUNDLE, "config": config, "layers": [layer],
+                "subject": {"mediaType": MANIFEST, "digest": manifest},
+            });
+            let digest = sha256(artifact.to_string().as_bytes());
+            self.put_manifest(&digest, MANIFEST, &artifact).await?;
+            let size = artifact.to_string().len();
+            let index = json!({
+                "schemaVersion": 2, "mediaType": INDEX, "manifests": [
+                    {"mediaType": MANIFEST, "digest": digest, "size": size, "artifactType": BUNDLE},
+                ],
+            });
+            self.put_manifest(&manifest.replace(':', "-"), INDEX, &index)
+                .await
+        })
+    }
+
+    async fn put_manifest(&self, reference: &str, media_type: &str, manifest: &Value) -> Result<()> {
+        let put = self
+            .client
+            .put(format!("{}/manifests/{reference}", self.root))
+            .header(CONTENT_TYPE, media_type)
+            .body(manifest.to_string());
+        checked(put.send().await?).await.map(drop)
     }
 
     /// Uploads a blob and gives its descriptor.

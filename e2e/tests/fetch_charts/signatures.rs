@@ -305,6 +305,51 @@ fn a_chart_that_cosign_signed_is_taken_and_any_other_refused_with_the_reason() -
     .map(drop)
 }
 
+/// The form that cosign 3 writes.
+#[test]
+fn a_chart_with_a_bundle_of_cosign_is_taken_and_any_other_refused_with_the_reason() -> Result<()> {
+    const SIGNED: &str = "https://sigstore.dev/cosign/sign/v1";
+    const ATTESTED: &str = "https://cosign.sigstore.dev/attestation/vuln/v1";
+
+    let sources = Sources::shared()?;
+    let namespace = sources.platform.namespace("bundled")?;
+    let (ours, strangers) = (CosignKey::generate()?, CosignKey::generate()?);
+    secret(&namespace, "ours", &json!({"cosign.pub": ours.public_key()}))?;
+    let case = |name: &str, bundle: &dyn Fn(&Case) -> Result<Value>| -> Result<Case> {
+        let case = Case::push(sources, name)?;
+        case.repository.put_bundle(&case.manifest, &bundle(&case)?)?;
+        Ok(case)
+    };
+    let check = |case: &Case, reason: &str| {
+        let message = format!(
+            "the signature of charts/{}:1.0.0 at {} is not accepted: {reason}",
+            case.name, sources.open
+        );
+        refused(&namespace, case.name.as_str(), &case.chart("ours"), &message).map(drop)
+    };
+
+    let good = case("bundled", &|case| ours.bundle(SIGNED, &case.manifest))?;
+    let definition = fetched(&namespace, "bundled", &good.chart("ours"))?;
+    assert_eq!(definition["status"]["chart"]["digest"], good.digest);
+    let wrong = case("bundled-by-others", &|case| {
+        strangers.bundle(SIGNED, &case.manifest)
+    })?;
+    check(&wrong, "it is not by the given key")?;
+    let attested = case("bundled-attested", &|case| ours.bundle(ATTESTED, &case.manifest))?;
+    check(
+        &attested,
+        &format!("it is no signature of cosign's, but a \"{ATTESTED}\""),
+    )?;
+    let moved = case("bundled-moved", &|_| ours.bundle(SIGNED, &good.manifest))?;
+    check(
+        &moved,
+        &format!(
+            "it is for {}, the chart's manifest is {}",
+            good.manifest, moved.manifest
+        ),
+    )
+}
+
 /// A chart in the open registry.
 struct Case {
     name: String,

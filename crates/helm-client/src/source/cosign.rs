@@ -16,7 +16,13 @@ pub(super) const PAYLOAD: &str = "application/vnd.dev.cosign.simplesigning.v1+js
 pub(super) const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
 /// What a payload says that it is.
 const KIND: &str = "cosign container image signature";
-/// Largest payload; it holds a digest and a few annotations.
+/// How the media types of bundles begin, the form that cosign 3 writes; the version of the form follows.
+pub(super) const BUNDLE: &str = "application/vnd.dev.sigstore.bundle";
+/// The type of what is signed in a bundle.
+const STATEMENT: &str = "application/vnd.in-toto+json";
+/// What a statement says that it is. An attestation (`cosign attest`) by the same key may say that a chart is bad.
+const PREDICATE: &str = "https://sigstore.dev/cosign/sign/v1";
+/// Largest payload and bundle; they hold a digest and a few annotations.
 pub(super) const MAX_SIZE: u64 = 1024 * 1024;
 
 /// The public key whose signature a chart in a registry must carry.
@@ -62,25 +68,81 @@ impl CosignKey {
     /// Checks one signature, as its annotation has it, over a payload, and that the payload is about the manifest
     /// with this digest.
     pub(super) fn verify(&self, payload: &[u8], signature: &str, manifest: &str) -> Result<(), String> {
-        let signature = STANDARD
-            .decode(signature)
-            .map_err(|_| "it is no base64 text".to_owned())?;
-        UnparsedPublicKey::new(self.algorithm, &self.key)
-            .verify(payload, &signature)
-            .map_err(|_| "it is not by the given key".to_owned())?;
+        self.verify_bytes(payload, &decode(signature)?)?;
         let payload: Payload =
             serde_json::from_slice(payload).map_err(|_| "it does not say what it is for".to_owned())?;
         let Critical { kind, image } = payload.critical;
         if kind != KIND {
             return Err(format!("it is no signature of cosign's, but a {kind:?}"));
         }
-        let signed = image.digest;
-        if signed == manifest {
-            Ok(())
-        } else {
-            Err(format!("it is for {signed}, the chart's manifest is {manifest}"))
-        }
+        is_for([image.digest], manifest)
     }
+
+    /// Checks a bundle (Sigstore's `sigstore_bundle.proto`, in JSON): one of the signatures of its envelope is by this
+    /// key, over a statement that the manifest with this digest is signed. What it says of a transparency log is not
+    /// looked at: whoever gives a key trusts the key.
+    pub(super) fn verify_bundle(&self, bundle: &[u8], manifest: &str) -> Result<(), String> {
+        let bundle: Bundle = serde_json::from_slice(bundle)
+            .map_err(|_| "it is no bundle with a signed statement".to_owned())?;
+        let Envelope {
+            payload,
+            payload_type,
+            signatures,
+        } = bundle.envelope;
+        let payload = decode(&payload)?;
+        let signed = pre_authentication_encoding(&payload_type, &payload);
+        let mut verdict = Err("it holds no signature".to_owned());
+        for signature in signatures {
+            verdict = decode(&signature.sig).and_then(|signature| self.verify_bytes(&signed, &signature));
+            if verdict.is_ok() {
+                break;
+            }
+        }
+        verdict?;
+        if payload_type != STATEMENT {
+            return Err(format!("what it signs is no statement, but a {payload_type:?}"));
+        }
+        let statement: Statement =
+            serde_json::from_slice(&payload).map_err(|_| "it does not say what it is for".to_owned())?;
+        if statement.predicate_type != PREDICATE {
+            let predicate = statement.predicate_type;
+            return Err(format!("it is no signature of cosign's, but a {predicate:?}"));
+        }
+        let digests = statement.subject.into_iter();
+        is_for(
+            digests.map(|subject| format!("sha256:{}", subject.digest.sha256)),
+            manifest,
+        )
+    }
+
+    fn verify_bytes(&self, signed: &[u8], signature: &[u8]) -> Result<(), String> {
+        UnparsedPublicKey::new(self.algorithm, &self.key)
+            .verify(signed, signature)
+            .map_err(|_| "it is not by the given key".to_owned())
+    }
+}
+
+fn decode(text: &str) -> Result<Vec<u8>, String> {
+    STANDARD
+        .decode(text)
+        .map_err(|_| "it is no base64 text".to_owned())
+}
+
+/// The manifest is among what was signed.
+fn is_for(signed: impl IntoIterator<Item = String>, manifest: &str) -> Result<(), String> {
+    let signed: Vec<_> = signed.into_iter().collect();
+    if signed.iter().any(|signed| signed == manifest) {
+        Ok(())
+    } else {
+        let signed = signed.join(", ");
+        Err(format!("it is for {signed}, the chart's manifest is {manifest}"))
+    }
+}
+
+/// The bytes that a signature of an envelope is over (DSSE, version 1).
+fn pre_authentication_encoding(payload_type: &str, payload: &[u8]) -> Vec<u8> {
+    let head = format!("DSSEv1 {} {payload_type} {} ", payload_type.len(), payload.len());
+    [head.as_bytes(), payload].concat()
 }
 
 impl std::fmt::Debug for CosignKey {
@@ -105,6 +167,42 @@ struct Critical {
 struct Image {
     #[serde(rename = "docker-manifest-digest")]
     digest: String,
+}
+
+#[derive(Deserialize)]
+struct Bundle {
+    #[serde(rename = "dsseEnvelope")]
+    envelope: Envelope,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Envelope {
+    payload: String,
+    payload_type: String,
+    signatures: Vec<EnvelopeSignature>,
+}
+
+#[derive(Deserialize)]
+struct EnvelopeSignature {
+    sig: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Statement {
+    predicate_type: String,
+    subject: Vec<Subject>,
+}
+
+#[derive(Deserialize)]
+struct Subject {
+    digest: SubjectDigest,
+}
+
+#[derive(Deserialize)]
+struct SubjectDigest {
+    sha256: String,
 }
 
 #[cfg(test)]

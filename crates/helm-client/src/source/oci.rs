@@ -187,7 +187,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Cosign keeps signatures behind a tag that is made of the digest of what it signed.
+    /// Looks for a signature by the key where cosign keeps them, until one holds: behind a tag that is made of the
+    /// digest of what was signed, or, as cosign 3 does it, in bundles that refer to it.
     async fn verify_cosign(
         &self,
         digest: &str,
@@ -195,12 +196,13 @@ impl<'a> Source<'a> {
         request: &Request,
     ) -> Result<(), Error> {
         let tag = format!("{}.sig", digest.replace(':', "-"));
-        let signatures = self.registry.manifest(&tag, request).await?;
-        let signatures = signatures.ok_or_else(|| {
-            request.unsigned("sign it with cosign sign --key, with signatures kept beside it in the registry")
-        })?;
-        let mut refused = "none is of cosign's form".to_owned();
-        for layer in signatures.layers.iter().take(MAX_SIGNATURES) {
+        let tagged = self.registry.manifest(&tag, request).await?;
+        let mut refused = tagged.is_some().then(|| "none is of cosign's form".to_owned());
+        for layer in tagged
+            .iter()
+            .flat_map(|tagged| &tagged.layers)
+            .take(MAX_SIGNATURES)
+        {
             let Some(signature) = layer.annotations.get(cosign::SIGNATURE) else {
                 continue;
             };
@@ -210,10 +212,34 @@ impl<'a> Source<'a> {
             let payload = self.registry.blob(layer, cosign::MAX_SIZE, request).await?;
             match key.verify(&payload, signature, digest) {
                 Ok(()) => return Ok(()),
-                Err(reason) => refused = reason,
+                Err(reason) => refused = Some(reason),
             }
         }
-        Err(request.bad_signature(refused))
+        for bundle in self.bundles(digest, request).await? {
+            let bundle = self.registry.blob(&bundle, cosign::MAX_SIZE, request).await?;
+            match key.verify_bundle(&bundle, digest) {
+                Ok(()) => return Ok(()),
+                Err(reason) => refused = Some(reason),
+            }
+        }
+        Err(match refused {
+            Some(reason) => request.bad_signature(reason),
+            None => request
+                .unsigned("sign it with cosign sign --key, with signatures kept beside it in the registry"),
+        })
+    }
+
+    /// The bundles that refer to a manifest.
+    async fn bundles(&self, digest: &str, request: &Request) -> Result<Vec<Descriptor>, Error> {
+        let referrers = self.registry.referrers(digest, request).await?;
+        let mut bundles = Vec::new();
+        // What the list says of their types is optional, so each is asked what its layer is.
+        for referrer in referrers.iter().take(MAX_SIGNATURES) {
+            let manifest = self.registry.manifest(&referrer.digest, request).await?;
+            let layers = manifest.into_iter().flat_map(|manifest| manifest.layers);
+            bundles.extend(layers.filter(|layer| layer.media_type.starts_with(cosign::BUNDLE)));
+        }
+        Ok(bundles)
     }
 
     /// Lists the tags and takes the wanted one. As for Helm, only tags that are versions to the letter count.

@@ -2,7 +2,7 @@
 //!
 //! `oci-client` 0.18 would do for reading alone, but it cannot show a client certificate, reads manifests, tokens
 //! and error texts of any length, sends passwords to token services without TLS, and keeps neither the status nor the
-//! `Retry-After` of a refusal. What is needed are four GETs over the HTTP stack that is here anyway.
+//! `Retry-After` of a refusal. What is needed are five GETs over the HTTP stack that is here anyway.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -29,6 +29,8 @@ const MAX_TOKEN: u64 = 1024 * 1024;
 
 const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, \
      application/vnd.docker.distribution.manifest.v2+json, application/vnd.docker.distribution.manifest.list.v2+json";
+
+const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
 /// One repository of a registry.
 #[derive(Debug)]
@@ -153,6 +155,20 @@ impl Registry {
         } else {
             Err(request.digest(blob.digest.clone(), digest))
         }
+    }
+
+    /// What refers to the manifest with this digest: as the registry says, or, where it keeps no such list, as
+    /// those who put it there have listed it behind a tag.
+    pub(super) async fn referrers(&self, digest: &str, request: &Request) -> Result<Vec<Descriptor>, Error> {
+        let url = self.at(&format!("referrers/{digest}"), request)?;
+        if let Some(answer) = self.get(&url, INDEX, MAX_MANIFEST, request).await? {
+            let index = read(&answer.body, digest.to_owned());
+            return index
+                .map(|index| index.manifests)
+                .ok_or_else(|| no_registry(request));
+        }
+        let listed = self.manifest(&digest.replace(':', "-"), request).await?;
+        Ok(listed.map(|index| index.manifests).unwrap_or_default())
     }
 
     /// All tags, page by page.
