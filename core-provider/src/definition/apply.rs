@@ -5,6 +5,8 @@ use std::time::Duration;
 use api::{CompositionDefinition, finalizers, labels};
 use cluster::{Apply, Delete, Goal, ObjectId, Propagation, ResourceId};
 use crdgen::CustomResourceDefinition;
+use futures::FutureExt as _;
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::ResourceExt as _;
 use runtime::chain;
@@ -79,8 +81,14 @@ pub(crate) async fn apply(
     ctx: &Context,
 ) -> Result<Vec<String>, Error> {
     let mut changes = Vec::new();
-    for step in &plan.steps {
-        changes.extend(take(step, definition, ctx).await?);
+    for steps in plan.steps.chunk_by(|one, next| one.is_move() && next.is_move()) {
+        // Only moves come together: they are as many as there are compositions, and each is of its own.
+        let steps: Vec<_> = steps
+            .iter()
+            .map(|step| take(step, definition, ctx).boxed())
+            .collect();
+        let taken: Vec<_> = stream::iter(steps).buffered(MOVED_AT_ONCE).try_collect().await?;
+        changes.extend(taken.into_iter().flatten());
     }
     Ok(changes)
 }
@@ -208,6 +216,9 @@ async fn serve(wanted: &CustomResourceDefinition, ctx: &Context) -> Result<Strin
     ctx.cluster.discovery().forget();
     Ok(format!("serving {}", wanted.name_any()))
 }
+
+/// How many compositions are moved at once.
+const MOVED_AT_ONCE: usize = 10;
 
 /// How often a composition is tried to be moved in one pass.
 const TRIES: u32 = 5;

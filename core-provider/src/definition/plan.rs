@@ -51,6 +51,13 @@ pub(crate) enum Step {
     LetGo,
 }
 
+impl Step {
+    /// True for the move of a composition to another version.
+    pub(crate) fn is_move(&self) -> bool {
+        matches!(self, Self::Move(..))
+    }
+}
+
 /// How things stand once a plan is carried out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
