@@ -6,6 +6,7 @@ use api::{Composition, annotations, finalizers, labels};
 use cluster::{Access, Apply, Delete, ObjectId, Propagation};
 use composition::permissions::{Grant, role_name};
 use composition::plan::{Plan, Step};
+use futures::future::try_join_all;
 use helm_client::release::{self, Deployed, Live};
 use jiff::Timestamp;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
@@ -205,12 +206,13 @@ impl Pass<'_> {
                 .filter(|had| had.namespace() == grant.namespace())
                 .map(bodies)
                 .next();
-            for (id, object) in written(grant)? {
-                // Most often only the role has changed.
-                if had.as_ref().is_none_or(|had| !had.contains(&object)) {
-                    bound::apply(&id, &object, &how, self.ctx).await?;
-                }
-            }
+            // Most often only the role has changed.
+            let mut changed = written(grant)?.to_vec();
+            changed.retain(|(_, object)| had.as_ref().is_none_or(|had| !had.contains(object)));
+            let writes = changed
+                .iter()
+                .map(|(id, object)| bound::apply(id, object, &how, self.ctx));
+            try_join_all(writes).await?;
         }
         let news: Vec<Access> = grants
             .iter()
@@ -352,11 +354,13 @@ fn bodies(grant: &Grant) -> [Value; 2] {
     }
 }
 
-/// One right that a grant adds to what was there: a role takes effect as a whole, so one is enough to ask for.
+/// One right that a grant adds to what was there: a role takes effect as a whole, so one is enough to ask for. What
+/// was bound to another, as to the controller of another version, adds nothing yet.
 fn news(grant: &Grant, before: &[Grant]) -> Option<Access> {
+    let [_, binding] = bodies(grant);
     let had: Vec<Access> = before
         .iter()
-        .filter(|old| old.namespace() == grant.namespace())
+        .filter(|old| old.namespace() == grant.namespace() && bodies(old)[1] == binding)
         .flat_map(accesses)
         .collect();
     accesses(grant).into_iter().find(|access| !had.contains(access))

@@ -31,6 +31,8 @@ pub(super) struct Memory {
     pub(super) objects: BTreeMap<ObjectId, Looked>,
     /// The release's records while a turn lasts, as they were read or as our own writes left them.
     pub(super) records: Option<records::Observed>,
+    /// Set when a turn ended with records that the next one may begin with.
+    pub(super) left: Option<Left>,
     /// Set when a pass found nothing to do.
     pub(super) settled: Option<Settled>,
 }
@@ -45,6 +47,13 @@ pub(super) struct Looked {
     pub(super) at: Instant,
 }
 
+/// With what a turn ended.
+#[derive(Debug)]
+pub(super) struct Left {
+    inputs: u64,
+    at: Instant,
+}
+
 /// What a pass that found nothing to do was made from.
 #[derive(Debug)]
 pub(super) struct Settled {
@@ -55,7 +64,29 @@ pub(super) struct Settled {
 /// As long as a watch may be behind a read of ours.
 const WATCH_BEHIND: Duration = Duration::from_secs(5);
 
+/// As long as the records of a turn are good for a look at objects that come up after it.
+const RECORDS_LEFT: Duration = Duration::from_secs(5);
+
 impl Memory {
+    /// Leaves the records to the next turn, which follows as soon as an object has come up. It must not act by them:
+    /// others may write some in between.
+    pub(super) fn leave_records(&mut self, inputs: u64) {
+        self.left = Some(Left {
+            inputs,
+            at: Instant::now(),
+        });
+    }
+
+    /// Drops records of an earlier turn that are old, or of another composition than there is now.
+    pub(super) fn recall_records(&mut self, inputs: u64) {
+        if let Some(left) = &self.left
+            && (left.inputs != inputs || left.at.elapsed() > RECORDS_LEFT)
+        {
+            self.left = None;
+            self.records = None;
+        }
+    }
+
     /// Notes that nothing was left to do.
     pub(super) fn settle(&mut self, inputs: u64) {
         self.settled = Some(Settled {
@@ -157,7 +188,9 @@ impl Memories {
 
     pub(super) fn put(&self, key: Key, mut memory: Memory) {
         // Others may write some before the next turn.
-        memory.records = None;
+        if memory.left.is_none() {
+            memory.records = None;
+        }
         let mut memories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         memories.insert(key, memory);
     }

@@ -156,6 +156,7 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
             return Ok(Next::After(ctx.resync_interval, Priority::Low));
         }
         memory.settled = None;
+        memory.recall_records(inputs);
         let mut outcome = Box::pin(pass(&id, &composition, &mut memory, ctx)).await;
         status::publish(&composition, &outcome, ctx).await;
         if let Ok(outcome) = &mut outcome {
@@ -181,6 +182,9 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
             | Standing::GracefullyPaused
             | Standing::ObservedOnly => {}
             Standing::Removed => return Ok(Next::OnChange),
+        }
+        if outcome.standing == Standing::UpToDate && outcome.facts.waits_for_objects() {
+            memory.leave_records(inputs);
         }
         ctx.memories.put(key.clone(), memory);
         return Ok(next_check(&outcome, ctx.resync_interval));

@@ -147,6 +147,7 @@ pub(super) async fn observe(
     if composition.is_paused() || (composition.pause_has_taken_effect() && !composition.deleting) {
         return Ok(Observed::nothing(release_name));
     }
+    let was_left = memory.left.take().is_some() && memory.records.is_some();
     let records = match memory.records.take() {
         Some(records) => Some(records),
         // Nothing was ever granted for it, so there is nothing that may be read; nor is there a release, unless its name
@@ -198,7 +199,14 @@ pub(super) async fn observe(
         };
         memory.granted.insert(granted).clone()
     };
-    let (objects, drifted) = if needed == granted {
+    let (release, retry_in) = standing(composition, intention.as_ref(), records.as_ref(), &[], ctx).await?;
+    if was_left && !(needed == granted && release == Release::InSync) {
+        // Nothing is done on what was read a while ago.
+        return Box::pin(observe(composition, memory, ctx)).await;
+    }
+    // Where there is more to do than correct objects, they are looked at once that is done.
+    let is_looked_at = needed == granted && (composition.deleting || !is_acted_upon(&release));
+    let (objects, drifted) = if is_looked_at {
         ctx.watches.follow(&key(composition), objects.iter());
         Box::pin(look(composition, records.as_ref(), objects, memory, ctx)).await?
     } else {
@@ -211,8 +219,11 @@ pub(super) async fn observe(
         }
         _ => None,
     };
-    let (release, retry_in) =
-        standing(composition, intention.as_ref(), records.as_ref(), &drifted, ctx).await?;
+    let (release, retry_in) = if drifted.is_empty() {
+        (release, retry_in)
+    } else {
+        standing(composition, intention.as_ref(), records.as_ref(), &drifted, ctx).await?
+    };
     Ok(Observed {
         facts: plan::Observed {
             definition: intention.as_ref().map(|intention| intention.definition.clone()),
@@ -600,6 +611,19 @@ async fn standing(
         },
     };
     Ok((release, None))
+}
+
+/// True when the release is about to be written, whatever its objects are like.
+fn is_acted_upon(release: &Release) -> bool {
+    match release {
+        Release::Absent | Release::OutOfSync(_) | Release::Failed(_) | Release::Interrupted(_) => true,
+        Release::Unreadable
+        | Release::Foreign(_)
+        | Release::InSync
+        | Release::Drifted(_)
+        | Release::Locked(_)
+        | Release::Resting(_) => false,
+    }
 }
 
 fn named(writer: Option<String>) -> String {

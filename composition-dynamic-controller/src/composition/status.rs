@@ -103,6 +103,11 @@ impl Facts {
         }
     }
 
+    /// True while an object is not up yet.
+    pub(super) fn waits_for_objects(&self) -> bool {
+        !self.unhealthy.is_empty()
+    }
+
     /// When a failed action is tried again, if it is by itself.
     pub(super) fn retry_in(&self) -> Option<Duration> {
         self.retry_in
