@@ -126,6 +126,8 @@ pub struct Repository {
 impl Repository {
     /// `host:port` and the path.
     pub fn new(registry: &str, path: &str) -> Self {
+        // A client cannot be made without; others may have chosen it before.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         Self {
             root: format!("http://{registry}/v2/{path}"),
             client: Client::new(),
