@@ -51,7 +51,7 @@ fn pull(reference: &str, args: &Pull) -> Result<()> {
     if args.untar {
         return untar(reference, &archive, args);
     }
-    let file = args.destination.join(file_name(&archive.resolved.found_at));
+    let file = args.destination.join(archive.resolved.file_name());
     fs::write(&file, &archive.bytes).with_context(|| format!("could not write {}", file.display()))
 }
 
@@ -74,18 +74,6 @@ fn said(archive: &Archive) -> String {
         );
     }
     said
-}
-
-/// `web-1.2.3.tgz` of `oci://host/charts/web:1.2.3` and of `https://host/charts/web-1.2.3.tgz`. A tag has an underscore
-/// where the version has a plus sign.
-fn file_name(found_at: &str) -> String {
-    let last = found_at.rsplit('/').next().unwrap_or_default();
-    match last.rsplit_once(':') {
-        Some((name, tag)) if found_at.starts_with("oci://") => {
-            format!("{name}-{}.tgz", tag.replace('_', "+"))
-        }
-        _ => last.to_owned(),
-    }
 }
 
 fn untar(reference: &str, archive: &Archive, args: &Pull) -> Result<()> {
@@ -127,15 +115,6 @@ fn write(folder: &Path, file: &File) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_file_is_named_after_the_chart_and_its_version() {
-        assert_eq!(file_name("oci://host:5000/charts/web:1.2.3_b"), "web-1.2.3+b.tgz");
-        assert_eq!(
-            file_name("https://host:8443/charts/web-1.2.3.tgz"),
-            "web-1.2.3.tgz"
-        );
-    }
 
     #[test]
     fn a_chart_is_unpacked_into_a_folder_of_its_own() {

@@ -71,6 +71,13 @@ pub struct Resolved {
     validators: Option<Validators>,
 }
 
+impl Resolved {
+    /// What Helm calls the archive: `web-1.2.3.tgz`.
+    pub fn file_name(&self) -> String {
+        reference::file_name(&self.found_at)
+    }
+}
+
 impl fmt::Debug for Resolved {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Resolved")

@@ -8,7 +8,7 @@ use super::access::Verify;
 use super::credentials::Login;
 use super::error::Request;
 use super::http::{self, Answer, Ask, Http, Validators, host};
-use super::reference::{Repository, without_query};
+use super::reference::{Repository, archive_name, without_query};
 use super::{Access, ChartRef, Error, Limits, Resolved, index, provenance, retry};
 
 const INDEX: &str = "application/yaml, text/yaml, application/json, */*";
@@ -183,9 +183,9 @@ impl Source {
             Err(Error::Answered { status: 404, .. }) => return Err(named.unsigned(missing)),
             answer => answer?,
         };
-        let file = archive.path().rsplit('/').next();
+        let file = archive_name(archive.path());
         keyring
-            .verify(&answer.body, file, digest, now)
+            .verify(&answer.body, Some(&file), digest, now)
             .map_err(|reason| named.bad_signature(reason))
     }
 
