@@ -45,9 +45,9 @@ pub fn structural(engine: &Engine, bad_defaults: BadDefaults) -> Result<Option<S
         return Ok(None);
     };
     let defaults = engine
-        .check(&Map::new())
+        .coalesced(&Map::new())
         .map_err(|error| Error::Defaults(Box::new(error)))?;
-    let mut structural = crdgen::structural_with(&schema, &Value::Object(defaults.values), bad_defaults)?;
+    let mut structural = crdgen::structural_with(&schema, &Value::Object(defaults), bad_defaults)?;
     structural.degraded.extend(optional);
     Ok(Some(structural))
 }

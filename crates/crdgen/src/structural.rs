@@ -17,6 +17,8 @@ mod object;
 mod rules;
 mod scalar;
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSON;
 use serde_json::Value;
 
@@ -34,6 +36,9 @@ pub struct Structural {
     pub spec: JSONSchemaProps,
     /// What is left open in it, in the order of the document's paths.
     pub degraded: Vec<Degraded>,
+    /// Places that are taken for an object or a list although the schema states no type, as paths like those of
+    /// [`Degraded`].
+    pub assumed: Vec<String>,
 }
 
 /// A keyword that the structural schema does not express; only the full JSON Schema checks it.
@@ -122,6 +127,7 @@ pub fn structural_with(
         document,
         bad_defaults,
         degraded: Vec::new(),
+        assumed: BTreeSet::new(),
         looks: 0,
     };
     let path = "spec";
@@ -136,7 +142,11 @@ pub fn structural_with(
     let mut degraded = conversion.degraded;
     degraded.sort_by(|one, other| (&one.path, &one.keyword).cmp(&(&other.path, &other.keyword)));
     degraded.dedup();
-    Ok(Structural { spec, degraded })
+    Ok(Structural {
+        spec,
+        degraded,
+        assumed: conversion.assumed.into_iter().collect(),
+    })
 }
 
 /// Values always may have `global`, also where the chart's own schema is closed.
@@ -159,6 +169,7 @@ struct Conversion<'a> {
     document: Document<'a>,
     bad_defaults: BadDefaults,
     degraded: Vec<Degraded>,
+    assumed: BTreeSet<String>,
     looks: usize,
 }
 
@@ -179,6 +190,9 @@ impl<'a> Conversion<'a> {
         }
         if types == Types::ALL {
             types = Self::assumed_type(&flat.facets, supplied);
+            if types != Types::ALL {
+                self.assumed.insert(path.to_owned());
+            }
         }
         self.shape(&flat.facets, types, supplied, path)
     }

@@ -99,9 +99,17 @@ impl<'a> Conversion<'a> {
                 );
                 continue;
             };
-            // A null removes what values.yaml supplies.
+            // A null removes what values.yaml supplies, and is refused by Helm where the key is required: there it counts
+            // for nothing, as everywhere in Kubernetes.
             if inside.iter().any(|value| !value.is_null()) {
-                allow_null(&mut property);
+                if facets
+                    .iter()
+                    .any(|facet| facet.required().any(|required| required == key))
+                {
+                    property.nullable = None;
+                } else {
+                    allow_null(&mut property);
+                }
             }
             come_into_being(&mut property, &place);
             properties.insert(key.clone(), property);

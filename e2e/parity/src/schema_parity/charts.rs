@@ -41,6 +41,21 @@ impl Subject {
         })
     }
 
+    /// Under a name that no other chart has.
+    pub(crate) fn numbered(mut self, number: usize) -> Self {
+        let Names {
+            kind,
+            list_kind,
+            plural,
+            singular,
+        } = &mut self.names;
+        *kind = format!("{kind}{number}");
+        *list_kind = format!("{kind}List");
+        *plural = format!("{plural}{number}");
+        *singular = format!("{singular}{number}");
+        self
+    }
+
     /// The schema of its type. Bad defaults are left out, as with the annotation.
     pub(crate) fn structural(&self) -> Result<Structural> {
         schema::structural(&self.engine, BadDefaults::Drop)?.context("no schema")

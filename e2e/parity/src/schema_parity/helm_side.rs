@@ -1,52 +1,116 @@
 //! What Helm says of values: `helm template --values`, on a copy of the chart without templates.
+//!
+//! Starting Helm for each of many thousand values would take hours. So one process answers them, made of Helm's own
+//! packages (`crates/helm/tests/goldens/judge`); where it and we disagree, Helm itself is asked before that counts.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use anyhow::{Context as _, Result};
-use serde_json::Value;
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 use crate::charts::Subject;
 use crate::shown;
 
+/// What Helm says: nothing, or why it refuses.
+pub(crate) type Answer = std::result::Result<(), String>;
+
+/// The process that answers.
+pub(crate) struct Judge {
+    child: Child,
+    questions: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Judge {
+    pub(crate) fn start(program: &Path) -> Result<Self> {
+        let mut child = Command::new(program)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("could not run {}", program.display()))?;
+        let questions = child.stdin.take().context("no input")?;
+        let answers = BufReader::new(child.stdout.take().context("no output")?);
+        Ok(Self {
+            child,
+            questions,
+            answers,
+        })
+    }
+
+    fn ask(&mut self, question: &Value) -> Result<Answer> {
+        writeln!(self.questions, "{question}").context("the judge is gone")?;
+        let mut line = String::new();
+        let read = self.answers.read_line(&mut line)?;
+        ensure!(read > 0, "the judge ended");
+        let answer: Value = serde_json::from_str(&line).with_context(|| format!("the judge said {line}"))?;
+        Ok(match answer["refused"].as_str() {
+            Some(why) => Err(why.to_owned()),
+            None => Ok(()),
+        })
+    }
+}
+
+impl Drop for Judge {
+    fn drop(&mut self) {
+        // It has nothing to lose; an error says that it is gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 /// A chart as Helm gets it.
 pub(crate) struct HelmSide {
     chart: TempDir,
     helm: PathBuf,
+    judge: Judge,
 }
 
 /// Helm's words for values that do not fit.
 const REFUSED: &str = "values don't meet the specifications of the schema(s)";
 
 impl HelmSide {
-    pub(crate) fn of(subject: &Subject, helm: &Path) -> Result<Self> {
+    pub(crate) fn of(subject: &Subject, helm: &Path, judge: Judge) -> Result<Self> {
         let chart = tempfile::tempdir()?;
         copy(&subject.folder, chart.path())?;
         Ok(Self {
             chart,
             helm: helm.to_owned(),
+            judge,
         })
     }
 
     /// Why Helm cannot use the chart at all, whatever the values.
-    pub(crate) fn fault(&self) -> Result<Option<String>> {
-        let refused = self.run(&Value::Object(serde_json::Map::new()))?.err();
-        Ok(refused.filter(|said| !said.contains(REFUSED)))
+    pub(crate) fn fault(&mut self) -> Result<Option<String>> {
+        let refused = self.run(&Value::Object(Map::new()))?.err();
+        let fault = refused.filter(|said| !said.contains(REFUSED));
+        if fault.is_none() {
+            let chart = json!({"chart": shown(self.chart.path())});
+            let read = self.judge.ask(&chart)?;
+            ensure!(
+                read.is_ok(),
+                "helm reads the chart and the judge does not: {read:?}"
+            );
+        }
+        Ok(fault)
     }
 
     /// Helm's answer, and its words when it refuses.
-    pub(crate) fn judge(&self, values: &Value) -> Result<std::result::Result<(), String>> {
-        Ok(self.run(values)?.map_err(|said| {
-            // Values that are no table where a dependency's are fail before, while they are merged.
-            let told = said.split_once(REFUSED).map_or(said.as_str(), |(_, told)| told);
-            told.split_whitespace().collect::<Vec<_>>().join(" ")
-        }))
+    pub(crate) fn judge(&mut self, values: &Value) -> Result<Answer> {
+        let answer = self.judge.ask(&json!({ "values": values }))?;
+        Ok(answer.map_err(|said| told(&said)))
+    }
+
+    /// The answer of Helm's program itself.
+    pub(crate) fn ask_helm(&self, values: &Value) -> Result<Answer> {
+        Ok(self.run(values)?.map_err(|said| told(&said)))
     }
 
     /// Runs Helm; what it said when it failed.
-    fn run(&self, values: &Value) -> Result<std::result::Result<(), String>> {
+    fn run(&self, values: &Value) -> Result<Answer> {
         let file = tempfile::NamedTempFile::new()?;
         fs::write(file.path(), values.to_string())?;
         let output = Command::new(&self.helm)
@@ -65,6 +129,13 @@ impl HelmSide {
             Err(String::from_utf8_lossy(&output.stderr).into_owned())
         })
     }
+}
+
+/// The part of Helm's words that is about the values. Values that are no table where a dependency's are fail before,
+/// while they are merged.
+fn told(said: &str) -> String {
+    let told = said.split_once(REFUSED).map_or(said, |(_, told)| told);
+    told.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// Copies a chart, leaving templates out, which take time and may fail by themselves.

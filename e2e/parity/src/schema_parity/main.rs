@@ -4,21 +4,29 @@
 //! mutation. On one side a real API server with the generated type (strict field validation) and, where the type
 //! cannot say all, the full check that core-provider's webhook makes; on the other `helm template --values`, on the
 //! chart without its templates, so that only the schema can refuse.
+//!
+//! What is taken is asked about twice: as the user wrote it, and as it is stored, for that is what the controller hands
+//! to Helm. Helm may refuse the first and take the second (the API server drops a null, or fills in a default); those
+//! are counted by themselves. It may never refuse the second.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
+use futures::StreamExt as _;
 use local_cluster::{ControlPlane, Options};
 
 mod charts;
+mod difference;
 mod helm_side;
 mod server_side;
 mod values;
 
 use charts::Subject;
-use helm_side::HelmSide;
+use difference::{Difference, Explained};
+use helm_side::{HelmSide, Judge};
 use server_side::ServerSide;
 
 /// Compares generated types with Helm's schema validation.
@@ -30,6 +38,9 @@ struct Args {
     /// The helm to compare with.
     #[arg(long, default_value = "helm")]
     helm: PathBuf,
+    /// The program that answers for it, many values a second.
+    #[arg(long, default_value = "judge")]
+    judge: PathBuf,
     /// Most values for each chart.
     #[arg(long, default_value_t = 300)]
     values: usize,
@@ -39,6 +50,9 @@ struct Args {
     /// Make the types alone and say how long that takes; no API server, no helm.
     #[arg(long)]
     types_only: bool,
+    /// Charts that are compared at once; most of the time goes into waiting for types to be served.
+    #[arg(long, default_value_t = 6)]
+    at_once: usize,
     /// Disagreements to show for each chart.
     #[arg(long, default_value_t = 5)]
     shown: usize,
@@ -51,6 +65,8 @@ struct Figures {
     values: usize,
     accepted: usize,
     disagreements: usize,
+    /// Answers that differ for a reason that `docs/parity.md` gives.
+    explained: BTreeMap<Explained, usize>,
     /// Schemas that no type can be made of.
     refused: usize,
     /// Charts that Helm cannot use, as they lack dependencies.
@@ -65,32 +81,69 @@ async fn main() -> Result<ExitCode> {
     }
     let control_plane = ControlPlane::start(Options::default()).context("could not start an API server")?;
     let server = ServerSide::connect(&control_plane).await?;
+    let folders = charts::below(&args.folders, &args.only)?;
+    let compared = folders.into_iter().enumerate().filter_map(|(number, folder)| {
+        // Charts of one name come in several collections.
+        let subject = Subject::read(&folder)?.numbered(number);
+        Some(compare(&args, subject, &server))
+    });
+    let mut compared = futures::stream::iter(compared).buffer_unordered(args.at_once.max(1));
     let mut figures = Figures::default();
-    for folder in charts::below(&args.folders, &args.only)? {
-        let Some(subject) = Subject::read(&folder) else {
-            continue;
-        };
-        compare(&args, &subject, &server, &mut figures).await?;
+    while let Some(of_chart) = compared.next().await {
+        figures.add(of_chart?);
     }
     let Figures {
         schemas,
         values,
         accepted,
         disagreements,
+        explained,
         refused,
         unusable,
     } = figures;
     say(&format!(
         "{refused} schemas give no type, helm cannot use {unusable} charts, {accepted} values were taken by both sides"
     ));
+    let explained: Vec<_> = explained
+        .iter()
+        .map(|(why, count)| format!("{count} {why}"))
+        .collect();
+    let explained = if explained.is_empty() {
+        "none".to_owned()
+    } else {
+        explained.join(", ")
+    };
     say(&format!(
-        "{schemas} schemas, {values} values, {disagreements} disagreements"
+        "{schemas} schemas, {values} values, {disagreements} disagreements; explained: {explained}"
     ));
     Ok(if disagreements == 0 {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
+}
+
+impl Figures {
+    fn add(&mut self, other: Self) {
+        let Self {
+            schemas,
+            values,
+            accepted,
+            disagreements,
+            explained,
+            refused,
+            unusable,
+        } = other;
+        self.schemas += schemas;
+        self.values += values;
+        self.accepted += accepted;
+        self.disagreements += disagreements;
+        for (why, count) in explained {
+            *self.explained.entry(why).or_default() += count;
+        }
+        self.refused += refused;
+        self.unusable += unusable;
+    }
 }
 
 /// Makes the type of every chart and prints the slowest, and that of the largest schema.
@@ -128,56 +181,53 @@ fn time_types(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn compare(args: &Args, subject: &Subject, server: &ServerSide, figures: &mut Figures) -> Result<()> {
+async fn compare(args: &Args, subject: Subject, server: &ServerSide) -> Result<Figures> {
+    let mut figures = Figures::default();
     let shown = subject.folder.display();
     let made = match subject.structural() {
         Ok(made) => made,
         Err(error) => {
             figures.refused += 1;
             say(&format!("{shown}: {error:#}"));
-            return Ok(());
+            return Ok(figures);
         }
     };
-    let helm = HelmSide::of(subject, &args.helm)?;
+    let mut helm = HelmSide::of(&subject, &args.helm, Judge::start(&args.judge)?)?;
     if let Some(fault) = helm.fault()? {
         figures.unusable += 1;
         let fault = fault.lines().next().unwrap_or_default();
         say(&format!("{shown}: helm cannot use the chart: {fault}"));
-        return Ok(());
+        return Ok(figures);
     }
     figures.schemas += 1;
     server
-        .serve(subject, &made)
+        .serve(&subject, &made)
         .await
         .with_context(|| format!("{shown}: no type"))?;
-    let mut disagreements = 0;
     for value in values::of(&made.spec, &subject.defaults, args.values) {
         figures.values += 1;
+        let ours = server.judge(&subject, &made, &value).await?;
         let theirs = helm.judge(&value)?;
-        let ours = server.judge(subject, &made, &value).await?;
-        match (&theirs, &ours) {
-            (Ok(()), Ok(())) => figures.accepted += 1,
-            (Err(_), Err(_)) => {}
-            (Ok(()), Err(why)) => {
-                disagreements += 1;
-                tell(
-                    args,
-                    disagreements,
-                    &format!("{shown}: only Helm takes {value}: {why}"),
-                );
-            }
-            (Err(why), Ok(())) => {
-                disagreements += 1;
-                tell(
-                    args,
-                    disagreements,
-                    &format!("{shown}: only Helm refuses {value}: {why}"),
-                );
-            }
+        figures.accepted += usize::from(ours.is_ok() && theirs.is_ok());
+        let of_stored = ours.as_ref().ok().map(|stored| helm.judge(stored)).transpose()?;
+        let Some(difference) = Difference::between(&ours, &theirs, of_stored.as_ref()) else {
+            continue;
+        };
+        if let Some(why) = difference.explained(&made, &value) {
+            *figures.explained.entry(why).or_default() += 1;
+            continue;
         }
+        figures.disagreements += 1;
+        let by_helm = helm.ask_helm(&value)?;
+        anyhow::ensure!(
+            by_helm.is_ok() == theirs.is_ok(),
+            "the judge is not Helm: {value}: {by_helm:?}"
+        );
+        let told = format!("{shown}: {}", difference.told(&value));
+        tell(args, figures.disagreements, &told);
     }
-    figures.disagreements += disagreements;
-    server.forget(subject).await
+    server.forget(&subject).await?;
+    Ok(figures)
 }
 
 fn tell(args: &Args, count: usize, text: &str) {

@@ -59,13 +59,14 @@ impl ServerSide {
         Ok(())
     }
 
-    /// The answer, and the reason of a refusal.
+    /// The values that the controller hands to Helm, as the type stores and its version reads them, or the reason of a
+    /// refusal.
     pub(crate) async fn judge(
         &self,
         subject: &Subject,
         made: &Structural,
         values: &Value,
-    ) -> Result<std::result::Result<(), String>> {
+    ) -> Result<std::result::Result<Value, String>> {
         let stored = match self.dry_run(subject, values).await {
             Ok(stored) => stored,
             Err(error) => {
@@ -78,16 +79,16 @@ impl ServerSide {
                 };
             }
         };
-        if made.degraded.is_empty() {
-            return Ok(Ok(()));
-        }
         let read = composition::schema::read_by(&made.spec, &stored["spec"]);
+        if made.degraded.is_empty() {
+            return Ok(Ok(read));
+        }
         let none = Map::new();
         let checked = subject.engine.check(read.as_object().unwrap_or(&none));
         Ok(match checked {
             Err(error) => Err(error.to_string()),
             Ok(checked) => match checked.violations.first() {
-                None => Ok(()),
+                None => Ok(read),
                 Some(first) => Err(format!("{}: {}", first.path, first.reason)),
             },
         })
@@ -113,12 +114,10 @@ impl ServerSide {
         Ok(applied.object)
     }
 
-    /// Takes the type away: charts of one name come in several collections.
+    /// Takes the type away, without waiting until it is gone.
     pub(crate) async fn forget(&self, subject: &Subject) -> Result<()> {
-        let id = type_id(subject)?;
-        let patience = Duration::from_mins(1);
         self.cluster
-            .delete_and_wait(&id, &Delete::default(), patience, &mut |_| {})
+            .delete(&type_id(subject)?, &Delete::default())
             .await?;
         Ok(())
     }
