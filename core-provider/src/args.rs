@@ -8,6 +8,8 @@ use clap::Parser;
 use runtime::GoDuration;
 use runtime::args::{ChartArgs, ClientArgs, boolean};
 
+use crate::webhook::{Terms, Times};
+
 /// Turns charts into types and runs their controllers.
 #[derive(Debug, Clone, Parser)]
 #[command(version)]
@@ -134,11 +136,86 @@ pub(crate) struct WebhookArgs {
     /// How often certificates are looked at.
     #[arg(long, env = "CORE_PROVIDER_CERTIFICATE_SYNC_INTERVAL", default_value = "5m")]
     pub(crate) certificate_sync_interval: GoDuration,
+    /// Who signs the certificates of the webhooks.
+    #[arg(
+        long,
+        env = "CORE_PROVIDER_CERTIFICATE_SOURCE",
+        value_enum,
+        default_value_t = CertificateSource::Authority
+    )]
+    pub(crate) certificate_source: CertificateSource,
+    /// How long the authority lives that signs them; its last sixth is shared with the next one.
+    #[arg(long, env = "CORE_PROVIDER_CA_CERTIFICATE_DURATION", default_value = "8760h")]
+    pub(crate) ca_certificate_duration: GoDuration,
+    /// How long the next authority is trusted before it signs.
+    #[arg(long, env = "CORE_PROVIDER_CA_CERTIFICATE_NOTICE", default_value = "24h")]
+    pub(crate) ca_certificate_notice: GoDuration,
+}
+
+/// Who signs the certificates of the webhooks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum CertificateSource {
+    /// An authority of our own, in a Secret.
+    Authority,
+    /// The cluster's signer for kubelets, by `CertificateSigningRequest`s that core-provider approves.
+    Csr,
 }
 
 impl WebhookArgs {
+    /// When certificates are renewed.
+    pub(crate) fn times(&self) -> anyhow::Result<Times> {
+        let [life, succession, notice] = self.terms();
+        Ok(Times {
+            duration: self.tls_certificate_duration.0.try_into()?,
+            margin: self.tls_certificate_lease_expiration_margin.0.try_into()?,
+            interval: self.certificate_sync_interval.0,
+            trusted: Terms {
+                life: life.try_into()?,
+                succession: succession.try_into()?,
+                notice: notice.try_into()?,
+            },
+        })
+    }
+
+    /// Life, succession and notice of what callers trust.
+    fn terms(&self) -> [Duration; 3] {
+        let interval = self.certificate_sync_interval.0;
+        match self.certificate_source {
+            CertificateSource::Authority => {
+                let life = self.ca_certificate_duration.0;
+                [life, life / 6, self.ca_certificate_notice.0]
+            }
+            CertificateSource::Csr => [
+                self.tls_certificate_duration.0,
+                self.tls_certificate_lease_expiration_margin.0,
+                interval * 3,
+            ],
+        }
+    }
+
     /// What is wrong with the certificates' times, if anything.
     pub(crate) fn refusal(&self) -> Option<String> {
+        self.refusal_of_leaf().or_else(|| {
+            let [_, succession, notice] = self.terms();
+            let interval = self.certificate_sync_interval.0;
+            let said = "CORE_PROVIDER_CA_CERTIFICATE_NOTICE";
+            if notice < interval * 3 {
+                Some(format!(
+                    "{said} must be at least three times CORE_PROVIDER_CERTIFICATE_SYNC_INTERVAL"
+                ))
+            } else if self.certificate_source == CertificateSource::Authority
+                && notice + interval > succession
+            {
+                Some(format!(
+                    "{said} must be shorter than a sixth of CORE_PROVIDER_CA_CERTIFICATE_DURATION"
+                ))
+            } else {
+                None
+            }
+        })
+    }
+
+    fn refusal_of_leaf(&self) -> Option<String> {
         let margin = self.tls_certificate_lease_expiration_margin;
         let (duration, interval) = (self.tls_certificate_duration, self.certificate_sync_interval);
         let said = "CORE_PROVIDER_TLS_CERTIFICATE_LEASE_EXPIRATION_MARGIN";
@@ -209,5 +286,14 @@ mod tests {
         assert!(refusal("25h", "5m").unwrap().contains("DURATION"));
         assert!(refusal("9m", "1m").unwrap().contains("10m"));
         assert!(refusal("20m", "10m").unwrap().contains("three times"));
+
+        let refusal = |life: &str, notice: &str| {
+            let life = format!("--ca-certificate-duration={life}");
+            let notice = format!("--ca-certificate-notice={notice}");
+            parse(&[&life, &notice]).unwrap().webhooks.refusal()
+        };
+        assert_eq!(refusal("8760h", "24h"), None);
+        assert!(refusal("8760h", "1m").unwrap().contains("three times"));
+        assert!(refusal("48h", "24h").unwrap().contains("a sixth"));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use api::{CompositionDefinition, CompositionDefinitionStatus, labels};
+use api::{CompositionDefinition, labels};
 use cluster::{Cluster, ResourceId};
 use composition::Schemas;
 use crdgen::CustomResourceDefinition;
@@ -24,18 +24,18 @@ use kube::runtime::controller::{Action, Config};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{Controller, WatchStreamExt as _, reflector, watcher};
 use kube::{Api, Resource as _, ResourceExt as _};
-use runtime::{Backoff, Process, chain};
+use runtime::{Backoff, Process, Telemetry, chain};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::args::Args;
+use crate::args::{Args, CertificateSource};
 use crate::bound::Scans;
 use crate::bundle::Platform;
 use crate::definition::{Context, Error, HELD_UP, Looks, Settled, Turns, reconcile};
 use crate::namespaces::Namespaces;
 use crate::templates::Templates;
 use crate::webhook::{
-    self, Address, Certificates, Figures, Judge, Registration, Shown, Times, TlsListener, Webhooks,
+    self, Address, Certificates, Figures, Judge, Registration, Requests, Shown, Source, TlsListener, Webhooks,
 };
 
 /// Name of the lease, as the contract has it.
@@ -43,6 +43,9 @@ const LEASE: &str = "leader-election-core-provider";
 
 /// How long webhooks are answered after the process was told to end.
 const LAME_DUCK: Duration = Duration::from_secs(5);
+
+/// How long a start may take for want of charts.
+const PREPARED_WITHIN: Duration = Duration::from_secs(15);
 
 /// How long it takes until a failed registration is tried again.
 const REGISTER_AGAIN: Duration = Duration::from_secs(5);
@@ -65,14 +68,22 @@ impl Args {
         let charts = Arc::new(charts);
         let webhooks = self.answer(&process, charts.clone()).await?;
         let context = Arc::new(self.context(&process, charts, webhooks.clone())?);
-        process.readiness().set(true);
 
         let leading = if self.leader_election {
-            Some(process.lead(&self.krateo_namespace, LEASE).await?)
+            match process.lead(&self.krateo_namespace, LEASE).await {
+                Ok(held) => Some(held),
+                // Whoever stood by has judged writes, and ends as orderly as the one that leads.
+                Err(runtime::Error::Ended) => {
+                    process.finish(None).await;
+                    return Ok(());
+                }
+                Err(error) => return Err(error.into()),
+            }
         } else {
             None
         };
         let lost = leading.as_ref().map(cluster::Held::lost).unwrap_or_default();
+        context.telemetry.started(true);
         self.register(webhooks, &process);
         self.serve(context, &process, lost).await;
         process.finish(leading).await;
@@ -84,6 +95,7 @@ impl Args {
         let (sender, mut bundle) = watch::channel(String::new());
         let args = &self.webhooks;
         if args.port == 0 {
+            process.readiness().set(true);
             let address = Address::Nowhere;
             return Ok(Registration { address, bundle });
         }
@@ -100,36 +112,55 @@ impl Args {
         let listener = TlsListener::bind(listen, shown.clone())
             .await
             .with_context(|| format!("could not serve webhooks on {listen}"))?;
+        let judge = Arc::new(Self::judge(process, charts));
         let webhooks = Webhooks {
-            judge: Arc::new(Self::judge(process, charts)),
+            judge: judge.clone(),
             figures: Figures::new(process.metrics())?,
         };
-        process.serve_on(listener, webhook::app(webhooks));
+        // Whoever still has our address goes on to be answered for a moment.
+        let (shutdown, ended) = (process.shutdown(), CancellationToken::new());
+        process.serve_on(listener, webhook::app(webhooks), ended.clone());
+        process.spawn(async move {
+            shutdown.cancelled().await;
+            tokio::time::sleep(LAME_DUCK).await;
+            ended.cancel();
+        });
         let certificates = Certificates {
             cluster: process.cluster().clone(),
             namespace: self.krateo_namespace.clone(),
             names: address.names(),
-            times: Times {
-                duration: args.tls_certificate_duration.0.try_into()?,
-                margin: args.tls_certificate_lease_expiration_margin.0.try_into()?,
-                interval: args.certificate_sync_interval.0,
-            },
+            source: self.certificate_source(process),
+            times: args.times()?,
             shown,
             bundle: sender,
         };
         process.spawn(certificates.keep(process.shutdown()));
-        // Whoever still has our address goes on to be answered for a moment.
-        let shutdown = process.shutdown();
-        process.spawn(async move {
-            shutdown.cancelled().await;
-            tokio::time::sleep(LAME_DUCK).await;
-        });
         let known = bundle.wait_for(|bundle| !bundle.is_empty());
         let shutdown = process.shutdown();
         if let Some(known) = shutdown.run_until_cancelled(known).await {
             known.context("the keeper of the certificates ended")?;
         }
+        // Who is called before it can judge lets everything pass.
+        let (readiness, shutdown) = (process.readiness().clone(), process.shutdown());
+        process.spawn(async move {
+            let prepared = tokio::time::timeout(PREPARED_WITHIN, judge.prepare());
+            if let Some(Err(_)) = shutdown.run_until_cancelled(prepared).await {
+                tracing::warn!("not all charts are there by which writes are judged: ready without them");
+            }
+            readiness.set(true);
+        });
         Ok(Registration { address, bundle })
+    }
+
+    fn certificate_source(&self, process: &Process) -> Source {
+        let args = &self.webhooks;
+        match args.certificate_source {
+            CertificateSource::Authority => Source::Authority,
+            CertificateSource::Csr => {
+                let (name, namespace) = (&args.service_name, &args.service_namespace);
+                Source::Requests(Box::new(Requests::new(process.cluster(), name, namespace)))
+            }
+        }
     }
 
     /// What judges writes: the definitions as they are now, and their charts, fetched before anybody asks.
@@ -213,6 +244,7 @@ impl Args {
             },
             recorder: process.recorder(),
             metrics: process.metrics().clone(),
+            telemetry: Telemetry::new(process.metrics(), "provider_runtime")?,
             looks: Looks::default(),
             turns: Turns::default(),
             settled: Arc::default(),
@@ -288,8 +320,7 @@ async fn fetch(definition: Result<CompositionDefinition, watcher::Error>, charts
             return tracing::debug!(error = chain(&error), "the watch of definitions was interrupted");
         }
     };
-    let is_judged = |status: &CompositionDefinitionStatus| !status.degraded.is_empty();
-    if definition.status.as_ref().is_some_and(is_judged)
+    if webhook::is_judged(&definition)
         && let Err(error) = charts.get(&composition::chart_spec(&definition)).await
     {
         tracing::debug!(error = chain(&error), "could not fetch a chart in advance");

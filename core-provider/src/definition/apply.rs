@@ -3,19 +3,21 @@
 use std::time::Duration;
 
 use api::{CompositionDefinition, finalizers, labels};
-use cluster::{Apply, Delete, Goal, ObjectId, Propagation, ResourceId};
+use cluster::{Access, Apply, Delete, Goal, ObjectId, Propagation, ResourceId, Selector};
 use crdgen::CustomResourceDefinition;
 use futures::FutureExt as _;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::ResourceExt as _;
+use kube::core::PartialObjectMeta;
 use runtime::chain;
+use runtime::telemetry::Part;
 
 use serde_json::json;
 
-use super::instances;
 use super::plan::{Plan, Step};
-use super::{Context, FIELD_MANAGER};
+use super::{Context, FIELD_MANAGER, instances, observe};
+use crate::bundle::{self, Stage};
 
 /// How long a new type may take until the API server serves it.
 const ESTABLISHED_WITHIN: Duration = Duration::from_mins(1);
@@ -49,6 +51,8 @@ pub(crate) enum Error {
     NotInForce { policy: String },
     #[error("could not remove what the definition had made")]
     Remove(#[source] cluster::Error),
+    #[error("could not make the role that lets core-provider remove policies")]
+    Role(#[source] bundle::Error),
     #[error("could not move a composition to another version")]
     Move(#[source] cluster::Error),
     #[error("could not take version {version} out of the type")]
@@ -67,6 +71,7 @@ impl Error {
             | Self::Move(error)
             | Self::Mark(error)
             | Self::Retire { source: error, .. } => error.is_transient(),
+            Self::Role(_) => false,
             // Nobody tells us when it is there.
             Self::NoNamespace { .. } | Self::NotInForce { .. } => true,
         }
@@ -103,10 +108,9 @@ async fn take(
     match step {
         Step::Hold => {
             let id = id_of(definition).map_err(Error::Mark)?;
-            cluster
-                .add_finalizer(&id, &definition.metadata, finalizers::DEFINITION)
-                .await
-                .map_err(Error::Mark)?;
+            let held = cluster.add_finalizer(&id, &definition.metadata, finalizers::DEFINITION);
+            let held = ctx.telemetry.time(Part::AddFinalizer, held).await;
+            held.map_err(Error::Mark)?;
             Ok(None)
         }
         Step::Grant(id, object) => {
@@ -129,17 +133,7 @@ async fn take(
             cluster.apply(id, object, &manager).await.map_err(Error::Bundle)?;
             Ok(Some(format!("applied {id}")))
         }
-        Step::Remove(id) => {
-            ctx.namespaces.forget(id);
-            let removed = cluster.delete(id, &Delete::with(Propagation::Background)).await;
-            match removed {
-                // The role that lets us remove policies is written before them and goes after them: without it
-                // there are none.
-                Err(error) if error.is_forbidden() && is_policy(id) => return Ok(None),
-                removed => removed.map_err(Error::Remove)?,
-            };
-            Ok(Some(format!("removed {id}")))
-        }
+        Step::Remove(id) => remove(id, definition, ctx).await,
         Step::Move(id, version) => relabel(id, version, ctx).await.map_err(Error::Move),
         Step::Retire {
             version,
@@ -154,10 +148,9 @@ async fn take(
             }),
         Step::LetGo => {
             let id = id_of(definition).map_err(Error::Mark)?;
-            cluster
-                .remove_finalizer(&id, &definition.metadata, finalizers::DEFINITION)
-                .await
-                .map_err(Error::Mark)?;
+            let let_go = cluster.remove_finalizer(&id, &definition.metadata, finalizers::DEFINITION);
+            let let_go = ctx.telemetry.time(Part::RemoveFinalizer, let_go).await;
+            let_go.map_err(Error::Mark)?;
             Ok(None)
         }
     }
@@ -170,6 +163,73 @@ fn ungranted(id: &ObjectId, error: cluster::Error) -> Error {
         },
         _ => Error::Access(error),
     }
+}
+
+/// Removes an object.
+///
+/// The role that lets us remove policies is written before them and goes after them: without it there are none. Where
+/// somebody else removed it, the list of policies says so, and it is written anew first.
+async fn remove(
+    id: &ObjectId,
+    definition: &CompositionDefinition,
+    ctx: &Context,
+) -> Result<Option<String>, Error> {
+    ctx.namespaces.forget(id);
+    let how = Delete::with(Propagation::Background);
+    match ctx.cluster.delete(id, &how).await {
+        Err(error) if error.is_forbidden() && is_policy(id) => {
+            let Some(policy) = listed(id, ctx).await.map_err(Error::Remove)? else {
+                return Ok(None);
+            };
+            regain(&policy, id, definition, ctx).await?;
+            ctx.cluster.delete(id, &how).await.map_err(Error::Remove)?;
+        }
+        removed => {
+            removed.map_err(Error::Remove)?;
+        }
+    }
+    Ok(Some(format!("removed {id}")))
+}
+
+/// A policy, or a binding of one, as the list has it.
+async fn listed(id: &ObjectId, ctx: &Context) -> Result<Option<PartialObjectMeta>, cluster::Error> {
+    let selector = Selector {
+        namespace: None,
+        labels: Some(labels::CONTROLLER_RESOURCE),
+    };
+    let all: Vec<PartialObjectMeta> = ctx.cluster.list(id.resource(), selector).await?;
+    Ok(all.into_iter().find(|policy| policy.name_any() == id.name()))
+}
+
+/// Writes what lets us remove the policies of a controller, and waits until it does.
+async fn regain(
+    policy: &PartialObjectMeta,
+    id: &ObjectId,
+    definition: &CompositionDefinition,
+    ctx: &Context,
+) -> Result<(), Error> {
+    let label = |name: &str| policy.labels().get(name).map_or("", String::as_str);
+    let (resource, version) = (
+        label(labels::CONTROLLER_RESOURCE),
+        label(labels::CONTROLLER_VERSION),
+    );
+    let target = observe::target(definition, resource, version, b"");
+    let objects = bundle::bundle(&target, &ctx.platform, &ctx.templates).map_err(Error::Role)?;
+    for object in objects
+        .iter()
+        .filter(|object| bundle::stage(object) == Stage::Own)
+    {
+        let own = ctx.cluster.locate(object, None).await.map_err(Error::Remove)?;
+        ctx.cluster
+            .apply(&own, object, &Apply::by(FIELD_MANAGER).force())
+            .await
+            .map_err(Error::Remove)?;
+    }
+    let needed = [Access::to("delete", id.resource(), None).named(id.name())];
+    ctx.cluster
+        .wait_until_allowed(&needed, GRANTED_WITHIN)
+        .await
+        .map_err(Error::Remove)
 }
 
 fn is_policy(id: &ObjectId) -> bool {

@@ -1,5 +1,6 @@
 //! One pass over a composition definition: read, decide, write, then report what happened.
 
+mod admission;
 mod apply;
 mod controllers;
 mod gate;
@@ -20,7 +21,8 @@ use helm_client::charts::Charts;
 use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
-use runtime::{Backoff, Metrics, Recorder};
+use runtime::telemetry::{Again, Part};
+use runtime::{Backoff, Metrics, Recorder, Telemetry};
 
 use crate::bound::Scans;
 use crate::bundle::Platform;
@@ -31,6 +33,7 @@ use crate::webhook::Registration;
 use observe::Observed;
 pub(crate) use plan::Standing;
 pub(crate) use resolution::Looks;
+use settled::Rest;
 pub(crate) use settled::Settled;
 pub(crate) use turns::Turns;
 
@@ -47,6 +50,7 @@ pub(crate) struct Context {
     pub(crate) platform: Platform,
     pub(crate) recorder: Recorder,
     pub(crate) metrics: Metrics,
+    pub(crate) telemetry: Telemetry,
     pub(crate) looks: Looks,
     pub(crate) turns: Turns,
     pub(crate) settled: Arc<Settled>,
@@ -100,29 +104,41 @@ pub(crate) async fn reconcile(
     ctx: Arc<Context>,
 ) -> Result<Action, Error> {
     let namespace = definition.metadata.namespace.as_deref().unwrap_or_default();
-    let action = ctx
-        .metrics
-        .pass(
-            "CompositionDefinition",
-            namespace,
-            Box::pin(once(&definition, &ctx)),
-        )
-        .await?;
+    let pass = Box::pin(once(&definition, &ctx));
+    let pass = ctx.telemetry.pass(pass, again);
+    let action = ctx.metrics.pass("CompositionDefinition", namespace, pass).await?;
     ctx.backoff.succeeded(&ObjectRef::from_obj(definition.as_ref()));
     Ok(action)
+}
+
+/// When the definition is looked at again.
+fn again(action: &Action) -> Again {
+    if *action == Action::await_change() {
+        Again::OnChange
+    } else if *action == Action::requeue(Duration::ZERO) {
+        Again::Immediately
+    } else {
+        Again::Later
+    }
 }
 
 async fn once(definition: &CompositionDefinition, ctx: &Context) -> Result<Action, Error> {
     let key = ObjectRef::from_obj(definition);
     let inputs = settled::inputs(definition, &ctx.webhooks.bundle.borrow());
-    if ctx.settled.holds(&key, inputs, ctx.sync) && !resolution::has_news(definition, ctx).await {
-        return Ok(Action::requeue(ctx.poll_interval));
+    if let Some(resting) = ctx.settled.resting(&key, inputs, ctx.sync)
+        && !resolution::has_news(definition, ctx).await
+        && let Some(pause) = resting
+            .pause(&ctx.cluster, ctx.poll_interval)
+            .await
+            .map_err(Error::Read)?
+    {
+        return Ok(Action::requeue(pause));
     }
     let began = ctx.settled.begin(&key);
     // What the watch has may be older than our own last write.
     let id = apply::id_of(definition).map_err(Error::Read)?;
-    let Some(definition): Option<CompositionDefinition> = ctx.cluster.get(&id).await.map_err(Error::Read)?
-    else {
+    let read = ctx.telemetry.time(Part::Get, ctx.cluster.get(&id)).await;
+    let Some(definition): Option<CompositionDefinition> = read.map_err(Error::Read)? else {
         ctx.settled.gone(&key);
         return Ok(Action::await_change());
     };
@@ -130,13 +146,16 @@ async fn once(definition: &CompositionDefinition, ctx: &Context) -> Result<Actio
         carry_out(&definition, Ok(Observed::Paused), ctx).await
     } else if definition.metadata.deletion_timestamp.is_some() {
         let _turn = ctx.turns.of(&observe::former_type(&definition)).await;
-        let leaving = observe::leaving(&definition, ctx).await;
+        let leaving = Box::pin(observe::leaving(&definition, ctx));
+        let leaving = ctx.telemetry.time(Part::Observe, leaving).await;
         carry_out(&definition, leaving.map(Observed::Leaving), ctx).await
     } else {
-        match open(&definition, ctx).await {
+        let opening = Box::pin(open(&definition, ctx));
+        match ctx.telemetry.time(Part::Connect, opening).await {
             Ok(Opened::Source(locked, source)) => {
                 let _turn = ctx.turns.of(&source.names.plural).await;
-                let wanted = observe::wanted(&definition, *source, &locked, ctx).await;
+                let wanted = Box::pin(observe::wanted(&definition, *source, &locked, ctx));
+                let wanted = ctx.telemetry.time(Part::Observe, wanted).await;
                 let wanted = wanted.map(|wanted| Observed::Wanted(Box::new(wanted)));
                 carry_out(&definition, wanted, ctx).await
             }
@@ -147,9 +166,11 @@ async fn once(definition: &CompositionDefinition, ctx: &Context) -> Result<Actio
     };
     let outcome = outcome?; // the first failure is the one worth returning
     reported.map_err(Error::Report)?;
-    if let (Standing::Ready, Some(facts)) = (outcome.standing, &outcome.facts) {
+    if let (Some(rest), Some(facts)) = (outcome.rest, &outcome.facts) {
+        let pause = rest.pause(Duration::ZERO, ctx.poll_interval);
         let inputs = settled::inputs(&definition, &ctx.webhooks.bundle.borrow());
-        ctx.settled.note(&key, began, inputs, facts.resource());
+        ctx.settled.note(&key, began, inputs, facts.resource(), rest);
+        return Ok(Action::requeue(pause));
     }
     Ok(next_check(outcome.standing, ctx.poll_interval))
 }
@@ -181,6 +202,8 @@ pub(crate) struct Outcome {
     pub(crate) standing: Standing,
     pub(crate) facts: Option<status::Facts>,
     pub(crate) changes: Vec<String>,
+    /// Set when there is nothing to look at until something changes.
+    rest: Option<Rest>,
 }
 
 /// Decides, writes, and reports on both.
@@ -201,7 +224,13 @@ async fn act(
 ) -> Result<Outcome, Error> {
     let observed = observed.map_err(Error::Observe)?;
     let plan = plan::plan(definition, &observed).map_err(Error::Plan)?;
-    let changes = apply::apply(definition, &plan, ctx).await.map_err(Error::Apply)?;
+    let changes = if plan.steps.is_empty() {
+        Vec::new()
+    } else {
+        let applied = Box::pin(apply::apply(definition, &plan, ctx));
+        let applied = ctx.telemetry.time(part(definition), applied).await;
+        applied.map_err(Error::Apply)?
+    };
     if let Observed::Wanted(wanted) = &observed {
         follow(wanted, ctx);
     }
@@ -220,7 +249,31 @@ async fn act(
         standing: plan.standing,
         facts,
         changes,
+        rest: rest(plan.standing, &observed),
     })
+}
+
+/// What writing does to what the definition stands for.
+fn part(definition: &CompositionDefinition) -> Part {
+    let status = definition.status.as_ref();
+    if definition.metadata.deletion_timestamp.is_some() {
+        Part::Delete
+    } else if status.is_none_or(|status| status.api_version.is_none()) {
+        Part::Create
+    } else {
+        Part::Update
+    }
+}
+
+/// What the watch tells of needs no look; which compositions there are it does not tell.
+fn rest(standing: Standing, observed: &Observed) -> Option<Rest> {
+    match (standing, observed) {
+        (Standing::Ready, Observed::Wanted(_)) => Some(Rest::Ready),
+        (Standing::Starting, Observed::Wanted(wanted)) if wanted.former.known => Some(Rest::Starting {
+            unadmitted: wanted.unadmitted.clone(),
+        }),
+        _ => None,
+    }
 }
 
 /// From here on the controller may grant permissions where compositions of the type are.
@@ -238,14 +291,12 @@ fn follow(wanted: &observe::Wanted, ctx: &Context) {
 /// How soon compositions are looked at again that have to be corrected before they can move.
 pub(crate) const HELD_UP: Duration = Duration::from_secs(15);
 
-/// While something is under way the next look comes soon; watching every object of every bundle for the
-/// sake of the few seconds in which a controller starts would cost more than it tells.
+/// While something is under way the next look comes soon.
 fn next_check(standing: Standing, poll_interval: Duration) -> Action {
     match standing {
         Standing::Underway => Action::requeue(Duration::ZERO),
-        // The watch tells when the Deployment is up; only admission, which learns of the type, tells nobody.
-        Standing::Starting => Action::requeue(Duration::from_secs(2)),
-        Standing::Draining(_) => Action::requeue(Duration::from_secs(1)),
+        // Compositions may not be read yet, or go one by one: they are not watched.
+        Standing::Starting | Standing::Draining(_) => Action::requeue(Duration::from_secs(1)),
         Standing::Ready => Action::requeue(poll_interval),
         Standing::HeldUp => Action::requeue(poll_interval.min(HELD_UP)),
         Standing::Paused | Standing::Removed => Action::await_change(),

@@ -15,6 +15,7 @@ use kube::ResourceExt as _;
 use kube::core::PartialObjectMeta;
 use serde_json::Value;
 
+use super::admission::Probe;
 use super::controllers::{self, Controller, Owner};
 use super::gate::Gate;
 use super::instances::{self, Claim, Instance};
@@ -23,9 +24,6 @@ use super::{Context, FIELD_MANAGER};
 use crate::bound;
 use crate::bundle::{self, Stage, Target, bundle};
 use crate::grants::{accesses, grants, secrets};
-
-/// The name that core-provider's own Role allows a dry run under.
-const DRY_RUN: &str = "core-provider-dry-run";
 
 /// What a pass saw.
 pub(crate) enum Observed {
@@ -84,8 +82,10 @@ pub(crate) struct Wanted {
     pub(crate) bound: BoundStatus,
     /// Roles for Secrets, and their bindings, that the definition needed before.
     pub(crate) stale: Vec<ObjectId>,
-    /// True when the controller's Deployment says it is available and the API server takes objects of the type.
-    pub(crate) usable: bool,
+    /// True when the controller's Deployment says it is available.
+    pub(crate) is_available: bool,
+    /// What tells when the API server takes objects of the type, while it does not.
+    pub(crate) unadmitted: Option<Probe>,
     /// The version that the definition ran before this one.
     pub(crate) previous: Option<String>,
     /// What of its former versions is left.
@@ -204,6 +204,13 @@ pub(crate) async fn locked(definition: &CompositionDefinition, ctx: &Context) ->
     })
 }
 
+impl Wanted {
+    /// True when the controller runs and the API server takes objects of the type.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.is_available && self.unadmitted.is_none()
+    }
+}
+
 impl Locked {
     /// True when everything is granted and in force.
     pub(crate) async fn is_open(&self, cluster: &Cluster) -> Result<bool, Error> {
@@ -293,8 +300,8 @@ pub(crate) async fn wanted(
     let kept = || open.grants.iter().chain(&members).map(|member| &member.id);
     let mut stale = granted(definition, &ctx.cluster).await?;
     stale.retain(|id| !kept().any(|kept| kept == id));
-    let usable = is_available(&target, &ctx.cluster).await?
-        && takes_objects(definition, names, &target, &ctx.cluster).await?;
+    let is_available = is_available(&target, &ctx.cluster).await?;
+    let unadmitted = unadmitted(definition, names, &target, &ctx.cluster).await?;
     let previous = previous(definition, names, version);
     let of_this_type = Siblings::of(names, &others, &controllers, &Owner::of(definition));
     let elsewhere = elsewhere(live.as_ref(), names, version, &ctx.cluster).await?;
@@ -330,7 +337,8 @@ pub(crate) async fn wanted(
         target,
         bound: bound.status,
         stale,
-        usable,
+        is_available,
+        unadmitted,
         previous,
         former,
         unused,
@@ -716,39 +724,26 @@ async fn is_available(target: &Target, cluster: &Cluster) -> Result<bool, Error>
     Ok(live.is_some_and(|deployment| cluster::health(&deployment).is_current()))
 }
 
-/// True when an object of the type passes admission, whatever the schema says to it.
-///
-/// A type is served seconds before admission policies know it; until then every write to it is refused with a
-/// 503, and users would meet it. Once seen, it stays so.
-async fn takes_objects(
+/// What tells when objects of the type pass admission, while they do not. Once seen, it stays so.
+async fn unadmitted(
     definition: &CompositionDefinition,
     names: &Names,
     target: &Target,
     cluster: &Cluster,
-) -> Result<bool, Error> {
+) -> Result<Option<Probe>, Error> {
     let resource = instances::resource(&target.resource, &names.kind, &target.version);
     if serves(definition, &resource.api_version(), &names.kind)
         && let Some(status) = &definition.status
         && conditions::holds(&status.conditions, conditions::READY)
     {
-        return Ok(true);
+        return Ok(None);
     }
-    let probe = serde_json::json!({
-        "apiVersion": resource.api_version(),
-        "kind": resource.kind,
-        "metadata": {"name": DRY_RUN},
-    });
-    let id = ObjectId::new(resource, Some(&target.namespace), DRY_RUN)?;
-    match cluster
-        .apply(&id, &probe, &Apply::by(FIELD_MANAGER).dry_run())
-        .await
-    {
-        Ok(_) => Ok(true),
-        Err(error) if error.is_invalid() => Ok(true),
-        // Not known to admission, or its Role not in force, or not served yet: a matter of seconds.
-        Err(error) if error.is_transient() || error.is_forbidden() || error.is_not_found() => Ok(false),
-        Err(error) => Err(error.into()),
-    }
+    let probe = Probe {
+        resource,
+        namespace: target.namespace.clone(),
+    };
+    let passes = probe.passes(cluster).await?;
+    Ok((!passes).then_some(probe))
 }
 
 /// The Roles for Secrets that are there for the definition, and their bindings, wherever they are.
@@ -917,7 +912,13 @@ async fn removal(target: &Target, ctx: &Context) -> Result<Vec<ObjectId>, Error>
     Ok(ids)
 }
 
-fn target(definition: &CompositionDefinition, plural: &str, version: &str, schema: &[u8]) -> Target {
+/// The controller of one version of a type, as far as the names of its objects say it.
+pub(super) fn target(
+    definition: &CompositionDefinition,
+    plural: &str,
+    version: &str,
+    schema: &[u8],
+) -> Target {
     Target {
         definition: definition.name_any(),
         namespace: definition.namespace().unwrap_or_default(),

@@ -189,7 +189,7 @@ fn carry_out(definition: &CompositionDefinition, wanted: &Wanted) -> Result<Plan
     if !steps.is_empty() {
         return Ok(underway(steps));
     }
-    if !former.known || !wanted.usable {
+    if !former.known || !wanted.is_usable() {
         return Ok(Plan {
             steps,
             standing: Standing::Starting,
@@ -374,6 +374,7 @@ mod tests {
     use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
     use serde_json::json;
 
+    use super::super::admission::Probe;
     use super::super::observe::{Former, Unused};
     use super::*;
 
@@ -459,7 +460,8 @@ mod tests {
             target: crate::bundle::tests::target(),
             bound: BoundStatus::default(),
             stale: Vec::new(),
-            usable: true,
+            is_available: true,
+            unadmitted: None,
             previous: None,
             former: Former {
                 known: true,
@@ -532,7 +534,7 @@ mod tests {
             Standing::Underway,
         );
         let mut starting = running();
-        starting.usable = false;
+        starting.is_available = false;
         check(starting, &[], Standing::Starting);
     }
 
@@ -547,7 +549,10 @@ mod tests {
             Standing::Underway,
         );
         let mut not_yet = running();
-        not_yet.usable = false;
+        not_yet.unadmitted = Some(Probe {
+            resource: ResourceId::of::<ConfigMap>(),
+            namespace: "defs".into(),
+        });
         not_yet.former.bundles = vec![id("former-account")];
         not_yet.former.moves = vec![id("web")];
         check(not_yet, &[], Standing::Starting);

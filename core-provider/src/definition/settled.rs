@@ -1,4 +1,4 @@
-//! Which definitions are as they should be, so that a poll needs no look at the cluster.
+//! Which definitions need no look at the cluster: those that are as they should be, and those whose controller starts.
 //!
 //! Every object of every bundle is watched, by its labels. As long as none of them changes, nor the definition, there
 //! is nothing to be seen that was not seen before.
@@ -9,8 +9,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use api::CompositionDefinition;
+use cluster::Cluster;
 use kube::ResourceExt as _;
 use kube::runtime::reflector::ObjectRef;
+
+use super::admission::{self, Probe};
 
 type Key = ObjectRef<CompositionDefinition>;
 
@@ -31,6 +34,48 @@ struct State {
     since: Instant,
     inputs: u64,
     plural: String,
+    rest: Rest,
+}
+
+/// Why a definition needs no look as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Rest {
+    /// It is as it should be.
+    Ready,
+    /// Its controller starts, of which the watch tells. Admission, which tells nobody, may not know the type yet.
+    Starting { unadmitted: Option<Probe> },
+}
+
+/// A definition that rests, and for how long already.
+pub(super) struct Resting {
+    rest: Rest,
+    waited: Duration,
+}
+
+impl Resting {
+    /// How long nothing has to be looked at; `None` when it is time for a whole look.
+    pub(super) async fn pause(
+        &self,
+        cluster: &Cluster,
+        poll_interval: Duration,
+    ) -> Result<Option<Duration>, cluster::Error> {
+        match &self.rest {
+            Rest::Starting {
+                unadmitted: Some(probe),
+            } if probe.passes(cluster).await? => Ok(None),
+            rest => Ok(Some(rest.pause(self.waited, poll_interval))),
+        }
+    }
+}
+
+impl Rest {
+    /// When to look again after so long a wait.
+    pub(super) fn pause(&self, waited: Duration, poll_interval: Duration) -> Duration {
+        match self {
+            Self::Ready | Self::Starting { unadmitted: None } => poll_interval,
+            Self::Starting { unadmitted: Some(_) } => admission::pause(waited),
+        }
+    }
 }
 
 /// The moment at which a pass began.
@@ -38,11 +83,15 @@ struct State {
 pub(super) struct Beginning(u64);
 
 impl Settled {
-    /// True when the definition was as it should be at most `sync` ago, and nothing changed since.
-    pub(super) fn holds(&self, key: &Key, inputs: u64, sync: Duration) -> bool {
+    /// How the definition was found at most `sync` ago, when nothing changed since.
+    pub(super) fn resting(&self, key: &Key, inputs: u64, sync: Duration) -> Option<Resting> {
         let known = self.known();
-        let state = known.get(key).and_then(|known| known.settled.as_ref());
-        state.is_some_and(|state| state.inputs == inputs && state.since.elapsed() < sync)
+        let state = known.get(key).and_then(|known| known.settled.as_ref())?;
+        let waited = state.since.elapsed();
+        (state.inputs == inputs && waited < sync).then(|| Resting {
+            rest: state.rest.clone(),
+            waited,
+        })
     }
 
     /// A pass begins: what changes from now on, it may not see.
@@ -53,8 +102,8 @@ impl Settled {
         Beginning(known.changes)
     }
 
-    /// The pass found the definition as it should be, and its type's name is this.
-    pub(super) fn note(&self, key: &Key, began: Beginning, inputs: u64, plural: &str) {
+    /// The pass found that the definition may rest, and its type's name is this.
+    pub(super) fn note(&self, key: &Key, began: Beginning, inputs: u64, plural: &str, rest: Rest) {
         if let Some(known) = self.known().get_mut(key)
             && known.changes == began.0
         {
@@ -62,6 +111,7 @@ impl Settled {
                 since: Instant::now(),
                 inputs,
                 plural: plural.to_owned(),
+                rest,
             });
         }
     }
@@ -124,17 +174,21 @@ mod tests {
         ObjectRef::new("web").within("defs")
     }
 
+    fn holds(settled: &Settled, inputs: u64, sync: Duration) -> bool {
+        settled.resting(&key(), inputs, sync).is_some()
+    }
+
     #[test]
     fn a_settled_definition_stays_so_until_something_changes() {
         let settled = Settled::default();
-        assert!(!settled.holds(&key(), 1, LONG));
+        assert!(!holds(&settled, 1, LONG));
         let began = settled.begin(&key());
-        settled.note(&key(), began, 1, "webs");
-        assert!(settled.holds(&key(), 1, LONG));
-        assert!(!settled.holds(&key(), 2, LONG), "another spec");
-        assert!(!settled.holds(&key(), 1, Duration::ZERO), "too long ago");
+        settled.note(&key(), began, 1, "webs", Rest::Ready);
+        assert!(holds(&settled, 1, LONG));
+        assert!(!holds(&settled, 2, LONG), "another spec");
+        assert!(!holds(&settled, 1, Duration::ZERO), "too long ago");
         assert_eq!(settled.forget_type("webs"), [key()]);
-        assert!(!settled.holds(&key(), 1, LONG));
+        assert!(!holds(&settled, 1, LONG));
     }
 
     #[test]
@@ -142,7 +196,22 @@ mod tests {
         let settled = Settled::default();
         let began = settled.begin(&key());
         settled.forget(&key());
-        settled.note(&key(), began, 1, "webs");
-        assert!(!settled.holds(&key(), 1, LONG));
+        settled.note(&key(), began, 1, "webs", Rest::Ready);
+        assert!(!holds(&settled, 1, LONG));
+    }
+
+    #[test]
+    fn while_a_controller_starts_only_admission_is_asked_again() {
+        let poll = Duration::from_mins(5);
+        let probe = Probe {
+            resource: cluster::ResourceId::of::<k8s_openapi::api::core::v1::ConfigMap>(),
+            namespace: "defs".into(),
+        };
+        let known = Rest::Starting { unadmitted: None };
+        let unknown = Rest::Starting {
+            unadmitted: Some(probe),
+        };
+        assert_eq!(known.pause(Duration::ZERO, poll), poll);
+        assert!(unknown.pause(Duration::ZERO, poll) < Duration::from_secs(1));
     }
 }

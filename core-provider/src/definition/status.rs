@@ -12,6 +12,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::Resource as _;
 use runtime::chain;
 use runtime::events::{Happening, Severity};
+use runtime::telemetry::Part;
 use serde_json::{Value, json};
 
 use super::apply::id_of;
@@ -152,9 +153,9 @@ pub(crate) async fn report(
         return Ok(());
     }
     let patch = difference(&json!(definition.status), json!(status));
-    ctx.cluster
-        .merge_status(&id_of(definition)?, &patch, FIELD_MANAGER)
-        .await?;
+    let id = id_of(definition)?;
+    let written = ctx.cluster.merge_status(&id, &patch, FIELD_MANAGER);
+    ctx.telemetry.time(Part::UpdateStatus, written).await?;
     Ok(())
 }
 
@@ -395,6 +396,7 @@ mod tests {
             standing,
             facts: None,
             changes: Vec::new(),
+            rest: None,
         }
     }
 

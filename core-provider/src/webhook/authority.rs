@@ -2,8 +2,12 @@
 //!
 //! Every replica signs a leaf of its own in memory. The authority itself is replaced in two steps, so that no caller
 //! ever meets a certificate that it does not trust yet: the next authority is trusted first and signs later.
+//!
+//! Where the cluster's own signer is asked instead (`requests.rs`), what it signed takes the authority's place: it is
+//! trusted and shown itself, and replaced in the same two steps.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -16,15 +20,41 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 use time::OffsetDateTime;
+use x509_parser::certificate::X509Certificate;
+use x509_parser::extensions::GeneralName;
 
-/// How long an authority lives.
-const LIFE: SignedDuration = SignedDuration::from_hours(24 * 365);
+/// How long certificates that callers trust live, and when the next one comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Terms {
+    /// How long one lives.
+    pub(crate) life: SignedDuration,
+    /// How long before its end the next one is made known.
+    pub(crate) succession: SignedDuration,
+    /// How long the next one is known before it is used: callers have it by then.
+    pub(crate) notice: SignedDuration,
+}
 
-/// How long before its end the next one is made known.
-const SUCCESSION: SignedDuration = SignedDuration::from_hours(24 * 60);
+/// What callers are to trust.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    /// A certificate that signs others; else one for these names.
+    pub(crate) authority: bool,
+    /// The names that callers use.
+    pub(crate) names: &'a [String],
+}
 
-/// How long the next one is known before it signs: callers have its certificate by then.
-const NOTICE: SignedDuration = SignedDuration::from_hours(24);
+/// What is due now.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Succession {
+    /// Nothing.
+    NotDue,
+    /// The next one is to be made, and made known.
+    Announce,
+    /// The next one is known for long enough: it is used from now on.
+    Accede(Box<Authority>),
+    /// The present one has ended, and nobody is known to follow.
+    Ended,
+}
 
 /// Clocks differ.
 const SKEW: SignedDuration = SignedDuration::from_mins(5);
@@ -40,11 +70,11 @@ pub(crate) enum Error {
     Key(#[from] rustls::Error),
 }
 
-/// A certificate that signs others, and its key.
+/// A certificate that callers trust, and its key, both in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Signer {
-    certificate: String,
-    key: String,
+pub(crate) struct Signer {
+    pub(super) certificate: String,
+    pub(super) key: String,
 }
 
 /// The authority as it is now.
@@ -64,13 +94,21 @@ const NEXT_KEY: &str = "next.key";
 const FORMER_CERTIFICATE: &str = "former.crt";
 
 impl Authority {
-    /// A new one.
-    pub(crate) fn new(now: Timestamp) -> Result<Self, Error> {
-        Ok(Self {
-            present: Signer::new(now)?,
+    /// One that begins with this.
+    pub(crate) fn beginning(present: Signer) -> Self {
+        Self {
+            present,
             next: None,
             former: None,
-        })
+        }
+    }
+
+    /// This one, with the next made known.
+    pub(crate) fn announcing(&self, next: Signer) -> Self {
+        Self {
+            next: Some(next),
+            ..self.clone()
+        }
     }
 
     /// The authority that a Secret holds.
@@ -125,31 +163,58 @@ impl Authority {
         bundle
     }
 
-    /// The authority as it has to be now; `None` when it is.
-    pub(crate) fn succession(&self, now: Timestamp) -> Result<Option<Self>, Error> {
+    /// What is due now; the present one also goes when it is not what is wanted.
+    pub(crate) fn succession(&self, now: Timestamp, terms: &Terms, wanted: &Wanted<'_>) -> Succession {
+        let present = validity(&self.present.certificate);
         let Some(next) = &self.next else {
-            let ends = validity(&self.present.certificate).map(|(_, until)| until);
-            if ends.is_some_and(|ends| now < ends - SUCCESSION) {
-                return Ok(None);
-            }
-            return Ok(Some(Self {
-                next: Some(Signer::new(now)?),
-                ..self.clone()
-            }));
+            let suits = self.present.suits(wanted);
+            return match present {
+                Some((_, ends)) if suits && now < ends - terms.succession => Succession::NotDue,
+                Some((_, ends)) if now < ends => Succession::Announce,
+                _ => Succession::Ended,
+            };
         };
         let known_since = validity(&next.certificate).map(|(from, _)| from + SKEW);
-        if known_since.is_some_and(|since| now < since + NOTICE) {
-            return Ok(None);
+        if known_since.is_some_and(|since| now < since + terms.notice) {
+            return Succession::NotDue;
         }
-        Ok(Some(Self {
+        Succession::Accede(Box::new(Self {
             present: next.clone(),
             next: None,
             former: Some(self.present.certificate.clone()),
         }))
     }
 
+    /// What to show under these names: a leaf that the present one signs, or the present one itself when that can sign
+    /// nothing.
+    pub(crate) fn shown(
+        &self,
+        names: &[String],
+        life: SignedDuration,
+        now: Timestamp,
+    ) -> Result<Leaf, Error> {
+        if self.present.is_authority() {
+            self.leaf(names, life, now)
+        } else {
+            self.itself()
+        }
+    }
+
+    fn itself(&self) -> Result<Leaf, Error> {
+        let Signer { certificate, key } = &self.present;
+        let chain = CertificateDer::pem_slice_iter(certificate.as_bytes())
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|_| Error::Unreadable { key: CERTIFICATE })?;
+        Ok(Leaf {
+            key: certified(chain, key)?,
+            // What follows is in the Secret in time.
+            until: None,
+            signed_by: certificate.clone(),
+        })
+    }
+
     /// A certificate for these names, and its key.
-    pub(crate) fn leaf(&self, names: &[String], life: SignedDuration, now: Timestamp) -> Result<Leaf, Error> {
+    fn leaf(&self, names: &[String], life: SignedDuration, now: Timestamp) -> Result<Leaf, Error> {
         let key = KeyPair::from_pem(&self.present.key)?;
         let issuer = Issuer::from_ca_cert_pem(&self.present.certificate, key)?;
         let mut params = CertificateParams::new(names.to_vec())?;
@@ -162,13 +227,10 @@ impl Authority {
         (params.not_before, params.not_after) = (date(now - SKEW), date(now + life));
         let own = KeyPair::generate()?;
         let certificate = params.signed_by(&own, &issuer)?;
-        let key = PrivateKeyDer::from_pem_slice(own.serialize_pem().as_bytes())
-            .map_err(|_| Error::Unreadable { key: "tls.key" })?;
-        let key = rustls::crypto::ring::sign::any_supported_type(&key)?;
         let chain = vec![CertificateDer::from(certificate.der().to_vec())];
         Ok(Leaf {
-            key: CertifiedKey::new(chain, key),
-            until: now + life,
+            key: certified(chain, &own.serialize_pem())?,
+            until: Some(now + life),
             signed_by: self.present.certificate.clone(),
         })
     }
@@ -178,25 +240,34 @@ impl Authority {
 #[derive(Clone, Debug)]
 pub(crate) struct Leaf {
     pub(crate) key: CertifiedKey,
-    until: Timestamp,
+    /// `None` when it goes with its successor alone.
+    until: Option<Timestamp>,
     signed_by: String,
 }
 
 impl Leaf {
     /// True when another one is due: less than `margin` is left of it, or somebody else signs now.
     pub(crate) fn is_due(&self, authority: &Authority, margin: SignedDuration, now: Timestamp) -> bool {
-        now >= self.until - margin || self.signed_by != authority.present.certificate
+        self.until.is_some_and(|until| now >= until - margin)
+            || self.signed_by != authority.present.certificate
     }
 }
 
+fn certified(chain: Vec<CertificateDer<'static>>, key: &str) -> Result<CertifiedKey, Error> {
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(|_| Error::Unreadable { key: KEY })?;
+    let key = rustls::crypto::ring::sign::any_supported_type(&key)?;
+    Ok(CertifiedKey::new(chain, key))
+}
+
 impl Signer {
-    fn new(now: Timestamp) -> Result<Self, Error> {
+    /// A certificate that signs others, signed by itself.
+    pub(crate) fn own(now: Timestamp, life: SignedDuration) -> Result<Self, Error> {
         let mut params = CertificateParams::new(Vec::new())?;
         let name = format!("core-provider webhooks {}", now.as_second());
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-        (params.not_before, params.not_after) = (date(now - SKEW), date(now + LIFE));
+        (params.not_before, params.not_after) = (date(now - SKEW), date(now + life));
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
         Ok(Self {
             certificate: issuer.pem(),
@@ -205,16 +276,64 @@ impl Signer {
     }
 }
 
+impl Signer {
+    fn suits(&self, wanted: &Wanted<'_>) -> bool {
+        match (wanted.authority, self.is_authority()) {
+            (true, is_authority) => is_authority,
+            (false, true) => false,
+            (false, false) => {
+                let own = self.names();
+                wanted.names.iter().all(|name| own.contains(name))
+            }
+        }
+    }
+
+    fn is_authority(&self) -> bool {
+        parsed(&self.certificate, |certificate| certificate.is_ca()).unwrap_or_default()
+    }
+
+    /// The names that it is for.
+    fn names(&self) -> Vec<String> {
+        let names = |certificate: &X509Certificate<'_>| {
+            let extension = certificate.subject_alternative_name().ok().flatten();
+            let names = extension.iter().flat_map(|names| &names.value.general_names);
+            names.filter_map(name).collect()
+        };
+        parsed(&self.certificate, names).unwrap_or_default()
+    }
+}
+
+fn name(of: &GeneralName<'_>) -> Option<String> {
+    match of {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        GeneralName::IPAddress(bytes) => match bytes.len() {
+            4 => <[u8; 4]>::try_from(*bytes)
+                .ok()
+                .map(|bytes| IpAddr::from(bytes).to_string()),
+            _ => <[u8; 16]>::try_from(*bytes)
+                .ok()
+                .map(|bytes| IpAddr::from(bytes).to_string()),
+        },
+        _ => None,
+    }
+}
+
+/// What `read` finds in a certificate in PEM.
+fn parsed<T>(certificate: &str, read: impl Fn(&X509Certificate<'_>) -> T) -> Option<T> {
+    let der = CertificateDer::from_pem_slice(certificate.as_bytes()).ok()?;
+    let (_, certificate) = x509_parser::parse_x509_certificate(&der).ok()?;
+    Some(read(&certificate))
+}
+
 /// From when until when a certificate in PEM is valid.
 fn validity(certificate: &str) -> Option<(Timestamp, Timestamp)> {
-    let der = CertificateDer::from_pem_slice(certificate.as_bytes()).ok()?;
-    let (_, parsed) = x509_parser::parse_x509_certificate(&der).ok()?;
-    let validity = parsed.validity();
+    let validity = parsed(certificate, |certificate| {
+        let validity = certificate.validity();
+        (validity.not_before.timestamp(), validity.not_after.timestamp())
+    });
+    let (from, until) = validity?;
     let at = |seconds: i64| Timestamp::from_second(seconds).ok();
-    Some((
-        at(validity.not_before.timestamp())?,
-        at(validity.not_after.timestamp())?,
-    ))
+    Some((at(from)?, at(until)?))
 }
 
 fn date(at: Timestamp) -> OffsetDateTime {
@@ -233,10 +352,31 @@ mod tests {
         SignedDuration::from_hours(hours)
     }
 
+    const TERMS: Terms = Terms {
+        life: SignedDuration::from_hours(24 * 360),
+        succession: SignedDuration::from_hours(24 * 60),
+        notice: SignedDuration::from_hours(24),
+    };
+
+    fn signer() -> Signer {
+        Signer::own(now(), TERMS.life).unwrap()
+    }
+
+    const WANTED: Wanted<'_> = Wanted {
+        authority: true,
+        names: &[],
+    };
+
+    fn acceded(succession: Succession) -> Authority {
+        match succession {
+            Succession::Accede(authority) => *authority,
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn a_secret_gives_back_the_authority_that_was_put_into_it() {
-        let mut authority = Authority::new(now()).unwrap();
-        authority.next = Some(Signer::new(now()).unwrap());
+        let mut authority = Authority::beginning(signer()).announcing(signer());
         authority.former = Some(authority.present.certificate.clone());
         let secret = Secret {
             data: Some(authority.data()),
@@ -253,34 +393,75 @@ mod tests {
 
     #[test]
     fn the_next_authority_is_trusted_before_it_signs_and_the_former_afterwards() {
-        let first = Authority::new(now()).unwrap();
+        let first = Authority::beginning(signer());
+        let due = now() + TERMS.life - TERMS.succession;
         assert_eq!(
-            first.succession(now() + LIFE - SUCCESSION - hours(1)).unwrap(),
-            None
+            first.succession(due - hours(1), &TERMS, &WANTED),
+            Succession::NotDue
+        );
+        assert_eq!(first.succession(due, &TERMS, &WANTED), Succession::Announce);
+        assert_eq!(
+            first.succession(now() + TERMS.life, &TERMS, &WANTED),
+            Succession::Ended
         );
 
-        let due = now() + LIFE - SUCCESSION;
-        let announced = first.succession(due).unwrap().unwrap();
+        let announced = first.announcing(Signer::own(due, TERMS.life).unwrap());
         assert_eq!(announced.present, first.present);
-        assert_eq!(announced.succession(due + hours(23)).unwrap(), None);
+        assert_eq!(
+            announced.succession(due + hours(23), &TERMS, &WANTED),
+            Succession::NotDue
+        );
         assert_eq!(announced.bundle().matches("BEGIN CERTIFICATE").count(), 2);
 
-        let changed = announced.succession(due + hours(25)).unwrap().unwrap();
+        let changed = acceded(announced.succession(due + hours(25), &TERMS, &WANTED));
         assert_eq!(Some(&changed.present), announced.next.as_ref());
         assert_eq!(changed.former.as_ref(), Some(&first.present.certificate));
         assert!(changed.bundle().contains(first.present.certificate.trim_end()));
-        assert_eq!(changed.succession(due + hours(26)).unwrap(), None);
+        assert_eq!(
+            changed.succession(due + hours(26), &TERMS, &WANTED),
+            Succession::NotDue
+        );
     }
 
     #[test]
     fn a_larger_margin_renews_earlier() {
-        let authority = Authority::new(now()).unwrap();
+        let authority = Authority::beginning(signer());
         let leaf = authority.leaf(&["web.svc".to_owned()], hours(24), now()).unwrap();
         for (margin, due_after) in [(1, 23), (8, 16), (16, 8)] {
             let due = |at: i64| leaf.is_due(&authority, hours(margin), now() + hours(at));
             assert!(!due(due_after - 1) && due(due_after), "margin {margin}");
         }
-        let other = Authority::new(now() + hours(1)).unwrap();
+        let other = Authority::beginning(Signer::own(now() + hours(1), TERMS.life).unwrap());
         assert!(leaf.is_due(&other, hours(1), now()), "signed by somebody else");
+    }
+
+    #[test]
+    fn what_cannot_sign_is_shown_itself_until_it_is_replaced() {
+        let names = ["hook.krateo.svc".to_owned(), "127.0.0.1".to_owned()];
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(names.to_vec()).unwrap();
+        let given = Authority::beginning(Signer {
+            certificate: params.self_signed(&key).unwrap().pem(),
+            key: key.serialize_pem(),
+        });
+        let shown = given.shown(&names, hours(1), now()).unwrap();
+        assert_eq!(shown.signed_by, given.present.certificate);
+        assert!(!shown.is_due(&given, hours(1), now() + hours(9)));
+        assert!(shown.is_due(&Authority::beginning(signer()), hours(1), now()));
+
+        let suits = |names: &[String]| {
+            given.present.suits(&Wanted {
+                authority: false,
+                names,
+            })
+        };
+        assert!(suits(&names));
+        assert!(!suits(&["other.krateo.svc".to_owned()]));
+        assert!(!given.present.suits(&WANTED));
+        let wanted = Wanted {
+            authority: false,
+            names: &names,
+        };
+        assert!(!signer().suits(&wanted));
     }
 }

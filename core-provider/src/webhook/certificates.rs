@@ -11,7 +11,8 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::authority::{self, Authority, Leaf};
+use super::authority::{self, Authority, Leaf, Signer, Succession, Terms, Wanted};
+use super::requests::{self, Requests};
 use super::tls::Shown;
 use crate::definition::FIELD_MANAGER;
 
@@ -33,6 +34,16 @@ pub(crate) struct Times {
     pub(crate) margin: SignedDuration,
     /// How often that is looked at.
     pub(crate) interval: Duration,
+    /// When what callers trust is replaced.
+    pub(crate) trusted: Terms,
+}
+
+/// Who signs what callers are shown.
+pub(crate) enum Source {
+    /// An authority of our own, whose certificate callers trust.
+    Authority,
+    /// The cluster's signer; what it signed is trusted itself, for nobody else can be.
+    Requests(Box<Requests>),
 }
 
 /// The certificates could not be kept.
@@ -42,6 +53,8 @@ pub(crate) enum Error {
     Secret(#[from] cluster::Error),
     #[error("Secret {SECRET} is not usable")]
     Authority(#[from] authority::Error),
+    #[error("the cluster's signer gave no certificate")]
+    Requests(#[from] requests::Error),
 }
 
 /// The keeper of the certificates of one process.
@@ -51,6 +64,7 @@ pub(crate) struct Certificates {
     pub(crate) namespace: String,
     /// The names that callers use.
     pub(crate) names: Vec<String>,
+    pub(crate) source: Source,
     pub(crate) times: Times,
     pub(crate) shown: Arc<Shown>,
     /// Where the certificates are told that callers are to trust.
@@ -90,7 +104,7 @@ impl Certificates {
         let now = Timestamp::now();
         let is_fresh = |leaf: &Leaf| !leaf.is_due(&authority, self.times.margin, now);
         if !leaf.as_ref().is_some_and(is_fresh) {
-            let made = authority.leaf(&self.names, self.times.duration, now)?;
+            let made = authority.shown(&self.names, self.times.duration, now)?;
             self.shown.set(made.key.clone());
             *leaf = Some(made);
             tracing::info!(names = ?self.names, "the webhooks have a new certificate");
@@ -106,7 +120,7 @@ impl Certificates {
         let Some(secret) = secret else {
             // Applied, because that is creation under a name, which a Role can be bound to. Another replica may do the
             // same at the same time; what is there a moment later is what counts.
-            let object = self.secret(&Authority::new(now)?, None);
+            let object = self.secret(&Authority::beginning(self.signer(now).await?), None);
             self.cluster
                 .apply(&id, &object, &Apply::by(FIELD_MANAGER).force())
                 .await?;
@@ -114,8 +128,15 @@ impl Certificates {
             return self.read(&id).await;
         };
         let authority = Authority::read(&secret)?;
-        let Some(next) = authority.succession(now)? else {
-            return Ok(authority);
+        let wanted = Wanted {
+            authority: matches!(self.source, Source::Authority),
+            names: &self.names,
+        };
+        let next = match authority.succession(now, &self.times.trusted, &wanted) {
+            Succession::NotDue => return Ok(authority),
+            Succession::Announce => authority.announcing(self.signer(now).await?),
+            Succession::Accede(next) => *next,
+            Succession::Ended => Authority::beginning(self.signer(now).await?),
         };
         let object = self.secret(&next, secret.metadata.resource_version.as_deref());
         match self.cluster.replace(&id, &object, FIELD_MANAGER).await {
@@ -123,6 +144,14 @@ impl Certificates {
             Err(error) if error.is_conflict() => self.read(&id).await,
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// A new certificate for callers to trust.
+    async fn signer(&self, now: Timestamp) -> Result<Signer, Error> {
+        Ok(match &self.source {
+            Source::Authority => Signer::own(now, self.times.trusted.life)?,
+            Source::Requests(requests) => requests.signed(&self.names, self.times.duration).await?,
+        })
     }
 
     async fn read(&self, id: &ObjectId) -> Result<Authority, Error> {

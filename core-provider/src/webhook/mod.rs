@@ -7,6 +7,7 @@ mod authority;
 mod certificates;
 mod mutate;
 mod registration;
+mod requests;
 mod review;
 mod tls;
 mod validate;
@@ -21,10 +22,12 @@ use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts};
 use runtime::Metrics;
 use serde_json::Value;
 
-pub(crate) use certificates::{Certificates, Times};
+pub(crate) use authority::Terms;
+pub(crate) use certificates::{Certificates, Source, Times};
 pub(crate) use registration::{Address, Registration};
+pub(crate) use requests::Requests;
 pub(crate) use tls::{Shown, TlsListener};
-pub(crate) use validate::Judge;
+pub(crate) use validate::{Judge, is_judged};
 
 use review::{AdmissionReview, ConversionReview, Verdict};
 

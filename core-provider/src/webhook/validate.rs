@@ -29,6 +29,20 @@ pub(crate) struct Judge {
 }
 
 impl Judge {
+    /// Waits until everything is at hand that writes are judged by, as far as it can be had.
+    pub(crate) async fn prepare(&self) {
+        // An error says that the watch has ended, and the process with it.
+        if self.definitions.wait_until_ready().await.is_err() {
+            return;
+        }
+        let definitions = self.definitions.state();
+        let judged = definitions.iter().filter(|definition| is_judged(definition));
+        let fetched =
+            judged.map(async |definition| self.charts.get(&composition::chart_spec(definition)).await);
+        // One that cannot be fetched is told when it is asked for.
+        futures::future::join_all(fetched).await;
+    }
+
     /// Judges one write. What cannot be judged is allowed, with a warning: the controller checks again before it
     /// renders.
     pub(super) async fn judge(&self, request: &AdmissionRequest) -> Verdict {
@@ -63,6 +77,12 @@ fn version(request: &AdmissionRequest) -> String {
     let through = request.request_kind.as_ref().unwrap_or(&request.kind);
     let label = request.object["metadata"]["labels"][labels::COMPOSITION_VERSION].as_str();
     format!("{COMPOSITION_GROUP}/{}", label.unwrap_or(&through.version))
+}
+
+/// True when writes of compositions of this definition come here.
+pub(crate) fn is_judged(definition: &CompositionDefinition) -> bool {
+    let status = definition.status.as_ref();
+    status.is_some_and(|status| !status.degraded.is_empty())
 }
 
 fn unchecked(why: &str) -> Verdict {

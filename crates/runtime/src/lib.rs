@@ -25,6 +25,7 @@ pub mod logs;
 pub mod metrics;
 mod process;
 pub mod shutdown;
+pub mod telemetry;
 
 pub use backoff::Backoff;
 pub use chain::chain;
@@ -32,3 +33,4 @@ pub use duration::GoDuration;
 pub use events::Recorder;
 pub use metrics::Metrics;
 pub use process::{Error, Options, Process, init, start};
+pub use telemetry::Telemetry;

@@ -201,14 +201,16 @@ impl Process {
         Ok(bound)
     }
 
-    /// Serves on a listener of the caller's, such as one with TLS, in the background until the process has ended.
-    pub fn serve_on<L>(&self, listener: L, router: Router)
+    /// Serves on a listener of the caller's, such as one with TLS, in the background until told.
+    ///
+    /// Callers are then told to go elsewhere, what is asked already is still answered, and [`Process::finish`] waits for
+    /// that.
+    pub fn serve_on<L>(&self, listener: L, router: Router, until: CancellationToken)
     where
         L: axum::serve::Listener,
         L::Addr: std::fmt::Debug,
     {
-        let until = self.ended.clone();
-        tokio::spawn(async move {
+        self.tasks.spawn(async move {
             let serving = axum::serve(listener, router).with_graceful_shutdown(until.cancelled_owned());
             if let Err(error) = serving.await {
                 tracing::error!(

@@ -1,0 +1,65 @@
+//! Whether the API server's admission knows a type.
+//!
+//! A type is served seconds before admission policies know it; until then every write to it is refused with a 503, and
+//! users would meet it. No watch tells when that is over.
+
+use std::time::Duration;
+
+use cluster::{Apply, Cluster, ObjectId, ResourceId};
+
+use super::FIELD_MANAGER;
+
+/// The name that core-provider's own Role allows a dry run under.
+const DRY_RUN: &str = "core-provider-dry-run";
+
+/// Shortest and longest pause between two tries.
+const PAUSE: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(5)];
+
+/// A write that is tried without being made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Probe {
+    /// The type, in the version that is asked about.
+    pub(super) resource: ResourceId,
+    pub(super) namespace: String,
+}
+
+impl Probe {
+    /// True when an object of the type passes admission, whatever the schema says to it.
+    pub(super) async fn passes(&self, cluster: &Cluster) -> Result<bool, cluster::Error> {
+        let object = serde_json::json!({
+            "apiVersion": self.resource.api_version(),
+            "kind": self.resource.kind,
+            "metadata": {"name": DRY_RUN},
+        });
+        let id = ObjectId::new(self.resource.clone(), Some(&self.namespace), DRY_RUN)?;
+        let how = Apply::by(FIELD_MANAGER).dry_run();
+        match cluster.apply(&id, &object, &how).await {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_invalid() => Ok(true),
+            // Not known to admission, or its Role not in force, or not served yet: a matter of seconds.
+            Err(error) if error.is_transient() || error.is_forbidden() || error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The pause until the next try: half of the time that was waited already.
+pub(super) fn pause(waited: Duration) -> Duration {
+    let [shortest, longest] = PAUSE;
+    (waited / 2).clamp(shortest, longest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tries_become_rarer_the_longer_it_takes() {
+        for (waited, expected) in [(0, 250), (100, 250), (2_000, 1_000), (60_000, 5_000)] {
+            assert_eq!(
+                pause(Duration::from_millis(waited)),
+                Duration::from_millis(expected)
+            );
+        }
+    }
+}
