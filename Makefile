@@ -127,12 +127,14 @@ parity: ## kco template against helm template on every chart below CHARTS=<folde
 	    --kco $(RELEASE)/kco --helm "$$helm" $(if $(HELM3),--helm3) $(CHARTS)
 
 SCHEMA_VALUES ?= 300
+# Helm's own packages answer, and Helm itself where they and we disagree.
 .PHONY: schema-parity
 schema-parity: ## Generated types against helm on every schema below CHARTS=<folder> …; prints schemas, values, disagreements
 	@[ -n "$(CHARTS)" ] || { echo "say where the charts are: make schema-parity CHARTS=<folder>" >&2; exit 2; }
 	$(BUILD_RELEASE) --quiet $(call bins,schema-parity local-cluster)
+	cd crates/helm/tests/goldens && go build -mod=mod -o $(CURDIR)/target/helm-judge ./judge
 	helm=$$($(RELEASE)/local-cluster which helm); \
-	    $(RELEASE)/schema-parity --helm "$$helm" --values $(SCHEMA_VALUES) $(CHARTS)
+	    $(RELEASE)/schema-parity --helm "$$helm" --judge target/helm-judge --values $(SCHEMA_VALUES) $(CHARTS)
 
 .PHONY: crdgen-times
 crdgen-times: ## How long the types of all charts below CHARTS=<folder> … take to make; prints the middle and the slowest
@@ -145,6 +147,11 @@ STEP ?= 1
 definition-kills: ## core-provider killed at every write (STEP=1) of create, upgrade and delete of a definition; prints kills and converged
 	$(BUILD) --quiet $(call bins,core-provider definition_kills local-cluster)
 	$(DEBUG)/definition_kills --step $(STEP)
+
+.PHONY: admission-replicas
+admission-replicas: setup programs ## Two replicas judging writes while they are restarted, evicted, killed, and gone; prints failures and wrong answers (needs root)
+	$(BUILD) --quiet --bin admission_replicas
+	$(DEBUG)/admission_replicas
 
 .PHONY: definition-figures
 definition-figures: setup ## A definition from applied to Ready, memory and idle requests of core-provider with ten definitions (needs root)

@@ -52,19 +52,25 @@ impl HostPlatform {
     /// # Errors
     /// When it does not come up.
     pub fn installed() -> Result<Self> {
+        Self::installed_with(&[])
+    }
+
+    /// As [`HostPlatform::installed`], with these values of the chart, `path=value` each.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub fn installed_with(values: &[&str]) -> Result<Self> {
         let plane = ControlPlane::start(Options::default())?;
         let site = Site::host(&plane)?;
         progress("installing the platform on a control plane");
         let chart = image::root().join("charts/core-provider");
         // Nobody waits for its pods: there is no node to run them.
-        site.run(site.helm([
-            "install",
-            RELEASE,
-            &chart.to_string_lossy(),
-            "--namespace",
-            NAMESPACE,
-            "--create-namespace",
-        ]))?;
+        let mut install = site.helm(["install", RELEASE, &chart.to_string_lossy()]);
+        install.args(["--namespace", NAMESPACE, "--create-namespace"]);
+        for value in values {
+            install.args(["--set", value]);
+        }
+        site.run(install)?;
         Ok(Self {
             inspector: format!("127.0.0.1:{}", free_port()?),
             plane,
@@ -206,7 +212,10 @@ impl HostPlatform {
 }
 
 /// A port that nobody uses now.
-fn free_port() -> Result<u16> {
+///
+/// # Errors
+/// When all are taken.
+pub fn free_port() -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port is free")?;
     Ok(listener.local_addr()?.port())
 }

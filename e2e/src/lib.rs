@@ -5,6 +5,7 @@
     reason = "progress is what the person at the terminal waits for"
 )]
 
+pub mod admission;
 pub mod chart;
 pub mod cosign;
 pub mod definition_kills;

@@ -1,0 +1,219 @@
+//! The writes, as dry runs: nothing is stored, and all of admission is asked.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use local_cluster::ControlPlane;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use super::composition;
+use crate::proxy::client;
+
+/// As many writers.
+const WRITERS: usize = 8;
+
+/// How long each of them pauses between two writes.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// After so long without an answer a write has failed.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What came of writes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Answered as the chart's schema says.
+    pub right: u64,
+    /// Taken although the schema refuses it: nobody was asked, or the answer was wrong.
+    pub unchecked: u64,
+    /// Refused although the schema takes it.
+    pub wrong: u64,
+    /// Not answered.
+    pub failed: u64,
+}
+
+impl Counts {
+    /// All of them.
+    pub fn asked(&self) -> u64 {
+        self.right + self.unchecked + self.wrong + self.failed
+    }
+
+    /// What came since then.
+    pub fn since(&self, before: &Self) -> Self {
+        Self {
+            right: self.right - before.right,
+            unchecked: self.unchecked - before.unchecked,
+            wrong: self.wrong - before.wrong,
+            failed: self.failed - before.failed,
+        }
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            right,
+            unchecked,
+            wrong,
+            failed,
+        } = self;
+        let asked = self.asked();
+        write!(
+            f,
+            "{asked} writes: {right} answered rightly, {unchecked} unchecked, {wrong} wrongly refused, {failed} without answer"
+        )
+    }
+}
+
+/// Writers at work; they end with the value.
+pub struct Traffic {
+    _runtime: Runtime,
+    counters: Arc<Counters>,
+}
+
+#[derive(Default)]
+struct Counters {
+    right: AtomicU64,
+    unchecked: AtomicU64,
+    wrong: AtomicU64,
+    failed: AtomicU64,
+    /// What the audit log calls the unchecked ones.
+    unchecked_ids: Mutex<Vec<String>>,
+}
+
+/// What a writer writes.
+#[derive(Clone)]
+struct Writes {
+    client: reqwest::Client,
+    url: String,
+    kind: String,
+    namespace: String,
+}
+
+/// What the API server said to a write.
+struct Answer {
+    taken: bool,
+    /// What the audit log calls it.
+    id: String,
+}
+
+impl Traffic {
+    /// Starts to write compositions of a type of [`super::judged_chart`] as admin, in turns one that its schema takes and
+    /// one that it refuses.
+    ///
+    /// # Errors
+    /// When there are no credentials of an admin.
+    pub fn start(plane: &ControlPlane, namespace: &str, kind: &str, plural: &str) -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()?;
+        let counters = Arc::new(Counters::default());
+        let writes = Writes {
+            client: client(plane, true)?,
+            url: format!(
+                "{}/apis/composition.krateo.io/v1-0-0/namespaces/{namespace}/{plural}?dryRun=All",
+                plane.api_server()
+            ),
+            kind: kind.to_owned(),
+            namespace: namespace.to_owned(),
+        };
+        for number in 0..WRITERS {
+            runtime.spawn(go_on(writes.clone(), number, counters.clone()));
+        }
+        Ok(Self {
+            _runtime: runtime,
+            counters,
+        })
+    }
+
+    /// What came of it so far.
+    pub fn counts(&self) -> Counts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::SeqCst);
+        Counts {
+            right: read(&self.counters.right),
+            unchecked: read(&self.counters.unchecked),
+            wrong: read(&self.counters.wrong),
+            failed: read(&self.counters.failed),
+        }
+    }
+}
+
+/// How the audit log marks a write that went on although a webhook gave no answer.
+const FAILED_OPEN: &str = "failed-open.validating.webhook.admission.k8s.io/";
+
+impl Traffic {
+    /// So many of the unchecked writes went on because the webhook gave no answer, as the audit log says.
+    ///
+    /// # Errors
+    /// When there is no audit log.
+    pub fn unanswered(&self, plane: &ControlPlane) -> Result<u64> {
+        let log = std::fs::read_to_string(plane.folder().join("audit.log")).context("no audit log")?;
+        let failed_open: BTreeSet<&str> = log
+            .lines()
+            .filter(|line| line.contains(FAILED_OPEN))
+            .filter_map(|line| line.split_once("\"auditID\":\"")?.1.split('"').next())
+            .collect();
+        let ids = self.counters.unchecked_ids.lock();
+        let ids = ids.unwrap_or_else(PoisonError::into_inner);
+        Ok(ids.iter().filter(|id| failed_open.contains(id.as_str())).count() as u64)
+    }
+}
+
+async fn go_on(writes: Writes, number: usize, counters: Arc<Counters>) {
+    let mut fits = number.is_multiple_of(2);
+    loop {
+        fits = !fits;
+        let counter = match writes.write(number, fits).await {
+            Ok(answer) if answer.taken == fits => &counters.right,
+            Ok(Answer { taken: true, id }) => {
+                let ids = counters.unchecked_ids.lock();
+                ids.unwrap_or_else(PoisonError::into_inner).push(id);
+                &counters.unchecked
+            }
+            Ok(Answer { taken: false, .. }) => &counters.wrong,
+            Err(error) => {
+                crate::progress(format_args!("a write was not answered: {error:#}"));
+                &counters.failed
+            }
+        };
+        counter.fetch_add(1, Ordering::SeqCst);
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+impl Writes {
+    async fn write(&self, number: usize, fits: bool) -> Result<Answer> {
+        let value = if fits { json!(1) } else { json!("text") };
+        let name = format!("writer-{number}");
+        let object = composition(
+            &self.kind,
+            &self.namespace,
+            &name,
+            &json!({"image": "web", "x-a": value}),
+        );
+        let answer = self
+            .client
+            .post(&self.url)
+            .header("content-type", "application/json")
+            .body(object.to_string())
+            .timeout(PATIENCE)
+            .send()
+            .await?;
+        let id = answer.headers().get("audit-id").and_then(|id| id.to_str().ok());
+        let id = id.unwrap_or_default().to_owned();
+        if answer.status().is_success() {
+            return Ok(Answer { taken: true, id });
+        }
+        let status = answer.status();
+        let said: Value =
+            serde_json::from_str(&answer.text().await?).context("no answer of an API server")?;
+        let message = said["message"].as_str().unwrap_or_default();
+        anyhow::ensure!(message.contains("values don't meet"), "{status}: {message}");
+        Ok(Answer { taken: false, id })
+    }
+}

@@ -1,0 +1,92 @@
+//! The certificates of the webhooks are replaced while writes are judged, and no write notices.
+//!
+//! core-provider runs outside of the cluster, so its webhooks are registered by URL.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+use e2e::admission::{Traffic, failed_open, judged_chart, wait_until_judged};
+use e2e::host_platform::free_port;
+use e2e::platform::{NAMESPACE, RELEASE};
+use e2e::proxy::Proxy;
+use e2e::{HostPlatform, Namespace, progress};
+use local_cluster::registry::Settings;
+
+/// So many certificates that callers trust are seen one after the other.
+const TRUSTED: usize = 3;
+
+/// A leaf lives for ten minutes at least, and is replaced when that much is left.
+const TIMES: [(&str, &str); 5] = [
+    ("CORE_PROVIDER_TLS_CERTIFICATE_DURATION", "10m10s"),
+    ("CORE_PROVIDER_TLS_CERTIFICATE_LEASE_EXPIRATION_MARGIN", "10m"),
+    ("CORE_PROVIDER_CERTIFICATE_SYNC_INTERVAL", "1s"),
+    ("CORE_PROVIDER_CA_CERTIFICATE_DURATION", "30s"),
+    ("CORE_PROVIDER_CA_CERTIFICATE_NOTICE", "3s"),
+];
+
+#[test]
+fn no_write_notices_that_certificates_are_replaced() -> Result<()> {
+    let platform = HostPlatform::installed_with(&["coreProvider.certificateSource=csr"])?;
+    let scenario = platform.namespace("rotate-certificates")?;
+    let registry = platform.plane().start_registry("charts", &Settings::default())?;
+    let package = judged_chart("rotating")?.package(scenario.site())?;
+    let url = package.push(scenario.site(), &registry.to_string(), &["--plain-http"])?;
+    scenario.define("rotating", &url, "1.0.0")?;
+    // The second finds what the first has left in the Secret.
+    for source in ["authority", "csr"] {
+        rotate(&platform, &scenario, source)?;
+    }
+    Ok(())
+}
+
+fn rotate(platform: &HostPlatform, scenario: &Namespace, source: &str) -> Result<()> {
+    let port = free_port()?.to_string();
+    let url = format!("https://127.0.0.1:{port}");
+    let mut provider = platform.provider()?;
+    provider
+        .envs(TIMES)
+        .env("CORE_PROVIDER_CERTIFICATE_SOURCE", source)
+        .env("CORE_PROVIDER_WEBHOOK_PORT", &port)
+        .env("CORE_PROVIDER_WEBHOOK_URL", &url);
+    let proxy = Proxy::open_as(platform.plane(), NAMESPACE, RELEASE)?;
+    proxy.start(provider, None)?;
+    scenario.wait(
+        "validatingwebhookconfigurations",
+        "rotatings-v1-0-0",
+        |webhooks| webhooks["webhooks"][0]["clientConfig"]["url"] == format!("{url}/validate"),
+    )?;
+    wait_until_judged(scenario, "Rotating")?;
+
+    let failed_before = failed_open(scenario.site())?;
+    let traffic = Traffic::start(platform.plane(), scenario.namespace(), "Rotating", "rotatings")?;
+    let mut trusted = BTreeSet::new();
+    scenario.wait_until("certificates that follow each other", || {
+        let secret = [
+            "get",
+            "secret",
+            "core-provider-webhook-certificates",
+            "--namespace",
+            NAMESPACE,
+        ];
+        let shown = scenario.kubectl(&[&secret[..], &["--output=jsonpath={.data.ca\\.crt}"]].concat())?;
+        trusted.insert(shown);
+        Ok((trusted.len() > TRUSTED).then_some(()))
+    })?;
+    let counts = traffic.counts();
+    drop(traffic);
+    let failed = failed_open(scenario.site())? - failed_before;
+    let said = proxy.stop()?.said;
+    let leaves = said.matches("the webhooks have a new certificate").count();
+    progress(format_args!(
+        "{source}: {counts}; {failed} calls failed; {} trusted certificates, {leaves} shown",
+        trusted.len()
+    ));
+    assert_eq!(
+        (counts.unchecked, counts.wrong, counts.failed),
+        (0, 0, 0),
+        "{said}"
+    );
+    assert_eq!(failed, 0, "{said}");
+    assert!(leaves > TRUSTED, "{said}");
+    Ok(())
+}
