@@ -32,6 +32,10 @@ pub(crate) struct Args {
     /// How many compositions are worked on at once.
     #[arg(long, env = "COMPOSITION_CONTROLLER_WORKERS", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) workers: u16,
+    /// Into how many parts the compositions are cut, for replicas to share: the same number for all of them, and at least
+    /// as many as replicas.
+    #[arg(long, env = "COMPOSITION_CONTROLLER_SHARDS", default_value_t = api::SHARDS, value_parser = clap::value_parser!(u16).range(1..=i64::from(api::MOST_SHARDS)))]
+    pub(crate) shards: u16,
     /// After how long a composition that is as it should be is looked at again.
     #[arg(long, env = "COMPOSITION_CONTROLLER_RESYNC_INTERVAL", default_value = "3m")]
     pub(crate) resync_interval: GoDuration,
@@ -225,6 +229,14 @@ mod tests {
             (1, 3, true)
         );
         assert_eq!(args.resync_interval.0.as_secs(), 180);
+        assert_eq!(args.shards, 8);
+    }
+
+    #[test]
+    fn there_is_at_least_one_shard_and_not_one_for_everybody() {
+        let shards = |number: &str| parse(&[&REQUIRED[..], &["-shards", number]].concat());
+        assert_eq!(shards("64").unwrap().shards, 64);
+        assert!(shards("0").is_err() && shards("65").is_err());
     }
 
     #[test]

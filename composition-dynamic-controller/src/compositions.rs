@@ -63,6 +63,13 @@ impl Compositions {
         self.lock().known.get(key).cloned()
     }
 
+    /// Those of which `is_so`.
+    pub(crate) fn of(&self, is_so: impl Fn(&DynamicObject) -> bool) -> Vec<Key> {
+        let state = self.lock();
+        let found = state.known.iter().filter(|(_, object)| is_so(object));
+        found.map(|(key, _)| key.clone()).collect()
+    }
+
     /// Those that say they are of this definition and, when it is one of their type, those that do not say.
     pub(crate) fn governed_by(&self, definition: &CompositionDefinition, is_of_type: bool) -> Vec<Key> {
         let names = (definition.namespace(), Some(definition.name_any()));
@@ -76,9 +83,7 @@ impl Compositions {
                 said => said == names,
             }
         };
-        let state = self.lock();
-        let governed = state.known.iter().filter(|(_, object)| is_governed(object));
-        governed.map(|(key, _)| key.clone()).collect()
+        self.of(is_governed)
     }
 
     /// Takes what the watch says, and tells what is to be done about it.

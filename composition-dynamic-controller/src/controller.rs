@@ -3,23 +3,26 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use cluster::ResourceId;
+use cluster::{ResourceId, ShardNews};
 use futures::StreamExt as _;
 use kube::Api;
 use kube::core::DynamicObject;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntGauge};
 use runtime::{Metrics, chain};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::composition::{Context, Error, Next, reconcile};
 use crate::compositions::{Key, News};
 use crate::queue::{Priority, Queue};
+use crate::shards::OwnShards;
 
-/// Serves one type: every object of it that the watch knows is reconciled.
+/// Serves one type: every object of it that the watch knows and that lies in a shard of ours is reconciled.
 pub(crate) struct Controller {
     pub(crate) context: Arc<Context>,
+    pub(crate) shards: OwnShards,
     /// The type, and where and how its objects are watched.
     pub(crate) resource: ResourceId,
     pub(crate) namespace: Option<String>,
@@ -32,9 +35,14 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    /// Works until `until`. Passes under way are finished.
-    pub(crate) async fn run(self, until: CancellationToken) {
+    /// Works until `until`. Passes under way are finished; dropping the future stops them before their next write.
+    pub(crate) async fn run(self, until: CancellationToken, news: UnboundedReceiver<ShardNews>) {
         let this = Arc::new(self);
+        let mut following = JoinSet::new();
+        following.spawn({
+            let this = this.clone();
+            async move { this.shards.follow(news, &this.context).await }
+        });
         let mut tasks = JoinSet::new();
         for _ in 0..this.workers {
             tasks.spawn(this.clone().work(until.clone()));
@@ -66,12 +74,7 @@ impl Controller {
         let ctx = &self.context;
         match news {
             News::Look(key, priority) => ctx.queue.add(key, priority),
-            News::Gone(key) => {
-                ctx.queue.forget(&key);
-                ctx.watches.leave(&key);
-                ctx.memories.forget(&key);
-                ctx.backoff.succeeded(&key);
-            }
+            News::Gone(key) => ctx.forget(&key),
         }
         self.figures.note(&ctx.queue);
     }
@@ -81,6 +84,10 @@ impl Controller {
         while let Some(taken) = until.run_until_cancelled(ctx.queue.take()).await {
             self.figures.waited.observe(taken.waited.as_secs_f64());
             self.figures.note(&ctx.queue);
+            let Some(_ours) = self.shards.enter(&taken.key, ctx) else {
+                ctx.queue.done(&taken.key);
+                continue;
+            };
             let begun = Instant::now();
             let next = match reconcile(&taken.key, ctx).await {
                 Ok(next) => {

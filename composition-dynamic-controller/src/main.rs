@@ -9,6 +9,7 @@ mod figures;
 mod inspector;
 mod queue;
 mod run;
+mod shards;
 mod watches;
 
 #[tokio::main]

@@ -5,26 +5,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use api::{CompositionDefinition, labels};
-use cluster::ResourceId;
+use api::{CompositionDefinition, annotations, labels};
+use cluster::{Cluster, ResourceId, ShardNews, ShardTimes, Sharding, Shards};
 use composition::plan::Growth;
 use composition::{Account, Schemas, has_served};
 use helm_client::charts::Charts;
 use helm_client::release::{self, Releases};
 use helm_client::source::Limits;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::GroupVersionResource;
 use kube::runtime::watcher;
 use runtime::{Backoff, Process, chain};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
-use crate::composition::{Context, Known, Memories};
+use crate::composition::{Context, FIELD_MANAGER, Known, Memories};
 use crate::compositions::Compositions;
 use crate::controller::{Controller, Figures};
 use crate::definitions::Definitions;
 use crate::figures::Parts;
 use crate::inspector::Inspector;
 use crate::queue::{Priority, Queue};
+use crate::shards::{self, OwnShards};
 use crate::watches::Watches;
 
 /// How long a type may take to be served after the controller has started.
@@ -42,17 +45,39 @@ impl Args {
         let process = runtime::start(options).await?;
 
         let resource = self.served(&process).await?;
-        process.readiness().set(true);
-        let leading = process.lead(&self.sa_namespace, &self.lease()).await?;
-        let lost = leading.lost();
-        let served = self.serve(resource, &process, lost).await;
-        process.finish(Some(leading)).await;
+        let (shards, news) = process.share(self.sharding(process.cluster()).await).await?;
+        let served = self.serve(resource, &process, &shards, news).await;
+        process.finish_and(shards.release()).await;
         served
     }
 
-    /// The name that the bundle's Role allows a lease of.
-    fn lease(&self) -> String {
-        format!("{}-{}", self.resource, self.version)
+    /// The Leases that the bundle's Role names.
+    async fn sharding(&self, cluster: &Cluster) -> Sharding {
+        let name = format!("{}-{}", self.resource, self.version);
+        Sharding {
+            namespace: self.sa_namespace.clone(),
+            count: self.shards,
+            label: (labels::SHARDS_OF.to_owned(), labels::value(&name)),
+            owner: self.account(cluster).await,
+            count_annotation: annotations::SHARDS.to_owned(),
+            asks_annotation: annotations::SHARDS_ASKED_BY.to_owned(),
+            manager: FIELD_MANAGER.to_owned(),
+            times: ShardTimes::default(),
+            name,
+        }
+    }
+
+    /// Our ServiceAccount: the Leases go when it goes. Under another account, as on a developer's machine, they stay.
+    async fn account(&self, cluster: &Cluster) -> Option<OwnerReference> {
+        let (user, uid) = cluster.own_identity().await.ok()?;
+        let ours = format!("system:serviceaccount:{}:{}", self.sa_namespace, self.sa_name);
+        (user == ours && !uid.is_empty()).then(|| OwnerReference {
+            api_version: "v1".to_owned(),
+            kind: "ServiceAccount".to_owned(),
+            name: self.sa_name.clone(),
+            uid,
+            ..OwnerReference::default()
+        })
     }
 
     /// The type, once the API server serves it.
@@ -78,25 +103,26 @@ impl Args {
         }
     }
 
-    /// Works on compositions until the process is to end or somebody else leads.
-    async fn serve(&self, resource: ResourceId, process: &Process, lost: CancellationToken) -> Result<()> {
+    /// Works on compositions until the process is to end or its shards are lost.
+    async fn serve(
+        &self,
+        resource: ResourceId,
+        process: &Process,
+        shards: &Shards,
+        news: UnboundedReceiver<ShardNews>,
+    ) -> Result<()> {
         let until = CancellationToken::new();
         let _ends_watches = until.clone().drop_guard();
-        let ending = {
-            let (shutdown, until) = (process.shutdown(), until.clone());
-            async move {
-                tokio::select! {
-                    () = shutdown.cancelled() => {}
-                    () = lost.cancelled() => {}
-                }
-                until.cancel();
-            }
-        };
         let working = async {
-            let context = Arc::new(self.context(resource.clone(), process, &until).await?);
+            let context = Arc::new(self.context(resource.clone(), process, shards, &until).await?);
             let version = format!("{}={}", labels::COMPOSITION_VERSION, self.version);
             let controller = Controller {
                 context,
+                shards: OwnShards {
+                    door: shards.door(),
+                    anchor: shards::lease(&self.sa_namespace, shards.anchor())?,
+                    figures: shards::Figures::new(process.metrics())?,
+                },
                 namespace: (!self.namespace.is_empty()).then(|| self.namespace.clone()),
                 watched: watcher::Config::default().labels(&version),
                 workers: self.workers,
@@ -104,20 +130,32 @@ impl Args {
                 figures: Figures::new(process.metrics(), &resource.plural)?,
                 resource,
             };
-            controller.run(until.clone()).await;
+            controller.run(until.clone(), news).await;
             anyhow::Ok(())
         };
-        let ((), worked) = tokio::join!(ending, working);
-        worked
+        let (shutdown, lost) = (process.shutdown(), shards.lost());
+        let ending = async {
+            shutdown.cancelled().await;
+            shards.leave();
+            until.cancel();
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            worked = working => worked,
+            () = ending => Ok(()),
+            // Passes under way stop where they are: others may begin.
+            () = lost.cancelled() => Ok(()),
+        }
     }
 
     async fn context(
         &self,
         resource: ResourceId,
         process: &Process,
+        shards: &Shards,
         until: &CancellationToken,
     ) -> Result<Context> {
-        let cluster = process.cluster().clone();
+        let cluster = process.cluster().clone().fenced(shards.fence());
         let (queue, compositions) = (Arc::new(Queue::default()), Arc::new(Compositions::default()));
         let definitions = {
             let (queue, compositions) = (queue.clone(), compositions.clone());
@@ -159,7 +197,13 @@ impl Args {
                 .with_registry_config(self.charts.helm_registry_config_path.clone()),
             schemas: Schemas::default(),
             releases: Releases::new(cluster.clone(), self.release_options())
-                .written_by(release::writer(&self.sa_namespace, &self.lease())),
+                .written_by(release::writer(&self.sa_namespace, shards.anchor()))
+                .in_place_of(
+                    shards
+                        .leases()
+                        .iter()
+                        .map(|lease| release::writer(&self.sa_namespace, lease)),
+                ),
             inspector: Inspector::new(
                 self.url_chart_inspector.clone(),
                 self.chart_inspector_token_file.clone(),

@@ -77,6 +77,9 @@ pub(crate) struct Args {
     /// imagePullPolicy of that image.
     #[arg(long, env = "CDC_IMAGE_PULL_POLICY", default_value = "IfNotPresent")]
     pub(crate) cdc_image_pull_policy: String,
+    /// How many replicas each controller has; a definition's annotation krateo.io/controller-replicas says otherwise.
+    #[arg(long, env = "CDC_REPLICAS", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=i64::from(api::MOST_SHARDS)))]
+    pub(crate) cdc_replicas: u16,
     /// Further environment variables of every controller, as a JSON object of strings.
     #[arg(long, env = "CDC_ENV", default_value = "{}", value_parser = environment)]
     pub(crate) cdc_env: Environment,
@@ -235,6 +238,28 @@ impl WebhookArgs {
     }
 }
 
+impl Args {
+    /// Into how many parts the replicas of a controller cut its work, as its environment says.
+    ///
+    /// # Errors
+    /// When that is no number of parts.
+    pub(crate) fn shards(&self) -> Result<u16, String> {
+        let Some(said) = self.cdc_env.get(api::SHARDS_VARIABLE) else {
+            return Ok(api::SHARDS);
+        };
+        let number = said.parse().ok();
+        number
+            .filter(|number| (1..=api::MOST_SHARDS).contains(number))
+            .ok_or_else(|| {
+                format!(
+                    "{} in CDC_ENV is {said}: write a number from 1 to {}",
+                    api::SHARDS_VARIABLE,
+                    api::MOST_SHARDS
+                )
+            })
+    }
+}
+
 /// Environment variables by name.
 pub(crate) type Environment = BTreeMap<String, String>;
 
@@ -273,6 +298,18 @@ mod tests {
                 .unwrap_err()
                 .contains("JSON object of strings")
         );
+    }
+
+    #[test]
+    fn the_number_of_shards_is_that_of_the_controllers_environment() {
+        let shards = |env: &str| parse(&["--cdc-env", env]).unwrap().shards();
+        assert_eq!(shards("{}"), Ok(8));
+        assert_eq!(shards(r#"{"COMPOSITION_CONTROLLER_SHARDS":"16"}"#), Ok(16));
+        for bad in ["0", "65", "many"] {
+            let refused = shards(&format!(r#"{{"COMPOSITION_CONTROLLER_SHARDS":"{bad}"}}"#));
+            assert!(refused.unwrap_err().contains("from 1 to 64"));
+        }
+        assert!(parse(&["--cdc-replicas", "0"]).is_err());
     }
 
     #[test]

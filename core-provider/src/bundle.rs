@@ -33,6 +33,8 @@ pub struct Target {
     /// Where the API server has objects judged, for a type that cannot say all of its schema: the `clientConfig` of a
     /// webhook.
     pub judged_at: Option<Value>,
+    /// How many replicas the controller has, when not as many as others.
+    pub replicas: Option<u16>,
     /// The most that the controller may be given; empty where only the names of its objects matter.
     pub bound: Resolved,
 }
@@ -83,6 +85,10 @@ pub struct Platform {
     pub inspector_service_account: String,
     /// ServiceAccount of core-provider.
     pub provider_service_account: String,
+    /// How many replicas each controller has.
+    pub replicas: u16,
+    /// Into how many parts its replicas cut the work.
+    pub shards: u16,
     /// Further environment variables of every controller.
     pub env: BTreeMap<String, String>,
 }
@@ -241,6 +247,8 @@ fn variables(target: &Target, platform: &Platform) -> Map<String, Value> {
         "providerServiceAccount": platform.provider_service_account,
         "providerNamespace": platform.krateo_namespace,
         "krateoNamespace": platform.krateo_namespace,
+        "replicas": target.replicas.unwrap_or(platform.replicas),
+        "shardLeases": cluster::shard_leases(&base, platform.shards),
         "metricsPort": METRICS_PORT,
         "env": platform.env,
     });
@@ -311,6 +319,7 @@ pub(crate) mod tests {
             secrets: BTreeMap::new(),
             definition_id: "8f4f".into(),
             judged_at: None,
+            replicas: None,
             bound: Resolved::default(),
         }
     }
@@ -323,6 +332,8 @@ pub(crate) mod tests {
             chart_inspector_url: "http://chart-inspector.krateo-system.svc.cluster.local:8081/".into(),
             inspector_service_account: "chart-inspector".into(),
             provider_service_account: "core-provider".into(),
+            replicas: 1,
+            shards: 2,
             env: BTreeMap::from([("COMPOSITION_CONTROLLER_WORKERS".into(), "10".into())]),
         }
     }
@@ -395,6 +406,31 @@ pub(crate) mod tests {
             .iter()
             .filter(|o| named(o) == "RoleBinding/fireworksapps-v1-1-6-secret");
         assert_eq!(bindings.count(), 2);
+    }
+
+    #[test]
+    fn replicas_share_leases_that_the_role_names_and_none_is_down_while_others_start() {
+        let found = |target: &Target| -> (Value, Option<f64>, Value) {
+            let objects = objects(target, &platform());
+            let of = |name: &str| objects.iter().find(|o| named(o) == name).unwrap().clone();
+            let spec = of("Deployment/fireworksapps-v1-1-6-controller")["spec"].clone();
+            let rules = of("Role/fireworksapps-v1-1-6")["rules"].clone();
+            (rules, spec["replicas"].as_f64(), spec["strategy"]["type"].clone())
+        };
+        let (rules, replicas, strategy) = found(&target());
+        assert_eq!((replicas, strategy), (Some(1.0), json!("Recreate")));
+        let leases = ["fireworksapps-v1-1-6-shard-0", "fireworksapps-v1-1-6-shard-1"];
+        let writing = json!({
+            "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "resourceNames": leases,
+            "verbs": ["create", "patch", "update"],
+        });
+        assert_eq!(rules[0], writing);
+        let several = Target {
+            replicas: Some(3),
+            ..target()
+        };
+        let (_, replicas, strategy) = found(&several);
+        assert_eq!((replicas, strategy), (Some(3.0), json!("RollingUpdate")));
     }
 
     #[test]

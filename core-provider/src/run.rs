@@ -240,6 +240,8 @@ impl Args {
                 chart_inspector_url: self.url_chart_inspector.clone(),
                 inspector_service_account: self.chart_inspector_service_account.clone(),
                 provider_service_account: self.service_account.clone(),
+                replicas: self.cdc_replicas,
+                shards: self.shards().map_err(anyhow::Error::msg)?,
                 env: self.cdc_env.clone(),
             },
             recorder: process.recorder(),

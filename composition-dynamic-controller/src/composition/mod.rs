@@ -32,7 +32,7 @@ use crate::queue::{Priority, Queue};
 use crate::watches::Watches;
 
 /// Our name on the fields of compositions and Roles that we set. Objects of releases carry Helm's.
-const FIELD_MANAGER: &str = "composition-dynamic-controller";
+pub(crate) const FIELD_MANAGER: &str = "composition-dynamic-controller";
 
 /// A pass takes one decision, and the next follows at once: as many belong to one turn of a worker, so that a
 /// composition whose passes lead to ever more passes does not keep it.
@@ -72,6 +72,14 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// Forgets a composition that is gone, or another replica's.
+    pub(crate) fn forget(&self, key: &Key) {
+        self.queue.forget(key);
+        self.watches.leave(key);
+        self.memories.forget(key);
+        self.backoff.succeeded(key);
+    }
+
     /// Takes what a write to a composition returned, so that the next pass sees it.
     fn wrote(&self, composition: serde_json::Value) {
         match serde_json::from_value(composition) {

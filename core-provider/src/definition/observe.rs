@@ -167,6 +167,12 @@ pub(crate) enum Error {
     Schema(#[from] composition::schema::Error),
     #[error("the type cannot get another version")]
     AnotherVersion(#[from] crdgen::crd::Error),
+    #[error(
+        "annotation {} of the definition says {said:?}: write a number of replicas from 1 to {}",
+        annotations::CONTROLLER_REPLICAS,
+        api::MOST_SHARDS
+    )]
+    Replicas { said: String },
     #[error("could not make the controller's objects")]
     Bundle(#[from] bundle::Error),
     #[error("could not find out the most that the controller may be given")]
@@ -186,6 +192,7 @@ impl Error {
             | Self::NoSchema { .. }
             | Self::Schema(_)
             | Self::AnotherVersion(_)
+            | Self::Replicas { .. }
             | Self::Bundle(_) => false,
         }
     }
@@ -290,6 +297,7 @@ pub(crate) async fn wanted(
         .await?;
     let mut target = Target {
         bound: bound.resolved,
+        replicas: replicas(definition)?,
         ..target(definition, &names.plural, version.as_str(), schema)
     };
     if !structural.degraded.is_empty() {
@@ -929,8 +937,21 @@ pub(super) fn target(
         secrets: secrets(definition),
         definition_id: definition.uid().unwrap_or_default(),
         judged_at: None,
+        replicas: None,
         bound: Resolved::default(),
     }
+}
+
+/// How many replicas the definition asks for.
+fn replicas(definition: &CompositionDefinition) -> Result<Option<u16>, Error> {
+    let Some(said) = definition.annotations().get(annotations::CONTROLLER_REPLICAS) else {
+        return Ok(None);
+    };
+    let number = said.parse().ok();
+    let number = number.filter(|number| (1..=api::MOST_SHARDS).contains(number));
+    number
+        .map(Some)
+        .ok_or_else(|| Error::Replicas { said: said.clone() })
 }
 
 fn type_id(plural: &str) -> Result<ObjectId, cluster::Error> {

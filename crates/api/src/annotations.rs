@@ -52,6 +52,15 @@ pub const ALLOWED_NAMESPACES: &str = "krateo.io/allowed-namespaces";
 /// On a definition, the admin's word: `"true"` lets its releases bring roles and bindings of their own.
 pub const ALLOW_CHART_RBAC: &str = "krateo.io/allow-chart-rbac";
 
+/// On a definition: how many replicas its controller has, in place of the platform's number.
+pub const CONTROLLER_REPLICAS: &str = "krateo.io/controller-replicas";
+
+/// On the Lease of a shard: how many shards there are in all.
+pub const SHARDS: &str = "krateo.io/shards";
+
+/// On the Lease of a shard: the replica that asks its holder for more shards.
+pub const SHARDS_ASKED_BY: &str = "krateo.io/shards-asked-by";
+
 /// True when the annotation is present and says exactly `true`.
 pub fn is_true(annotations: &BTreeMap<String, String>, name: &str) -> bool {
     annotations.get(name).is_some_and(|value| value == "true")

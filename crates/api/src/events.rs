@@ -35,6 +35,13 @@ pub const RECONCILIATION_PAUSED: &str = "ReconciliationPaused";
 /// The object is paused, and what it stands for was told.
 pub const RECONCILIATION_GRACEFULLY_PAUSED: &str = "ReconciliationGracefullyPaused";
 
+/// A replica of a controller works on more compositions than before.
+pub const SHARDS_GAINED: &str = "ShardsGained";
+/// A replica of a controller works on fewer compositions than before.
+pub const SHARDS_LEFT: &str = "ShardsLeft";
+
+/// Action of an event: replicas share work.
+pub const SHARE: &str = "ShareCompositions";
 /// Action of an event: looking.
 pub const OBSERVE: &str = "ObserveExternalResource";
 /// Action of an event: creating.

@@ -22,3 +22,13 @@ pub const COMPOSITION_GROUP: &str = "composition.krateo.io";
 
 /// API group of [`CompositionDefinition`].
 pub const DEFINITION_GROUP: &str = "core.krateo.io";
+
+/// Into how many parts the compositions of a type are cut, for the replicas of its controller to share, unless
+/// [`SHARDS_VARIABLE`] says otherwise.
+pub const SHARDS: u16 = 8;
+
+/// As many parts are possible: the controller's Role names a Lease for each.
+pub const MOST_SHARDS: u16 = 64;
+
+/// The controllers' environment variable for the number of parts.
+pub const SHARDS_VARIABLE: &str = "COMPOSITION_CONTROLLER_SHARDS";

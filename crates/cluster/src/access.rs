@@ -13,6 +13,7 @@ use crate::request::Call;
 use crate::{Cluster, Error, ResourceId};
 
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1";
+const SELF_REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 const TOKEN_REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 
 /// As many questions at a time as do not crowd out the rest.
@@ -98,6 +99,25 @@ pub struct Subject {
 }
 
 impl Cluster {
+    /// Under which name and UID the API server knows this client; for a ServiceAccount, the UID is that of the object.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::ReviewToken`].
+    pub async fn own_identity(&self) -> Result<(String, String), Error> {
+        let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+        let call = Call::new(Method::POST, SELF_REVIEWS).json(&review);
+        let answer = self.transport.send(call).await;
+        let (_, answer) = answer.map_err(|source| Error::ReviewToken { source })?;
+        let text = |field: &str| {
+            answer["status"]["userInfo"][field]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        Ok((text("username"), text("uid")))
+    }
+
     /// True when this client itself may do it.
     ///
     /// # Errors
@@ -230,6 +250,24 @@ mod tests {
     use crate::scripted::Script;
 
     const SELF: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+
+    #[tokio::test]
+    async fn a_client_learns_who_it_is() {
+        let user = json!({"username": "system:serviceaccount:shop:web", "uid": "8f4f"});
+        let script = Script::new("who am I").on(
+            Method::POST,
+            SELF_REVIEWS,
+            |_| {},
+            201,
+            json!({"status": {"userInfo": user}}),
+        );
+        let identity = script.cluster().own_identity().await.unwrap();
+        assert_eq!(
+            identity,
+            ("system:serviceaccount:shop:web".to_owned(), "8f4f".to_owned())
+        );
+        script.finish();
+    }
 
     fn patch_web() -> Access {
         Access::to("patch", &ResourceId::of::<Deployment>(), Some("shop")).named("web")

@@ -248,6 +248,9 @@ pub enum Failure {
     /// The answer did not come in time.
     #[error("no answer from the API server within {0:?}")]
     TimedOut(Duration),
+    /// The request was not sent: this process does not hold what it takes to write ([`crate::Fence`]).
+    #[error("this replica may not write any more: another one may be at work")]
+    Fenced,
     /// The answer was not what the request asks for.
     #[error("the answer of the API server could not be read")]
     Unreadable(#[source] serde_json::Error),
@@ -257,7 +260,7 @@ impl Failure {
     /// True when the same request can succeed later although nobody changed anything.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Unanswered(_) | Self::TimedOut(_) => true,
+            Self::Unanswered(_) | Self::TimedOut(_) | Self::Fenced => true,
             Self::Unreadable(_) => false,
             Self::Refused(status) => match status.code {
                 // 401: a token that is just being rotated. 500: a webhook that could not be called, a slow store.

@@ -1,4 +1,4 @@
-//! Talking to an API server: client, discovery, server-side apply, delete, readiness, finalizers, leases.
+//! Talking to an API server: client, discovery, server-side apply, delete, readiness, finalizers, leases, shards.
 //!
 //! [`Cluster`] is the handle everything hangs on: one connection and what the server is known to serve.
 //! Names (field managers, finalizers, labels) are the callers': this crate knows Kubernetes, not the product.
@@ -26,6 +26,7 @@ mod request;
 mod resource;
 #[cfg(any(test, feature = "test-support"))]
 pub mod scripted;
+mod shards;
 mod wait;
 mod write;
 
@@ -39,6 +40,7 @@ pub use lease::{Election, ElectionTimes, Held, LeaseWatch};
 pub use logs::Tail;
 pub use read::Selector;
 pub use readiness::{Health, health};
-pub use request::Cluster;
+pub use request::{Cluster, Fence};
 pub use resource::{ObjectId, ResourceId, Scoped};
+pub use shards::{Door, Entered, ShardNews, ShardTimes, Sharding, Shards, shard_leases};
 pub use wait::{Goal, Progress};

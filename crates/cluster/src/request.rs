@@ -31,6 +31,7 @@ impl Cluster {
         let transport = Transport {
             client,
             timeout: REQUEST_TIMEOUT,
+            fence: None,
         };
         Self {
             discovery: Arc::new(Discovery::new(transport.clone())),
@@ -43,6 +44,12 @@ impl Cluster {
         let cluster = Self::new(client);
         cluster.discovery.remember(served);
         cluster
+    }
+
+    /// The same, through which nothing is written once the fence is down. The kube client is not held up.
+    pub fn fenced(mut self, fence: Fence) -> Self {
+        self.transport.fence = Some(fence);
+        self
     }
 
     /// The kube client, for watches and typed `Api`s.
@@ -87,11 +94,28 @@ impl Cluster {
     }
 }
 
+/// Whether this process may still write: asked right before every request that is no read. Cheap to clone.
+#[derive(Clone)]
+pub struct Fence(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl Fence {
+    /// One that holds while `may_write` says so.
+    pub fn new(may_write: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(may_write))
+    }
+
+    /// True while writing is allowed.
+    pub fn holds(&self) -> bool {
+        (self.0)()
+    }
+}
+
 /// The connection, and how long one request may take.
 #[derive(Clone)]
 pub(crate) struct Transport {
     client: Client,
     timeout: Duration,
+    fence: Option<Fence>,
 }
 
 impl Transport {
@@ -124,6 +148,10 @@ impl Transport {
     }
 
     async fn exchange_bytes(&self, call: Call) -> Result<(StatusCode, Vec<u8>), Failure> {
+        let reads = call.method == Method::GET;
+        if !reads && self.fence.as_ref().is_some_and(|fence| !fence.holds()) {
+            return Err(Failure::Fenced);
+        }
         let exchange = async {
             let answer = self.client.send(call.into_request()?).await.map_err(unanswered)?;
             let status = answer.status();
@@ -234,7 +262,33 @@ impl Call {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+
     use super::*;
+    use crate::scripted::Script;
+
+    #[tokio::test]
+    async fn nothing_is_written_past_a_fence_that_is_down() {
+        let path = "/api/v1/namespaces/shop/configmaps/web";
+        let script = Script::new("write, then read")
+            .on(Method::PATCH, path, |_| {}, 200, json!({}))
+            .get(path, json!({}));
+        let up = Arc::new(AtomicBool::new(true));
+        let asked = up.clone();
+        let cluster = script
+            .cluster()
+            .fenced(Fence::new(move || asked.load(Ordering::Relaxed)));
+        let id = ObjectId::of::<ConfigMap>(Some("shop"), "web").unwrap();
+        cluster.merge(&id, &json!({}), "me").await.unwrap();
+        up.store(false, Ordering::Relaxed);
+        let error = cluster.merge(&id, &json!({}), "me").await.unwrap_err();
+        assert!(error.is_transient(), "{error}");
+        cluster.get::<Value>(&id).await.unwrap();
+        script.finish();
+    }
 
     #[test]
     fn an_answer_without_a_status_is_quoted_in_part() {

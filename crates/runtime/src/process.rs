@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use axum::Router;
-use cluster::{ClientOptions, Cluster, Election, Held};
+use cluster::{ClientOptions, Cluster, Election, Held, ShardNews, Sharding, Shards};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -227,7 +228,7 @@ impl Process {
     ///
     /// [`Error::Ended`] when the process is to end before; [`Error::Stand`].
     pub async fn lead(&self, namespace: &str, name: &str) -> Result<Held, Error> {
-        let identity = format!("{}_{:016x}", self.instance, RandomState::new().hash_one(name));
+        let identity = self.identity(name);
         let election = Election::new(self.cluster.clone(), namespace, name, &identity).map_err(|source| {
             Error::Stand {
                 namespace: namespace.to_owned(),
@@ -253,20 +254,68 @@ impl Process {
         Ok(held)
     }
 
+    /// Waits for a shard of the work that replicas of this process share. Ready from the first look at them on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Ended`] when the process is to end before; [`Error::Stand`].
+    pub async fn share(
+        &self,
+        sharding: Sharding,
+    ) -> Result<(Shards, mpsc::UnboundedReceiver<ShardNews>), Error> {
+        let (namespace, name) = (sharding.namespace.clone(), sharding.name.clone());
+        let identity = self.identity(&name);
+        self.metrics.set_leading(&name, false);
+        tracing::info!(
+            leases = name,
+            shards = sharding.count,
+            identity,
+            "waiting for a shard"
+        );
+        let seen = || self.readiness.set(true);
+        let joining = Shards::join(self.cluster.clone(), sharding, &identity, seen);
+        let joined = self.shutdown.run_until_cancelled(joining);
+        let joined = joined.await.ok_or(Error::Ended)?;
+        let (shards, news) = joined.map_err(|source| Error::Stand {
+            namespace,
+            name: name.clone(),
+            source,
+        })?;
+        self.metrics.set_leading(&name, true);
+        let (metrics, lost) = (self.metrics.clone(), shards.lost());
+        tokio::spawn(async move {
+            lost.cancelled().await;
+            metrics.set_leading(&name, false);
+        });
+        Ok((shards, news))
+    }
+
+    /// No other process has it.
+    fn identity(&self, name: &str) -> String {
+        format!("{}_{:016x}", self.instance, RandomState::new().hash_one(name))
+    }
+
     /// Ends the process: tells the tasks, waits for them a while, then frees the lease.
     ///
     /// Not ready at once, so that no new work is sent here; alive until the last task is through.
     pub async fn finish(self, leading: Option<Held>) {
+        self.finish_and(async {
+            if let Some(held) = leading {
+                held.release().await;
+            }
+        })
+        .await;
+    }
+
+    /// Ends the process likewise; `release` frees what it held.
+    pub async fn finish_and(self, release: impl Future<Output = ()>) {
         self.readiness.set(false);
         self.shutdown.cancel();
         self.tasks.close();
         let drained = tokio::time::timeout(GRACE, self.tasks.wait()).await.is_ok();
-        match leading {
-            // While a task may still write, nobody else is to begin: the lease runs out instead.
-            Some(held) if drained => held.release().await,
-            Some(_) | None => {}
-        }
+        // While a task may still write, nobody else is to begin: what is held runs out instead.
         if drained {
+            release.await;
             tracing::info!("ended");
         } else {
             tracing::warn!(tasks = self.tasks.len(), "ended with tasks under way");

@@ -74,6 +74,8 @@ pub struct Releases {
     cluster: Cluster,
     options: Options,
     writer: Option<String>,
+    /// Whoever held these Leases: this writer is there in its place.
+    succeeds: Arc<[String]>,
     listener: Option<Listener>,
     settled: Arc<Settled>,
     leases: Arc<LeaseWatch>,
@@ -105,6 +107,7 @@ impl Releases {
             cluster,
             options,
             writer: None,
+            succeeds: Arc::default(),
             listener: None,
             settled: Arc::default(),
             leases,
@@ -121,6 +124,13 @@ impl Releases {
     pub fn written_by(self, writer: impl Into<String>) -> Self {
         let writer = Some(writer.into());
         Self { writer, ..self }
+    }
+
+    /// The same, in the place of whoever wrote under these Leases: for replicas that share work, of which one at a time
+    /// has a release. What they left pending is continued without another look at their Leases.
+    pub fn in_place_of(self, writers: impl IntoIterator<Item = String>) -> Self {
+        let succeeds = writers.into_iter().collect();
+        Self { succeeds, ..self }
     }
 
     /// The same, with somebody who is told of every step.
@@ -209,7 +219,7 @@ impl Releases {
         let Some(writer) = &record.provenance.writer else {
             return Ok(Presence::Unknown);
         };
-        if self.writer.as_ref() == Some(writer) {
+        if self.writer.as_ref() == Some(writer) || self.succeeds.contains(writer) {
             // One at a time acts for a Lease, and that one is asking.
             return Ok(Presence::Gone);
         }

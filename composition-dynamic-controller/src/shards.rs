@@ -1,0 +1,140 @@
+//! Which compositions are this replica's: news of its shards become work, or are forgotten.
+//!
+//! What a shard's compositions were like is not remembered from one time to the next: another replica may have
+//! changed anything in between.
+
+use api::events;
+use cluster::{Door, Entered, ObjectId, ShardNews};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::ResourceExt as _;
+use prometheus::IntGauge;
+use runtime::Metrics;
+use runtime::events::{Happening, Severity};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use crate::composition::Context;
+use crate::compositions::Key;
+use crate::queue::Priority;
+
+/// As many news are taken at once: one line tells of all that a replica gained when it started.
+const AT_ONCE: usize = 64;
+
+/// The shards of this replica.
+pub(crate) struct OwnShards {
+    pub(crate) door: Door,
+    /// The Lease that stands for all of them.
+    pub(crate) anchor: ObjectId,
+    pub(crate) figures: Figures,
+}
+
+impl OwnShards {
+    /// Begins work on a composition; none when it is another replica's, or gone.
+    pub(crate) fn enter(&self, key: &Key, ctx: &Context) -> Option<Entered> {
+        let composition = ctx.compositions.get(key)?;
+        self.door.enter(composition.metadata.uid.as_deref()?)
+    }
+
+    /// Follows what is gained and left, until nothing more is told.
+    pub(crate) async fn follow(&self, mut told: UnboundedReceiver<ShardNews>, ctx: &Context) {
+        let mut news = Vec::new();
+        while told.recv_many(&mut news, AT_ONCE).await > 0 {
+            let (mut gained, mut left) = (Vec::new(), Vec::new());
+            for news in news.drain(..) {
+                match news {
+                    ShardNews::Gained(shard) => {
+                        self.gain(shard, ctx);
+                        gained.push(shard);
+                    }
+                    ShardNews::Left(shard) => {
+                        self.leave(shard, ctx);
+                        left.push(shard);
+                    }
+                }
+            }
+            self.tell(&gained, &left, ctx).await;
+        }
+    }
+
+    fn gain(&self, shard: u16, ctx: &Context) {
+        for key in self.keys(shard, ctx) {
+            ctx.memories.forget(&key);
+            ctx.queue.add(key, Priority::Low);
+        }
+    }
+
+    fn leave(&self, shard: u16, ctx: &Context) {
+        for key in self.keys(shard, ctx) {
+            ctx.forget(&key);
+        }
+    }
+
+    fn keys(&self, shard: u16, ctx: &Context) -> Vec<Key> {
+        ctx.compositions
+            .of(|composition| self.door.shard_of(&composition.uid().unwrap_or_default()) == shard)
+    }
+
+    async fn tell(&self, gained: &[u16], left: &[u16], ctx: &Context) {
+        let (held, all) = self.door.count();
+        self.figures.note(held, all);
+        tracing::info!(?gained, ?left, held, all, "shards changed");
+        let regarding = ObjectReference {
+            api_version: Some(self.anchor.resource().api_version()),
+            kind: Some(self.anchor.resource().kind.clone()),
+            name: Some(self.anchor.name().to_owned()),
+            namespace: self.anchor.namespace().map(str::to_owned),
+            ..ObjectReference::default()
+        };
+        for (reason, shards, what) in [
+            (events::SHARDS_GAINED, gained, "gained"),
+            (events::SHARDS_LEFT, left, "left"),
+        ] {
+            if shards.is_empty() {
+                continue;
+            }
+            let note = format!("{what} {shards:?}, holds {held} of {all}");
+            let happening = Happening {
+                severity: Severity::Normal,
+                reason,
+                action: events::SHARE,
+                note: &note,
+            };
+            ctx.recorder.publish(&regarding, &happening).await;
+        }
+    }
+}
+
+/// The Lease of that name, as what events are about.
+///
+/// # Errors
+/// When the name makes no address.
+pub(crate) fn lease(namespace: &str, name: &str) -> Result<ObjectId, cluster::Error> {
+    ObjectId::of::<Lease>(Some(namespace), name)
+}
+
+/// How many shards this replica has.
+pub(crate) struct Figures {
+    held: IntGauge,
+    all: IntGauge,
+}
+
+impl Figures {
+    /// Registers them.
+    ///
+    /// # Errors
+    /// When a name is taken.
+    pub(crate) fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
+        let figures = Self {
+            held: IntGauge::new("composition_shards_held", "Shards that this replica works on")?,
+            all: IntGauge::new("composition_shards", "Shards of all replicas")?,
+        };
+        metrics.register(figures.held.clone())?;
+        metrics.register(figures.all.clone())?;
+        Ok(figures)
+    }
+
+    fn note(&self, held: usize, all: usize) {
+        self.held.set(i64::try_from(held).unwrap_or(i64::MAX));
+        self.all.set(i64::try_from(all).unwrap_or(i64::MAX));
+    }
+}
