@@ -153,6 +153,17 @@ admission-replicas: setup programs ## Two replicas judging writes while they are
 	$(BUILD) --quiet --bin admission_replicas
 	$(DEBUG)/admission_replicas
 
+.PHONY: composition-kills
+composition-kills: ## A controller killed at every write (STEP=1) of create, upgrade and delete of a composition; prints kills and converged
+	$(BUILD) --quiet $(call bins,$(PROGRAMS) composition_kills local-cluster)
+	$(DEBUG)/composition_kills --step $(STEP)
+
+KILLS ?= 9
+.PHONY: composition-replicas
+composition-replicas: ## Two replicas under load, one killed every 20 s, KILLS=9 times, one stopped; prints converged and overlapping writers
+	$(BUILD) --quiet $(call bins,$(PROGRAMS) composition_replicas local-cluster)
+	$(DEBUG)/composition_replicas --kills $(KILLS)
+
 .PHONY: definition-figures
 definition-figures: setup ## A definition from applied to Ready, memory and idle requests of core-provider with ten definitions (needs root)
 	$(BUILD_RELEASE) $(call bins,$(PROGRAMS) definition_figures)

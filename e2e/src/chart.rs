@@ -22,10 +22,16 @@ impl ChartFolder {
     /// # Errors
     /// When there is no such chart.
     pub fn copy(original: &str, name: &str, version: &str) -> Result<Self> {
+        Self::copy_of(&image::root().join("e2e/charts").join(original), name, version)
+    }
+
+    /// A copy of the chart in this folder, likewise.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn copy_of(source: &Path, name: &str, version: &str) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        let source = image::root().join("e2e/charts").join(original);
-        copy_folder(&source, folder.path())
-            .with_context(|| format!("could not copy {}", source.display()))?;
+        copy_folder(source, folder.path()).with_context(|| format!("could not copy {}", source.display()))?;
         let chart = Self {
             folder,
             name: name.to_owned(),

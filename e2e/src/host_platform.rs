@@ -13,6 +13,9 @@ use local_cluster::{ControlPlane, Options};
 use crate::platform::{NAMESPACE, RELEASE};
 use crate::{Namespace, Site, image, progress};
 
+/// The program that serves one generated type.
+const CONTROLLER: &str = "composition-dynamic-controller";
+
 /// Several run on one host, which has each port once.
 const NO_METRICS: &str = "--metrics-server-port=0";
 
@@ -131,29 +134,45 @@ impl HostPlatform {
     /// # Errors
     /// When its ServiceAccount is not there, or it cannot be started.
     pub fn run_controller(&self, namespace: &str, resource: &str, version: &str) -> Result<()> {
+        let environment = self.controller_environment(namespace, resource, version)?;
+        let environment: Vec<_> = environment
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
         let account = format!("{resource}-{version}");
-        let inspector = format!("http://{}/", self.inspector);
+        self.run(CONTROLLER, namespace, &account, &[], &environment)
+    }
+
+    /// That controller, to be run by the caller with a kubeconfig in its environment.
+    ///
+    /// # Errors
+    /// When its ServiceAccount is not there, or it is not built.
+    pub fn controller(&self, namespace: &str, resource: &str, version: &str) -> Result<Command> {
+        let mut command = Command::new(image::binary(CONTROLLER)?);
+        command
+            .env("NO_PROXY", "127.0.0.1")
+            .envs(self.controller_environment(namespace, resource, version)?);
+        Ok(command)
+    }
+
+    fn controller_environment(
+        &self,
+        namespace: &str,
+        resource: &str,
+        version: &str,
+    ) -> Result<[(&'static str, String); 8]> {
+        let account = format!("{resource}-{version}");
         let token = self.token_file(namespace, &account)?;
-        self.run(
-            "composition-dynamic-controller",
-            namespace,
-            &account,
-            &[
-                "-group",
-                "composition.krateo.io",
-                "-version",
-                version,
-                "-resource",
-                resource,
-            ],
-            &[
-                ("COMPOSITION_CONTROLLER_SA_NAME", &account),
-                ("COMPOSITION_CONTROLLER_SA_NAMESPACE", namespace),
-                ("KRATEO_NAMESPACE", NAMESPACE),
-                ("URL_CHART_INSPECTOR", &inspector),
-                ("CHART_INSPECTOR_TOKEN_FILE", &token.to_string_lossy()),
-            ],
-        )
+        Ok([
+            ("COMPOSITION_CONTROLLER_GROUP", "composition.krateo.io".to_owned()),
+            ("COMPOSITION_CONTROLLER_VERSION", version.to_owned()),
+            ("COMPOSITION_CONTROLLER_RESOURCE", resource.to_owned()),
+            ("COMPOSITION_CONTROLLER_SA_NAME", account),
+            ("COMPOSITION_CONTROLLER_SA_NAMESPACE", namespace.to_owned()),
+            ("KRATEO_NAMESPACE", NAMESPACE.to_owned()),
+            ("URL_CHART_INSPECTOR", format!("http://{}/", self.inspector)),
+            ("CHART_INSPECTOR_TOKEN_FILE", token.to_string_lossy().into_owned()),
+        ])
     }
 
     /// What the kubelet would put into the controller's pod: a token that chart-inspector asks for.

@@ -7,12 +7,15 @@
 
 pub mod admission;
 pub mod chart;
+pub mod composition_kills;
+pub mod composition_replicas;
 pub mod cosign;
 pub mod definition_kills;
 pub mod gpg;
 pub mod host_platform;
 pub mod http_server;
 pub mod image;
+pub mod kills;
 pub mod namespace;
 pub mod platform;
 pub mod proxy;

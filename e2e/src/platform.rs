@@ -79,9 +79,22 @@ pub fn uninstall(site: &Site) -> Result<()> {
 /// # Errors
 /// When the API server refuses it; the message has what it said.
 pub fn apply(site: &Site, manifest: &str) -> Result<()> {
+    apply_with(site, manifest, &[])
+}
+
+/// Tries to, and changes nothing.
+///
+/// # Errors
+/// As [`apply`].
+pub fn apply_dry(site: &Site, manifest: &str) -> Result<()> {
+    apply_with(site, manifest, &["--dry-run=server"])
+}
+
+fn apply_with(site: &Site, manifest: &str, flags: &[&str]) -> Result<()> {
     let file = tempfile::NamedTempFile::new()?;
     std::fs::write(file.path(), manifest)?;
     let path = file.path().to_string_lossy().into_owned();
-    site.run(site.kubectl(["apply", "--server-side", "--filename", &path]))
-        .map(drop)
+    let mut command = site.kubectl(["apply", "--server-side", "--filename", &path]);
+    command.args(flags);
+    site.run(command).map(drop)
 }

@@ -4,5 +4,7 @@
 
 mod delete_policies;
 mod fetch_charts;
+mod kill_controller;
 mod kill_provider;
 mod rotate_certificates;
+mod share_compositions;

@@ -28,6 +28,8 @@ pub struct AuditRecord {
     pub verb: String,
     /// `system:serviceaccount:<namespace>:<name>` for a ServiceAccount.
     pub user: String,
+    /// Which token was shown, as `JTI=…`; empty for who shows none.
+    pub credential: String,
     /// What was asked for, with its query.
     pub uri: String,
     /// Plural name; empty for a request that is not about a resource, as for the rest of them.
@@ -184,6 +186,15 @@ struct Event {
 struct User {
     #[serde(default)]
     username: String,
+    #[serde(default)]
+    extra: Extra,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Extra {
+    #[serde(rename = "authentication.kubernetes.io/credential-id")]
+    credentials: Vec<String>,
 }
 
 #[derive(Deserialize, Default)]
@@ -209,6 +220,13 @@ impl From<Event> for AuditRecord {
         Self {
             verb: event.verb,
             user: event.user.username,
+            credential: event
+                .user
+                .extra
+                .credentials
+                .into_iter()
+                .next()
+                .unwrap_or_default(),
             uri: event.request_uri,
             resource: object.resource,
             group: object.api_group,

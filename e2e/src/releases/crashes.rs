@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt as _;
 
 use anyhow::{Result, ensure};
+use local_cluster::audit::{AuditRecord, Mark};
 use serde_json::Value;
 
 use super::{Rig, Tool, TrialChart, difference};
@@ -183,49 +184,68 @@ impl Matrix<'_> {
         })
     }
 
-    /// Hooks of the event ran, each at most once more than without the kill, and in their place.
-    fn check_hooks(&self, action: Action, namespace: &str, mark: local_cluster::audit::Mark) -> Result<()> {
-        let (before, after) = action.events();
-        let mut made: BTreeMap<&str, Vec<usize>> = BTreeMap::from([(before, vec![]), (after, vec![])]);
-        let mut touched: BTreeMap<(String, String), usize> = BTreeMap::new();
-        for (place, record) in self.rig.plane.audit().since(mark)?.enumerate() {
-            let record = record?;
+    fn check_hooks(&self, action: Action, namespace: &str, mark: Mark) -> Result<()> {
+        let records = self.rig.plane.audit().since(mark)?;
+        let ours = records.filter(|record| {
             let is_ours =
-                record.user_agent.starts_with("kco/") && record.is_write() && record.namespace == namespace;
-            if !is_ours || record.code >= 300 {
-                continue;
-            }
-            let hook = [before, after]
-                .into_iter()
-                .find(|event| record.name.ends_with(event));
-            match hook {
-                Some(event) if record.code == 201 => made.entry(event).or_default().push(place),
-                Some(_) => {}
-                None if matches!(record.resource.as_str(), "secrets" | "leases") => {}
-                None => {
-                    touched.entry((record.resource, record.name)).or_insert(place);
-                }
-            }
-        }
-        for (event, places) in &made {
-            ensure!(
-                (1..=2).contains(&places.len()),
-                "the {event} hook ran {} times",
-                places.len()
-            );
-        }
-        let first = touched.values().min().copied().unwrap_or(usize::MAX);
-        let last = touched.values().max().copied().unwrap_or(0);
-        ensure!(
-            made[before][0] < first,
-            "the {before} hook ran after an object was touched"
-        );
-        ensure!(
-            made[after][0] > last,
-            "the {after} hook ran before all objects were touched"
-        );
-        Ok(())
+                |record: &AuditRecord| record.user_agent.starts_with("kco/") && record.namespace == namespace;
+            record.as_ref().map_or(true, is_ours)
+        });
+        check_hooks(action.events(), ours)
     }
+}
+
+/// Hooks of the events before and after an action ran, each at most once more than without a kill, and in their place
+/// among the writes of the action.
+pub(crate) fn check_hooks(
+    (before, after): (&str, &str),
+    records: impl Iterator<Item = Result<AuditRecord>>,
+) -> Result<()> {
+    let mut made: BTreeMap<&str, Vec<usize>> = BTreeMap::from([(before, vec![]), (after, vec![])]);
+    let mut touched: BTreeMap<(String, String), usize> = BTreeMap::new();
+    for (place, record) in records.enumerate() {
+        let record = record?;
+        if !record.is_write() || record.code >= 300 {
+            continue;
+        }
+        let hook = [before, after]
+            .into_iter()
+            .find(|event| record.name.ends_with(event));
+        match hook {
+            Some(event) if record.code == 201 => made.entry(event).or_default().push(place),
+            Some(_) => {}
+            None if is_beside(&record) => {}
+            None => {
+                touched.entry((record.resource, record.name)).or_insert(place);
+            }
+        }
+    }
+    for (event, places) in &made {
+        ensure!(
+            (1..=2).contains(&places.len()),
+            "the {event} hook ran {} times",
+            places.len()
+        );
+    }
+    let first = touched.values().min().copied().unwrap_or(usize::MAX);
+    let last = touched.values().max().copied().unwrap_or(0);
+    ensure!(
+        made[before][0] < first,
+        "the {before} hook ran after an object was touched"
+    );
+    ensure!(
+        made[after][0] > last,
+        "the {after} hook ran before all objects were touched"
+    );
+    Ok(())
+}
+
+/// What is written around an action: records and Leases, permissions, events, the composition.
+fn is_beside(record: &AuditRecord) -> bool {
+    matches!(
+        record.resource.as_str(),
+        "secrets" | "leases" | "roles" | "rolebindings" | "events"
+    ) || record.group == "composition.krateo.io"
 }
 
 /// One revision after the other, the last one deployed and no other, none left pending.

@@ -12,7 +12,7 @@ pub mod live;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use local_cluster::{ControlPlane, Options, output};
 use serde_json::{Value, json};
 
@@ -171,75 +171,100 @@ impl Rig {
     /// # Errors
     /// When they do not go.
     pub fn forget_definitions(&self) -> Result<()> {
-        let definitions = self.definitions()?;
-        if definitions.is_empty() {
-            return Ok(());
-        }
-        let mut arguments = vec!["delete", "crd", "--timeout=60s"];
-        arguments.extend(definitions.iter().map(String::as_str));
-        self.kubectl(&arguments).map(drop)
+        forget_definitions(&self.plane)
     }
 
-    fn definitions(&self) -> Result<Vec<String>> {
-        let names = self.kubectl(&["get", "crd", "--output", "name"])?;
-        let names = names
-            .lines()
-            .filter_map(|line| line.split_once('/').map(|(_, name)| name.to_owned()));
-        Ok(names.filter(|name| name.ends_with(GROUP)).collect())
-    }
-
-    /// The objects of a namespace, and those outside of namespaces whose names begin with its name: without what
-    /// differs from one object to its equal, without records and without what every namespace has.
+    /// As [`objects`].
     ///
     /// # Errors
     /// When they cannot be read.
     pub fn objects(&self, namespace: &str) -> Result<Vec<Value>> {
-        let own: Vec<String> = self.definitions()?;
-        let kinds = format!(
-            "{NAMESPACED}{}",
-            own.iter().fold(String::new(), |all, kind| all + "," + kind)
-        );
-        let mut objects = self.get(&["get", &kinds, "--namespace", namespace])?;
-        objects.retain(|object| !is_of_every_namespace(object));
-        let mut outside = self.get(&["get", CLUSTER_SCOPED])?;
-        outside.retain(|object| name(object).starts_with(&format!("{namespace}-")));
-        // A namespace takes its time to go, and Helm does not wait for it.
-        outside.retain(|object| object["metadata"]["deletionTimestamp"].is_null());
-        objects.extend(outside);
-        let mut objects: Vec<Value> = objects
-            .iter()
-            .map(|object| bare(object, namespace))
-            .collect::<Result<_>>()?;
-        objects.sort_by_key(|object| (object["kind"].to_string(), name(object).to_owned()));
-        Ok(objects)
+        objects(&self.plane, namespace)
     }
 
-    fn get(&self, arguments: &[&str]) -> Result<Vec<Value>> {
-        let mut all = arguments.to_vec();
-        all.extend(["--output", "json"]);
-        let list: Value = serde_json::from_str(&self.kubectl(&all)?)?;
-        Ok(list["items"].as_array().cloned().unwrap_or_default())
-    }
-
-    /// Number and status of each revision, by the real Helm.
+    /// As [`revisions`].
     ///
     /// # Errors
     /// When Helm cannot read them.
     pub fn revisions(&self, namespace: &str, release: &str) -> Result<Vec<(i64, String)>> {
-        let ended = self.end(Tool::Helm4, namespace, &["history", release, "--output", "json"])?;
-        if !ended.status.success() {
-            if ended.said.contains("release: not found") {
-                return Ok(Vec::new());
-            }
-            bail!("helm history: {}", ended.said.trim());
-        }
-        let history: Vec<Value> = serde_json::from_str(&ended.printed)?;
-        let revision = |entry: &Value| {
-            let status = entry["status"].as_str().unwrap_or_default().to_owned();
-            (entry["revision"].as_i64().unwrap_or_default(), status)
-        };
-        Ok(history.iter().map(revision).collect())
+        revisions(&self.plane, namespace, release)
     }
+}
+
+/// The objects of a namespace, and those outside of namespaces whose names begin with its name: without what
+/// differs from one object to its equal, without records and without what every namespace has.
+///
+/// # Errors
+/// When they cannot be read.
+pub fn objects(plane: &ControlPlane, namespace: &str) -> Result<Vec<Value>> {
+    let own = definitions(plane)?;
+    let kinds = format!(
+        "{NAMESPACED}{}",
+        own.iter().fold(String::new(), |all, kind| all + "," + kind)
+    );
+    let mut objects = listed(plane, &["get", &kinds, "--namespace", namespace])?;
+    objects.retain(|object| !is_of_every_namespace(object));
+    let mut outside = listed(plane, &["get", CLUSTER_SCOPED])?;
+    outside.retain(|object| name(object).starts_with(&format!("{namespace}-")));
+    // A namespace takes its time to go, and Helm does not wait for it.
+    outside.retain(|object| object["metadata"]["deletionTimestamp"].is_null());
+    objects.extend(outside);
+    let mut objects: Vec<Value> = objects
+        .iter()
+        .map(|object| bare(object, namespace))
+        .collect::<Result<_>>()?;
+    objects.sort_by_key(|object| (object["kind"].to_string(), name(object).to_owned()));
+    Ok(objects)
+}
+
+/// What `kubectl get` finds.
+pub(crate) fn listed(plane: &ControlPlane, arguments: &[&str]) -> Result<Vec<Value>> {
+    let mut all = arguments.to_vec();
+    all.extend(["--output", "json"]);
+    let list: Value = serde_json::from_str(&output(&mut plane.kubectl(all))?)?;
+    Ok(list["items"].as_array().cloned().unwrap_or_default())
+}
+
+/// The types of the trial charts' own kinds that are there.
+pub(crate) fn definitions(plane: &ControlPlane) -> Result<Vec<String>> {
+    let names = output(&mut plane.kubectl(["get", "crd", "--output", "name"]))?;
+    let names = names
+        .lines()
+        .filter_map(|line| line.split_once('/').map(|(_, name)| name.to_owned()));
+    Ok(names.filter(|name| name.ends_with(GROUP)).collect())
+}
+
+/// Removes the types of the trial charts' own kinds with all their objects.
+///
+/// # Errors
+/// When they do not go.
+pub(crate) fn forget_definitions(plane: &ControlPlane) -> Result<()> {
+    let definitions = definitions(plane)?;
+    if definitions.is_empty() {
+        return Ok(());
+    }
+    let mut arguments = vec!["delete", "crd", "--timeout=60s"];
+    arguments.extend(definitions.iter().map(String::as_str));
+    output(&mut plane.kubectl(arguments)).map(drop)
+}
+
+/// Number and status of each revision, by the real Helm.
+///
+/// # Errors
+/// When Helm cannot read them.
+pub fn revisions(plane: &ControlPlane, namespace: &str, release: &str) -> Result<Vec<(i64, String)>> {
+    let mut helm = plane.helm(["history", release, "--namespace", namespace, "--output", "json"])?;
+    let history = match output(&mut helm) {
+        Ok(printed) => printed,
+        Err(error) if error.to_string().contains("release: not found") => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let history: Vec<Value> = serde_json::from_str(&history)?;
+    let revision = |entry: &Value| {
+        let status = entry["status"].as_str().unwrap_or_default().to_owned();
+        (entry["revision"].as_i64().unwrap_or_default(), status)
+    };
+    Ok(history.iter().map(revision).collect())
 }
 
 fn name(object: &Value) -> &str {

@@ -1,0 +1,16 @@
+//! The short form of `make composition-replicas`.
+
+use anyhow::Result;
+
+#[test]
+fn replicas_share_compositions_and_outlive_each_other() -> Result<()> {
+    let outcome = e2e::composition_replicas::run(1)?;
+    assert!(
+        outcome.is_good(),
+        "{outcome}: {:#?} {:#?}",
+        outcome.overlaps,
+        outcome.faults
+    );
+    assert!(outcome.kills == 1 && outcome.hand_overs > 0, "{outcome}");
+    Ok(())
+}
