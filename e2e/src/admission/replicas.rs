@@ -11,7 +11,7 @@ use local_cluster::output;
 use serde_json::json;
 
 use super::{Counts, Traffic, composition, failed_open, judged_chart, wait_until_judged};
-use crate::platform::{NAMESPACE, RELEASE};
+use crate::platform::NAMESPACE;
 use crate::{Scenario, progress};
 
 const KIND: &str = "Judge";
@@ -266,8 +266,7 @@ fn process_of(pod: &str) -> Result<u32> {
         let is_of_pod = environment
             .split(|byte| *byte == 0)
             .any(|variable| variable == name.as_bytes());
-        let command = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-        if is_of_pod && command.trim() == RELEASE {
+        if is_of_pod {
             return Ok(process);
         }
     }
