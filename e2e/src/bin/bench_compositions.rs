@@ -258,18 +258,17 @@ impl Bench {
 
     /// Seconds of CPU that each pod of the platform has used, in hundredths.
     fn cpu(&self) -> Result<BTreeMap<String, f64>> {
-        let mut used: BTreeMap<String, f64> = self.pods()?.into_iter().map(|pod| (pod.uid, 0.0)).collect();
+        let pods = self.pods()?;
+        let mut used: BTreeMap<String, f64> = pods.iter().map(|pod| (pod.name.clone(), 0.0)).collect();
         for process in std::fs::read_dir("/proc")? {
             let process = process?.path();
             let read = |file: &str| std::fs::read_to_string(process.join(file)).ok();
             let (Some(group), Some(stat)) = (read("cgroup"), read("stat")) else {
                 continue;
             };
-            let of = used
-                .iter_mut()
-                .find(|(uid, _)| group.contains(&format!("pod{uid}")));
-            if let (Some((_, seconds)), Some(ticks)) = (of, ticks(&stat)) {
-                *seconds += ticks as f64 / 100.0;
+            let pod = pods.iter().find(|pod| group.contains(&format!("pod{}", pod.uid)));
+            if let (Some(pod), Some(ticks)) = (pod, ticks(&stat)) {
+                *used.entry(pod.name.clone()).or_default() += ticks as f64 / 100.0;
             }
         }
         Ok(used)
