@@ -186,6 +186,29 @@ bench-compositions: setup ## What COMPOSITIONS=100 compositions cost: seconds, r
 	$(BUILD_RELEASE) --quiet $(call bins,$(PROGRAMS) release-driver bench_compositions)
 	$(RELEASE)/bench_compositions --compositions $(COMPOSITIONS)
 
+# As `make interop` and its like, for compositions.
+ON_CONTROL_PLANE = $(BUILD) --quiet $(call bins,core-provider composition-dynamic-controller chart-inspector compositions local-cluster) && $(DEBUG)/compositions
+
+NAMESPACE_COMPOSITIONS ?= 20
+.PHONY: namespaces
+namespaces: ## Namespaces deleted with compositions in them, or with their definition; prints how soon they went and what is left
+	$(ON_CONTROL_PLANE) namespaces --compositions $(NAMESPACE_COMPOSITIONS)
+
+.PHONY: exactness
+exactness: ## Each rule of the roles of 24 charts' compositions taken out in turn; prints rules, needed, denied
+	$(ON_CONTROL_PLANE) exactness
+
+EDITS ?= 200
+.PHONY: composition-drift
+composition-drift: ## EDITS=200 edits of a release's objects behind our back; prints p50 and p99 until they are put back
+	$(ON_CONTROL_PLANE) drift --edits $(EDITS)
+
+MINUTES ?= 10
+.PHONY: composition-idle
+composition-idle: COMPOSITIONS = 300
+composition-idle: ## COMPOSITIONS=300 compositions left alone for MINUTES=10 at a resync of 30 s; prints writes, which must be none
+	$(ON_CONTROL_PLANE) idle --compositions $(COMPOSITIONS) --minutes $(MINUTES)
+
 .PHONY: bench-engine
 bench-engine: ## Whole charts against Helm's engine in one process: a large one of our own, or the five largest in each CHARTS=<folder> …
 	cd crates/helm/tests/goldens && go build -mod=mod -o $(CURDIR)/target/helm-bench ./bench

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use api::inspection::{Query, Resource, Touches, Verb};
 use api::{Composition, CompositionDefinition};
 use cluster::{Cluster, ObjectId};
-use composition::permissions::{DEFINE, MANAGE, WRITE};
+use composition::permissions::{DEFINE, KEEP, MANAGE, WRITE};
 use composition::release_name::InvalidReleaseName;
 use composition::{ReleaseName, Schemas, chart_of, has_served, rendering, schema};
 use helm_client::charts::{self, Charts};
@@ -147,6 +147,7 @@ fn touched_resource(touched: &Touched) -> Resource {
     let verbs: &[Verb] = match touched.role {
         Role::Definition => &DEFINE,
         Role::Object => &MANAGE,
+        Role::Kept => &KEEP,
         Role::Hook => &WRITE,
     };
     let (kind, namespace) = (

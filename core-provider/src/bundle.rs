@@ -4,7 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::labels;
+use api::{annotations, labels};
+use composition::Bound;
 use composition::bound::Resolved;
 use helm::text_template::{self, TextTemplate};
 use serde_json::{Map, Value, json};
@@ -16,7 +17,9 @@ use crate::templates::{Asset, Language, Templates};
 pub struct Target {
     /// Name of the definition.
     pub definition: String,
-    /// Namespace of the definition, and so of the controller.
+    /// Namespace of the definition.
+    pub definition_namespace: String,
+    /// Namespace of the controller: that of the definition, unless that goes.
     pub namespace: String,
     /// Group of the generated type.
     pub group: String,
@@ -153,6 +156,11 @@ pub fn bundle(target: &Target, platform: &Platform, templates: &Templates) -> Re
                 }
             }
             Asset::ValidatingWebhook if target.judged_at.is_none() => {}
+            Asset::GrantsPolicy => {
+                let mut policy = labelled(object(asset, &render(asset, &variables, templates)?)?, target);
+                note_bound(&mut policy, &target.bound.bound);
+                objects.push(policy);
+            }
             _ => objects.push(labelled(
                 object(asset, &render(asset, &variables, templates)?)?,
                 target,
@@ -166,7 +174,10 @@ pub fn bundle(target: &Target, platform: &Platform, templates: &Templates) -> Re
 fn labelled(mut object: Value, target: &Target) -> Value {
     let written = [
         (labels::DEFINITION_NAME, labels::value(&target.definition)),
-        (labels::DEFINITION_NAMESPACE, labels::value(&target.namespace)),
+        (
+            labels::DEFINITION_NAMESPACE,
+            labels::value(&target.definition_namespace),
+        ),
         (labels::CONTROLLER_RESOURCE, target.resource.clone()),
         (labels::CONTROLLER_VERSION, target.version.clone()),
     ];
@@ -178,6 +189,23 @@ fn labelled(mut object: Value, target: &Target) -> Value {
         labels[name] = Value::from(value);
     }
     object
+}
+
+/// Writes the bound on the policy that keeps the controller within it. The chart may be out of reach when the
+/// controller has to be run elsewhere, and the `ConfigMap` goes with the definition's namespace.
+fn note_bound(policy: &mut Value, bound: &Bound) {
+    let annotations = &mut policy["metadata"]["annotations"];
+    if !annotations.is_object() {
+        *annotations = json!({});
+    }
+    annotations[annotations::BOUND] = json!(bound.data()).to_string().into();
+}
+
+/// The bound that a policy has on it; nothing is allowed when it has none.
+pub fn noted_bound(policy: &Value) -> Bound {
+    let noted = policy["metadata"]["annotations"][annotations::BOUND].as_str();
+    let data = noted.and_then(|text| serde_json::from_str(text).ok());
+    Bound::of_data(&data.unwrap_or_default())
 }
 
 /// True for the object that a bundle begins and ends with: where it is, all others may be.
@@ -311,6 +339,7 @@ pub(crate) mod tests {
     pub(crate) fn target() -> Target {
         Target {
             definition: "fireworks".into(),
+            definition_namespace: "fireworks-system".into(),
             namespace: "fireworks-system".into(),
             group: "composition.krateo.io".into(),
             version: "v1-1-6".into(),
@@ -476,6 +505,24 @@ pub(crate) mod tests {
             service["spec"]["selector"]["team"],
             "COMPOSITION_CONTROLLER_WORKERS=10"
         );
+    }
+
+    #[test]
+    fn the_policy_has_the_bound_on_it() {
+        let mut target = target();
+        target.bound.bound.namespaces.insert("shared".into());
+        target
+            .bound
+            .bound
+            .cluster
+            .insert("scheduling.k8s.io/priorityclasses".parse().unwrap());
+        let objects = objects(&target, &platform());
+        let policy = objects
+            .iter()
+            .find(|o| named(o) == "ValidatingAdmissionPolicy/fireworksapps-v1-1-6-grants")
+            .unwrap();
+        assert_eq!(noted_bound(policy), target.bound.bound);
+        assert_eq!(noted_bound(&json!({})), Bound::default());
     }
 
     #[test]

@@ -25,10 +25,10 @@ impl ChartFolder {
         Self::copy_of(&image::root().join("e2e/charts").join(original), name, version)
     }
 
-    /// A copy of the chart in this folder, likewise.
+    /// A copy of the chart in a folder, called `name`, in that version.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is no such chart.
     pub fn copy_of(source: &Path, name: &str, version: &str) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         copy_folder(source, folder.path()).with_context(|| format!("could not copy {}", source.display()))?;

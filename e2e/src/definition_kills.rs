@@ -187,12 +187,12 @@ impl Life for Definition<'_> {
 }
 
 /// Says of every pod that it is ready.
-struct ReadyPods {
+pub(crate) struct ReadyPods {
     _runtime: Runtime,
 }
 
 impl ReadyPods {
-    fn keep(plane: &ControlPlane) -> Result<Self> {
+    pub(crate) fn keep(plane: &ControlPlane) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()

@@ -134,11 +134,23 @@ impl HostPlatform {
     /// # Errors
     /// When its ServiceAccount is not there, or it cannot be started.
     pub fn run_controller(&self, namespace: &str, resource: &str, version: &str) -> Result<()> {
+        self.run_controller_with(namespace, resource, version, &[])
+    }
+
+    /// The same, with these further environment variables.
+    ///
+    /// # Errors
+    /// As [`HostPlatform::run_controller`].
+    pub fn run_controller_with(
+        &self,
+        namespace: &str,
+        resource: &str,
+        version: &str,
+        further: &[(&str, &str)],
+    ) -> Result<()> {
         let environment = self.controller_environment(namespace, resource, version)?;
-        let environment: Vec<_> = environment
-            .iter()
-            .map(|(name, value)| (*name, value.as_str()))
-            .collect();
+        let own = environment.iter().map(|(name, value)| (*name, value.as_str()));
+        let environment: Vec<_> = own.chain(further.iter().copied()).collect();
         let account = format!("{resource}-{version}");
         self.run(CONTROLLER, namespace, &account, &[], &environment)
     }
@@ -173,6 +185,15 @@ impl HostPlatform {
             ("URL_CHART_INSPECTOR", format!("http://{}/", self.inspector)),
             ("CHART_INSPECTOR_TOKEN_FILE", token.to_string_lossy().into_owned()),
         ])
+    }
+
+    /// Kills the controller, as the kubelet does with a pod that goes.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn kill_controller(&self, namespace: &str, resource: &str, version: &str) -> Result<()> {
+        let name = format!("{CONTROLLER}.{namespace}.{resource}-{version}");
+        self.plane.kill_component(&name)
     }
 
     /// What the kubelet would put into the controller's pod: a token that chart-inspector asks for.

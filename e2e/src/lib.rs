@@ -9,6 +9,7 @@ pub mod admission;
 pub mod chart;
 pub mod composition_kills;
 pub mod composition_replicas;
+pub mod compositions;
 pub mod cosign;
 pub mod definition_kills;
 pub mod gpg;

@@ -6,5 +6,6 @@ mod delete_policies;
 mod fetch_charts;
 mod kill_controller;
 mod kill_provider;
+mod operate_compositions;
 mod rotate_certificates;
 mod share_compositions;

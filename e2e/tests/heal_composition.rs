@@ -1,8 +1,7 @@
 //! What somebody changes on the objects of a release is put back at once, without a new revision, and told.
 
-use std::time::{Duration, Instant};
-
 use anyhow::Result;
+use e2e::compositions::drift::{Times, Watcher};
 use e2e::scenario::condition;
 use e2e::{Scenario, progress};
 use serde_json::{Value, json};
@@ -21,23 +20,25 @@ fn edited_and_deleted_objects_are_put_back_without_a_new_revision() -> Result<()
     }))?;
     scenario.wait_for("menders", "web", "Ready", "True")?;
 
-    let mut took = Vec::new();
+    let watcher = Watcher {
+        audit: scenario.cluster().audit(),
+        controller: "system:serviceaccount:heal-composition:menders-v1-0-0".to_owned(),
+        namespace: &scenario,
+    };
+    let mut times = Times::default();
     for round in 0..3 {
         let greeting = format!(r#"{{"data":{{"GREETING":"theirs {round}"}}}}"#);
-        let edits: [(&[&str], &str, &str, Value); 5] = [
+        let edits: [(&str, &[&str]); 5] = [
             (
+                "configmap",
                 &["patch", "configmap", "fixed-web", "--patch", &greeting],
-                "configmaps",
-                "/data/GREETING",
-                json!("mine"),
             ),
             (
+                "deployment",
                 &["scale", "deployment", "fixed-web", "--replicas=0"],
-                "deployments",
-                "/spec/replicas",
-                json!(1),
             ),
             (
+                "service",
                 &[
                     "patch",
                     "service",
@@ -45,11 +46,9 @@ fn edited_and_deleted_objects_are_put_back_without_a_new_revision() -> Result<()
                     "--patch",
                     r#"{"spec":{"selector":{"app.kubernetes.io/name":"theirs"}}}"#,
                 ],
-                "services",
-                "/spec/selector/app.kubernetes.io~1name",
-                json!("mender"),
             ),
             (
+                "service",
                 &[
                     "patch",
                     "service",
@@ -58,29 +57,15 @@ fn edited_and_deleted_objects_are_put_back_without_a_new_revision() -> Result<()
                     "--patch",
                     r#"[{"op": "replace", "path": "/spec/ports/0/port", "value": 81}]"#,
                 ],
-                "services",
-                "/spec/ports/0/port",
-                json!(80),
             ),
-            (
-                &["delete", "service", "fixed-web"],
-                "services",
-                "/spec/ports/0/port",
-                json!(80),
-            ),
+            ("service", &["delete", "service", "fixed-web"]),
         ];
-        for (edit, resource, path, wanted) in edits {
-            scenario.kubectl(edit)?;
-            took.push(healed(&scenario, resource, path, &wanted)?);
+        for (resource, edit) in edits {
+            let took = watcher.put_back(resource, "fixed-web", edit)?;
+            times.took.push((edit[..2].join(" "), took));
         }
     }
-    took.sort_unstable();
-    progress(format_args!(
-        "{} edits put back: median {:?}, longest {:?} (kubectl's own time included)",
-        took.len(),
-        took[took.len() / 2],
-        took[took.len() - 1]
-    ));
+    progress(&times);
 
     let history: Vec<Value> =
         serde_json::from_str(&scenario.helm(&["history", "fixed", "--output", "json"])?)?;
@@ -117,19 +102,4 @@ fn the_condition_says_who_did_it(scenario: &Scenario) -> Result<()> {
     let composition = scenario.wait("menders", "web", told("LeftAlone"))?;
     assert_eq!(condition(&composition, "Drifted").unwrap()["status"], "True");
     Ok(())
-}
-
-fn healed(scenario: &Scenario, resource: &str, path: &str, wanted: &Value) -> Result<Duration> {
-    let edited = Instant::now();
-    loop {
-        let object = scenario.get(resource, "fixed-web")?;
-        if object.is_some_and(|object| object.pointer(path) == Some(wanted)) {
-            return Ok(edited.elapsed());
-        }
-        anyhow::ensure!(
-            edited.elapsed() < Duration::from_mins(2),
-            "{resource} {path} was not put back"
-        );
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }

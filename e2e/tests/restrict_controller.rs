@@ -37,7 +37,6 @@ fn a_controller_is_restricted_and_holds_exactly_what_its_release_needs() -> Resu
             "/services get,list,watch ",
             "apps/deployments create,patch,delete fixed-web",
             "apps/deployments get,list,watch ",
-            "coordination.k8s.io/leases get sh.helm.release.v1.fixed",
         ]
     );
     for (allowed, request) in [

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::memory::Memory;
 use super::observe::Observed;
-use super::{Context, FIELD_MANAGER, bound};
+use super::{Context, FIELD_MANAGER, bound, going};
 use crate::figures::Part;
 
 /// How long a granted permission may take to hold.
@@ -48,12 +48,16 @@ pub(crate) enum Error {
     Correct(#[source] release::Error),
     #[error("could not uninstall the release")]
     Uninstall(#[source] release::Error),
+    #[error("could not remove what the release has outside the namespace, which goes")]
+    Clear(#[source] cluster::Error),
 }
 
 impl Error {
     pub(crate) fn is_transient(&self) -> bool {
         match self {
-            Self::Mark(error) | Self::Grant(error) | Self::Revoke(error) => error.is_transient(),
+            Self::Mark(error) | Self::Grant(error) | Self::Revoke(error) | Self::Clear(error) => {
+                error.is_transient()
+            }
             Self::Install(error) | Self::Upgrade(error) | Self::Correct(error) | Self::Uninstall(error) => {
                 error.is_transient()
             }
@@ -123,6 +127,7 @@ impl Pass<'_> {
                 let uninstalling = parts.time(Part::HelmUninstall, Box::pin(self.uninstall()));
                 uninstalling.await.map_err(Error::Uninstall)
             }
+            Step::Clear(_) => self.clear().await.map_err(Error::Clear),
             Step::LetGo => self.let_go().await.map_err(Error::Mark),
         }
     }
@@ -174,6 +179,7 @@ impl Pass<'_> {
             | Step::Upgrade(_)
             | Step::Resume(_)
             | Step::Uninstall
+            | Step::Clear(_)
             | Step::LetGo => None,
         }
     }
@@ -311,6 +317,13 @@ impl Pass<'_> {
         let left = self.ctx.releases.uninstall(records).await?;
         for kept in &left.kept {
             tracing::info!(composition = %self.id, kept = %kept, "the release's object stays");
+        }
+        Ok(Some(Change::Uninstalled))
+    }
+
+    async fn clear(&self) -> Result<Option<Change>, cluster::Error> {
+        for object in &self.observed.outlying {
+            going::clear(object, self.composition, self.ctx).await?;
         }
         Ok(Some(Change::Uninstalled))
     }

@@ -4,6 +4,7 @@
 
 mod apply;
 mod bound;
+mod going;
 mod memory;
 mod observe;
 mod status;
@@ -107,6 +108,12 @@ pub(crate) enum Error {
 impl Error {
     /// True when the same attempt can succeed later although nobody changed anything.
     pub(crate) fn is_transient(&self) -> bool {
+        if self.is_refusal() {
+            // Rights and policies reach the API server's memory a moment after they are stored, also those that
+            // core-provider has just given to a controller that begins; and roles go before the compositions of a
+            // namespace that goes.
+            return true;
+        }
         match self {
             // The admin may widen the bound, which is on another object than the composition.
             Self::Plan(Blocked::Outside(_)) => true,
@@ -115,6 +122,21 @@ impl Error {
             Self::Apply(error) => error.is_transient(),
             Self::Report(error) => error.is_transient(),
         }
+    }
+}
+
+impl Error {
+    /// True when the API server refused a request for lack of a right, or by a policy.
+    fn is_refusal(&self) -> bool {
+        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
+        while let Some(error) = cause {
+            let refused = error.downcast_ref::<cluster::Error>();
+            if refused.is_some_and(cluster::Error::is_forbidden) {
+                return true;
+            }
+            cause = error.source();
+        }
+        false
     }
 }
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use api::inspection::{Query, Resource, Verb};
 use api::{Composition, CompositionDefinition, DEFINITION_GROUP, annotations, labels};
 use cluster::{Health, ObjectId, ResourceId};
-use composition::permissions::{Grant, MANAGE, WRITE, role_name};
-use composition::plan::{self, Release};
+use composition::permissions::{Grant, KEEP, MANAGE, REMOVE, WRITE, role_name};
+use composition::plan::{self, Home, Release};
 use composition::release_name::InvalidReleaseName;
 use composition::{Permissions, ReleaseName, chart_of, has_served, rendering, schema, serves};
 use helm::release::Status;
@@ -18,13 +18,13 @@ use helm_client::charts::{self, LoadedChart};
 use helm_client::records;
 use helm_client::release::drift::{DriftedObject, InvalidPolicy, Policy};
 use helm_client::release::{self, Desired, Presence, Retry, State};
-use helm_client::rendering::{self as render, Lookup};
+use helm_client::rendering::{self as render, Leniency, Lookup};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use super::memory::{self, Memory};
-use super::{Context, bound};
+use super::{Context, bound, going};
 use crate::compositions::Key;
 use crate::figures::Part;
 use crate::inspector;
@@ -44,6 +44,8 @@ pub(super) struct Observed {
     pub(super) drifted: Vec<DriftedObject>,
     /// When a failed action is tried again, if it is by itself.
     pub(super) retry_in: Option<Duration>,
+    /// Objects of the release outside the composition's namespace, when that goes.
+    pub(super) outlying: Vec<ObjectId>,
 }
 
 /// What the release should be.
@@ -163,18 +165,11 @@ pub(super) async fn observe(
     } else {
         Some(intention(composition, &release_name, records.as_ref(), memory, ctx).await?)
     };
-    let (mut objects, mut hooks) = (Vec::new(), Vec::new());
-    if let Some(record) = records
-        .as_ref()
-        .and_then(|records| records.deployed().or(records.newest.as_ref()))
-    {
-        objects = ctx.releases.objects(record).await.map_err(Error::Release)?;
-        hooks = ctx.releases.hooks(record).await.map_err(Error::Release)?;
-    }
-    let released = objects.iter().map(|id| resource(id, &MANAGE));
-    let released: Vec<Resource> = released
-        .chain(hooks.iter().map(|id| resource(id, &WRITE)))
-        .collect();
+    let Released {
+        objects,
+        touched: released,
+        has_hooks,
+    } = released(records.as_ref(), ctx).await?;
     let role = role_name(&ctx.resource.plural, &composition.namespace, &release_name);
     let labels = rendering::object_labels(composition, &ctx.krateo_namespace);
     let (permissions, needed) = ctx.parts.timed(Part::RbacGeneration, || {
@@ -192,13 +187,16 @@ pub(super) async fn observe(
     let granted = if let Some(granted) = &memory.granted {
         granted.clone()
     } else {
-        let granted = if is_new(composition) {
-            Vec::new()
-        } else {
-            granted(composition, &role, &permissions, &labels, ctx).await?
-        };
+        let granted = granted_so_far(composition, &role, &permissions, &labels, ctx).await?;
         memory.granted.insert(granted).clone()
     };
+    if composition.deleting
+        && composition.is_held()
+        && going::may_be(needed == granted, records.as_ref(), has_hooks)
+        && going::is_going(&composition.namespace, &role, ctx).await?
+    {
+        return leaving(composition, release_name, objects, granted, memory, ctx).await;
+    }
     let (release, retry_in) = standing(composition, intention.as_ref(), records.as_ref(), &[], ctx).await?;
     if was_left && !(needed == granted && release == Release::InSync) {
         // Nothing is done on what was read a while ago.
@@ -232,6 +230,7 @@ pub(super) async fn observe(
             growth: ctx.growth,
             outside,
             release,
+            home: Home::Stays,
         },
         release_name,
         wanted: intention.map(|intention| Wanted {
@@ -243,28 +242,107 @@ pub(super) async fn observe(
         objects,
         drifted,
         retry_in,
+        outlying: Vec::new(),
+    })
+}
+
+/// What the stored revision has.
+#[derive(Default)]
+struct Released {
+    objects: Vec<ObjectId>,
+    /// What is needed of its objects and hooks.
+    touched: Vec<Resource>,
+    has_hooks: bool,
+}
+
+async fn released(records: Option<&records::Observed>, ctx: &Context) -> Result<Released, Error> {
+    let stored = records.and_then(|records| records.deployed().or(records.newest.as_ref()));
+    let Some(record) = stored else {
+        return Ok(Released::default());
+    };
+    let objects = ctx.releases.objects(record).await.map_err(Error::Release)?;
+    let kept = ctx.releases.kept(record).await.map_err(Error::Release)?;
+    let hooks = ctx.releases.hooks(record).await.map_err(Error::Release)?;
+    let verbs = |id: &ObjectId| if kept.contains(id) { &KEEP[..] } else { &MANAGE };
+    let touched = objects.iter().map(|id| resource(id, verbs(id)));
+    let touched = touched.chain(hooks.iter().map(|id| resource(id, &WRITE)));
+    Ok(Released {
+        touched: touched.collect(),
+        has_hooks: !hooks.is_empty(),
+        objects,
+    })
+}
+
+/// A composition that is deleted with its namespace: what the release has outside of it is all there is to remove.
+async fn leaving(
+    composition: &Composition,
+    release_name: ReleaseName,
+    objects: Vec<ObjectId>,
+    mut granted: Vec<Grant>,
+    memory: &mut Memory,
+    ctx: &Context,
+) -> Result<Observed, Error> {
+    let role = role_name(&ctx.resource.plural, &composition.namespace, &release_name);
+    let labels = rendering::object_labels(composition, &ctx.krateo_namespace);
+    // What was cut off before the status knew of it is known from its roles alone.
+    let mut unknown = reach(ctx).await?;
+    unknown.retain(|namespace| !granted.iter().any(|grant| grant.namespace() == namespace));
+    let unknown = unknown.iter().map(String::as_str).collect();
+    granted.extend(self::granted(unknown, &role, &labels, ctx).await?);
+    memory.granted = Some(granted.clone());
+    let elsewhere = granted
+        .iter()
+        .filter(|grant| grant.namespace() != composition.namespace);
+    let own: Vec<Grant> = elsewhere
+        .clone()
+        .map(|grant| grant.clone().given_to(&ctx.account))
+        .collect();
+    let (outlying, needed) = if elsewhere.eq(&own) {
+        let outlying = going::outlying(composition, objects, &granted, &role, ctx).await?;
+        let removed: Vec<Resource> = outlying.iter().map(|id| resource(id, &REMOVE)).collect();
+        let needed = Permissions::of_resources(&removed).grants(&role, &ctx.account, &labels);
+        (outlying, needed)
+    } else {
+        // The controller before us had them.
+        (Vec::new(), own)
+    };
+    let told = outlying.iter().map(ToString::to_string).collect();
+    Ok(Observed {
+        facts: plan::Observed {
+            needed,
+            granted,
+            home: Home::Goes(told),
+            ..Observed::facts_of_nothing()
+        },
+        outlying,
+        ..Observed::nothing(release_name)
     })
 }
 
 impl Observed {
     /// A paused composition: nothing is looked at.
     fn nothing(release_name: ReleaseName) -> Self {
-        let facts = plan::Observed {
-            definition: None,
-            needed: Vec::new(),
-            granted: Vec::new(),
-            growth: plan::Growth::default(),
-            outside: None,
-            release: Release::Unreadable,
-        };
         Self {
-            facts,
+            facts: Self::facts_of_nothing(),
             release_name,
             wanted: None,
             records: None,
             objects: Vec::new(),
             drifted: Vec::new(),
             retry_in: None,
+            outlying: Vec::new(),
+        }
+    }
+
+    fn facts_of_nothing() -> plan::Observed {
+        plan::Observed {
+            definition: None,
+            needed: Vec::new(),
+            granted: Vec::new(),
+            growth: plan::Growth::default(),
+            outside: None,
+            release: Release::Unreadable,
+            home: Home::Stays,
         }
     }
 }
@@ -311,7 +389,14 @@ async fn intention(
         .map_err(Error::Chart)?;
     let own = ctx.schemas.of(&chart.digest, &chart.engine)?;
     let definition = (definition.namespace().unwrap_or_default(), definition.name_any());
+    let known = memory.inspected.as_ref().map(|(question, _)| *question);
     let mut touched = inspected(composition, release, &definition, &chart, memory, ctx).await?;
+    // Until what the chart looks up is granted, asking is no offence.
+    let is_news = memory.inspected.as_ref().map(|(question, _)| *question) != known;
+    let leniency = Leniency {
+        ask_first: is_news || memory.granted.is_none(),
+        ..Leniency::default()
+    };
     let request = render::Request {
         chart: &chart,
         name: release.as_str(),
@@ -321,7 +406,7 @@ async fn intention(
         values: rendering::values(composition, own.as_deref(), &ctx.krateo_namespace),
         labels: rendering::object_labels(composition, &ctx.krateo_namespace),
     };
-    let rendering = render::render(&ctx.cluster, &request)
+    let rendering = render::render_with(&ctx.cluster, &request, leniency)
         .await
         .map_err(Error::Render)?;
     // What our own render looked up may go beyond the answer: the inspector reads less than we do.
@@ -487,10 +572,24 @@ fn permissions(
         .map(|intention| intention.touched.as_slice())
         .unwrap_or_default();
     Permissions::of_records(&composition.namespace, release, &revisions, ctx.max_history)
+        .and(lease(composition, release, records))
         .and(Permissions::of_resources(touched))
         .and(Permissions::of_resources(released))
         .and(Permissions::of_hook_logs(touched))
         .and(Permissions::of_hook_logs(released))
+}
+
+/// What it needs to see whether somebody is at work on the release by hand.
+fn lease(
+    composition: &Composition,
+    release: &ReleaseName,
+    records: Option<&records::Observed>,
+) -> Permissions {
+    if records.is_some_and(records::Observed::is_under_its_own_lease) {
+        Permissions::of_lease(&composition.namespace, release)
+    } else {
+        Permissions::default()
+    }
 }
 
 /// What reading an object by `lookup` needs.
@@ -524,19 +623,46 @@ fn resource(id: &ObjectId, verbs: &[Verb]) -> Resource {
 
 /// The Roles and bindings that are there under the release's role name: where they are needed, and where the
 /// release had objects when it was looked at last.
-async fn granted(
+async fn granted_so_far(
     composition: &Composition,
     role: &str,
     needed: &Permissions,
     labels: &BTreeMap<String, String>,
     ctx: &Context,
 ) -> Result<Vec<Grant>, Error> {
-    let had = composition
-        .status
-        .managed
-        .iter()
-        .map(|object| object.namespace.as_str());
-    let namespaces: BTreeSet<&str> = needed.namespaces().chain(had).collect();
+    if is_new(composition) {
+        return Ok(Vec::new());
+    }
+    // What was cut off before the status knew of it is to be found all the same when it goes.
+    let reach = if composition.deleting && composition.status.managed.is_empty() {
+        reach(ctx).await?
+    } else {
+        BTreeSet::new()
+    };
+    let had = composition.status.managed.iter();
+    let had = had.map(|object| object.namespace.as_str());
+    let namespaces = needed
+        .namespaces()
+        .chain(had)
+        .chain(reach.iter().map(String::as_str));
+    granted(namespaces.collect(), role, labels, ctx).await
+}
+
+/// Where a release of this type can have roles besides the composition's namespace; the empty one is the cluster.
+async fn reach(ctx: &Context) -> Result<BTreeSet<String>, cluster::Error> {
+    let mut namespaces = bound::written(ctx).await?.namespaces;
+    namespaces.insert(String::new());
+    Ok(namespaces)
+}
+
+/// The Roles and bindings that are there under the release's role name in these namespaces; the empty one is the
+/// cluster.
+async fn granted(
+    namespaces: BTreeSet<&str>,
+    role: &str,
+    labels: &BTreeMap<String, String>,
+    ctx: &Context,
+) -> Result<Vec<Grant>, Error> {
     let mut granted = Vec::new();
     for namespace in namespaces {
         let grant = if namespace.is_empty() {

@@ -16,6 +16,8 @@ pub(super) struct Controller {
     pub(super) resource: String,
     /// Version of the type that it serves.
     pub(super) version: String,
+    /// Where it runs: in its definition's namespace, or in the platform's own when that goes.
+    pub(super) namespace: String,
     /// The definition that it was deployed for.
     pub(super) owner: Owner,
 }
@@ -54,6 +56,7 @@ fn read(marker: &PartialObjectMeta) -> Option<Controller> {
     Some(Controller {
         resource: label(labels::CONTROLLER_RESOURCE)?,
         version: label(labels::CONTROLLER_VERSION)?,
+        namespace: marker.namespace()?,
         owner: Owner {
             namespace: label(labels::DEFINITION_NAMESPACE)?,
             name: label(labels::DEFINITION_NAME)?,

@@ -1,6 +1,6 @@
 //! What there is of a definition: its chart, the type in the API server, the controllers, the compositions.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::definition::{BoundStatus, Breaker, ResolvedChart};
@@ -10,7 +10,8 @@ use composition::bound::Resolved;
 use composition::serves;
 use crdgen::{BadDefaults, CustomResourceDefinition, Names, ServedVersion, Structural};
 use helm_client::charts::{self, LoadedChart};
-use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
+use k8s_openapi::api::rbac::v1::{ClusterRole, Role, RoleBinding};
 use kube::ResourceExt as _;
 use kube::core::PartialObjectMeta;
 use serde_json::Value;
@@ -150,6 +151,14 @@ pub(crate) struct Made {
     pub(crate) own_types: Vec<ObjectId>,
     /// The objects of the controllers, in the order in which they are removed.
     pub(crate) bundles: Vec<ObjectId>,
+    /// Controllers that clean up in place of those that are gone.
+    pub(crate) stand_ins: Vec<StandIn>,
+}
+
+/// A controller in the platform's own namespace for compositions whose own went with the definition's namespace.
+pub(crate) struct StandIn {
+    pub(crate) target: Target,
+    pub(crate) bundle: Vec<Member>,
 }
 
 /// A definition could not be observed.
@@ -206,7 +215,12 @@ impl Error {
 /// The Secrets that fetching the chart takes, and whether they may be read.
 pub(crate) async fn locked(definition: &CompositionDefinition, ctx: &Context) -> Result<Locked, Error> {
     Ok(Locked {
-        grants: members(grants(definition, &ctx.platform), definition, ctx).await?,
+        grants: members(
+            grants(definition, &ctx.platform),
+            definition.metadata.namespace.as_deref(),
+            ctx,
+        )
+        .await?,
         needed: accesses(definition),
     })
 }
@@ -304,7 +318,7 @@ pub(crate) async fn wanted(
         target.judged_at = ctx.webhooks.client_config("/validate");
     }
     let objects = bundle(&target, &ctx.platform, &ctx.templates)?;
-    let members = members(objects, definition, ctx).await?;
+    let members = members(objects, Some(&target.namespace), ctx).await?;
     let kept = || open.grants.iter().chain(&members).map(|member| &member.id);
     let mut stale = granted(definition, &ctx.cluster).await?;
     stale.retain(|id| !kept().any(|kept| kept == id));
@@ -671,17 +685,10 @@ async fn others(
         .collect())
 }
 
-async fn members(
-    objects: Vec<Value>,
-    definition: &CompositionDefinition,
-    ctx: &Context,
-) -> Result<Vec<Member>, Error> {
+async fn members(objects: Vec<Value>, namespace: Option<&str>, ctx: &Context) -> Result<Vec<Member>, Error> {
     let mut members = Vec::new();
     for wanted in objects {
-        let id = ctx
-            .cluster
-            .locate(&wanted, definition.metadata.namespace.as_deref())
-            .await?;
+        let id = ctx.cluster.locate(&wanted, namespace).await?;
         let stage = bundle::stage(&wanted);
         let in_place = match is_in_place(&id, &wanted, &ctx.cluster).await {
             // The role that lets us read and write policies by name is part of the bundle.
@@ -806,6 +813,7 @@ async fn made(definition: &CompositionDefinition, ctx: &Context) -> Result<Optio
     {
         made.insert((resource.clone(), version_of(api_version).to_owned()));
     }
+    made.extend(left_outside(&owner, &ctx.cluster).await?);
     if made.is_empty() {
         return Ok(None);
     }
@@ -815,6 +823,7 @@ async fn made(definition: &CompositionDefinition, ctx: &Context) -> Result<Optio
         compositions: Vec::new(),
         own_types: Vec::new(),
         bundles: Vec::new(),
+        stand_ins: Vec::new(),
     };
     let resources: BTreeSet<&String> = made.iter().map(|(resource, _)| resource).collect();
     for resource in resources {
@@ -835,6 +844,26 @@ async fn made(definition: &CompositionDefinition, ctx: &Context) -> Result<Optio
         .await?;
     }
     Ok(Some(left))
+}
+
+/// The resources and versions of controllers of which something lies outside of namespaces: their marks may have gone
+/// with the definition's namespace before the status said anything.
+async fn left_outside(owner: &Owner, cluster: &Cluster) -> Result<Vec<(String, String)>, cluster::Error> {
+    let own = [
+        (labels::DEFINITION_NAME, &owner.name),
+        (labels::DEFINITION_NAMESPACE, &owner.namespace),
+    ];
+    let own = own.map(|(label, value)| format!("{label}={value}")).join(",");
+    let selector = Selector {
+        namespace: None,
+        labels: Some(&own),
+    };
+    let roles: Vec<PartialObjectMeta> = cluster.list(&ResourceId::of::<ClusterRole>(), selector).await?;
+    let controller = |role: &PartialObjectMeta| {
+        let label = |name: &str| role.labels().get(name).cloned();
+        label(labels::CONTROLLER_RESOURCE).zip(label(labels::CONTROLLER_VERSION))
+    };
+    Ok(roles.iter().filter_map(controller).collect())
 }
 
 /// Notes what the definition leaves behind of one type.
@@ -863,12 +892,34 @@ async fn leave(
         )
         .collect();
     let own: BTreeSet<&str> = versions.difference(&others_run).copied().collect();
+    // Versions whose controller is gone.
+    let mut orphaned: BTreeSet<&str> = BTreeSet::new();
     for version in versions {
         // A second definition of the same version never had more than its own namespaced objects.
         let target = target(definition, resource, version, b"");
-        let ids = removal(&target, ctx).await?;
+        let mut ids = removal(&target, ctx).await?;
+        let runs = |namespace: &str| {
+            let mut own = controllers.iter().filter(|controller| controller.owner == owner);
+            own.any(|c| c.namespace == namespace && c.resource == resource && c.version == *version)
+        };
+        let elsewhere = &ctx.platform.krateo_namespace;
+        if *elsewhere != target.namespace && runs(elsewhere) {
+            let stand_in = Target {
+                namespace: elsewhere.clone(),
+                secrets: BTreeMap::new(),
+                ..target.clone()
+            };
+            let mut others = removal(&stand_in, ctx).await?;
+            others.retain(|id| id.namespace().is_some());
+            // Its mark last of all, the rest before what bounds it.
+            let mark = others.pop();
+            ids = others.into_iter().chain(ids).chain(mark).collect();
+        }
         let is_shared = |id: &ObjectId| others_run.contains(version) && id.namespace().is_none();
         left.bundles.extend(ids.into_iter().filter(|id| !is_shared(id)));
+        if own.contains(version) && !runs(&target.namespace) {
+            orphaned.insert(*version);
+        }
     }
     let is_last = others_run.is_empty();
     if is_last && live.is_some() {
@@ -888,15 +939,42 @@ async fn leave(
             continue;
         }
         let id = instance.id(&through)?;
+        let mut controlled_by = own.get(version).copied();
         if !governed
             && instance.held
             && let Some(alive) = own.first()
         {
             left.moves.push((id.clone(), (*alive).to_owned()));
+            controlled_by = Some(*alive);
+        }
+        if let Some(version) = controlled_by.filter(|version| instance.held && orphaned.remove(version)) {
+            left.stand_ins
+                .push(stand_in(definition, resource, version, ctx).await?);
         }
         left.compositions.push(id);
     }
     Ok(())
+}
+
+/// The controller of a version, as it is run in the platform's own namespace: only to clean up, so that it needs
+/// neither the chart nor the Secrets that fetching it takes.
+async fn stand_in(
+    definition: &CompositionDefinition,
+    resource: &str,
+    version: &str,
+    ctx: &Context,
+) -> Result<StandIn, Error> {
+    let mut target = Target {
+        namespace: ctx.platform.krateo_namespace.clone(),
+        secrets: BTreeMap::new(),
+        ..target(definition, resource, version, b"")
+    };
+    let policy = ObjectId::of::<ValidatingAdmissionPolicy>(None, &target.policy_name())?;
+    let policy: Option<Value> = ctx.cluster.get(&policy).await?;
+    target.bound.bound = bundle::noted_bound(&policy.unwrap_or_default());
+    let objects = bundle(&target, &ctx.platform, &ctx.templates)?;
+    let bundle = members(objects, Some(&target.namespace), ctx).await?;
+    Ok(StandIn { target, bundle })
 }
 
 /// The objects of a bundle in the order in which they are removed: the reverse of the one in which they are applied,
@@ -929,6 +1007,7 @@ pub(super) fn target(
 ) -> Target {
     Target {
         definition: definition.name_any(),
+        definition_namespace: definition.namespace().unwrap_or_default(),
         namespace: definition.namespace().unwrap_or_default(),
         group: COMPOSITION_GROUP.to_owned(),
         version: version.to_owned(),

@@ -7,9 +7,9 @@ use crdgen::CustomResourceDefinition;
 use kube::ResourceExt as _;
 use serde_json::Value;
 
-use crate::bundle::Stage;
+use crate::bundle::{Stage, Target};
 
-use super::observe::{Barred, Leaving, Locked, Made, Member, Observed, Source, Wanted};
+use super::observe::{Barred, Leaving, Locked, Made, Member, Observed, Source, StandIn, Wanted};
 
 /// The steps of one pass, and how things stand once they are done.
 pub(crate) struct Plan {
@@ -175,7 +175,7 @@ fn carry_out(definition: &CompositionDefinition, wanted: &Wanted) -> Result<Plan
     if !is_held(definition) {
         steps.push(Step::Hold);
     }
-    let at = |stage: Stage| wanted.bundle.iter().filter(move |member| member.stage == stage);
+    let at = |stage: Stage| at(&wanted.bundle, stage);
     // The mark comes before the type, so that an interrupted definition leaves nothing that cannot be found.
     steps.extend(missing(at(Stage::Mark)));
     let former = &wanted.former;
@@ -183,7 +183,7 @@ fn carry_out(definition: &CompositionDefinition, wanted: &Wanted) -> Result<Plan
         steps.push(Step::Type(Box::new(wanted.next.clone())));
     }
     steps.extend(missing(at(Stage::Own)));
-    steps.extend(bounding(wanted));
+    steps.extend(bounding(&wanted.bundle, &wanted.target));
     steps.extend(missing(at(Stage::Controller)));
     steps.extend(wanted.stale.iter().cloned().map(Step::Remove));
     if !steps.is_empty() {
@@ -224,8 +224,8 @@ fn carry_out(definition: &CompositionDefinition, wanted: &Wanted) -> Result<Plan
 }
 
 /// What bounds the controller, seen to be in force before anything is written that lets the controller act.
-fn bounding(wanted: &Wanted) -> Vec<Step> {
-    let at = |stage: Stage| wanted.bundle.iter().filter(move |member| member.stage == stage);
+fn bounding(bundle: &[Member], target: &Target) -> Vec<Step> {
+    let at = |stage: Stage| at(bundle, stage);
     let is_whole = |stage: Stage| at(stage).all(|member| member.in_place);
     if is_whole(Stage::Bounding) && is_whole(Stage::Controller) {
         return Vec::new();
@@ -238,9 +238,23 @@ fn bounding(wanted: &Wanted) -> Vec<Step> {
     let mut steps = vec![Step::Await(needed.collect())];
     steps.extend(missing(at(Stage::Bounding)));
     steps.push(Step::Prove {
-        policy: wanted.target.policy_name(),
-        role: wanted.target.dry_run_role(),
+        policy: target.policy_name(),
+        role: target.dry_run_role(),
     });
+    steps
+}
+
+fn at(bundle: &[Member], stage: Stage) -> impl Iterator<Item = &Member> {
+    bundle.iter().filter(move |member| member.stage == stage)
+}
+
+/// What runs a controller in place of one that is gone, in the order of any bundle.
+fn replacing(stand_in: &StandIn) -> Vec<Step> {
+    let StandIn { target, bundle } = stand_in;
+    let mut steps: Vec<Step> = missing(at(bundle, Stage::Mark)).collect();
+    steps.extend(missing(at(bundle, Stage::Own)));
+    steps.extend(bounding(bundle, target));
+    steps.extend(missing(at(bundle, Stage::Controller)));
     steps
 }
 
@@ -327,6 +341,7 @@ fn remove(definition: &CompositionDefinition, leaving: &Leaving) -> Plan {
         compositions,
         own_types,
         bundles,
+        stand_ins,
     }) = &leaving.made
     else {
         let mut steps: Vec<Step> = leaving.grants.iter().cloned().map(Step::Remove).collect();
@@ -339,8 +354,9 @@ fn remove(definition: &CompositionDefinition, leaving: &Leaving) -> Plan {
     if !compositions.is_empty() {
         let moves = moves.iter().cloned().map(|(id, version)| Step::Move(id, version));
         let removals = compositions.iter().cloned().map(Step::Remove);
+        let replacements = stand_ins.iter().flat_map(replacing);
         return Plan {
-            steps: moves.chain(removals).collect(),
+            steps: replacements.chain(moves).chain(removals).collect(),
             standing: Standing::Draining(compositions.len()),
         };
     }
@@ -641,6 +657,7 @@ mod tests {
                 compositions,
                 own_types: vec![id("type")],
                 bundles: vec![id("config"), id("account")],
+                stand_ins: Vec::new(),
             }),
         };
         let steps = |leaving| {
@@ -659,6 +676,46 @@ mod tests {
                 "remove account",
                 "remove grant",
                 "let go"
+            ]
+        );
+    }
+
+    #[test]
+    fn compositions_without_a_controller_get_one_before_they_go() {
+        let member = |name: &str, stage: Stage| Member {
+            id: id(name),
+            wanted: json!({}),
+            in_place: false,
+            stage,
+        };
+        let bundle = vec![
+            member("account", Stage::Mark),
+            member("policy", Stage::Bounding),
+            member("deployment", Stage::Controller),
+        ];
+        let leaving = Leaving {
+            grants: Vec::new(),
+            made: Some(Made {
+                moves: Vec::new(),
+                compositions: vec![id("web")],
+                own_types: Vec::new(),
+                bundles: Vec::new(),
+                stand_ins: vec![StandIn {
+                    target: crate::bundle::tests::target(),
+                    bundle,
+                }],
+            }),
+        };
+        let plan = plan(&definition(), &Observed::Leaving(leaving)).unwrap();
+        assert_eq!(
+            words(&plan.steps),
+            [
+                "apply account",
+                "await",
+                "apply policy",
+                "prove",
+                "apply deployment",
+                "remove web"
             ]
         );
     }

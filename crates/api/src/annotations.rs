@@ -61,6 +61,9 @@ pub const SHARDS: &str = "krateo.io/shards";
 /// On the Lease of a shard: the replica that asks its holder for more shards.
 pub const SHARDS_ASKED_BY: &str = "krateo.io/shards-asked-by";
 
+/// On the policy that bounds a controller: that bound, as the controller's `ConfigMap` has it.
+pub const BOUND: &str = "krateo.io/bound";
+
 /// True when the annotation is present and says exactly `true`.
 pub fn is_true(annotations: &BTreeMap<String, String>, name: &str) -> bool {
     annotations.get(name).is_some_and(|value| value == "true")

@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 use crate::request::Call;
 use crate::{Attempt, Cluster, Error, Goal, ObjectId, Progress};
 
+/// How soon an object that is still there is deleted again.
+const DELETE_AGAIN: Duration = Duration::from_millis(500);
+
 /// What happens to the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Propagation {
@@ -131,6 +134,32 @@ impl Cluster {
             }
             .map(|_| ()),
         }
+    }
+
+    /// The same for an object that may be deleted but not read: it is deleted again until it is not there.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cluster::delete_and_wait`].
+    pub async fn delete_until_gone(
+        &self,
+        id: &ObjectId,
+        how: &Delete<'_>,
+        timeout: Duration,
+    ) -> Result<(), Error> {
+        let begun = tokio::time::Instant::now();
+        while self.delete(id, how).await? == Deleted::Going {
+            if begun.elapsed() > timeout {
+                return Err(Error::Wait {
+                    object: Box::new(id.clone()),
+                    goal: Goal::Gone,
+                    within: timeout,
+                    last: "still going".to_owned(),
+                });
+            }
+            tokio::time::sleep(DELETE_AGAIN).await;
+        }
+        Ok(())
     }
 
     /// True when the name now belongs to another object than that of `uid`, or to none.

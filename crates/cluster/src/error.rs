@@ -143,6 +143,17 @@ impl Error {
         self.status().is_some_and(|status| status.code == 403)
     }
 
+    /// The namespace goes, so nothing can be created in it any more (403).
+    pub fn is_namespace_going(&self) -> bool {
+        let causes = self.status().and_then(|status| status.details.as_ref());
+        causes.is_some_and(|details| {
+            details
+                .causes
+                .iter()
+                .any(|cause| cause.reason == NAMESPACE_TERMINATING)
+        })
+    }
+
     /// The server's validation refused the object: 422, 400, and the 500 for fields that its schema does not have.
     pub fn is_invalid(&self) -> bool {
         self.status()
@@ -319,6 +330,8 @@ fn is_untypable(status: &Status) -> bool {
     status.code == 500 && status.message.starts_with("failed to create typed patch object")
 }
 
+const NAMESPACE_TERMINATING: &str = "NamespaceTerminating";
+
 const FIELD_MANAGER_CONFLICT: &str = "FieldManagerConflict";
 
 fn is_field_manager_conflict(status: &Status) -> bool {
@@ -416,6 +429,26 @@ mod tests {
         );
         assert_eq!(error.causes()[1].field, ".spec.paused");
         assert!(error.is_conflict() && !error.is_transient() && !error.is_invalid());
+    }
+
+    #[test]
+    fn a_namespace_that_goes_is_told_from_other_refusals() {
+        let going = |causes: Value| {
+            let status = json!({"code": 403, "reason": "Forbidden", "details": {"causes": causes}});
+            let error = Error::Request {
+                attempt: Attempt::Apply,
+                object: Box::new(ObjectId::of::<Deployment>(Some("shop"), "web").unwrap()),
+                source: refused(status),
+            };
+            error.is_namespace_going()
+        };
+        assert!(going(
+            json!([{"reason": "NamespaceTerminating", "field": "metadata.namespace", "message": ""}])
+        ));
+        assert!(!going(
+            json!([{"reason": "FieldValueInvalid", "field": "a", "message": ""}])
+        ));
+        assert!(!going(json!([])));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use api::DEFINITION_GROUP;
 use api::inspection::{Resource, Verb};
 use k8s_openapi::api::rbac::v1::{
     ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject,
@@ -54,11 +55,17 @@ pub const MANAGE: [Verb; 6] = [
     Verb::Delete,
 ];
 
+/// What an object needs that stays when its release goes, as its resource policy says.
+pub const KEEP: [Verb; 5] = [Verb::Get, Verb::List, Verb::Watch, Verb::Create, Verb::Patch];
+
 /// What an object needs that comes and goes, as a hook, or that is a record: the same without the watch.
 pub const WRITE: [Verb; 4] = [Verb::Get, Verb::Create, Verb::Patch, Verb::Delete];
 
 /// What a definition in `crds/` needs: made when it is not there, never removed.
 pub const DEFINE: [Verb; 3] = [Verb::Get, Verb::Create, Verb::Patch];
+
+/// What it takes to find and remove an object.
+pub const REMOVE: [Verb; 3] = [Verb::Get, Verb::List, Verb::Delete];
 
 /// Revisions whose records the permissions name beyond the current one: the next, and one more so that an
 /// upgrade made by hand with Helm is seen.
@@ -71,10 +78,10 @@ impl Permissions {
     pub fn of_resources(resources: &[Resource]) -> Self {
         let mut permissions = Self::default();
         for resource in resources {
-            let verbs: &[Verb] = if resource.verbs.is_empty() {
-                &MANAGE
-            } else {
-                &resource.verbs
+            let verbs: &[Verb] = match resource.verbs.as_slice() {
+                [] => &MANAGE,
+                verbs if *verbs == WRITE && !runs_to_an_end(resource) => &WRITE[1..],
+                verbs => verbs,
             };
             permissions.add(resource, verbs);
         }
@@ -101,8 +108,7 @@ impl Permissions {
     }
 
     /// The permissions for the release's own records around the newest of `revisions` (none: there is no
-    /// record yet), and for those of `revisions` that lie further back; and to see whether somebody with a terminal is
-    /// at work on the release, who holds a Lease of its name.
+    /// record yet), and for those of `revisions` that lie further back.
     ///
     /// Records are read and written by name and never listed: a controller sees no Secret but its own.
     pub fn of_records(namespace: &str, release: &ReleaseName, revisions: &[i64], max_history: i64) -> Self {
@@ -114,6 +120,13 @@ impl Permissions {
             let record = Resource::new("", "v1", "secrets", namespace, &name, &WRITE);
             permissions.add(&record, &WRITE);
         }
+        permissions
+    }
+
+    /// The permission to see whether somebody with a terminal is still at work on the release, who holds a Lease of its
+    /// name: needed once a record says so.
+    pub fn of_lease(namespace: &str, release: &ReleaseName) -> Self {
+        let mut permissions = Self::default();
         let lease = format!("sh.helm.release.v1.{release}");
         let lease = Resource::new("coordination.k8s.io", "v1", "leases", namespace, &lease, &[]);
         permissions.add(&lease, &[Verb::Get]);
@@ -152,10 +165,12 @@ impl Permissions {
             .entry(target)
             .or_default();
         let is_secret = resource.group.is_empty() && resource.resource == "secrets";
-        let is_written = verbs.contains(&Verb::Create);
+        let is_written = verbs
+            .iter()
+            .any(|verb| matches!(verb, Verb::Create | Verb::Delete));
         for &verb in verbs {
             let reads_all = matches!(verb, Verb::List | Verb::Watch);
-            if reads_all && is_secret && is_written {
+            if (reads_all && is_secret && is_written) || is_inborn(resource, verb) {
                 continue;
             }
             // Who may list a kind may read each of it.
@@ -190,6 +205,25 @@ impl Permissions {
                 Grant::new(name, namespace, rules, account, labels)
             })
             .collect()
+    }
+}
+
+/// True for hooks that are awaited, and so read: others are done once they are there.
+fn runs_to_an_end(hook: &Resource) -> bool {
+    matches!(
+        (hook.group.as_str(), hook.resource.as_str()),
+        ("batch", "jobs") | ("", "pods")
+    )
+}
+
+/// True for what every controller may do without a grant: it makes the roles of its releases (policies decide which),
+/// and reads definitions and custom resource definitions. What a release needs of that is not granted once more.
+fn is_inborn(resource: &Resource, verb: Verb) -> bool {
+    match (resource.group.as_str(), resource.resource.as_str()) {
+        ("rbac.authorization.k8s.io", _) => !matches!(verb, Verb::List | Verb::Watch),
+        ("apiextensions.k8s.io", "customresourcedefinitions") => matches!(verb, Verb::Get | Verb::List),
+        (DEFINITION_GROUP, "compositiondefinitions") => matches!(verb, Verb::Get | Verb::List | Verb::Watch),
+        _ => false,
     }
 }
 
@@ -256,12 +290,7 @@ impl Grant {
             kind: kind.to_owned(),
             name: name.to_owned(),
         };
-        let subjects = Some(vec![Subject {
-            kind: "ServiceAccount".to_owned(),
-            name: account.name.clone(),
-            namespace: Some(account.namespace.clone()),
-            api_group: None,
-        }]);
+        let subjects = Some(vec![subject(account)]);
         let rules = Some(rules);
         if namespace.is_empty() {
             Self::Cluster(
@@ -338,6 +367,26 @@ impl Grant {
         }
     }
 
+    /// Who has it.
+    pub fn subjects(&self) -> &[Subject] {
+        match self {
+            Self::Namespaced(_, binding) => binding.subjects.as_deref(),
+            Self::Cluster(_, binding) => binding.subjects.as_deref(),
+        }
+        .unwrap_or_default()
+    }
+
+    /// The same for `account`.
+    #[must_use]
+    pub fn given_to(mut self, account: &Account) -> Self {
+        let subjects = Some(vec![subject(account)]);
+        match &mut self {
+            Self::Namespaced(_, binding) => binding.subjects = subjects,
+            Self::Cluster(_, binding) => binding.subjects = subjects,
+        }
+        self
+    }
+
     /// The rules.
     pub fn rules(&self) -> &[PolicyRule] {
         match self {
@@ -345,6 +394,15 @@ impl Grant {
             Self::Cluster(role, _) => role.rules.as_deref(),
         }
         .unwrap_or_default()
+    }
+}
+
+fn subject(account: &Account) -> Subject {
+    Subject {
+        kind: "ServiceAccount".to_owned(),
+        name: account.name.clone(),
+        namespace: Some(account.namespace.clone()),
+        api_group: None,
     }
 }
 
@@ -392,13 +450,24 @@ mod tests {
             resource("apps", "deployments", "n", "api", &MANAGE),
             resource("", "configmaps", "n", "", &[Verb::List]),
             resource("", "configmaps", "n", "seen", &[Verb::Get]),
+            resource("scheduling.k8s.io", "priorityclasses", "", "high", &MANAGE),
+            // What the controller may do anyway is not granted once more.
+            resource(
+                "apiextensions.k8s.io",
+                "customresourcedefinitions",
+                "",
+                "toys.example.org",
+                &DEFINE,
+            ),
             resource("rbac.authorization.k8s.io", "clusterroles", "", "reader", &MANAGE),
         ]);
         assert_eq!(
             lines(&permissions),
             [
-                "|rbac.authorization.k8s.io/clusterroles|create,patch,delete|reader",
-                "|rbac.authorization.k8s.io/clusterroles|get,list,watch|-",
+                "|apiextensions.k8s.io/customresourcedefinitions|create,patch|toys.example.org",
+                "|rbac.authorization.k8s.io/clusterroles|list,watch|-",
+                "|scheduling.k8s.io/priorityclasses|create,patch,delete|high",
+                "|scheduling.k8s.io/priorityclasses|get,list,watch|-",
                 "n|/configmaps|get|seen",
                 "n|/configmaps|list|-",
                 "n|apps/deployments|create,patch,delete|api,web",
@@ -432,14 +501,32 @@ mod tests {
             let lines = lines(&Permissions::of_records("n", &release, revisions, 3));
             let names = expected.replace('v', "sh.helm.release.v1.web.v");
             let records = format!("n|/secrets|get,create,patch,delete|{names}");
-            let lease = "n|coordination.k8s.io/leases|get|sh.helm.release.v1.web".to_owned();
-            assert_eq!(lines, [records, lease]);
+            assert_eq!(lines, [records]);
         };
         check(&[], "v1,v2");
         check(&[1], "v1,v2,v3");
         check(&[5], "v2,v3,v4,v5,v6,v7");
         // Many failed upgrades may lie above the deployed revision.
         check(&[1, 6], "v1,v3,v4,v5,v6,v7,v8");
+        assert_eq!(
+            lines(&Permissions::of_lease("n", &release)),
+            ["n|coordination.k8s.io/leases|get|sh.helm.release.v1.web"]
+        );
+    }
+
+    #[test]
+    fn hooks_are_read_where_they_run_to_an_end() {
+        let permissions = Permissions::of_resources(&[
+            resource("batch", "jobs", "n", "migrate", &WRITE),
+            resource("", "configmaps", "n", "seed", &WRITE),
+        ]);
+        assert_eq!(
+            lines(&permissions),
+            [
+                "n|/configmaps|create,patch,delete|seed",
+                "n|batch/jobs|get,create,patch,delete|migrate",
+            ]
+        );
     }
 
     #[test]
@@ -493,5 +580,12 @@ mod tests {
             (subjects[0].name.as_str(), subjects[0].namespace.as_deref()),
             ("cdc", Some("system"))
         );
+        let other = Account {
+            namespace: "elsewhere".into(),
+            name: "cdc".into(),
+        };
+        let given = grants[0].clone().given_to(&other);
+        assert_eq!(given.subjects()[0].namespace.as_deref(), Some("elsewhere"));
+        assert_eq!(given.given_to(&account), grants[0]);
     }
 }

@@ -29,6 +29,18 @@ pub struct Observed {
     pub outside: Option<Outside>,
     /// What is known of the release.
     pub release: Release,
+    /// What becomes of the composition's namespace.
+    pub home: Home,
+}
+
+/// What becomes of a composition's namespace.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Home {
+    /// It stays, as far as anybody looked.
+    #[default]
+    Stays,
+    /// It goes with all that is in it, records and roles too; these objects of the release lie outside of it.
+    Goes(Vec<String>),
 }
 
 /// What happens to permissions that grow.
@@ -96,6 +108,8 @@ pub enum Step {
     Correct(String),
     /// Remove the release and its objects.
     Uninstall,
+    /// Remove these objects of the release, which do not go with the composition's namespace.
+    Clear(Vec<String>),
     /// Take our finalizer off the object.
     LetGo,
 }
@@ -236,6 +250,14 @@ fn removal(
     if leave_release {
         return Plan::removed(vec![revoke, Step::LetGo]);
     }
+    if let Home::Goes(outlying) = &observed.home {
+        // No hook can run there any more, and nobody can write what the release was.
+        if let Some(steps) = permitting(observed) {
+            return Plan::underway(steps);
+        }
+        let clear = (!outlying.is_empty()).then(|| Step::Clear(outlying.clone()));
+        return Plan::removed(clear.into_iter().chain([revoke, Step::LetGo]).collect());
+    }
     match &observed.release {
         // A release that is not ours is not ours to remove.
         Release::Absent | Release::Foreign(_) => return Plan::removed(vec![revoke, Step::LetGo]),
@@ -330,6 +352,11 @@ impl fmt::Display for Step {
             Self::Resume(action) => write!(f, "continue to {action} the release"),
             Self::Correct(objects) => write!(f, "correct the release's objects: {objects}"),
             Self::Uninstall => f.write_str("uninstall the release"),
+            Self::Clear(objects) => write!(
+                f,
+                "remove what lies outside the namespace: {}",
+                objects.join(", ")
+            ),
             Self::LetGo => f.write_str("remove the finalizer"),
         }
     }
@@ -390,6 +417,7 @@ pub(crate) mod tests {
             growth: Growth::Granted,
             outside: None,
             release,
+            home: Home::Stays,
         }
     }
 
@@ -466,6 +494,49 @@ pub(crate) mod tests {
             &deleted(it),
             &observed(changed()),
             &[Step::Uninstall, revoke(), Step::LetGo],
+            Standing::Removed,
+        );
+    }
+
+    #[test]
+    fn a_namespace_that_goes_takes_along_what_is_in_it() {
+        let going = |outlying: &[&str], release: Release| {
+            let mut observed = observed(release);
+            observed.home = Home::Goes(outlying.iter().map(|&object| object.to_owned()).collect());
+            observed
+        };
+        let it = deleted(composition());
+        check(
+            &it,
+            &going(&["PriorityClass high"], Release::Unreadable),
+            &[
+                Step::Clear(vec!["PriorityClass high".into()]),
+                revoke(),
+                Step::LetGo,
+            ],
+            Standing::Removed,
+        );
+        check(
+            &it,
+            &going(&[], Release::Unreadable),
+            &[revoke(), Step::LetGo],
+            Standing::Removed,
+        );
+        // Its own roles are gone, and are not made again.
+        let mut without_roles = going(&[], Release::Unreadable);
+        (without_roles.needed, without_roles.granted) = (Vec::new(), grants("team"));
+        check(
+            &it,
+            &without_roles,
+            &[Step::Grant(Vec::new()), revoke()],
+            Standing::Underway,
+        );
+        let mut orphan = annotated(annotations::DELETION_POLICY, "orphan");
+        orphan.deleting = true;
+        check(
+            &orphan,
+            &going(&["PriorityClass high"], Release::Unreadable),
+            &[revoke(), Step::LetGo],
             Standing::Removed,
         );
     }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use cluster::{Cluster, ObjectId, ResourceId, Selector};
+use cluster::{Access, Cluster, ObjectId, ResourceId, Selector};
 use helm::capabilities::{Capabilities, KubeVersion};
 use helm::context::{Answer, Context, LookupKey};
 use helm::engine::{self, Operation, ReleaseOptions, RenderOptions, Rendered};
@@ -42,6 +42,9 @@ pub struct Leniency {
     pub skip_schema_validation: bool,
     /// True when the notes of subcharts belong to the notes.
     pub subchart_notes: bool,
+    /// True when it is asked beforehand what may be looked up, so that nothing is refused: for who is about to get the
+    /// rights.
+    pub ask_first: bool,
 }
 
 /// What came of it.
@@ -147,7 +150,7 @@ pub async fn render_with(
             });
         }
         for key in &rendered.missing_lookups {
-            let (answer, lookup) = look_up(cluster, key).await?;
+            let (answer, lookup) = look_up(cluster, key, leniency.ask_first).await?;
             answers.insert(key.clone(), answer);
             lookups.extend(lookup);
         }
@@ -249,7 +252,11 @@ impl Request<'_> {
 }
 
 /// Reads what a template asks for.
-async fn look_up(cluster: &Cluster, key: &LookupKey) -> Result<(Answer, Option<Lookup>), Error> {
+async fn look_up(
+    cluster: &Cluster,
+    key: &LookupKey,
+    ask_first: bool,
+) -> Result<(Answer, Option<Lookup>), Error> {
     let kind = json!({"apiVersion": key.api_version, "kind": key.kind});
     let failed = |source| Error::Lookup {
         what: told(key),
@@ -273,6 +280,10 @@ async fn look_up(cluster: &Cluster, key: &LookupKey) -> Result<(Answer, Option<L
         resource,
         denied: false,
     };
+    if ask_first && !cluster.is_allowed(&access(&lookup)).await.map_err(failed)? {
+        lookup.denied = true;
+        return Ok((Answer::NotFound, Some(lookup)));
+    }
     let answer = match read(cluster, &lookup).await {
         Ok(answer) => answer,
         Err(error) if error.is_forbidden() => {
@@ -282,6 +293,22 @@ async fn look_up(cluster: &Cluster, key: &LookupKey) -> Result<(Answer, Option<L
         Err(error) => return Err(failed(error)),
     };
     Ok((answer, Some(lookup)))
+}
+
+/// What a lookup needs.
+fn access(lookup: &Lookup) -> Access {
+    let Lookup {
+        resource,
+        namespace,
+        name,
+        denied: _,
+    } = lookup;
+    let namespace = Some(namespace.as_str()).filter(|namespace| !namespace.is_empty());
+    if name.is_empty() {
+        Access::to("list", resource, namespace)
+    } else {
+        Access::to("get", resource, namespace).named(name)
+    }
 }
 
 async fn read(cluster: &Cluster, lookup: &Lookup) -> Result<Answer, cluster::Error> {

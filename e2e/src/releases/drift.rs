@@ -6,23 +6,23 @@ use serde_json::Value;
 use super::{Rig, Tool, TrialChart, difference};
 
 /// Name of the release, and of most of its objects.
-const RELEASE: &str = "steady";
+pub(crate) const RELEASE: &str = "steady";
 
 /// One way to change something behind our back.
-struct Case {
+pub(crate) struct Case {
     /// In words, for the table.
-    what: &'static str,
+    pub(crate) what: &'static str,
     /// The kubectl command line that does it.
-    by: &'static [&'static str],
+    pub(crate) by: &'static [&'static str],
     /// The object and the beginning of the path that is to be reported; an empty path when the object is gone.
-    object: &'static str,
+    pub(crate) object: &'static str,
     path: &'static str,
     change: &'static str,
     /// The field manager that is to be named; none when whoever removes a field leaves no trace.
     manager: Option<&'static str>,
 }
 
-const CASES: [Case; 17] = [
+pub(crate) const CASES: [Case; 17] = [
     Case {
         what: "edit a value of a ConfigMap",
         by: &[

@@ -6,7 +6,7 @@ use anyhow::Result;
 use api::Composition;
 use api::inspection::{Resource, Verb};
 use cluster::{ObjectId, ResourceId};
-use composition::permissions::{Grant, MANAGE, WRITE, role_name};
+use composition::permissions::{Grant, KEEP, MANAGE, WRITE, role_name};
 use composition::{Account, Permissions, ReleaseName};
 use helm_client::records::Observed;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding};
@@ -61,14 +61,24 @@ pub(super) async fn granting(
     if let Some(record) = records.deployed().or(records.newest.as_ref()) {
         let releases = session.releases();
         let of = |ids: Vec<ObjectId>, verbs: &'static [Verb]| ids.into_iter().map(|id| touched(&id, verbs));
-        stored.extend(of(releases.objects(record).await?, &MANAGE));
+        let kept = releases.kept(record).await?;
+        let mut objects = releases.objects(record).await?;
+        objects.retain(|id| !kept.contains(id));
+        stored.extend(of(objects, &MANAGE));
+        stored.extend(of(kept, &KEEP));
         stored.extend(of(releases.hooks(record).await?, &WRITE));
     }
     let mut revisions = records.revisions();
     if revisions.is_empty() {
         revisions.push(1);
     }
+    let lease = if records.is_under_its_own_lease() {
+        Permissions::of_lease(&composition.namespace, release)
+    } else {
+        Permissions::default()
+    };
     let permissions = Permissions::of_records(&composition.namespace, release, &revisions, max_history)
+        .and(lease)
         .and(Permissions::of_resources(&wanted.touched))
         .and(Permissions::of_resources(&stored))
         .and(Permissions::of_hook_logs(&wanted.touched))

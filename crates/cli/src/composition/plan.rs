@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use composition::plan::{self, Growth, Observed, Standing};
+use composition::plan::{self, Growth, Home, Observed, Standing};
 use composition::{ReleaseName, rendering};
 use serde::Serialize;
 
@@ -66,6 +66,7 @@ async fn planned(session: &Session, args: &args::Plan) -> Result<Planned> {
         growth: Growth::Granted,
         outside: None,
         release: standing::standing(session, &composition, &wanted.desired, &records).await?,
+        home: Home::Stays,
     };
     let plan = plan::plan(&composition, &observed)?;
     Ok(Planned {

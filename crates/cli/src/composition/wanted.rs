@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use api::inspection::{Resource, Touches, Verb};
 use api::{Composition, CompositionDefinition};
 use cluster::{ObjectId, ResourceId, Selector};
-use composition::permissions::{DEFINE, MANAGE, WRITE};
+use composition::permissions::{DEFINE, KEEP, MANAGE, WRITE};
 use composition::{ReleaseName, Schemas, chart_of, has_served, rendering, serves};
 use helm_client::charts::{Charts, LoadedChart};
 use helm_client::records::Observed;
@@ -124,6 +124,7 @@ fn touched_resource(touched: &Touched) -> Resource {
     let verbs: &[Verb] = match touched.role {
         Role::Definition => &DEFINE,
         Role::Object => &MANAGE,
+        Role::Kept => &KEEP,
         Role::Hook => &WRITE,
     };
     let (kind, namespace) = (

@@ -95,6 +95,7 @@ impl Wanted {
         let leniency = Leniency {
             skip_schema_validation: making.skip_schema_validation,
             subchart_notes: making.render_subchart_notes,
+            ask_first: false,
         };
         let rendering = rendering::render_with(&session.cluster, &request, leniency).await?;
         for warning in &rendering.rendered.warnings {

@@ -40,7 +40,7 @@ impl Releases {
             release: name.to_owned(),
             source: Box::new(source),
         };
-        let lease = format!("sh.helm.release.v1.{name}");
+        let lease = lease(name);
         let id = ObjectId::of::<Lease>(Some(namespace), &lease).map_err(failed)?;
         let mut election =
             Election::new(self.cluster.clone(), namespace, &lease, identity).map_err(failed)?;
@@ -83,6 +83,11 @@ impl Hold {
             tracing::debug!(lease = %self.id, error = super::told(&error), "could not remove the lease");
         }
     }
+}
+
+/// The Lease of a release.
+pub(super) fn lease(release: &str) -> String {
+    format!("sh.helm.release.v1.{release}")
 }
 
 /// How records name the holder of a Lease.

@@ -225,10 +225,13 @@ impl Releases {
             return Ok(());
         };
         let how = Delete::with(Propagation::Background);
-        let deleted = self
-            .cluster
-            .delete_and_wait(id, &how, self.options.timeout, &mut |_| {})
-            .await;
+        let timeout = self.options.timeout;
+        let deleted = if is_awaited(id) {
+            self.cluster.delete_and_wait(id, &how, timeout, &mut |_| {}).await
+        } else {
+            // What is never awaited may not be read either: the right to delete it is all there is.
+            self.cluster.delete_until_gone(id, &how, timeout).await
+        };
         deleted.map_err(Error::objects("delete"))
     }
 

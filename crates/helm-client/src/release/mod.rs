@@ -321,6 +321,15 @@ impl Observed {
         Some((Action::underway(newest.status())?, newest))
     }
 
+    /// True when who began what is underway holds the Lease of the release, as somebody with a terminal does.
+    pub fn is_under_its_own_lease(&self) -> bool {
+        self.underway().is_some_and(|(_, record)| {
+            let (namespace, name) = (&record.release.namespace, &record.release.name);
+            let own = hold::writer(namespace, &hold::lease(name));
+            record.provenance.writer.as_ref() == Some(&own)
+        })
+    }
+
     /// The newest revision, when it is not the deployed one.
     fn above_deployed(&self) -> Vec<Record> {
         let deployed = self.deployed().map(Record::revision);

@@ -2,9 +2,12 @@
 
 use cluster::{Cluster, ObjectId, ResourceId};
 use helm::engine::Rendered;
+use helm::hook::Hook;
+use helm::resource_policy::{OnUninstall, RESOURCE_POLICY};
 
-use super::objects::{self, Place};
-use super::{Error, Releases};
+use super::objects::{self, Place, Target};
+use super::{Action, Error, Releases};
+use crate::json::{self, Meta};
 use crate::records::Record;
 
 /// An object that a release would touch.
@@ -29,11 +32,30 @@ pub enum Role {
     Definition,
     /// Made, changed and removed with the release.
     Object,
+    /// Made and changed with the release, and left when it goes: its resource policy says so.
+    Kept,
     /// Made and removed at an event.
     Hook,
 }
 
-/// The objects that releasing a rendered chart touches: definitions, then objects in install order, then hooks.
+/// What becomes of a release without anybody's word: an upgrade that fails is undone without hooks.
+const LIFE: [Action; 3] = [Action::Install, Action::Upgrade, Action::Uninstall];
+
+/// True for an object that an uninstall leaves.
+fn stays(target: &Target) -> bool {
+    let policy = json::meta(&target.manifest, Meta::Annotations, RESOURCE_POLICY);
+    OnUninstall::of(policy) != OnUninstall::Delete
+}
+
+fn runs(hook: &Hook, actions: &[Action]) -> bool {
+    actions.iter().any(|action| {
+        let (before, after) = action.events();
+        hook.runs_at(&before) || hook.runs_at(&after)
+    })
+}
+
+/// The objects that releasing a rendered chart touches: definitions, then objects in install order, then hooks. Hooks
+/// that only run when somebody asks for it, tests and those of rollbacks, are not among them.
 ///
 /// A kind that the chart's own definitions bring need not be served yet.
 ///
@@ -58,6 +80,7 @@ pub async fn touched(cluster: &Cluster, rendered: &Rendered, namespace: &str) ->
         rendered
             .hooks
             .iter()
+            .filter(|hook| runs(hook, &LIFE))
             .map(|h| (h.manifest.clone(), h.path.as_str(), Role::Hook)),
     );
 
@@ -79,6 +102,11 @@ pub async fn touched(cluster: &Cluster, rendered: &Rendered, namespace: &str) ->
     let mut touched = Vec::with_capacity(parsed.len());
     for (object, path, role) in parsed {
         for target in objects::locate(cluster, vec![object], namespace, &defined).await? {
+            let role = if role == Role::Object && stays(&target) {
+                Role::Kept
+            } else {
+                role
+            };
             touched.push(Touched::new(target.place, path, role));
         }
     }
@@ -116,13 +144,30 @@ impl Releases {
         Ok(targets.iter().filter_map(|target| target.id().cloned()).collect())
     }
 
-    /// The hooks of a stored revision, as far as their kinds are still served.
+    /// Those of the objects that stay when the release goes.
+    ///
+    /// # Errors
+    /// As [`Releases::objects`].
+    pub async fn kept(&self, record: &Record) -> Result<Vec<ObjectId>, Error> {
+        // Few releases have any, and a manifest takes its time to parse.
+        if !record.release.manifest.contains(RESOURCE_POLICY) {
+            return Ok(Vec::new());
+        }
+        let targets = self.targets_of(record).await?;
+        let kept = targets.iter().filter(|target| stays(target));
+        Ok(kept.filter_map(|target| target.id().cloned()).collect())
+    }
+
+    /// The hooks of a stored revision, as far as their kinds are still served, and as they run without anybody's word;
+    /// where a rollback was begun, those of it as well.
     ///
     /// # Errors
     /// As [`Releases::objects`].
     pub async fn hooks(&self, record: &Record) -> Result<Vec<ObjectId>, Error> {
         let mut ids = Vec::new();
-        for hook in &record.release.hooks {
+        let mut actions = LIFE.to_vec();
+        actions.extend(Action::underway(record.status()));
+        for hook in record.release.hooks.iter().filter(|hook| runs(hook, &actions)) {
             let objects = objects::parse(&hook.manifest, &hook.path)?;
             let targets = objects::locate_earlier(&self.cluster, objects, &record.release.namespace).await?;
             ids.extend(targets.iter().filter_map(|target| target.id().cloned()));
@@ -135,7 +180,7 @@ impl Releases {
 mod tests {
     use cluster::{Served, scripted::Script};
     use helm::chart::Crd;
-    use helm::hook::Hook;
+    use helm::hook::HookEvent;
     use helm::kind_order::KindOrder;
     use helm::manifest::Manifest;
     use k8s_openapi::api::core::v1::ConfigMap;
@@ -174,11 +219,20 @@ mod tests {
                     "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: b-}\n",
                 ),
             ],
-            hooks: vec![Hook {
-                path: "c/templates/hook.yaml".into(),
-                manifest: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: h, namespace: other}\n".into(),
-                ..Hook::default()
-            }],
+            hooks: vec![
+                Hook {
+                    path: "c/templates/hook.yaml".into(),
+                    manifest: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: h, namespace: other}\n"
+                        .into(),
+                    events: vec![HookEvent::PreInstall],
+                    ..Hook::default()
+                },
+                Hook {
+                    manifest: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: asked-for}\n".into(),
+                    events: vec![HookEvent::Test, HookEvent::PreRollback],
+                    ..Hook::default()
+                },
+            ],
             ..Rendered::default()
         };
         let touched = touched(&cluster, &rendered, "team").await.unwrap();

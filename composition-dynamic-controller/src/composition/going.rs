@@ -1,0 +1,149 @@
+//! Compositions whose namespace goes: which objects of their release do not go with it, and their removal.
+//!
+//! Records and roles of the namespace may be gone before the composition is looked at, and neither can be made again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use api::{Composition, labels};
+use cluster::{Apply, Delete, ObjectId, Propagation, ResourceId, Selector, Served};
+use composition::permissions::Grant;
+use helm::resource_policy::{RESOURCE_POLICY, is_kept_on_upgrade};
+use helm_client::records;
+use k8s_openapi::api::rbac::v1::{PolicyRule, Role};
+use kube::ResourceExt as _;
+use kube::core::{GroupVersionResource, PartialObjectMeta};
+use serde_json::json;
+
+use super::{Context, FIELD_MANAGER};
+
+/// How old the answer to "what do you serve" may be: the objects were written long before.
+const SERVED_AGE: Duration = Duration::from_mins(1);
+
+/// True when it is worth asking whether the namespace goes: something is missing, or hooks want to run there.
+/// Nothing else of a removal notices.
+pub(super) fn may_be(is_granted: bool, records: Option<&records::Observed>, has_hooks: bool) -> bool {
+    let has_record = records.is_some_and(|records| records.newest.is_some());
+    !is_granted || !has_record || has_hooks
+}
+
+/// True when the namespace goes, or is gone: tried by a dry run of making a role in it that nobody has.
+pub(super) async fn is_going(namespace: &str, role: &str, ctx: &Context) -> Result<bool, cluster::Error> {
+    let name = format!("{role}.dry-run");
+    let id = ObjectId::of::<Role>(Some(namespace), &name)?;
+    let object = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": name, "namespace": namespace},
+    });
+    let how = Apply::by(FIELD_MANAGER).dry_run();
+    match ctx.cluster.apply(&id, &object, &how).await {
+        Err(error) if error.is_namespace_going() || error.is_not_found() => Ok(true),
+        // Some policy has its reasons; the namespace stays.
+        Err(error) if error.is_forbidden() => Ok(false),
+        asked => asked.map(|_| false),
+    }
+}
+
+/// The objects that the release has, or may have, outside the composition's namespace: those of its record, those of
+/// the composition's status, and those that its roles name. What lies in another namespace that goes is left to that.
+pub(super) async fn outlying(
+    composition: &Composition,
+    recorded: Vec<ObjectId>,
+    granted: &[Grant],
+    role: &str,
+    ctx: &Context,
+) -> Result<Vec<ObjectId>, cluster::Error> {
+    let served = ctx.cluster.discovery().served(SERVED_AGE).await?;
+    let managed = composition.status.managed.iter().filter_map(|managed| {
+        let (group, version) = managed
+            .api_version
+            .split_once('/')
+            .unwrap_or(("", &managed.api_version));
+        let kind = served.plural(&GroupVersionResource::gvr(group, version, &managed.resource))?;
+        ObjectId::new(kind.id.clone(), Some(&managed.namespace), &managed.name).ok()
+    });
+    let mut all: BTreeSet<ObjectId> = recorded.into_iter().chain(managed).collect();
+    for grant in granted
+        .iter()
+        .filter(|grant| grant.namespace() != composition.namespace)
+    {
+        all.extend(told_by(grant, composition, &served, ctx).await?);
+    }
+    let mut going = BTreeMap::from([(composition.namespace.clone(), true)]);
+    let mut outlying = Vec::new();
+    for object in all {
+        if let Some(namespace) = object.namespace() {
+            if !going.contains_key(namespace) {
+                going.insert(namespace.to_owned(), is_going(namespace, role, ctx).await?);
+            }
+            if going[namespace] {
+                continue;
+            }
+        }
+        outlying.push(object);
+    }
+    Ok(outlying)
+}
+
+/// The objects that a grant tells of: those that it names, and of the kinds that it lets be listed those of the
+/// composition.
+async fn told_by(
+    grant: &Grant,
+    composition: &Composition,
+    served: &Served,
+    ctx: &Context,
+) -> Result<Vec<ObjectId>, cluster::Error> {
+    let namespace = Some(grant.namespace()).filter(|namespace| !namespace.is_empty());
+    let label = format!("{}={}", labels::COMPOSITION_ID, composition.uid);
+    let selector = Selector {
+        namespace,
+        labels: Some(&label),
+    };
+    let mut objects = Vec::new();
+    for (rule, kind) in grant.rules().iter().flat_map(|rule| kinds(rule, served)) {
+        let allows = |verb: &str| rule.verbs.iter().any(|allowed| allowed == verb);
+        if allows("delete") {
+            let names = rule.resource_names.iter().flatten();
+            objects.extend(names.filter_map(|name| ObjectId::new(kind.clone(), namespace, name).ok()));
+        } else if allows("list") {
+            let found: Vec<PartialObjectMeta> = ctx.cluster.list(&kind, selector).await?;
+            let found = found.iter().map(PartialObjectMeta::name_any);
+            objects.extend(found.filter_map(|name| ObjectId::new(kind.clone(), namespace, &name).ok()));
+        }
+    }
+    Ok(objects)
+}
+
+/// The kinds that a rule is about, as far as they are served: with its type every object of it has gone.
+fn kinds<'r>(rule: &'r PolicyRule, served: &Served) -> Vec<(&'r PolicyRule, ResourceId)> {
+    let mut kinds = Vec::new();
+    for group in rule.api_groups.iter().flatten() {
+        for resource in rule.resources.iter().flatten() {
+            let mut of_group = served.resources().filter(|served| served.id.group == *group);
+            let kind = of_group.find(|served| served.id.plural == *resource);
+            kinds.extend(kind.map(|kind| (rule, kind.id.clone())));
+        }
+    }
+    kinds
+}
+
+/// Removes an object of the release, unless it is to be kept or is not of this composition.
+pub(super) async fn clear(
+    object: &ObjectId,
+    composition: &Composition,
+    ctx: &Context,
+) -> Result<(), cluster::Error> {
+    let Some(live) = ctx.cluster.get_metadata(object).await? else {
+        return Ok(());
+    };
+    let is_ours = live.labels().get(labels::COMPOSITION_ID) == Some(&composition.uid);
+    let policy = live.annotations().get(RESOURCE_POLICY).map(String::as_str);
+    if !is_ours || is_kept_on_upgrade(policy) {
+        tracing::info!(composition = %composition.name, object = %object, "left alone");
+        return Ok(());
+    }
+    let uid = live.uid().unwrap_or_default();
+    let how = Delete::with(Propagation::Background).uid(&uid);
+    ctx.cluster.delete(object, &how).await.map(drop)
+}

@@ -1,0 +1,101 @@
+//! `make namespaces`, `exactness`, `composition-drift`, `composition-idle`: compositions on an API server of their own.
+//! Each prints its figure as the last line and fails when it is not what it should be.
+#![allow(clippy::print_stdout, reason = "figures are what it is for")]
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use e2e::compositions::{Rig, drift, exactness, idle, namespaces};
+
+/// Tries compositions.
+#[derive(Debug, Parser)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Namespaces deleted with compositions in them.
+    Namespaces {
+        /// How many compositions in each.
+        #[arg(long, default_value_t = 20)]
+        compositions: usize,
+    },
+    /// Every rule of every role taken out in turn.
+    Exactness {
+        /// Trial charts; all that it is made for when none is named.
+        charts: Vec<String>,
+    },
+    /// Edits behind our back.
+    Drift {
+        /// How many.
+        #[arg(long, default_value_t = 200)]
+        edits: usize,
+    },
+    /// Nothing happens.
+    Idle {
+        /// How many compositions.
+        #[arg(long, default_value_t = 300)]
+        compositions: usize,
+        /// How long.
+        #[arg(long, default_value_t = 10)]
+        minutes: u64,
+    },
+}
+
+fn main() -> Result<ExitCode> {
+    let command = Args::parse().command;
+    let rig = Rig::start()?;
+    let is_well = match run(&rig, command) {
+        Ok(is_well) => is_well,
+        Err(fault) => {
+            let logs = rig.collect_logs()?;
+            return Err(fault.context(format!("logs are in {}", logs.display())));
+        }
+    };
+    Ok(if is_well {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn run(rig: &Rig, command: Command) -> Result<bool> {
+    Ok(match command {
+        Command::Namespaces { compositions } => {
+            let outcome = namespaces::run(rig, compositions)?;
+            println!("{outcome}");
+            outcome.left.is_empty()
+        }
+        Command::Exactness { charts } => {
+            let named: Vec<&str> = charts.iter().map(String::as_str).collect();
+            let charts = if named.is_empty() {
+                &exactness::CHARTS[..]
+            } else {
+                &named
+            };
+            let table = exactness::run(rig, charts)?;
+            println!("{table}");
+            table.is_exact()
+        }
+        Command::Drift { edits } => {
+            let times = drift::run(rig, edits)?;
+            println!("{times}");
+            times.faults.is_empty()
+        }
+        Command::Idle {
+            compositions,
+            minutes,
+        } => {
+            let idle = idle::run(rig, compositions, Duration::from_secs(minutes * 60))?;
+            for write in &idle.writes {
+                println!("{write}");
+            }
+            println!("{idle}");
+            idle.writes.is_empty()
+        }
+    })
+}

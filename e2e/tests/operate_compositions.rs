@@ -1,0 +1,49 @@
+//! Compositions on a control plane of their own: the short forms of `make namespaces`, `make exactness`,
+//! `make composition-drift` and `make composition-idle`.
+
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use anyhow::Result;
+use e2e::compositions::{Rig, drift, exactness, idle, namespaces};
+
+/// Hooks, what lies outside of namespaces, a lookup, and objects that come and go.
+const CHARTS: [&str; 4] = ["hooks", "cluster-scoped", "lookup", "dropped"];
+
+/// One for all of these, one after the other. It goes with the process.
+fn rig() -> Result<MutexGuard<'static, Rig>> {
+    static RIG: OnceLock<Result<Mutex<Rig>, String>> = OnceLock::new();
+    let rig = RIG.get_or_init(|| Rig::start().map(Mutex::new).map_err(|error| format!("{error:#}")));
+    match rig {
+        Ok(rig) => Ok(rig.lock().unwrap_or_else(PoisonError::into_inner)),
+        Err(error) => anyhow::bail!("{error}"),
+    }
+}
+
+#[test]
+fn namespaces_go_with_their_compositions_and_with_the_definitions_of_others() -> Result<()> {
+    let outcome = namespaces::run(&*rig()?, 3)?;
+    assert!(outcome.left.is_empty(), "{outcome}");
+    Ok(())
+}
+
+#[test]
+fn every_rule_that_a_controller_gets_is_needed_and_none_is_missing() -> Result<()> {
+    let table = exactness::run(&*rig()?, &CHARTS)?;
+    assert!(table.is_exact(), "{table}");
+    Ok(())
+}
+
+#[test]
+fn edits_of_every_kind_are_put_back_at_once() -> Result<()> {
+    let times = drift::run(&*rig()?, 16)?;
+    assert!(times.faults.is_empty(), "{times}");
+    Ok(())
+}
+
+#[test]
+fn compositions_that_nobody_touches_are_not_written() -> Result<()> {
+    let idle = idle::run(&*rig()?, 9, Duration::from_secs(40))?;
+    assert!(idle.writes.is_empty(), "{:#?}", idle.writes);
+    Ok(())
+}
