@@ -145,8 +145,8 @@ crdgen-times: ## How long the types of all charts below CHARTS=<folder> … take
 STEP ?= 1
 .PHONY: definition-kills
 definition-kills: ## core-provider killed at every write (STEP=1) of create, upgrade and delete of a definition; prints kills and converged
-	$(BUILD) --quiet $(call bins,core-provider definition_kills local-cluster)
-	$(DEBUG)/definition_kills --step $(STEP)
+	$(BUILD) --quiet $(call bins,core-provider kills local-cluster)
+	$(DEBUG)/kills definition --step $(STEP)
 
 .PHONY: admission-replicas
 admission-replicas: setup programs ## Two replicas judging writes while they are restarted, evicted, killed, and gone; prints failures and wrong answers (needs root)
@@ -155,8 +155,8 @@ admission-replicas: setup programs ## Two replicas judging writes while they are
 
 .PHONY: composition-kills
 composition-kills: ## A controller killed at every write (STEP=1) of create, upgrade and delete of a composition; prints kills and converged
-	$(BUILD) --quiet $(call bins,$(PROGRAMS) composition_kills local-cluster)
-	$(DEBUG)/composition_kills --step $(STEP)
+	$(BUILD) --quiet $(call bins,$(PROGRAMS) kills local-cluster)
+	$(DEBUG)/kills composition --step $(STEP)
 
 KILLS ?= 9
 .PHONY: composition-replicas

@@ -14,7 +14,7 @@ use local_cluster::registry::Settings;
 use serde_json::{Value, json};
 
 use crate::kills::{self, Life};
-use crate::namespace::condition;
+use crate::namespace::is_ready;
 use crate::proxy::{Outcome, Proxy};
 use crate::releases::crashes::check_hooks;
 use crate::releases::{self, TrialChart, bare};
@@ -214,10 +214,7 @@ impl Life for Composition<'_> {
         let Some(composition) = composition else {
             bail!("the composition is gone");
         };
-        let ready = condition(&composition, "Ready").is_some_and(|ready| {
-            ready["status"] == "True" && ready["observedGeneration"] == composition["metadata"]["generation"]
-        });
-        Ok(ready)
+        Ok(is_ready(&composition))
     }
 
     /// The objects, the permissions, the composition and the revisions.

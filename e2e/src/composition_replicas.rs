@@ -15,7 +15,7 @@ use local_cluster::audit::AuditRecord;
 use local_cluster::registry::Settings;
 use serde_json::{Value, json};
 
-use crate::namespace::condition;
+use crate::namespace::is_ready;
 use crate::{ChartFolder, HostPlatform, Namespace, image, platform, progress, releases};
 
 /// Namespace of the definition and of its compositions.
@@ -255,9 +255,7 @@ impl Trial {
         let mut there = BTreeSet::new();
         for object in self.list(RESOURCE)? {
             let name = text(&object, "/metadata/name");
-            let ready = condition(&object, "Ready").is_some_and(|ready| {
-                ready["status"] == "True" && ready["observedGeneration"] == object["metadata"]["generation"]
-            });
+            let ready = is_ready(&object);
             if !users.wanted.contains_key(&name) {
                 faults.push(format!("{name} is not gone"));
             } else if !ready {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use crate::kills::{self, Life};
-use crate::namespace::condition;
+use crate::namespace::is_ready;
 use crate::platform::{NAMESPACE, RELEASE};
 use crate::proxy::{Outcome, Proxy, client};
 use crate::releases::bare;
@@ -153,10 +153,7 @@ impl Life for Definition<'_> {
         let Some(definition) = definition else {
             bail!("the definition is gone");
         };
-        let ready = condition(&definition, "Ready").is_some_and(|ready| {
-            ready["status"] == "True" && ready["observedGeneration"] == definition["metadata"]["generation"]
-        });
-        Ok(ready)
+        Ok(is_ready(&definition))
     }
 
     /// All that is there of the definition, under a name that all lives have.

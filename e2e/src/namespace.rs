@@ -210,6 +210,13 @@ pub fn condition<'a>(object: &'a Value, type_: &str) -> Option<&'a Value> {
         .find(|condition| condition["type"] == type_)
 }
 
+/// True when an object says that it is Ready as it is asked for now.
+pub fn is_ready(object: &Value) -> bool {
+    condition(object, "Ready").is_some_and(|ready| {
+        ready["status"] == "True" && ready["observedGeneration"] == object["metadata"]["generation"]
+    })
+}
+
 fn shown(object: &Value) -> String {
     let mut object = object.clone();
     if let Some(metadata) = object["metadata"].as_object_mut() {

@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 use local_cluster::{Cluster, Options};
 
-pub use crate::namespace::condition;
+pub use crate::namespace::{condition, is_ready};
 use crate::{ChartFolder, Namespace, Site, image, platform, progress};
 
 /// The cluster that all scenarios share, with the platform on it.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 use e2e::Scenario;
 use e2e::platform;
-use e2e::scenario::condition;
+use e2e::scenario::is_ready;
 use serde_json::{Value, json};
 
 /// After so long core-provider is killed: early, in the middle, and when it is nearly done.
@@ -82,11 +82,7 @@ fn kill_after(scenario: &Scenario, moment: Duration) -> Result<()> {
 }
 
 fn wait_ready(scenario: &Scenario) -> Result<Value> {
-    scenario.wait("compositiondefinitions", "survivor", |definition| {
-        condition(definition, "Ready").is_some_and(|ready| {
-            ready["status"] == "True" && ready["observedGeneration"] == definition["metadata"]["generation"]
-        })
-    })
+    scenario.wait("compositiondefinitions", "survivor", is_ready)
 }
 
 fn left_of(scenario: &Scenario, labels: &str) -> Result<Vec<String>> {

@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use e2e::Scenario;
+use e2e::scenario::is_ready;
 use serde_json::{Value, json};
 
 #[test]
@@ -19,17 +20,7 @@ fn a_changed_spec_becomes_one_new_revision_and_an_unchanged_one_no_write() -> Re
         let config = scenario.get("configmaps", &format!("{name}-web"))?;
         Ok(config.filter(|config| config["data"]["GREETING"] == "two"))
     })?;
-    scenario.wait("tuners", "web", |composition| {
-        composition["status"]["conditions"]
-            .as_array()
-            .is_some_and(|conditions| {
-                conditions.iter().any(|c| {
-                    c["type"] == "Ready"
-                        && c["status"] == "True"
-                        && c["observedGeneration"] == composition["metadata"]["generation"]
-                })
-            })
-    })?;
+    scenario.wait("tuners", "web", is_ready)?;
     assert_eq!(
         revisions(&scenario, &name)?,
         [(1, "superseded".to_owned()), (2, "deployed".to_owned())]

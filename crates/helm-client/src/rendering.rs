@@ -71,6 +71,13 @@ pub struct Lookup {
     pub denied: bool,
 }
 
+impl Lookup {
+    /// The namespace, where one is asked for.
+    fn namespace(&self) -> Option<&str> {
+        Some(self.namespace.as_str()).filter(|namespace| !namespace.is_empty())
+    }
+}
+
 /// A release could not be rendered.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -297,29 +304,17 @@ async fn look_up(
 
 /// What a lookup needs.
 fn access(lookup: &Lookup) -> Access {
-    let Lookup {
-        resource,
-        namespace,
-        name,
-        denied: _,
-    } = lookup;
-    let namespace = Some(namespace.as_str()).filter(|namespace| !namespace.is_empty());
-    if name.is_empty() {
+    let (resource, namespace) = (&lookup.resource, lookup.namespace());
+    if lookup.name.is_empty() {
         Access::to("list", resource, namespace)
     } else {
-        Access::to("get", resource, namespace).named(name)
+        Access::to("get", resource, namespace).named(&lookup.name)
     }
 }
 
 async fn read(cluster: &Cluster, lookup: &Lookup) -> Result<Answer, cluster::Error> {
-    let Lookup {
-        resource,
-        namespace,
-        name,
-        denied: _,
-    } = lookup;
-    let namespace = Some(namespace.as_str()).filter(|namespace| !namespace.is_empty());
-    if name.is_empty() {
+    let (resource, namespace) = (&lookup.resource, lookup.namespace());
+    if lookup.name.is_empty() {
         let selector = Selector {
             namespace,
             labels: None,
@@ -333,7 +328,7 @@ async fn read(cluster: &Cluster, lookup: &Lookup) -> Result<Answer, cluster::Err
         });
         return Ok(Answer::Found(list));
     }
-    let id = ObjectId::new(resource.clone(), namespace, name)?;
+    let id = ObjectId::new(resource.clone(), namespace, &lookup.name)?;
     Ok(cluster.get(&id).await?.map_or(Answer::NotFound, Answer::Found))
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Parser;
-use e2e::scenario::{condition, on_node};
+use e2e::scenario::{condition, is_ready, on_node};
 use e2e::{ChartFolder, Site, image, platform, progress};
 use local_cluster::audit::{AuditRecord, Mark};
 use local_cluster::{Cluster, Options};
@@ -100,7 +100,7 @@ impl Bench {
         })?;
         let change = self.span("change", || {
             self.apply(&self.objects("v1-0-0", "two"))?;
-            self.wait_until_all(|object| is_ready(object) && is_of_its_generation(object))
+            self.wait_until_all(is_ready)
         })?;
         let url = self.push("1.1.0")?;
         let bump = self.span("bump", || {
@@ -423,15 +423,6 @@ fn is_ours(record: &AuditRecord) -> bool {
             .user
             .starts_with(&format!("system:serviceaccount:{namespace}:"))
     })
-}
-
-fn is_ready(object: &Value) -> bool {
-    condition(object, "Ready").is_some_and(|condition| condition["status"] == "True")
-}
-
-fn is_of_its_generation(object: &Value) -> bool {
-    condition(object, "Ready")
-        .is_some_and(|condition| condition["observedGeneration"] == object["metadata"]["generation"])
 }
 
 fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
