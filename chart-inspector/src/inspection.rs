@@ -82,7 +82,12 @@ impl Inspector {
                 values: rendering::values(&composition, own.as_deref(), &self.krateo_namespace),
                 labels: BTreeMap::new(),
             };
-            let rendering = render::render(&self.cluster, &request).await?;
+            let rendering = match render::render(&self.cluster, &request).await {
+                // At an upgrade a chart may insist on the password that its first revision made, which is not there
+                // yet, or not for us to read. What an install touches is said all the same.
+                Err(render::Error::Engine(_)) if is_upgrade => continue,
+                rendering => rendering?,
+            };
             for touched in touched(&self.cluster, &rendering.rendered, &composition.namespace).await? {
                 found.add(touched_resource(&touched));
             }

@@ -144,25 +144,39 @@ pub async fn render_with(
     let mut lookups = Vec::new();
     let mut answers = BTreeMap::new();
     for _ in 0..ROUNDS {
-        let rendered = request.render(&capabilities, &answers, leniency)?;
-        if add_defined(&mut capabilities, &rendered) {
-            continue;
-        }
-        if rendered.missing_lookups.is_empty() {
-            let desired = request.desired(&rendered, &capabilities, &answers)?;
-            return Ok(Rendering {
-                desired,
-                rendered,
-                lookups,
-            });
-        }
-        for key in &rendered.missing_lookups {
+        let missing = match request.render(&capabilities, &answers, leniency) {
+            Ok(rendered) => {
+                if add_defined(&mut capabilities, &rendered) {
+                    continue;
+                }
+                if rendered.missing_lookups.is_empty() {
+                    let desired = request.desired(&rendered, &capabilities, &answers)?;
+                    return Ok(Rendering {
+                        desired,
+                        rendered,
+                        lookups,
+                    });
+                }
+                rendered.missing_lookups
+            }
+            Err(failed) if failed.missing_lookups.is_empty() => return Err(failed.error),
+            // A template may insist on what it was told is not there, before anybody had looked.
+            Err(failed) => failed.missing_lookups,
+        };
+        for key in &missing {
             let (answer, lookup) = look_up(cluster, key, leniency.ask_first).await?;
             answers.insert(key.clone(), answer);
             lookups.extend(lookup);
         }
     }
     Err(Error::Endless(ROUNDS))
+}
+
+/// A render that failed, maybe for want of answers.
+struct Failed {
+    error: Error,
+    /// What it asked for in vain.
+    missing_lookups: BTreeSet<LookupKey>,
 }
 
 /// Adds what the definitions in `crds/` of the chart will serve: they are made before anything else of the release, so
@@ -206,7 +220,7 @@ impl Request<'_> {
         capabilities: &Capabilities,
         answers: &BTreeMap<LookupKey, Answer>,
         leniency: Leniency,
-    ) -> Result<Rendered, Error> {
+    ) -> Result<Rendered, Failed> {
         let release = ReleaseOptions {
             name: self.name.to_owned(),
             namespace: self.namespace.to_owned(),
@@ -224,7 +238,10 @@ impl Request<'_> {
         self.chart
             .engine
             .render(&self.values, &options)
-            .map_err(|error| Error::Engine(Box::new(error)))
+            .map_err(|error| Failed {
+                error: Error::Engine(Box::new(error)),
+                missing_lookups: options.context.lookups.missing(),
+            })
     }
 
     fn desired(
