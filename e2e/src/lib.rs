@@ -22,6 +22,7 @@ pub mod platform;
 pub mod proxy;
 pub mod releases;
 pub mod scenario;
+pub mod shared;
 pub mod site;
 pub mod token_service;
 
@@ -31,6 +32,7 @@ pub use host_platform::HostPlatform;
 pub use http_server::HttpServer;
 pub use namespace::Namespace;
 pub use scenario::Scenario;
+pub use shared::Shared;
 pub use site::Site;
 
 /// Says what is being done, so that nobody wonders during a long step.

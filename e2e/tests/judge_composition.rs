@@ -1,24 +1,14 @@
 //! What a type cannot say of its chart's schema is said at admission, by the full JSON Schema.
 
 use anyhow::Result;
-use e2e::{ChartFolder, Scenario};
+use e2e::Scenario;
+use e2e::admission::judged_chart;
 use serde_json::{Value, json};
 
 #[test]
 fn the_full_schema_is_asked_at_admission_where_the_type_cannot_say_it() -> Result<()> {
     let scenario = Scenario::start("judge-composition")?;
-    let chart = ChartFolder::copy("web", "judge", "1.0.0")?;
-    let schema = json!({
-        "$schema": "http://json-schema.org/draft-07/schema#",
-        "type": "object",
-        "properties": {
-            "image": {"type": "string"},
-            "replicas": {"type": "integer"},
-            "greeting": {"type": "string"},
-        },
-        "patternProperties": {"^x-": {"type": "integer"}},
-    });
-    chart.write("values.schema.json", &schema.to_string())?;
+    let chart = judged_chart("judge")?;
     let url = chart.push(scenario.site())?;
     scenario.define("judge", &url, "1.0.0")?;
     let definition = scenario.wait_for("compositiondefinitions", "judge", "Ready", "True")?;

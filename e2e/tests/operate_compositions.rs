@@ -1,10 +1,11 @@
 //! Compositions on a control plane of their own: the short forms of `make namespaces`, `make exactness`,
 //! `make composition-drift` and `make composition-idle`.
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 use anyhow::Result;
+use e2e::Shared;
 use e2e::compositions::{Rig, drift, exactness, idle, namespaces};
 
 /// Hooks, what lies outside of namespaces, a lookup, and objects that come and go.
@@ -12,12 +13,8 @@ const CHARTS: [&str; 4] = ["hooks", "cluster-scoped", "lookup", "dropped"];
 
 /// One for all of these, one after the other. It goes with the process.
 fn rig() -> Result<MutexGuard<'static, Rig>> {
-    static RIG: OnceLock<Result<Mutex<Rig>, String>> = OnceLock::new();
-    let rig = RIG.get_or_init(|| Rig::start().map(Mutex::new).map_err(|error| format!("{error:#}")));
-    match rig {
-        Ok(rig) => Ok(rig.lock().unwrap_or_else(PoisonError::into_inner)),
-        Err(error) => anyhow::bail!("{error}"),
-    }
+    static RIG: Shared<Rig> = Shared::new();
+    RIG.get(Rig::start)
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Releases that `kco` and the real Helm operate in turn, on an API server of their own: the short forms of
 //! `make interop`, `make crash-matrix`, `make drift` and `make idle-releases`.
 
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::MutexGuard;
 
 use anyhow::Result;
+use e2e::Shared;
 use e2e::releases::{Rig, TrialChart, crashes, drift, idle, interop};
 
 /// What most charts have, hooks, a failing upgrade, and a kind of the chart's own.
@@ -15,12 +16,8 @@ const STEP: usize = 7;
 /// One API server for all of these, one after the other: they share the definitions of the trial charts. It goes with
 /// the process.
 fn rig() -> Result<MutexGuard<'static, Rig>> {
-    static RIG: OnceLock<Result<Mutex<Rig>, String>> = OnceLock::new();
-    let rig = RIG.get_or_init(|| Rig::start().map(Mutex::new).map_err(|error| format!("{error:#}")));
-    match rig {
-        Ok(rig) => Ok(rig.lock().unwrap_or_else(PoisonError::into_inner)),
-        Err(error) => anyhow::bail!("{error}"),
-    }
+    static RIG: Shared<Rig> = Shared::new();
+    RIG.get(Rig::start)
 }
 
 #[test]
