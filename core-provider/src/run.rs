@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 use crate::args::{Args, CertificateSource};
 use crate::bound::Scans;
 use crate::bundle::Platform;
-use crate::definition::{Context, Error, HELD_UP, Looks, Settled, Turns, reconcile};
+use crate::definition::{Context, Error, HELD_UP, Looks, Placed, Settled, Turns, reconcile};
 use crate::namespaces::Namespaces;
 use crate::templates::Templates;
 use crate::webhook::{
@@ -250,6 +250,7 @@ impl Args {
             looks: Looks::default(),
             turns: Turns::default(),
             settled: Arc::default(),
+            placed: Placed::default(),
             sync: self.sync.0,
             scans: Scans::default(),
             namespaces: Namespaces::new(cluster.clone(), self.krateo_namespace.clone()),

@@ -130,7 +130,8 @@ async fn take(
         Step::Prove { policy, role } => prove(policy, role, ctx).await.map(|()| None),
         Step::Type(wanted) => serve(wanted, ctx).await.map_err(Error::Type).map(Some),
         Step::Apply(id, object) => {
-            cluster.apply(id, object, &manager).await.map_err(Error::Bundle)?;
+            let applied = cluster.apply(id, object, &manager).await.map_err(Error::Bundle)?;
+            ctx.placed.note(id, object, &applied.object);
             Ok(Some(format!("applied {id}")))
         }
         Step::Remove(id) => remove(id, definition, ctx).await,
@@ -175,6 +176,7 @@ async fn remove(
     ctx: &Context,
 ) -> Result<Option<String>, Error> {
     ctx.namespaces.forget(id);
+    ctx.placed.forget(id);
     let how = Delete::with(Propagation::Background);
     match ctx.cluster.delete(id, &how).await {
         Err(error) if error.is_forbidden() && is_policy(id) => {

@@ -6,6 +6,7 @@ mod controllers;
 mod gate;
 mod instances;
 mod observe;
+mod placed;
 mod plan;
 mod resolution;
 mod settled;
@@ -31,6 +32,7 @@ use crate::templates::Templates;
 use crate::webhook::Registration;
 
 use observe::Observed;
+pub(crate) use placed::Placed;
 pub(crate) use plan::Standing;
 pub(crate) use resolution::Looks;
 use settled::Rest;
@@ -54,6 +56,7 @@ pub(crate) struct Context {
     pub(crate) looks: Looks,
     pub(crate) turns: Turns,
     pub(crate) settled: Arc<Settled>,
+    pub(crate) placed: Placed,
     /// After how long a definition is looked at whole although nothing of it changed.
     pub(crate) sync: Duration,
     pub(crate) scans: Scans,

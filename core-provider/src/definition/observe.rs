@@ -9,6 +9,8 @@ use cluster::{Access, Apply, Cluster, ObjectId, ResourceId, Selector};
 use composition::bound::Resolved;
 use composition::serves;
 use crdgen::{BadDefaults, CustomResourceDefinition, Names, ServedVersion, Structural};
+use futures::FutureExt as _;
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use helm_client::charts::{self, LoadedChart};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use k8s_openapi::api::rbac::v1::{ClusterRole, Role, RoleBinding};
@@ -25,6 +27,9 @@ use super::{Context, FIELD_MANAGER};
 use crate::bound;
 use crate::bundle::{self, Stage, Target, bundle};
 use crate::grants::{accesses, grants, secrets};
+
+/// How many objects of a bundle are looked at at once.
+const LOOKED_AT_AT_ONCE: usize = 8;
 
 /// What a pass saw.
 pub(crate) enum Observed {
@@ -686,39 +691,53 @@ async fn others(
 }
 
 async fn members(objects: Vec<Value>, namespace: Option<&str>, ctx: &Context) -> Result<Vec<Member>, Error> {
-    let mut members = Vec::new();
-    for wanted in objects {
-        let id = ctx.cluster.locate(&wanted, namespace).await?;
-        let stage = bundle::stage(&wanted);
-        let in_place = match is_in_place(&id, &wanted, &ctx.cluster).await {
-            // The role that lets us read and write policies by name is part of the bundle.
-            Err(error) if error.is_forbidden() && stage == Stage::Bounding => false,
-            in_place => in_place?,
-        };
-        members.push(Member {
-            id,
-            wanted,
-            in_place,
-            stage,
-        });
-    }
-    Ok(members)
+    let members: Vec<_> = objects
+        .into_iter()
+        .map(|wanted| member(wanted, namespace, ctx).boxed())
+        .collect();
+    stream::iter(members)
+        .buffered(LOOKED_AT_AT_ONCE)
+        .try_collect()
+        .await
+}
+
+async fn member(wanted: Value, namespace: Option<&str>, ctx: &Context) -> Result<Member, Error> {
+    let id = ctx.cluster.locate(&wanted, namespace).await?;
+    let stage = bundle::stage(&wanted);
+    let in_place = match is_in_place(&id, &wanted, ctx).await {
+        // The role that lets us read and write policies by name is part of the bundle.
+        Err(error) if error.is_forbidden() && stage == Stage::Bounding => false,
+        in_place => in_place?,
+    };
+    Ok(Member {
+        id,
+        wanted,
+        in_place,
+        stage,
+    })
 }
 
 /// True when applying `wanted` would leave the object as it is: the server itself says so, in a dry run,
 /// which settles defaults and spellings.
-async fn is_in_place(id: &ObjectId, wanted: &Value, cluster: &Cluster) -> Result<bool, cluster::Error> {
-    let Some(live) = cluster.get::<Value>(id).await? else {
+async fn is_in_place(id: &ObjectId, wanted: &Value, ctx: &Context) -> Result<bool, cluster::Error> {
+    let Some(live) = ctx.cluster.get::<Value>(id).await? else {
         return Ok(false);
     };
-    let would_be = cluster
-        .apply(id, wanted, &Apply::by(FIELD_MANAGER).force().dry_run())
-        .await?;
-    Ok(without_bookkeeping(live) == without_bookkeeping(would_be.object))
+    if ctx.placed.holds(id, wanted, &live) {
+        return Ok(true);
+    }
+    let how = Apply::by(FIELD_MANAGER).force().dry_run();
+    let would_be = ctx.cluster.apply(id, wanted, &how).await?.object;
+    let in_place = without_bookkeeping(&live) == without_bookkeeping(&would_be);
+    if in_place {
+        ctx.placed.note(id, wanted, &live);
+    }
+    Ok(in_place)
 }
 
 /// Server-side bookkeeping says when and by whom, not what.
-fn without_bookkeeping(mut object: Value) -> Value {
+fn without_bookkeeping(object: &Value) -> Value {
+    let mut object = object.clone();
     if let Some(metadata) = object["metadata"].as_object_mut() {
         for key in ["managedFields", "resourceVersion", "generation"] {
             metadata.remove(key);

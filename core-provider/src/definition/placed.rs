@@ -1,0 +1,90 @@
+//! Which objects of bundles are known to be as they should be: what nobody wrote to since needs no dry run.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cluster::ObjectId;
+use serde_json::Value;
+
+/// What is remembered of objects, each in the version that the server gave it.
+#[derive(Default)]
+pub(crate) struct Placed {
+    known: Mutex<HashMap<ObjectId, Seen>>,
+}
+
+/// An object that is as somebody wanted it.
+#[derive(PartialEq, Eq)]
+struct Seen {
+    wanted: u64,
+    resource_version: String,
+}
+
+impl Seen {
+    /// Nothing without a version: such an object could not be told from a later one.
+    fn new(wanted: &Value, live: &Value) -> Option<Self> {
+        let resource_version = live["metadata"]["resourceVersion"].as_str()?.to_owned();
+        let mut hasher = DefaultHasher::new();
+        wanted.hash(&mut hasher);
+        Some(Self {
+            wanted: hasher.finish(),
+            resource_version,
+        })
+    }
+}
+
+impl Placed {
+    /// True when `live` was seen to be as `wanted` says.
+    pub(super) fn holds(&self, id: &ObjectId, wanted: &Value, live: &Value) -> bool {
+        let seen = Seen::new(wanted, live);
+        seen.is_some() && self.known().get(id) == seen.as_ref()
+    }
+
+    /// `live` is as `wanted` says.
+    pub(super) fn note(&self, id: &ObjectId, wanted: &Value, live: &Value) {
+        if let Some(seen) = Seen::new(wanted, live) {
+            self.known().insert(id.clone(), seen);
+        }
+    }
+
+    /// The object goes.
+    pub(super) fn forget(&self, id: &ObjectId) {
+        self.known().remove(id);
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<ObjectId, Seen>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_object_is_known_until_it_or_what_is_wanted_of_it_changes() {
+        let id = ObjectId::of::<ConfigMap>(Some("defs"), "web").unwrap();
+        let live = |version: &str| json!({"metadata": {"resourceVersion": version}, "data": {"a": "1"}});
+        let (wanted, other) = (json!({"data": {"a": "1"}}), json!({"data": {"a": "2"}}));
+        let placed = Placed::default();
+        assert!(!placed.holds(&id, &wanted, &live("7")));
+        placed.note(&id, &wanted, &live("7"));
+        assert!(placed.holds(&id, &wanted, &live("7")));
+        assert!(!placed.holds(&id, &wanted, &live("8")), "written since");
+        assert!(!placed.holds(&id, &other, &live("7")), "wanted otherwise");
+        placed.forget(&id);
+        assert!(!placed.holds(&id, &wanted, &live("7")));
+    }
+
+    #[test]
+    fn an_object_without_a_version_is_never_known() {
+        let id = ObjectId::of::<ConfigMap>(Some("defs"), "web").unwrap();
+        let (wanted, live) = (json!({}), json!({"metadata": {}}));
+        let placed = Placed::default();
+        placed.note(&id, &wanted, &live);
+        assert!(!placed.holds(&id, &wanted, &live));
+    }
+}
