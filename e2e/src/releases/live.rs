@@ -181,7 +181,7 @@ impl<'a> Trial<'a> {
         let trial = Self {
             rig,
             path: path.display().to_string(),
-            before: outside(rig)?,
+            before: Outside::look(rig)?.lasting,
             namespace,
             kubeconfig,
         };
@@ -273,7 +273,7 @@ impl<'a> Trial<'a> {
         let path = file.display().to_string();
         let listed = self.kubectl(&["get", "--filename", &path, "--output", "json"])?;
         let mut objects = self.by_name(&listed)?;
-        for new in outside(self.rig)?.difference(&self.before) {
+        for new in Outside::look(self.rig)?.lasting.difference(&self.before) {
             objects.entry(new.clone()).or_default();
         }
         Ok(objects)
@@ -285,9 +285,11 @@ impl<'a> Trial<'a> {
         loop {
             let listed = self.kubectl(&["get", NAMESPACED, "--output", "json"])?;
             let list: Value = serde_json::from_str(&listed)?;
+            let outside = Outside::look(self.rig)?;
             let goes = |object: &Value| !object["metadata"]["deletionTimestamp"].is_null();
             let items = list["items"].as_array().cloned().unwrap_or_default();
-            if !items.iter().any(goes) || since.elapsed() > GONE_WITHIN {
+            let is_going = outside.is_going || items.iter().any(goes);
+            if !is_going || since.elapsed() > GONE_WITHIN {
                 let mut left = Objects::new();
                 for object in items
                     .iter()
@@ -295,11 +297,8 @@ impl<'a> Trial<'a> {
                 {
                     left.insert(key(object), Value::Null);
                 }
-                left.extend(
-                    outside(self.rig)?
-                        .difference(&self.before)
-                        .map(|new| (new.clone(), Value::Null)),
-                );
+                let new = outside.lasting.difference(&self.before);
+                left.extend(new.map(|new| (new.clone(), Value::Null)));
                 return Ok(left);
             }
             sleep(Duration::from_millis(300));
@@ -317,10 +316,10 @@ impl<'a> Trial<'a> {
     }
 
     fn forget_definitions(&self) -> Result<()> {
-        let after = outside(self.rig)?;
+        let after = Outside::look(self.rig)?.lasting;
         let definitions: Vec<&str> = after
             .difference(&self.before)
-            .filter(|new| new.starts_with("customresourcedefinition"))
+            .filter(|new| new.starts_with("CustomResourceDefinition/"))
             .map(String::as_str)
             .collect();
         if definitions.is_empty() {
@@ -339,12 +338,29 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// The names of what stands outside of namespaces; namespaces themselves come and go with trials.
-fn outside(rig: &Rig) -> Result<BTreeSet<String>> {
-    let kinds = format!("{CLUSTER_SCOPED},customresourcedefinitions");
-    let names = rig.kubectl(&["get", &kinds, "--output", "name"])?;
-    let is_lasting = |name: &&str| !name.starts_with("namespace/");
-    Ok(names.lines().filter(is_lasting).map(str::to_owned).collect())
+/// What stands outside of namespaces, by kind and name; namespaces themselves come and go with trials.
+struct Outside {
+    /// What is to stay.
+    lasting: BTreeSet<String>,
+    /// Something is on its way out, as a definition is until its objects are gone.
+    is_going: bool,
+}
+
+impl Outside {
+    fn look(rig: &Rig) -> Result<Self> {
+        let kinds = format!("{CLUSTER_SCOPED},customresourcedefinitions");
+        let line = "{{.kind}}/{{.metadata.name}} {{with .metadata.deletionTimestamp}}going{{end}}";
+        let template = format!("--output=go-template={{{{range .items}}}}{line}{{{{\"\\n\"}}}}{{{{end}}}}");
+        let listed = rig.kubectl(&["get", &kinds, &template])?;
+        let objects = listed.lines().filter_map(|line| line.split_once(' '));
+        let (going, lasting): (Vec<_>, Vec<_>) = objects
+            .filter(|(name, _)| !name.starts_with("Namespace/"))
+            .partition(|(_, state)| *state == "going");
+        Ok(Self {
+            lasting: lasting.into_iter().map(|(name, _)| name.to_owned()).collect(),
+            is_going: !going.is_empty(),
+        })
+    }
 }
 
 fn key(object: &Value) -> String {
