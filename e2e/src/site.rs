@@ -1,7 +1,7 @@
 //! Where things run: a cluster, a registry it pulls from, and the tools that talk to both.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -78,8 +78,8 @@ impl Site {
     }
 
     /// The kubeconfig; `None` is that of the environment.
-    pub fn kubeconfig(&self) -> Option<&PathBuf> {
-        self.kubeconfig.as_ref()
+    pub fn kubeconfig(&self) -> Option<&Path> {
+        self.kubeconfig.as_deref()
     }
 
     /// `kubectl`, as admin.

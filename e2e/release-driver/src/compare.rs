@@ -23,8 +23,8 @@ pub(crate) async fn run(args: &Compare) -> Result<()> {
     let (mut library, mut bare) = (Duration::ZERO, Duration::ZERO);
     // The first request of a client finds out what the server serves; both have made it when time begins.
     let (ours, theirs) = (
-        connect(&args.place, "release-driver/library").await?,
-        connect(&args.place, "release-driver/bare").await?,
+        connect(&args.place.kubeconfig, "release-driver/library").await?,
+        connect(&args.place.kubeconfig, "release-driver/bare").await?,
     );
     let warm = Observed::default();
     input.render(&ours, &args.library, "warm", &warm).await?;

@@ -18,7 +18,7 @@ const MANAGER: &str = "release-driver";
 /// Prints how many writes were made and in how many seconds.
 pub(crate) async fn run(args: &Bare) -> Result<()> {
     let input = Input::load(&args.chart, Map::new())?;
-    let cluster = connect(&args.place, "release-driver/bare").await?;
+    let cluster = connect(&args.place.kubeconfig, "release-driver/bare").await?;
     let mut all = Vec::new();
     for number in 0..args.place.releases {
         let name = format!("bare-{number}");

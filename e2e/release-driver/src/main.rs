@@ -1,13 +1,14 @@
 //! Drives many releases through the library as a controller does: for figures and for idleness.
 #![allow(clippy::print_stdout, reason = "figures are what it is run for")]
 
+mod apply;
 mod bare;
 mod charts;
 mod compare;
 mod composition;
 mod reconcile;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::{Args, Parser, Subcommand};
@@ -28,6 +29,8 @@ enum Command {
     Compare(Compare),
     /// Make the writes that a controller makes for as many compositions; print how many, and the seconds.
     Bare(Bare),
+    /// Apply the objects of a list that stands on standard input.
+    Apply(ApplyList),
 }
 
 #[derive(Debug, Args)]
@@ -89,6 +92,16 @@ struct Bare {
     chart: PathBuf,
 }
 
+#[derive(Debug, Args)]
+struct ApplyList {
+    /// The kubeconfig file.
+    #[arg(long, env = "KUBECONFIG")]
+    kubeconfig: PathBuf,
+    /// How many of them at a time.
+    #[arg(long, default_value_t = 8)]
+    at_once: usize,
+}
+
 fn main() -> Result<()> {
     // Another one may be there already; both are ring.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -100,13 +113,14 @@ fn main() -> Result<()> {
         Command::Reconcile(args) => runtime.block_on(reconcile::run(&args)),
         Command::Compare(args) => runtime.block_on(compare::run(&args)),
         Command::Bare(args) => runtime.block_on(composition::run(&args)),
+        Command::Apply(args) => runtime.block_on(apply::run(&args)),
     }
 }
 
 /// Connects, under a name of its own in the audit log.
-async fn connect(place: &Where, name: &str) -> Result<Cluster> {
+async fn connect(kubeconfig: &Path, name: &str) -> Result<Cluster> {
     let options = ClientOptions {
-        kubeconfig: Some(place.kubeconfig.clone()),
+        kubeconfig: Some(kubeconfig.to_owned()),
         context: None,
         user_agent: name.to_owned(),
     };

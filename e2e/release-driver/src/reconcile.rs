@@ -25,7 +25,7 @@ enum Step {
 
 /// Prints what each pass did.
 pub(crate) async fn run(args: &Reconcile) -> Result<()> {
-    let cluster = connect(&args.place, "release-driver/reconcile").await?;
+    let cluster = connect(&args.place.kubeconfig, "release-driver/reconcile").await?;
     let values = match &args.values {
         Some(path) => helm::values::read(
             &fs::read(path).with_context(|| format!("could not read {}", path.display()))?,

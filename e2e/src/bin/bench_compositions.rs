@@ -3,11 +3,13 @@
 #![allow(clippy::print_stdout, reason = "figures are what it is for")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write as _;
-use std::process::{Command, Stdio};
+use std::io::{BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
 use e2e::scenario::{condition, is_ready, on_node};
 use e2e::{ChartFolder, Site, image, platform, progress};
@@ -33,6 +35,9 @@ const BARE_NAMESPACE: &str = "bench-bare";
 
 /// As many writes at a time does the bare client make as controllers have workers.
 const WORKERS: &str = "10";
+
+/// How long nothing may be told of compositions until they are asked for.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// How long anything may take until it is given up.
 const PATIENCE: Duration = Duration::from_mins(10);
@@ -156,57 +161,59 @@ impl Bench {
         json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string()
     }
 
+    /// As many at a time as the bare client writes: `kubectl apply` sends one after another.
     fn apply(&self, objects: &str) -> Result<()> {
-        self.feed(&["apply", "--server-side", "--filename", "-"], objects)
-    }
-
-    fn feed(&self, arguments: &[&str], input: &str) -> Result<()> {
-        let mut command = self.site.kubectl(arguments);
-        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
-        child
-            .stdin
-            .take()
-            .context("no standard input")?
-            .write_all(input.as_bytes())?;
-        let status = child.wait()?;
-        if !status.success() {
-            bail!("kubectl {} failed", arguments.join(" "));
-        }
+        let mut command = Command::new(image::binary("release-driver")?);
+        command
+            .args(["apply", "--at-once", WORKERS, "--kubeconfig"])
+            .arg(self.kubeconfig()?);
+        let mut child = command.stdin(Stdio::piped()).spawn()?;
+        let mut input = child.stdin.take().context("no standard input")?;
+        input.write_all(objects.as_bytes())?;
+        drop(input);
+        ensure!(child.wait()?.success(), "the compositions could not be applied");
         Ok(())
     }
 
     /// Waits until it is so with all compositions. A watch tells: asking again and again would cost the processors
-    /// that are measured.
+    /// that are measured. Only when it has been silent for a while all are asked for.
     fn wait_until_all(&self, is_so: impl Fn(&Value) -> bool) -> Result<()> {
-        let mut command = self.site.kubectl(["--namespace", NAMESPACE]);
-        command.args(["get", "benches", "--watch", "--output", "json"]);
-        let patience = format!("--request-timeout={}s", PATIENCE.as_secs());
-        let mut child = command.arg(patience).stdout(Stdio::piped()).spawn()?;
-        let told = child.stdout.take().context("no standard output")?;
+        let begun = Instant::now();
+        let mut watch = Watch::start(&self.site)?;
         let mut there = BTreeSet::new();
-        for object in serde_json::Deserializer::from_reader(told).into_iter::<Value>() {
-            let object = object?;
-            let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-            if is_so(&object) {
-                there.insert(name);
-            } else {
-                there.remove(&name);
-            }
-            if there.len() == self.count {
-                break;
-            }
-        }
-        child.kill()?;
-        child.wait()?;
-        if there.len() < self.count {
-            bail!(
+        while there.len() < self.count {
+            ensure!(
+                begun.elapsed() < PATIENCE,
                 "after {} s: {} of {}",
                 PATIENCE.as_secs(),
                 there.len(),
                 self.count
             );
+            let objects = match watch.told.recv_timeout(SILENCE) {
+                Ok(object) => vec![object],
+                Err(_) => self.all()?,
+            };
+            for object in objects {
+                let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+                if is_so(&object) {
+                    there.insert(name);
+                } else {
+                    there.remove(&name);
+                }
+            }
         }
+        watch.child.kill()?;
+        watch.child.wait()?;
         Ok(())
+    }
+
+    fn all(&self) -> Result<Vec<Value>> {
+        let listed = self.kubectl(&["get", "benches", "--output", "json"])?;
+        let mut list: Value = serde_json::from_str(&listed)?;
+        match list["items"].take() {
+            Value::Array(items) => Ok(items),
+            _ => bail!("no list of compositions"),
+        }
     }
 
     /// Does something, and tells what the programs of the platform asked and used meanwhile.
@@ -316,9 +323,8 @@ impl Bench {
 
     /// As many writes by a client that decides nothing: what the API server itself takes for them.
     fn bare(&self) -> Result<(usize, f64)> {
-        let kubeconfig = self.site.kubeconfig().context("the cluster has a kubeconfig")?;
         let mut command = Command::new(image::binary("release-driver")?);
-        command.arg("bare").arg("--kubeconfig").arg(kubeconfig);
+        command.arg("bare").arg("--kubeconfig").arg(self.kubeconfig()?);
         command.args(["--namespace", BARE_NAMESPACE, "--at-once", WORKERS, "--releases"]);
         command.arg(self.count.to_string());
         let said = self.site.run({
@@ -331,10 +337,38 @@ impl Bench {
         Ok((writes.parse()?, seconds.parse()?))
     }
 
+    fn kubeconfig(&self) -> Result<&Path> {
+        self.site.kubeconfig().context("the cluster has a kubeconfig")
+    }
+
     fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         let mut command = self.site.kubectl(["--namespace", NAMESPACE]);
         command.args(arguments);
         self.site.run(command)
+    }
+}
+
+/// What is told of compositions as they change.
+struct Watch {
+    child: Child,
+    told: Receiver<Value>,
+}
+
+impl Watch {
+    fn start(site: &Site) -> Result<Self> {
+        let mut command = site.kubectl(["--namespace", NAMESPACE]);
+        command.args(["get", "benches", "--watch", "--output", "json"]);
+        let mut child = command.stdout(Stdio::piped()).spawn()?;
+        let said = BufReader::new(child.stdout.take().context("no standard output")?);
+        let (tell, told) = channel();
+        std::thread::spawn(move || {
+            let objects = serde_json::Deserializer::from_reader(said).into_iter::<Value>();
+            // It ends with the watch, or with whoever listens.
+            objects
+                .map_while(Result::ok)
+                .all(|object| tell.send(object).is_ok())
+        });
+        Ok(Self { child, told })
     }
 }
 
