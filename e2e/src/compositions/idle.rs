@@ -6,16 +6,13 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::{Rig, Type, await_released, compose, until};
+use super::{Rig, Type, WORKERS, await_released, compose, until};
 use crate::platform::NAMESPACE;
 use crate::releases::TrialChart;
 use crate::{Namespace, image, progress};
 
 /// How often controllers look again.
 const RESYNC: (&str, &str) = ("COMPOSITION_CONTROLLER_RESYNC_INTERVAL", "30s");
-
-/// Several at once, so that many are installed soon.
-const WORKERS: (&str, &str) = ("COMPOSITION_CONTROLLER_WORKERS", "10");
 
 /// After so long without a write everything has come to rest.
 const QUIET: Duration = Duration::from_secs(10);

@@ -21,6 +21,9 @@ use crate::{ChartFolder, HostPlatform, Namespace, image};
 /// How long anything may take until it is called lost.
 const PATIENCE: Duration = Duration::from_mins(3);
 
+/// As many as `charts/core-provider` gives to controllers.
+const WORKERS: (&str, &str) = ("COMPOSITION_CONTROLLER_WORKERS", "10");
+
 /// The platform, and a registry for charts.
 pub struct Rig {
     platform: HostPlatform,

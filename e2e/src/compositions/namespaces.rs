@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use super::{PATIENCE, Rig, Type, await_released, compose, list, until};
+use super::{PATIENCE, Rig, Type, WORKERS, await_released, compose, list, until};
 use crate::platform::NAMESPACE;
 use crate::{Namespace, image, progress};
 
@@ -66,7 +66,7 @@ pub fn run(rig: &Rig, count: usize) -> Result<Outcome> {
     };
     let definitions = rig.platform.namespace("definitions")?;
     let allowed = BTreeMap::from([("krateo.io/allowed-namespaces", SHARED)]);
-    let type_ = rig.define(&definitions, "outlying", &url, &allowed, &[])?;
+    let type_ = rig.define(&definitions, "outlying", &url, &allowed, &[WORKERS])?;
     trial.a_full_namespace(&type_)?;
     trial.one_that_is_being_filled(&type_)?;
     trial.the_definitions_own(&definitions, &type_)?;
@@ -140,7 +140,7 @@ impl Trial<'_> {
         })?;
         self.rig
             .platform
-            .run_controller(NAMESPACE, &type_.plural, &type_.version)?;
+            .run_controller_with(NAMESPACE, &type_.plural, &type_.version, &[WORKERS])?;
         definitions.wait_gone("namespace", definitions.namespace())?;
         self.outcome
             .gone
