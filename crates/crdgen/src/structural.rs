@@ -238,13 +238,14 @@ impl<'a> Conversion<'a> {
         Ok(Some(out))
     }
 
-    /// Takes over the first default that is not null, completed by the defaults inside, and proves that it
-    /// fits.
+    /// Takes over the first default that is not null, as it is meant and completed by the defaults inside, and proves
+    /// that it fits.
     fn default(&mut self, facets: &[Facet<'a>], out: &mut JSONSchemaProps, path: &str) -> Result<(), Error> {
         let mut defaults = facets.iter().filter_map(|facet| facet.annotation("default"));
         let Some(mut default) = defaults.find(|default| !default.is_null()).cloned() else {
             return Ok(());
         };
+        values::read_text(out, &mut default);
         values::fill_defaults(out, &mut default);
         let mut kept = default.clone();
         values::drop_strangers(out, &mut kept);

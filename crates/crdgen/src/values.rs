@@ -57,6 +57,21 @@ fn replace_null(schema: &JSONSchemaProps, value: &mut Value) {
     }
 }
 
+/// Reads a text as the boolean or number that it spells, where the schema takes nothing else: generators that read
+/// comments write `"default": "true"` for a boolean, and the reference takes it so.
+pub(crate) fn read_text(schema: &JSONSchemaProps, value: &mut Value) {
+    let (Value::String(text), Some(wanted)) = (&*value, &schema.type_) else {
+        return;
+    };
+    let is_plain = matches!(wanted.as_str(), "boolean" | "integer" | "number");
+    if is_plain
+        && let Ok(meant) = serde_json::from_str::<Value>(text)
+        && has_type(&meant, wanted)
+    {
+        *value = meant;
+    }
+}
+
 /// Drops the fields that the schema does not know and does not preserve, in place, as an API server does.
 ///
 /// With a version's own schema ([`crate::own_schema`]) that drops what only its siblings have.
