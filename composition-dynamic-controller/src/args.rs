@@ -3,12 +3,14 @@
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
+use helm::origin::ChartSpec;
+use helm_client::release::{Options, Retries, Wait};
+use helm_client::source::ChartRef;
 use runtime::GoDuration;
 use runtime::args::{ChartArgs, ClientArgs, boolean};
 use url::Url;
 
 use crate::composition::ReadyMeans;
-use helm_client::release::{Options, Retries, Wait};
 
 /// Serves one generated type: each of its objects becomes a Helm release.
 #[derive(Debug, Clone, Parser)]
@@ -51,6 +53,10 @@ pub(crate) struct Args {
     /// The one namespace to watch; all when empty.
     #[arg(long, env = "COMPOSITION_CONTROLLER_NAMESPACE", default_value = "")]
     pub(crate) namespace: String,
+    /// The one chart of all compositions, instead of that of the definition that governs each: `oci://host/path`, with
+    /// `:version` or without for the newest, or the URL of an archive.
+    #[arg(long, env = "COMPOSITION_CONTROLLER_CHART", default_value = "", value_parser = chart)]
+    pub(crate) chart: String,
     /// Where chart-inspector answers.
     #[arg(
         long = "urlChartInspector",
@@ -156,6 +162,12 @@ pub(crate) struct Args {
     /// Revisions kept of each release; 0 keeps all.
     #[arg(long, env = "HELM_MAX_HISTORY", default_value_t = 3, value_parser = clap::value_parser!(i64).range(0..))]
     pub(crate) helm_max_history: i64,
+    /// Where records of releases are kept: in Secrets.
+    #[arg(long, env = "HELM_DRIVER", default_value = "secrets", value_parser = driver)]
+    helm_driver: String,
+    /// Who we are in the figures that the reference sends by OTLP; here they are served at the metrics port.
+    #[arg(long, default_value = "composition-dynamic-controller")]
+    otel_service_name: String,
     /// The platform's own namespace, as charts are told it.
     #[arg(long, env = "KRATEO_NAMESPACE", default_value = "krateo-system")]
     pub(crate) krateo_namespace: String,
@@ -172,7 +184,32 @@ pub(crate) enum WaitFor {
     Jobs,
 }
 
+/// A chart that can be fetched without a further word.
+fn chart(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    if !text.is_empty() {
+        ChartRef::parse(text, None, None).map_err(|error| error.to_string())?;
+    }
+    Ok(text.to_owned())
+}
+
+/// Permissions are granted for Secrets, so no other place will do.
+fn driver(text: &str) -> Result<String, String> {
+    match text {
+        "" | "secret" | "secrets" => Ok(text.to_owned()),
+        _ => Err("releases of compositions are kept in Secrets: write secret".to_owned()),
+    }
+}
+
 impl Args {
+    /// The chart that all compositions are of, if they are.
+    pub(crate) fn fixed_chart(&self) -> Option<ChartSpec> {
+        (!self.chart.is_empty()).then(|| ChartSpec {
+            url: self.chart.clone(),
+            ..ChartSpec::default()
+        })
+    }
+
     /// How releases are written.
     pub(crate) fn release_options(&self) -> Options {
         Options {
@@ -270,6 +307,59 @@ mod tests {
                 .contains("objects")
         );
         assert!(parse(&[&REQUIRED[..], &["-release-attempts=0"]].concat()).is_err());
+    }
+
+    #[test]
+    fn every_flag_of_the_contract_is_taken_as_go_takes_it() {
+        let args = parse(&[
+            "-kubeconfig=/nowhere",
+            "-debug",
+            "-workers",
+            "4",
+            "-resync-interval=1m30s",
+            "-group=g",
+            "-version=v1-0-0",
+            "-resource=webs",
+            "-namespace=team",
+            "-chart=oci://host/charts/web:1.2.3",
+            "-urlChartInspector=http://inspector:8081",
+            "-saName=a",
+            "-saNamespace=b",
+            "-max-error-retry-interval=2m",
+            "-min-error-retry-interval=2s",
+            "-max-error-retries=7",
+            "-metrics-server-port=9090",
+            "-safe-release-name=false",
+            "-otel-service-name=ours",
+        ])
+        .unwrap();
+        assert_eq!(
+            (args.debug, args.workers, args.namespace.as_str()),
+            (true, 4, "team")
+        );
+        assert_eq!(args.fixed_chart().unwrap().url, "oci://host/charts/web:1.2.3");
+        assert_eq!((args.max_error_retries, args.metrics_server_port), (7, 9090));
+        assert!(!args.safe_release_name);
+    }
+
+    #[test]
+    fn a_chart_may_be_fixed_and_must_be_one_that_can_be_fetched() {
+        let with = |chart: &str| parse(&[&REQUIRED[..], &[chart]].concat());
+        assert_eq!(parse(&REQUIRED).unwrap().fixed_chart(), None);
+        assert_eq!(with("-chart=").unwrap().fixed_chart(), None);
+        let archive = with("-chart=https://host/web-1.2.3.tgz").unwrap();
+        assert_eq!(archive.fixed_chart().unwrap().url, "https://host/web-1.2.3.tgz");
+        // A repository has many, and a folder is not in the image.
+        for wrong in ["-chart=https://charts.example.org", "-chart=./web", "-chart=web"] {
+            assert!(with(wrong).unwrap_err().contains("--chart"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn records_are_kept_in_secrets_and_nowhere_else() {
+        let with = |driver: &str| parse(&[&REQUIRED[..], &["-helm-driver", driver]].concat());
+        assert!(with("secret").is_ok() && with("secrets").is_ok() && with("").is_ok());
+        assert!(with("configmap").unwrap_err().contains("Secrets"));
     }
 
     #[test]

@@ -72,18 +72,7 @@ impl Compositions {
 
     /// Those that say they are of this definition and, when it is one of their type, those that do not say.
     pub(crate) fn governed_by(&self, definition: &CompositionDefinition, is_of_type: bool) -> Vec<Key> {
-        let names = (definition.namespace(), Some(definition.name_any()));
-        let is_governed = |object: &DynamicObject| {
-            let label = |name: &str| object.labels().get(name).cloned();
-            match (
-                label(labels::DEFINITION_NAMESPACE),
-                label(labels::DEFINITION_NAME),
-            ) {
-                (None, _) | (_, None) => is_of_type,
-                said => said == names,
-            }
-        };
-        self.of(is_governed)
+        self.of(|object| is_governed(object, definition, is_of_type))
     }
 
     /// Takes what the watch says, and tells what is to be done about it.
@@ -152,6 +141,23 @@ impl State {
         };
         self.known.insert(key.clone(), Arc::new(object));
         urgency.map(|priority| News::Look(key, priority))
+    }
+}
+
+/// True for a composition that says it is of this definition, and, when that is one of its type, for one that does not
+/// say.
+pub(crate) fn is_governed(
+    object: &DynamicObject,
+    definition: &CompositionDefinition,
+    is_of_type: bool,
+) -> bool {
+    let label = |name: &str| object.labels().get(name).cloned();
+    match (
+        label(labels::DEFINITION_NAMESPACE),
+        label(labels::DEFINITION_NAME),
+    ) {
+        (None, _) | (_, None) => is_of_type,
+        said => said == (definition.namespace(), Some(definition.name_any())),
     }
 }
 

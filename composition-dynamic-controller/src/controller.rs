@@ -23,9 +23,8 @@ use crate::shards::OwnShards;
 pub(crate) struct Controller {
     pub(crate) context: Arc<Context>,
     pub(crate) shards: OwnShards,
-    /// The type, and where and how its objects are watched.
+    /// The type, and how its objects are watched.
     pub(crate) resource: ResourceId,
-    pub(crate) namespace: Option<String>,
     pub(crate) watched: watcher::Config,
     /// How many objects are worked on at once.
     pub(crate) workers: u16,
@@ -53,7 +52,7 @@ impl Controller {
 
     async fn watch(&self, until: CancellationToken) {
         let ctx = &self.context;
-        let api: Api<DynamicObject> = self.resource.api(ctx.cluster.client(), self.namespace.as_deref());
+        let api: Api<DynamicObject> = self.resource.api(ctx.cluster.client(), ctx.namespace.as_deref());
         let events = watcher(api, self.watched.clone())
             .default_backoff()
             .take_until(until.cancelled_owned());

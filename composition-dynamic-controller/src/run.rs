@@ -14,14 +14,15 @@ use helm_client::release::{self, Releases};
 use helm_client::source::Limits;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::GroupVersionResource;
+use kube::runtime::reflector::store::WriterDropped;
 use kube::runtime::watcher;
 use runtime::{Backoff, Process, chain};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
-use crate::composition::{Context, FIELD_MANAGER, Known, Memories};
-use crate::compositions::Compositions;
+use crate::composition::{Context, FIELD_MANAGER, Known, Memories, Origin};
+use crate::compositions::{Compositions, Key};
 use crate::controller::{Controller, Figures};
 use crate::definitions::Definitions;
 use crate::figures::Parts;
@@ -123,7 +124,6 @@ impl Args {
                     anchor: shards::lease(&self.sa_namespace, shards.anchor())?,
                     figures: shards::Figures::new(process.metrics())?,
                 },
-                namespace: (!self.namespace.is_empty()).then(|| self.namespace.clone()),
                 watched: watcher::Config::default().labels(&version),
                 workers: self.workers,
                 max_error_retries: self.max_error_retries,
@@ -157,26 +157,21 @@ impl Args {
     ) -> Result<Context> {
         let cluster = process.cluster().clone().fenced(shards.fence());
         let (queue, compositions) = (Arc::new(Queue::default()), Arc::new(Compositions::default()));
-        let definitions = {
-            let (queue, compositions) = (queue.clone(), compositions.clone());
-            let (api_version, kind) = (resource.api_version(), resource.kind.clone());
-            let look = move |definition: &CompositionDefinition| {
-                let is_of_type = has_served(definition, &api_version, &kind);
-                for key in compositions.governed_by(definition, is_of_type) {
-                    queue.add(key, Priority::Normal);
-                }
-            };
-            Definitions::watched(&cluster, until.clone(), look)
+        let origin = match self.fixed_chart() {
+            Some(chart) => Origin::Fixed(Box::new(chart)),
+            None => Origin::Definitions(
+                definitions(&resource, &cluster, &queue, &compositions, until)
+                    .await
+                    .context("could not watch the CompositionDefinitions")?,
+            ),
         };
-        let definitions = definitions
-            .await
-            .context("could not watch the CompositionDefinitions")?;
         Ok(Context {
             watches: Watches::new(cluster.clone(), &resource, queue.clone()),
             memories: Memories::default(),
             queue,
             compositions,
-            definitions,
+            origin,
+            namespace: (!self.namespace.is_empty()).then(|| self.namespace.clone()),
             comparison_interval: self.comparison_interval.0,
             resource,
             account: Account {
@@ -216,4 +211,23 @@ impl Args {
             cluster,
         })
     }
+}
+
+/// The definitions; one that changes leads to a look at what it governs.
+async fn definitions(
+    resource: &ResourceId,
+    cluster: &Cluster,
+    queue: &Arc<Queue<Key>>,
+    compositions: &Arc<Compositions>,
+    until: &CancellationToken,
+) -> Result<Definitions, WriterDropped> {
+    let (queue, compositions) = (queue.clone(), compositions.clone());
+    let (api_version, kind) = (resource.api_version(), resource.kind.clone());
+    let look = move |definition: &CompositionDefinition| {
+        let is_of_type = has_served(definition, &api_version, &kind);
+        for key in compositions.governed_by(definition, is_of_type) {
+            queue.add(key, Priority::Normal);
+        }
+    };
+    Definitions::watched(cluster, until.clone(), look).await
 }

@@ -1,12 +1,12 @@
 //! Compositions on a control plane of their own: the short forms of `make namespaces`, `make exactness`,
-//! `make composition-drift` and `make composition-idle`.
+//! `make composition-drift` and `make composition-idle`, and who says name and chart of a release.
 
 use std::sync::MutexGuard;
 use std::time::Duration;
 
 use anyhow::Result;
 use e2e::Shared;
-use e2e::compositions::{Rig, drift, exactness, idle, namespaces};
+use e2e::compositions::{Rig, drift, exactness, idle, names, namespaces};
 
 /// Hooks, what lies outside of namespaces, a lookup, and objects that come and go.
 const CHARTS: [&str; 4] = ["hooks", "cluster-scoped", "lookup", "dropped"];
@@ -43,4 +43,14 @@ fn compositions_that_nobody_touches_are_not_written() -> Result<()> {
     let idle = idle::run(&*rig()?, 9, Duration::from_secs(40))?;
     assert!(idle.writes.is_empty(), "{:#?}", idle.writes);
     Ok(())
+}
+
+#[test]
+fn a_definition_names_the_release_of_its_only_composition() -> Result<()> {
+    names::of_definitions(&*rig()?)
+}
+
+#[test]
+fn a_controller_that_is_told_a_chart_releases_that_one() -> Result<()> {
+    names::of_fixed_charts(&*rig()?)
 }

@@ -104,7 +104,7 @@ impl Pass<'_> {
         match step {
             // Written already, by `mark`.
             Step::NotePause => Ok(Some(Change::GracefullyPaused)),
-            Step::Label { .. } | Step::Hold | Step::ForgetPause => Ok(None),
+            Step::Label { .. } | Step::Name(_) | Step::Hold | Step::ForgetPause => Ok(None),
             Step::Grant(grants) => {
                 let parts = &self.ctx.parts;
                 let granting = parts.time(Part::RbacApply, Box::pin(self.grant(grants)));
@@ -141,7 +141,11 @@ impl Pass<'_> {
         }
         let mut metadata = json!({"resourceVersion": self.composition.resource_version});
         for (field, value) in marks {
-            metadata[field] = value;
+            // Two steps may have annotations to write.
+            match (&mut metadata[field], value) {
+                (Value::Object(written), Value::Object(further)) => written.extend(further),
+                (place, value) => *place = value,
+            }
         }
         let patch = json!({"metadata": metadata});
         let written = self.ctx.cluster.merge(self.id, &patch, FIELD_MANAGER).await?;
@@ -162,6 +166,7 @@ impl Pass<'_> {
                 });
                 Some(("labels", labels))
             }
+            Step::Name(release) => Some(("annotations", json!({annotations::RELEASE_NAME: release}))),
             Step::Hold => {
                 let ours = finalizers::COMPOSITION.to_owned();
                 let held: Vec<&String> = self.composition.finalizers.iter().chain([&ours]).collect();

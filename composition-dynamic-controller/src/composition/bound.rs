@@ -54,8 +54,13 @@ pub(super) async fn outside(
     if ctx.bound.has(needed) {
         return Ok(None);
     }
+    let written = found(ctx).await?;
+    if written.is_none() && ctx.origin.is_fixed() {
+        // Nobody made a definition, so nobody but the API server bounds us.
+        return Ok(None);
+    }
     let namespaces: BTreeSet<&str> = needed.iter().map(|needed| needed.namespace.as_str()).collect();
-    let bound = bound(home, namespaces.into_iter(), ctx).await?;
+    let bound = opened(written.unwrap_or_default(), home, namespaces.into_iter(), ctx).await?;
     let outside = bound.outside(needed);
     ctx.bound.keep(bound);
     Ok(outside)
@@ -63,12 +68,12 @@ pub(super) async fn outside(
 
 /// The bound, with those of the `needed` namespaces in which the controller may grant permissions. `home` is the
 /// composition's, which may be about to be opened.
-async fn bound<'n>(
+async fn opened<'n>(
+    mut bound: Bound,
     home: &str,
     needed: impl Iterator<Item = &'n str>,
     ctx: &Context,
 ) -> Result<Bound, cluster::Error> {
-    let mut bound = written(ctx).await?;
     for namespace in needed {
         if namespace.is_empty() || bound.namespaces.contains(namespace) {
             continue;
@@ -93,12 +98,15 @@ async fn bound<'n>(
 
 /// The bound as the `ConfigMap` has it: without the namespaces of compositions.
 pub(super) async fn written(ctx: &Context) -> Result<Bound, cluster::Error> {
+    Ok(found(ctx).await?.unwrap_or_default())
+}
+
+/// The same; none when there is no `ConfigMap`.
+async fn found(ctx: &Context) -> Result<Option<Bound>, cluster::Error> {
     let name = format!("{}-bound", ctx.account.name);
     let id = ObjectId::of::<ConfigMap>(Some(&ctx.account.namespace), &name)?;
     let found: Option<ConfigMap> = ctx.cluster.get(&id).await?;
-    Ok(Bound::of_data(
-        &found.and_then(|found| found.data).unwrap_or_default(),
-    ))
+    Ok(found.map(|found| Bound::of_data(&found.data.unwrap_or_default())))
 }
 
 /// Writes a role or binding. The API server's policies may change a moment after what we read.

@@ -8,15 +8,15 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use api::Composition;
 use api::inspection::Resource;
-use api::{Composition, CompositionDefinition};
 use cluster::{Health, ObjectId};
-use composition::chart_of;
 use composition::permissions::Grant;
 use helm_client::records;
 use kube::ResourceExt as _;
 use serde_json::Value;
 
+use super::origin::Source;
 use crate::compositions::Key;
 use crate::watches::{Sight, Watches};
 
@@ -157,7 +157,7 @@ impl Looked {
 
 /// A digest of what a pass is made from: the composition without its status, and the chart that the definition
 /// names. What else the definition says of itself, as how many compositions it has, is no reason to look.
-pub(super) fn inputs(composition: &Composition, definition: Option<&CompositionDefinition>) -> u64 {
+pub(super) fn inputs(composition: &Composition, source: Option<&Source>) -> u64 {
     let mut hasher = DefaultHasher::new();
     (
         &composition.uid,
@@ -168,10 +168,9 @@ pub(super) fn inputs(composition: &Composition, definition: Option<&CompositionD
         &composition.annotations,
     )
         .hash(&mut hasher);
-    if let Some(definition) = definition {
-        let kind = &composition.resource;
-        let chart = chart_of(definition, &kind.api_version, &kind.kind);
-        (definition.uid(), chart).hash(&mut hasher);
+    if let Some(Source { chart, definition }) = source {
+        let definition = definition.as_ref().and_then(|definition| definition.uid());
+        (definition, chart).hash(&mut hasher);
     }
     hasher.finish()
 }

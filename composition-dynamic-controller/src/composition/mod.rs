@@ -6,8 +6,11 @@ mod apply;
 mod bound;
 mod going;
 mod memory;
+mod naming;
 mod observe;
+mod origin;
 mod status;
+mod touched;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,10 +26,10 @@ use runtime::{Backoff, Metrics, Recorder, chain};
 pub(crate) use bound::Known;
 pub(crate) use memory::Memories;
 use memory::Memory;
+pub(crate) use origin::Origin;
 pub(crate) use status::ReadyMeans;
 
 use crate::compositions::{Compositions, Key};
-use crate::definitions::Definitions;
 use crate::figures::Parts;
 use crate::inspector::Inspector;
 use crate::queue::{Priority, Queue};
@@ -54,11 +57,14 @@ pub(crate) struct Context {
     pub(crate) backoff: Backoff<Key>,
     pub(crate) queue: Arc<Queue<Key>>,
     pub(crate) compositions: Arc<Compositions>,
-    pub(crate) definitions: Definitions,
+    /// Where the charts come from.
+    pub(crate) origin: Origin,
     pub(crate) watches: Watches,
     pub(crate) memories: Memories,
     /// The type that is served.
     pub(crate) resource: ResourceId,
+    /// The one namespace whose compositions are served; all when there is none.
+    pub(crate) namespace: Option<String>,
     /// Who gets the permissions of releases: this process.
     pub(crate) account: Account,
     pub(crate) krateo_namespace: String,

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::inspection::{Query, Resource, Verb};
-use api::{Composition, CompositionDefinition, DEFINITION_GROUP, annotations, labels};
+use api::{Composition, DEFINITION_GROUP, annotations, labels};
 use cluster::{Health, ObjectId, ResourceId};
 use composition::permissions::{Grant, KEEP, MANAGE, REMOVE, WRITE, role_name};
 use composition::plan::{self, Home, Release};
 use composition::release_name::InvalidReleaseName;
-use composition::{Permissions, ReleaseName, chart_of, has_served, rendering, schema, serves};
+use composition::{Permissions, ReleaseName, rendering, schema};
 use helm::release::Status;
 use helm_client::charts::{self, LoadedChart};
 use helm_client::records;
@@ -24,7 +24,8 @@ use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use super::memory::{self, Memory};
-use super::{Context, bound, going};
+use super::naming::Given;
+use super::{Context, bound, going, naming, touched};
 use crate::compositions::Key;
 use crate::figures::Part;
 use crate::inspector;
@@ -46,6 +47,8 @@ pub(super) struct Observed {
     pub(super) retry_in: Option<Duration>,
     /// Objects of the release outside the composition's namespace, when that goes.
     pub(super) outlying: Vec<ObjectId>,
+    /// Why the release has not the name that the definition says.
+    pub(super) ignored_name: Option<String>,
 }
 
 /// What the release should be.
@@ -127,7 +130,8 @@ impl Error {
 
 /// What the pass wants, as it is worked out from definition, chart and render.
 struct Intention {
-    definition: (String, String),
+    /// None of a fixed chart.
+    definition: Option<(String, String)>,
     chart: Arc<LoadedChart>,
     desired: Desired,
     looks_up: bool,
@@ -136,7 +140,7 @@ struct Intention {
 
 /// A digest of what a pass over the composition is made from.
 pub(super) fn inputs(composition: &Composition, ctx: &Context) -> u64 {
-    memory::inputs(composition, definition(composition, ctx).ok().as_deref())
+    memory::inputs(composition, ctx.origin.of(composition).ok().as_ref())
 }
 
 /// Looks at everything a plan is made from; never writes.
@@ -145,19 +149,15 @@ pub(super) async fn observe(
     memory: &mut Memory,
     ctx: &Context,
 ) -> Result<Observed, Error> {
-    let release_name = ReleaseName::of(composition, None, ctx.safe_release_name)?;
+    let given = naming::given(composition, ctx).await?;
+    let release_name = ReleaseName::of(composition, given.name.as_deref(), ctx.safe_release_name)?;
     if composition.is_paused() || (composition.pause_has_taken_effect() && !composition.deleting) {
         return Ok(Observed::nothing(release_name));
     }
     let was_left = memory.left.take().is_some() && memory.records.is_some();
     let records = match memory.records.take() {
         Some(records) => Some(records),
-        // Nothing was ever granted for it, so there is nothing that may be read; nor is there a release, unless its name
-        // could be another's. One that is there all the same is met when the first record is made.
-        None if is_new(composition) => {
-            let is_of_uid = ReleaseName::is_of_uid(composition, ctx.safe_release_name);
-            is_of_uid.then(records::Observed::default)
-        }
+        None if is_new(composition) => first_records(composition, &given, ctx),
         None => records(composition, &release_name, ctx).await?,
     };
     let intention = if composition.deleting {
@@ -224,7 +224,10 @@ pub(super) async fn observe(
     };
     Ok(Observed {
         facts: plan::Observed {
-            definition: intention.as_ref().map(|intention| intention.definition.clone()),
+            definition: intention
+                .as_ref()
+                .and_then(|intention| intention.definition.clone()),
+            named: given.name,
             needed,
             granted,
             growth: ctx.growth,
@@ -243,6 +246,7 @@ pub(super) async fn observe(
         drifted,
         retry_in,
         outlying: Vec::new(),
+        ignored_name: given.ignored,
     })
 }
 
@@ -331,12 +335,14 @@ impl Observed {
             drifted: Vec::new(),
             retry_in: None,
             outlying: Vec::new(),
+            ignored_name: None,
         }
     }
 
     fn facts_of_nothing() -> plan::Observed {
         plan::Observed {
             definition: None,
+            named: None,
             needed: Vec::new(),
             granted: Vec::new(),
             growth: plan::Growth::default(),
@@ -350,6 +356,13 @@ impl Observed {
 /// True when no pass has ever acted for the composition: our finalizer comes before anything else.
 fn is_new(composition: &Composition) -> bool {
     !composition.is_held() && composition.status.release_revision.is_none()
+}
+
+/// Nothing was ever granted for it, so there is nothing that may be read; nor is there a release, unless its name could
+/// be another's. One that is there all the same is met when the first record is made.
+fn first_records(composition: &Composition, given: &Given, ctx: &Context) -> Option<records::Observed> {
+    let is_of_uid = ReleaseName::is_of_uid(composition, given.name.as_deref(), ctx.safe_release_name);
+    is_of_uid.then(records::Observed::default)
 }
 
 /// The records of the release; `None` while its Role does not let us read them.
@@ -377,20 +390,15 @@ async fn intention(
     memory: &mut Memory,
     ctx: &Context,
 ) -> Result<Intention, Error> {
-    let definition = definition(composition, ctx)?;
-    let chart = ctx
-        .charts
-        .get(&chart_of(
-            &definition,
-            &composition.resource.api_version,
-            &composition.resource.kind,
-        ))
-        .await
-        .map_err(Error::Chart)?;
+    let source = ctx.origin.of(composition)?;
+    let chart = ctx.charts.get(&source.chart).await.map_err(Error::Chart)?;
     let own = ctx.schemas.of(&chart.digest, &chart.engine)?;
-    let definition = (definition.namespace().unwrap_or_default(), definition.name_any());
+    let definition = source.definition();
     let known = memory.inspected.as_ref().map(|(question, _)| *question);
-    let mut touched = inspected(composition, release, &definition, &chart, memory, ctx).await?;
+    let mut touched = match &definition {
+        Some(definition) => inspected(composition, release, definition, &chart, memory, ctx).await?,
+        None => Vec::new(),
+    };
     // Until what the chart looks up is granted, asking is no offence.
     let is_news = memory.inspected.as_ref().map(|(question, _)| *question) != known;
     let leniency = Leniency {
@@ -409,6 +417,11 @@ async fn intention(
     let rendering = render::render_with(&ctx.cluster, &request, leniency)
         .await
         .map_err(Error::Render)?;
+    if definition.is_none() {
+        // chart-inspector renders charts of definitions and no others.
+        let rendered = touched::of(&ctx.cluster, &rendering.rendered, &composition.namespace).await;
+        touched = rendered.map_err(Error::Release)?;
+    }
     // What our own render looked up may go beyond the answer: the inspector reads less than we do.
     touched.extend(rendering.lookups.iter().map(looked_up));
     if let Err(refused) = refuse_foreign_secrets(&touched)
@@ -481,45 +494,6 @@ fn refuse_foreign_secrets(touched: &[Resource]) -> Result<(), Error> {
         Some(resource) => Err(Error::ForeignSecret {
             secret: format!("{}/{}", resource.namespace, resource.name),
         }),
-    }
-}
-
-/// The definition that the composition's labels name, or the only one that serves its type.
-fn definition(composition: &Composition, ctx: &Context) -> Result<Arc<CompositionDefinition>, Error> {
-    let (kind, api_version) = (
-        composition.resource.kind.clone(),
-        composition.resource.api_version.clone(),
-    );
-    if let Some((namespace, name)) = composition.definition() {
-        return match ctx.definitions.get(namespace, name) {
-            // A label is the user's to write: it must not lead to the chart of another type.
-            Some(definition) if has_served(&definition, &api_version, &kind) => Ok(definition),
-            Some(_) => Err(Error::ForeignDefinition {
-                definition: format!("{namespace}/{name}"),
-                kind,
-                api_version,
-            }),
-            None => Err(Error::NoDefinition { kind, api_version }),
-        };
-    }
-    // One that went on to another version still has what has not moved yet, unless another serves that now.
-    let (mut serving, others): (Vec<_>, Vec<_>) = ctx
-        .definitions
-        .all()
-        .into_iter()
-        .partition(|definition| serves(definition, &api_version, &kind));
-    if serving.is_empty() {
-        serving = others;
-        serving.retain(|definition| has_served(definition, &api_version, &kind));
-    }
-    match (serving.pop(), serving.len()) {
-        (Some(definition), 0) => Ok(definition),
-        (Some(_), others) => Err(Error::SeveralDefinitions {
-            count: others + 1,
-            kind,
-            api_version,
-        }),
-        (None, _) => Err(Error::NoDefinition { kind, api_version }),
     }
 }
 

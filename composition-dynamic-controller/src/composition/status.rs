@@ -46,6 +46,8 @@ pub(super) struct Facts {
     /// Objects that are not up, each with why.
     unhealthy: Vec<(ObjectId, Health)>,
     ready_means: ReadyMeans,
+    /// Why the release has not the name that the definition says.
+    ignored_name: Option<String>,
 }
 
 struct Deployed {
@@ -100,6 +102,7 @@ impl Facts {
                 .cloned()
                 .collect(),
             ready_means: ctx.ready_means,
+            ignored_name: observed.ignored_name.clone(),
         }
     }
 
@@ -170,6 +173,15 @@ pub(super) async fn publish(composition: &Composition, outcome: &Result<Outcome,
     };
     match outcome {
         Ok(outcome) => {
+            if let Some(note) = &outcome.facts.ignored_name {
+                let happening = Happening {
+                    severity: Severity::Warning,
+                    reason: events::RELEASE_NAME_IGNORED,
+                    action: events::OBSERVE,
+                    note,
+                };
+                ctx.recorder.publish(&regarding, &happening).await;
+            }
             for change in &outcome.changes {
                 let (reason, action, note) = match change {
                     Change::Granted => continue,
@@ -436,6 +448,7 @@ mod tests {
                 vec![(deployment(), health)]
             },
             ready_means: ReadyMeans::Healthy,
+            ignored_name: None,
         }
     }
 

@@ -8,6 +8,8 @@ pub const COMPOSITION_UPDATED: &str = "CompositionUpdated";
 pub const COMPOSITION_DELETED: &str = "CompositionDeleted";
 /// Objects of a composition's release were not as they were applied, and are again.
 pub const DRIFT_CORRECTED: &str = "DriftCorrected";
+/// A definition says a release name for the compositions that it governs, and those are several.
+pub const RELEASE_NAME_IGNORED: &str = "ReleaseNameIgnored";
 /// What the object stands for was created.
 pub const CREATED: &str = "CreatedExternalResource";
 /// What the object stands for was changed.

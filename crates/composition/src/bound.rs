@@ -475,7 +475,7 @@ impl fmt::Display for Outside {
             } => (
                 object,
                 path,
-                "a namespace that is not the composition's own",
+                "a namespace that is closed to releases of its definition",
                 format!("{}: {namespace}", annotations::ALLOWED_NAMESPACES),
             ),
             Self::Rbac { object, path } => (

@@ -19,6 +19,8 @@ pub struct Observed {
     /// The definition that governs the composition, as (namespace, name); the composition says so in labels.
     /// `None` while deleting: removal needs no chart.
     pub definition: Option<(String, String)>,
+    /// The release name that the definition gives the composition, which does not say so itself yet.
+    pub named: Option<String>,
     /// The Roles and bindings that the release needs.
     pub needed: Vec<Grant>,
     /// Those that are there under the release's role name.
@@ -88,6 +90,9 @@ pub enum Step {
         /// Name of the definition.
         name: String,
     },
+    /// Write on the object the release name that its definition gives it: it keeps that whatever becomes of the
+    /// definition, and everybody sees it.
+    Name(String),
     /// Put our finalizer on the object, so that it cannot go without its release.
     Hold,
     /// Write on the object since when it is gracefully paused.
@@ -185,6 +190,7 @@ pub fn plan(composition: &Composition, observed: &Observed) -> Result<Plan, Bloc
         steps.push(Step::ForgetPause);
     }
     steps.extend(labelling(composition, observed));
+    steps.extend(observed.named.clone().map(Step::Name));
     if !composition.is_held() {
         steps.push(Step::Hold);
     }
@@ -339,6 +345,7 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Label { namespace, name } => write!(f, "label it with definition {namespace}/{name}"),
+            Self::Name(release) => write!(f, "note the definition's release name {release}"),
             Self::Hold => f.write_str("add the finalizer"),
             Self::NotePause => f.write_str("note that the pause has taken effect"),
             Self::ForgetPause => f.write_str("take the note of the pause off"),
@@ -412,6 +419,7 @@ pub(crate) mod tests {
     fn observed(release: Release) -> Observed {
         Observed {
             definition: Some(("system".into(), "web".into())),
+            named: None,
             needed: grants("team"),
             granted: grants("team"),
             growth: Growth::Granted,
@@ -593,18 +601,26 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_new_composition_is_labelled_and_held_before_anything_else() {
+    fn a_new_composition_is_labelled_named_and_held_before_anything_else() {
         let mut new = composition();
         new.finalizers.clear();
         new.labels.clear();
-        let label = Step::Label {
+        let label = || Step::Label {
             namespace: "system".into(),
             name: "web".into(),
         };
+        let mut observed = observed(Release::Absent);
         check(
             &new,
-            &observed(Release::Absent),
-            &[label, Step::Hold, Step::Install],
+            &observed,
+            &[label(), Step::Hold, Step::Install],
+            Standing::Underway,
+        );
+        observed.named = Some("given".into());
+        check(
+            &new,
+            &observed,
+            &[label(), Step::Name("given".into()), Step::Hold, Step::Install],
             Standing::Underway,
         );
     }

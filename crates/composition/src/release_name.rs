@@ -51,8 +51,8 @@ impl ReleaseName {
 
     /// The release name of a composition.
     ///
-    /// First that applies: its label, its annotation, the annotation of its definition (the caller passes it
-    /// only when that definition governs this composition alone), the name chosen earlier, the default. The
+    /// First that applies: its label, its annotation, the name chosen earlier, the annotation of its definition (the
+    /// caller passes it only when that definition governs this composition alone), the default. The
     /// default is the composition's name and, when `safe`, eight characters of its UID, so that an object
     /// that was deleted and made again never meets the release of its predecessor.
     pub fn of(
@@ -60,7 +60,7 @@ impl ReleaseName {
         of_definition: Option<&str>,
         safe: bool,
     ) -> Result<Self, InvalidReleaseName> {
-        match chosen(composition).or(of_definition).or(earlier(composition)) {
+        match chosen(composition).or(earlier(composition)).or(of_definition) {
             Some(name) => Self::new(name),
             None if safe => Self::new(format!("{}-{}", composition.name, safe_encode(&composition.uid))),
             None => Self::new(composition.name.clone()),
@@ -69,8 +69,14 @@ impl ReleaseName {
 
     /// True when nobody chose the name, now or earlier, and it is made of the composition's UID: no release but its
     /// own can have it.
-    pub fn is_of_uid(composition: &Composition, safe: bool) -> bool {
-        safe && chosen(composition).or(earlier(composition)).is_none()
+    pub fn is_of_uid(composition: &Composition, of_definition: Option<&str>, safe: bool) -> bool {
+        safe && !Self::is_chosen(composition) && of_definition.is_none()
+    }
+
+    /// True when the composition says its release's name: its user chose it, or an earlier pass did. A definition has no
+    /// say in it any more.
+    pub fn is_chosen(composition: &Composition) -> bool {
+        chosen(composition).or(earlier(composition)).is_some()
     }
 
     /// The name.
@@ -125,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_label_wins_over_the_annotation_over_the_definition_over_the_default() {
+    fn the_label_wins_over_the_annotation_over_the_name_so_far_over_the_definition_over_the_default() {
         let check = |composition: &Composition, of_definition, expected: &str| {
             assert_eq!(
                 ReleaseName::of(composition, of_definition, true)
@@ -137,9 +143,11 @@ mod tests {
         let mut composition = composition();
         // The same eight characters as rand.SafeEncodeString("8f4f3c1e") of apimachinery 0.36 prints.
         check(&composition, None, "web-d4847x52");
+        check(&composition, Some("from-definition"), "from-definition");
         composition.status.release_name = Some("kept".into());
         check(&composition, None, "kept");
-        check(&composition, Some("from-definition"), "from-definition");
+        // A release is not given another name behind its user's back.
+        check(&composition, Some("from-definition"), "kept");
         composition
             .annotations
             .insert(annotations::RELEASE_NAME.into(), "from-annotation".into());
@@ -153,12 +161,18 @@ mod tests {
     #[test]
     fn only_a_name_that_nobody_chose_is_of_the_uid() {
         let mut composition = composition();
-        assert!(ReleaseName::is_of_uid(&composition, true));
-        assert!(!ReleaseName::is_of_uid(&composition, false));
+        let is_of_uid = |composition: &Composition, safe| ReleaseName::is_of_uid(composition, None, safe);
+        assert!(is_of_uid(&composition, true));
+        assert!(!is_of_uid(&composition, false));
+        assert!(!ReleaseName::is_of_uid(
+            &composition,
+            Some("from-definition"),
+            true
+        ));
         composition
             .labels
             .insert(labels::RELEASE_NAME.into(), "fixed".into());
-        assert!(!ReleaseName::is_of_uid(&composition, true));
+        assert!(!is_of_uid(&composition, true));
     }
 
     #[test]

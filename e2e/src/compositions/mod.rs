@@ -4,6 +4,7 @@
 pub mod drift;
 pub mod exactness;
 pub mod idle;
+pub mod names;
 pub mod namespaces;
 
 use std::collections::BTreeMap;

@@ -61,6 +61,7 @@ async fn planned(session: &Session, args: &args::Plan) -> Result<Planned> {
     let metadata = &wanted.definition.metadata;
     let observed = Observed {
         definition: metadata.namespace.clone().zip(metadata.name.clone()),
+        named: None,
         needed: granting.needed.clone(),
         granted: granting.granted.clone(),
         growth: Growth::Granted,

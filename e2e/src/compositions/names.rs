@@ -1,0 +1,118 @@
+//! Who names a composition's release, and which chart it is of, where that is said elsewhere than in the definition's
+//! `spec`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use super::{Rig, Type, list, until};
+use crate::namespace::condition;
+use crate::releases::TrialChart;
+use crate::{ChartFolder, Namespace};
+
+/// The annotation `krateo.io/release-name` of a definition names the release of its only composition, which keeps the
+/// name; a second one is told that it does not get it.
+///
+/// # Errors
+/// When it is not so.
+pub fn of_definitions(rig: &Rig) -> Result<()> {
+    let namespace = rig.platform.namespace("release-names")?;
+    let chart = TrialChart::named("config-map")?;
+    let url = rig.push(Path::new(&chart.path()), "named")?;
+    let annotations = BTreeMap::from([("krateo.io/release-name", "shop")]);
+    let type_ = rig.define(&namespace, "named", &url, &annotations, &[])?;
+    namespace.apply(&composition(&type_, &namespace, "first"))?;
+    let first = released(&namespace, &type_, "first")?;
+    ensure!(first["status"]["releaseName"] == "shop", "{first:#}");
+    ensure!(
+        first["metadata"]["annotations"]["krateo.io/release-name"] == "shop",
+        "the composition does not say its name: {first:#}"
+    );
+
+    namespace.apply(&composition(&type_, &namespace, "second"))?;
+    let second = released(&namespace, &type_, "second")?;
+    let name = second["status"]["releaseName"].as_str().unwrap_or_default();
+    ensure!(name.starts_with("second-"), "{second:#}");
+    until("the second to be told", || {
+        let events = list(&namespace, "events.events.k8s.io")?;
+        let told =
+            |event: &Value| event["reason"] == "ReleaseNameIgnored" && event["regarding"]["name"] == "second";
+        Ok(events.iter().any(told).then_some(()))
+    })?;
+
+    // The definition says something else from now on, and the controller looks at both again.
+    let resource = ["annotate", "compositiondefinition", "named", "--overwrite"];
+    namespace.kubectl(&[&resource[..], &["krateo.io/release-name=other"]].concat())?;
+    namespace.kubectl(&[
+        "patch",
+        &type_.resource(),
+        "first",
+        "--type=merge",
+        "--patch={\"spec\": {\"one\": \"changed\"}}",
+    ])?;
+    namespace.wait("configmaps", "shop", |map| map["data"]["one"] == "changed")?;
+    let mut expected = ["shop", name];
+    expected.sort_unstable();
+    let releases = namespace.helm(&["list", "--short"])?;
+    ensure!(releases.lines().eq(expected), "{releases}");
+    end(rig, &namespace, &type_)
+}
+
+/// A controller that is told a chart releases that one, whatever the definition says.
+///
+/// # Errors
+/// When it does not.
+pub fn of_fixed_charts(rig: &Rig) -> Result<()> {
+    let namespace = rig.platform.namespace("fixed-chart")?;
+    let chart = TrialChart::named("config-map")?;
+    let url = rig.push(Path::new(&chart.path()), "pinned")?;
+    let fixed = ChartFolder::copy_of(Path::new(&chart.path()), "pinned", "2.0.0")?;
+    let site = rig.platform.site();
+    fixed
+        .package(site)?
+        .push(site, &rig.registry, &["--plain-http"])?;
+    let fixed = format!("{url}:2.0.0");
+    let environment = [("COMPOSITION_CONTROLLER_CHART", fixed.as_str())];
+    let type_ = rig.define(&namespace, "pinned", &url, &BTreeMap::new(), &environment)?;
+    namespace.apply(&composition(&type_, &namespace, "web"))?;
+    let web = released(&namespace, &type_, "web")?;
+    ensure!(
+        web["status"]["helmChartVersion"] == "2.0.0" && web["status"]["helmChartUrl"] == fixed,
+        "{web:#}"
+    );
+    let labels = web["metadata"]["labels"]
+        .as_object()
+        .context("it has no labels")?;
+    ensure!(
+        !labels.contains_key("krateo.io/composition-definition-name"),
+        "no definition supplied the chart: {labels:?}"
+    );
+    let name = web["status"]["releaseName"].as_str().unwrap_or_default();
+    namespace.kubectl(&["delete", "configmap", name])?;
+    namespace.wait("configmaps", name, |map| map["data"]["one"] == "first")?;
+    end(rig, &namespace, &type_)
+}
+
+fn composition(type_: &Type, namespace: &Namespace, name: &str) -> Value {
+    let mut composition = type_.composition(namespace.namespace(), name, &json!({}));
+    composition["metadata"]["labels"] = json!({});
+    composition
+}
+
+fn released(namespace: &Namespace, type_: &Type, name: &str) -> Result<Value> {
+    namespace.wait(&type_.resource(), name, |object| {
+        condition(object, "Released").is_some_and(|released| released["status"] == "True")
+            && object["status"]["releaseName"].is_string()
+    })
+}
+
+/// Removes the compositions, with which their releases go, and ends the controller.
+fn end(rig: &Rig, namespace: &Namespace, type_: &Type) -> Result<()> {
+    namespace.kubectl(&["delete", &type_.resource(), "--all", "--timeout=60s"])?;
+    let releases = namespace.helm(&["list", "--short"])?;
+    ensure!(releases.trim().is_empty(), "releases are left: {releases}");
+    rig.platform
+        .kill_controller(&type_.namespace, &type_.plural, &type_.version)
+}
