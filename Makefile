@@ -105,6 +105,13 @@ bench-releases: ## Requests per action, and 200 installs against the same writes
 	$(BUILD_RELEASE) --quiet --bin release-driver
 	$(RELEASES) bench --driver $(RELEASE)/release-driver
 
+.PHONY: walk-through
+walk-through: ## The reference's walk-throughs, command by command, with charts from CHARTS=<clones with tags> …; prints a row for each (needs root)
+	@[ -n "$(CHARTS)" ] || { echo "say where the charts are: make walk-through CHARTS=\"<clone of fireworks-app> <of composition-portal-basic> <of bitnami's charts>\"" >&2; exit 2; }
+	$(MAKE) --no-print-directory setup programs
+	$(BUILD) --quiet --bin walk_through
+	$(DEBUG)/walk_through $(CHARTS)
+
 .PHONY: demo
 demo: ## From nothing to a running composition: cluster, images, helm install, definition, composition
 	@if [ "$(CLUSTER)" = local ]; then $(MAKE) --no-print-directory setup; else $(BUILD) --quiet --bin local-cluster && $(DEBUG)/local-cluster parts helm kubectl; fi

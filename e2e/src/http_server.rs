@@ -1,6 +1,6 @@
 //! An HTTP server on loopback that writes down who asked for what, and that can misbehave.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -74,7 +74,18 @@ impl HttpServer {
     /// # Errors
     /// When no port is free.
     pub fn start(decide: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Result<Self> {
-        Self::listen(None, decide)
+        Self::start_at(Ipv4Addr::LOCALHOST, decide)
+    }
+
+    /// The same at an address of this host.
+    ///
+    /// # Errors
+    /// As [`HttpServer::start`].
+    pub fn start_at(
+        host: Ipv4Addr,
+        decide: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
+    ) -> Result<Self> {
+        Self::listen(host, None, decide)
     }
 
     /// The same by TLS, with the certificate and the key of these files of PEM.
@@ -91,10 +102,12 @@ impl HttpServer {
         let config = ServerConfig::builder()
             .with_no_client_auth()
             .with_single_cert(chain, PrivateKeyDer::from_pem_file(key)?)?;
-        Self::listen(Some(TlsAcceptor::from(Arc::new(config))), decide)
+        let tls = TlsAcceptor::from(Arc::new(config));
+        Self::listen(Ipv4Addr::LOCALHOST, Some(tls), decide)
     }
 
     fn listen(
+        host: Ipv4Addr,
         tls: Option<TlsAcceptor>,
         decide: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
     ) -> Result<Self> {
@@ -104,7 +117,7 @@ impl HttpServer {
             .build()
             .context("could not start the threads of a server")?;
         let listener = runtime
-            .block_on(TcpListener::bind("127.0.0.1:0"))
+            .block_on(TcpListener::bind((host, 0)))
             .context("no port is free")?;
         let address = listener.local_addr()?;
         let asked = Arc::default();
@@ -129,12 +142,12 @@ impl HttpServer {
         })
     }
 
-    /// `http://127.0.0.1:port`, or `https://…`, and the path.
+    /// `http://host:port`, or `https://…`, and the path.
     pub fn url(&self, path: &str) -> String {
         format!("{}://{}{path}", self.scheme, self.address)
     }
 
-    /// `127.0.0.1:port`.
+    /// `host:port`.
     pub fn host(&self) -> String {
         self.address.to_string()
     }

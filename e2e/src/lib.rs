@@ -25,6 +25,7 @@ pub mod scenario;
 pub mod shared;
 pub mod site;
 pub mod token_service;
+pub mod walk_through;
 
 pub use chart::ChartFolder;
 pub use gpg::Signer;

@@ -25,17 +25,22 @@ impl Namespace {
     /// # Errors
     /// When the API server refuses it.
     pub fn make(name: &str, site: &Site) -> Result<Self> {
-        let namespace = Self {
-            name: name.to_owned(),
-            site: site.clone(),
-            gave_up: Cell::new(false),
-        };
+        let namespace = Self::of(name, site);
         namespace.apply(&json!({
             "apiVersion": "v1",
             "kind": "Namespace",
             "metadata": {"name": name, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
         }))?;
         Ok(namespace)
+    }
+
+    /// One that is there, or will be.
+    pub fn of(name: &str, site: &Site) -> Self {
+        Self {
+            name: name.to_owned(),
+            site: site.clone(),
+            gave_up: Cell::new(false),
+        }
     }
 
     /// Its name.

@@ -1,7 +1,13 @@
 //! A Kubernetes with nodes, pods, Services, DNS and a registry.
 
 use std::{
-    ffi::OsStr, fs, net::Ipv4Addr, ops::Deref, os::unix::fs::MetadataExt, path::Path, process::Command,
+    ffi::OsStr,
+    fs,
+    net::{Ipv4Addr, SocketAddrV4},
+    ops::Deref,
+    os::unix::fs::MetadataExt,
+    path::Path,
+    process::Command,
     time::Instant,
 };
 
@@ -106,6 +112,19 @@ impl Cluster {
     /// `host:port` of the registry: the same for the host, for image references and for pods; plain HTTP.
     pub fn registry(&self) -> &str {
         self.plane.record().registry.as_deref().unwrap_or_default()
+    }
+
+    /// The host's end of the link: what listens there is reached by nodes and pods.
+    ///
+    /// # Errors
+    /// When the registry, which is on the same link, has no address.
+    pub fn host_address(&self) -> Result<Ipv4Addr> {
+        let registry: SocketAddrV4 = self
+            .registry()
+            .parse()
+            .with_context(|| format!("{:?} is no address", self.registry()))?;
+        let [a, b, cluster, _] = registry.ip().octets();
+        Ok(Ipv4Addr::new(a, b, cluster, 1))
     }
 
     /// The nodes.

@@ -397,7 +397,20 @@ impl ControlPlane {
     /// # Errors
     /// When it cannot be built or does not come up.
     pub fn start_registry(&self, name: &str, settings: &registry::Settings) -> Result<SocketAddr> {
-        let reserved = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port is free")?;
+        self.start_registry_at(Ipv4Addr::LOCALHOST, name, settings)
+    }
+
+    /// The same at an address of this host.
+    ///
+    /// # Errors
+    /// As [`ControlPlane::start_registry`].
+    pub fn start_registry_at(
+        &self,
+        host: Ipv4Addr,
+        name: &str,
+        settings: &registry::Settings,
+    ) -> Result<SocketAddr> {
+        let reserved = TcpListener::bind((host, 0)).context("no port is free")?;
         let address = reserved.local_addr()?;
         let storage = self.home.path(&format!("{name}.storage"));
         let config = registry::config_with(address, &storage, settings);

@@ -1,0 +1,150 @@
+//! Charts out of clones of their repositories, as they were at a tag.
+
+use std::fs;
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Result, bail, ensure};
+
+use crate::ChartFolder;
+
+/// Clones of the repositories that have the charts, bare or not.
+pub(super) struct Clones(Vec<PathBuf>);
+
+/// Where a chart is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Kept {
+    name: &'static str,
+    version: String,
+    /// The tag of its release.
+    tag: String,
+    /// The folder that it has in its repository.
+    folder: &'static str,
+    /// The charts that it depends upon.
+    needs: Vec<Kept>,
+}
+
+/// fireworks-app, whose tags are its versions. What it shows in the portal is a chart of its own, of which each of these
+/// versions takes the one that ends as itself does.
+pub(super) fn fireworks(patch: &str) -> Kept {
+    let portal = format!("0.2.{patch}");
+    Kept {
+        name: "fireworks-app",
+        version: format!("1.1.{patch}"),
+        tag: format!("1.1.{patch}"),
+        folder: "chart",
+        needs: vec![Kept {
+            name: "composition-portal-basic",
+            tag: portal.clone(),
+            version: portal,
+            folder: "chart",
+            needs: Vec::new(),
+        }],
+    }
+}
+
+/// bitnami's postgresql, with the library that its `Chart.lock` names.
+pub(super) fn postgresql() -> Kept {
+    Kept {
+        name: "postgresql",
+        version: "12.8.3".to_owned(),
+        tag: "postgresql/12.8.3".to_owned(),
+        folder: "bitnami/postgresql",
+        needs: vec![Kept {
+            name: "common",
+            version: "2.8.0".to_owned(),
+            tag: "common/2.8.0".to_owned(),
+            folder: "bitnami/common",
+            needs: Vec::new(),
+        }],
+    }
+}
+
+impl Clones {
+    pub(super) fn new(folders: Vec<PathBuf>) -> Self {
+        Self(folders)
+    }
+
+    /// Looks for all charts before anything is started.
+    ///
+    /// # Errors
+    /// Names the first that is nowhere.
+    pub(super) fn check(&self) -> Result<()> {
+        for chart in ["5", "6", "7"].map(fireworks).iter().chain([&postgresql()]) {
+            self.find(chart)?;
+            for needed in &chart.needs {
+                self.find(needed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The chart with its dependencies, to be packaged.
+    ///
+    /// # Errors
+    /// When no clone has it.
+    pub(super) fn chart(&self, kept: &Kept) -> Result<ChartFolder> {
+        self.chart_as(kept, &kept.version)
+    }
+
+    /// The same under another version.
+    ///
+    /// # Errors
+    /// As [`Clones::chart`].
+    pub(super) fn chart_as(&self, kept: &Kept, version: &str) -> Result<ChartFolder> {
+        let folder = tempfile::tempdir()?;
+        self.lay_out(kept, version, folder.path())?;
+        for needed in &kept.needs {
+            let into = folder.path().join("charts").join(needed.name);
+            fs::create_dir_all(&into)?;
+            self.lay_out(needed, &needed.version, &into)?;
+        }
+        ChartFolder::copy_of(folder.path(), kept.name, version)
+    }
+
+    /// Its release puts the version in the place of a word.
+    fn lay_out(&self, kept: &Kept, version: &str, into: &Path) -> Result<()> {
+        let clone = self.find(kept)?;
+        let archive = git(clone, &["archive", "--format=tar", &tree(kept)])?;
+        tar::Archive::new(Cursor::new(archive)).unpack(into)?;
+        let file = into.join("Chart.yaml");
+        let text = fs::read_to_string(&file)?;
+        Ok(fs::write(file, text.replace("CHART_VERSION", version))?)
+    }
+
+    fn find(&self, kept: &Kept) -> Result<&Path> {
+        let metadata = format!("{}/Chart.yaml", tree(kept));
+        let named = format!("name: {}", kept.name);
+        for clone in &self.0 {
+            // One that has no such tag is not the one.
+            let Ok(text) = git(clone, &["show", &metadata]) else {
+                continue;
+            };
+            if String::from_utf8_lossy(&text).lines().any(|line| line == named) {
+                return Ok(clone);
+            }
+        }
+        bail!(
+            "no folder has the chart {} at the tag {}: clone its repository with all tags, and name the folder in CHARTS",
+            kept.name,
+            kept.tag
+        )
+    }
+}
+
+fn tree(kept: &Kept) -> String {
+    format!("{}:{}", kept.tag, kept.folder)
+}
+
+fn git(clone: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
+    let mut command = Command::new("git");
+    let output = command.arg("-C").arg(clone).args(arguments).output()?;
+    ensure!(
+        output.status.success(),
+        "git {}: {}",
+        arguments.join(" "),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(output.stdout)
+}
