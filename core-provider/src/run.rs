@@ -35,7 +35,8 @@ use crate::definition::{Context, Error, HELD_UP, Looks, Placed, Settled, Turns, 
 use crate::namespaces::Namespaces;
 use crate::templates::Templates;
 use crate::webhook::{
-    self, Address, Certificates, Figures, Judge, Registration, Requests, Shown, Source, TlsListener, Webhooks,
+    self, Address, Certificates, Conversions, Figures, Judge, Registration, Requests, Shown, Source,
+    TlsListener, Webhooks,
 };
 
 /// Name of the lease, as the contract has it.
@@ -112,9 +113,11 @@ impl Args {
         let listener = TlsListener::bind(listen, shown.clone())
             .await
             .with_context(|| format!("could not serve webhooks on {listen}"))?;
-        let judge = Arc::new(Self::judge(process, charts));
+        let conversions = Arc::new(Conversions::new(process.cluster().clone()));
+        let judge = Arc::new(Self::judge(process, charts, conversions.clone()));
         let webhooks = Webhooks {
             judge: judge.clone(),
+            conversions,
             figures: Figures::new(process.metrics())?,
         };
         // Whoever still has our address goes on to be answered for a moment.
@@ -164,7 +167,7 @@ impl Args {
     }
 
     /// What judges writes: the definitions as they are now, and their charts, fetched before anybody asks.
-    fn judge(process: &Process, charts: Arc<Charts>) -> Judge {
+    fn judge(process: &Process, charts: Arc<Charts>, conversions: Arc<Conversions>) -> Judge {
         let definitions = Api::<CompositionDefinition>::all(process.cluster().client());
         let (store, writer) = reflector::store();
         let (shutdown, fetching) = (process.shutdown(), charts.clone());
@@ -180,6 +183,7 @@ impl Args {
             definitions: store,
             charts,
             schemas: Schemas::default(),
+            conversions,
         }
     }
 

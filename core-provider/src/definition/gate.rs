@@ -2,8 +2,9 @@
 
 use api::definition::Breaker;
 use crdgen::JSONSchemaProps;
+use crdgen::conversion::Conversion;
 use helm::engine::Engine;
-use serde_json::{Map, Value};
+use serde_json::Map;
 
 use super::instances::Instance;
 
@@ -13,6 +14,10 @@ pub(super) struct Gate<'a> {
     pub(super) engine: &'a Engine,
     /// The structural schema of the version.
     pub(super) own: &'a JSONSchemaProps,
+    /// Its name.
+    pub(super) version: &'a str,
+    /// What changed between the versions, where charts say so.
+    pub(super) conversion: Option<&'a Conversion>,
 }
 
 impl Gate<'_> {
@@ -30,7 +35,7 @@ impl Gate<'_> {
             .filter(|instance| !instance.deleting)
             .filter_map(|instance| {
                 let former = instance.version.as_deref().and_then(&own_schema);
-                let (path, reason) = self.refusal(&instance.spec, former.as_ref())?;
+                let (path, reason) = self.refusal(instance, former.as_ref())?;
                 Some(Breaker {
                     namespace: instance.namespace.clone(),
                     name: instance.name.clone(),
@@ -44,11 +49,12 @@ impl Gate<'_> {
     }
 
     /// Where and why the version refuses a spec, as Helm would refuse the values or the API server the object.
-    fn refusal(&self, spec: &Value, former: Option<&JSONSchemaProps>) -> Option<(String, String)> {
-        let mut spec = spec.clone();
-        if let Some(former) = former {
-            crdgen::drop_strangers(former, &mut spec);
-        }
+    fn refusal(&self, instance: &Instance, former: Option<&JSONSchemaProps>) -> Option<(String, String)> {
+        let mut spec = instance.spec_in(self.version, self.conversion, |spec| {
+            if let Some(former) = former {
+                crdgen::drop_strangers(former, spec);
+            }
+        });
         let none = Map::new();
         let values = spec.as_object().unwrap_or(&none);
         match self.engine.check(values) {
@@ -71,7 +77,7 @@ impl Gate<'_> {
 #[cfg(test)]
 mod tests {
     use helm::chart::{Chart, File, Limits};
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -96,6 +102,8 @@ mod tests {
             held: true,
             deleting: false,
             spec,
+            shown: "v1-0-0".into(),
+            kept: None,
         }
     }
 
@@ -116,6 +124,8 @@ mod tests {
         let gate = Gate {
             engine: &engine,
             own: &own,
+            version: "v2-0-0",
+            conversion: None,
         };
         let mut going = instance("going", json!({"size": "huge"}));
         going.deleting = true;

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use api::{COMPOSITION_GROUP, finalizers, labels};
 use cluster::{Cluster, ObjectId, ResourceId, Selector};
+use crdgen::conversion::{Conversion, KEPT};
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// One composition.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,10 +22,14 @@ pub(super) struct Instance {
     pub(super) held: bool,
     pub(super) deleting: bool,
     pub(super) spec: Value,
+    /// The version that this is the spec of, which all objects are shown in that are listed together.
+    pub(super) shown: String,
+    /// What of it has no place in that version.
+    pub(super) kept: Option<String>,
 }
 
 impl Instance {
-    fn read(object: &DynamicObject) -> Self {
+    fn read(object: &DynamicObject, shown: &str) -> Self {
         let label = |name: &str| object.labels().get(name).cloned();
         Self {
             namespace: object.namespace().unwrap_or_default(),
@@ -37,7 +42,36 @@ impl Instance {
                 .any(|held| held == finalizers::COMPOSITION),
             deleting: object.metadata.deletion_timestamp.is_some(),
             spec: object.data.get("spec").cloned().unwrap_or_default(),
+            shown: shown.to_owned(),
+            kept: object.annotations().get(KEPT).cloned(),
         }
+    }
+
+    /// The spec in another version, after `own` has seen it in that of the object.
+    pub(super) fn spec_in(
+        &self,
+        version: &str,
+        conversion: Option<&Conversion>,
+        own: impl Fn(&mut Value),
+    ) -> Value {
+        let mut object = json!({
+            "apiVersion": format!("{COMPOSITION_GROUP}/{}", self.shown), "spec": self.spec, "metadata": {},
+        });
+        if let Some(kept) = &self.kept {
+            object["metadata"]["annotations"] = json!({ KEPT: kept });
+        }
+        // A label that names no version is as good as none.
+        let convert = |object: &mut Value, version: &str| {
+            if let Some(conversion) = conversion {
+                let _ = conversion.convert(object, version);
+            }
+        };
+        if let Some(label) = &self.version {
+            convert(&mut object, label);
+        }
+        own(&mut object["spec"]);
+        convert(&mut object, version);
+        object["spec"].take()
     }
 
     /// The object, addressed through a version of its type.
@@ -58,7 +92,10 @@ pub(super) async fn list(
         labels,
     };
     match cluster.list::<DynamicObject>(resource, selector).await {
-        Ok(found) => Ok(Some(found.iter().map(Instance::read).collect())),
+        Ok(found) => {
+            let read = |object| Instance::read(object, &resource.version);
+            Ok(Some(found.iter().map(read).collect()))
+        }
         Err(error) if error.is_not_found() => Ok(Some(Vec::new())),
         Err(error) if error.is_forbidden() => Ok(None),
         Err(error) => Err(error),
@@ -117,6 +154,8 @@ mod tests {
             held: true,
             deleting: false,
             spec: Value::Null,
+            shown: "v1-0-0".into(),
+            kept: None,
         }
     }
 

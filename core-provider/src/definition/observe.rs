@@ -8,6 +8,7 @@ use api::{COMPOSITION_GROUP, CompositionDefinition, annotations, conditions, lab
 use cluster::{Access, Apply, Cluster, ObjectId, ResourceId, Selector};
 use composition::bound::Resolved;
 use composition::serves;
+use crdgen::conversion::{self, Changes, Conversion};
 use crdgen::{BadDefaults, CustomResourceDefinition, Names, ServedVersion, Structural};
 use futures::FutureExt as _;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
@@ -16,7 +17,7 @@ use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use k8s_openapi::api::rbac::v1::{ClusterRole, Role, RoleBinding};
 use kube::ResourceExt as _;
 use kube::core::PartialObjectMeta;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::admission::Probe;
 use super::controllers::{self, Controller, Owner};
@@ -27,6 +28,7 @@ use super::{Context, FIELD_MANAGER};
 use crate::bound;
 use crate::bundle::{self, Stage, Target, bundle};
 use crate::grants::{accesses, grants, secrets};
+use crate::webhook::{Registration, conversion_path};
 
 /// How many objects of a bundle are looked at at once.
 const LOOKED_AT_AT_ONCE: usize = 8;
@@ -68,6 +70,8 @@ pub(crate) struct Source {
     pub(crate) names: Names,
     pub(crate) version: ServedVersion,
     pub(crate) structural: Structural,
+    /// What changed in the chart's values since which version.
+    pub(crate) changes: Changes,
 }
 
 /// A definition that is to be carried out.
@@ -181,6 +185,13 @@ pub(crate) enum Error {
     Schema(#[from] composition::schema::Error),
     #[error("the type cannot get another version")]
     AnotherVersion(#[from] crdgen::crd::Error),
+    #[error("the chart's values cannot be converted between its versions")]
+    Conversion(#[from] conversion::Error),
+    #[error(
+        "objects of the type have to be converted, and the API server cannot reach us for that: give core-provider a \
+         CORE_PROVIDER_WEBHOOK_PORT"
+    )]
+    NoWebhook,
     #[error(
         "annotation {} of the definition says {said:?}: write a number of replicas from 1 to {}",
         annotations::CONTROLLER_REPLICAS,
@@ -206,6 +217,8 @@ impl Error {
             | Self::NoSchema { .. }
             | Self::Schema(_)
             | Self::AnotherVersion(_)
+            | Self::Conversion(_)
+            | Self::NoWebhook
             | Self::Replicas { .. }
             | Self::Bundle(_) => false,
         }
@@ -281,12 +294,14 @@ pub(crate) async fn source(definition: &CompositionDefinition, ctx: &Context) ->
         composition::schema::structural(&chart.engine, bad_defaults)?.ok_or_else(|| Error::NoSchema {
             chart: metadata.name.clone(),
         })?;
+    let changes = composition::schema::changes(chart.chart())?;
     Ok(Source {
         chart,
         resolved,
         names,
         version,
         structural,
+        changes,
     })
 }
 
@@ -303,9 +318,10 @@ pub(crate) async fn wanted(
         structural,
         resolved: _,
         chart,
+        changes: _,
     } = &source;
     let live: Option<CustomResourceDefinition> = ctx.cluster.get(&type_id(&names.plural)?).await?;
-    let next = type_with(live.as_ref(), &source)?;
+    let next = converted(type_with(live.as_ref(), &source)?, &ctx.webhooks)?;
     let others = others(definition, &ctx.cluster).await?;
     let controllers = controllers::all(&ctx.cluster).await?;
     let taken_by = taken_by(definition, names, version, &others, &controllers);
@@ -334,6 +350,7 @@ pub(crate) async fn wanted(
     let elsewhere = elsewhere(live.as_ref(), names, version, &ctx.cluster).await?;
     let unused = match &elsewhere {
         Some(elsewhere) => unused(
+            &ctx.webhooks,
             live.as_ref(),
             &source,
             previous.as_deref(),
@@ -345,7 +362,7 @@ pub(crate) async fn wanted(
     let former = former(
         definition,
         &source,
-        live.as_ref(),
+        (live.as_ref(), &next),
         &of_this_type,
         elsewhere,
         &controllers,
@@ -383,11 +400,27 @@ fn type_with(
         structural,
         resolved: _,
         chart,
+        changes,
     } = source;
-    let mut next = match live {
-        None => crdgen::crd(names, version, &structural.spec),
-        Some(live) => crdgen::with_version(live.clone(), version, &structural.spec)?,
+    let of_chart = &chart.chart().metadata().version;
+    let is_there = |live: &CustomResourceDefinition| {
+        crdgen::served_versions(live).any(|served| served == version.as_str())
     };
+    let mut next = match live {
+        None => {
+            let first = crdgen::crd(names, version, &structural.spec);
+            conversion::remember(first, version, of_chart, changes)?
+        }
+        Some(live) if is_there(live) => crdgen::with_version(live.clone(), version, &structural.spec)?,
+        Some(live) => {
+            let live = conversion::remember(live.clone(), version, of_chart, changes)?;
+            crdgen::with_version(live, version, &structural.spec)?
+        }
+    };
+    if !live.is_some_and(is_there) {
+        conversion::check_own(changes, &structural.spec, version.as_str())?;
+        conversion::check(&next, version.as_str())?;
+    }
     next.metadata
         .annotations
         .get_or_insert_default()
@@ -399,6 +432,25 @@ fn type_with(
         next.spec.names.plural.clone(),
     );
     Ok(next)
+}
+
+/// The type with the webhook that converts its objects, where copying is not enough.
+fn converted(
+    mut crd: CustomResourceDefinition,
+    webhooks: &Registration,
+) -> Result<CustomResourceDefinition, Error> {
+    let Some(changes) = conversion::needed(&crd)? else {
+        return Ok(crd);
+    };
+    let path = conversion_path(&crd.spec.names.plural, changes);
+    let config = webhooks.client_config(&path).ok_or(Error::NoWebhook)?;
+    let webhook = json!({
+        "strategy": "Webhook",
+        "webhook": {"clientConfig": config, "conversionReviewVersions": ["v1"]},
+    });
+    // What we write ourselves has the form that it is read in.
+    crd.spec.conversion = serde_json::from_value(webhook).ok();
+    Ok(crd)
 }
 
 /// True when the version is there already and was made from another schema: it is left as it was.
@@ -529,7 +581,7 @@ fn served_resource(live: &CustomResourceDefinition, except: Option<&str>) -> Opt
 async fn former(
     definition: &CompositionDefinition,
     source: &Source,
-    live: Option<&CustomResourceDefinition>,
+    (live, next): (Option<&CustomResourceDefinition>, &CustomResourceDefinition),
     siblings: &Siblings,
     elsewhere: Option<Vec<Instance>>,
     controllers: &[Controller],
@@ -544,6 +596,7 @@ async fn former(
         structural,
         resolved: _,
         chart,
+        changes: _,
     } = source;
     let owner = Owner::of(definition);
     let own: Vec<_> = controllers
@@ -572,9 +625,12 @@ async fn former(
         former: served_before(definition).chain(running.iter().cloned()).collect(),
         foreign: siblings.run.clone(),
     };
+    let conversion = Conversion::of(next)?;
     let gate = Gate {
         engine: &chart.engine,
         own: &structural.spec,
+        version: version.as_str(),
+        conversion: conversion.as_ref(),
     };
     let own_schema = |version: &str| crdgen::own_schema(live?, version).ok().flatten();
     former.breakers = gate.breakers(&elsewhere, own_schema);
@@ -642,6 +698,7 @@ fn served_before(definition: &CompositionDefinition) -> impl Iterator<Item = Str
 
 /// A version that neither a definition runs, or ran last, nor a composition is of.
 fn unused(
+    webhooks: &Registration,
     live: Option<&CustomResourceDefinition>,
     source: &Source,
     previous: Option<&str>,
@@ -665,7 +722,7 @@ fn unused(
     };
     Ok(Some(Unused {
         version: version.to_owned(),
-        without: crdgen::without_version(live.clone(), version)?,
+        without: converted(crdgen::without_version(live.clone(), version)?, webhooks)?,
         through,
     }))
 }

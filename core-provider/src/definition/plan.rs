@@ -273,6 +273,7 @@ fn may_be_carried_out(wanted: &Wanted) -> Result<(), Blocked> {
         chart,
         structural: _,
         resolved: _,
+        changes: _,
     } = &wanted.source;
     let chart = chart.chart().name();
     if let Some(by) = &wanted.taken_by {
@@ -383,6 +384,7 @@ mod tests {
     use api::definition::{BoundStatus, ChartSource, ResolvedChart};
     use api::{COMPOSITION_GROUP, CompositionDefinitionSpec};
     use cluster::ResourceId;
+    use crdgen::conversion::Changes;
     use crdgen::{BadDefaults, Names, ServedVersion};
     use helm::chart::{Chart, File, Limits};
     use helm::engine::Engine;
@@ -431,6 +433,7 @@ mod tests {
             names: Names::of_chart("web").unwrap(),
             version: ServedVersion::of_chart(version).unwrap(),
             structural,
+            changes: Changes::default(),
         }
     }
 

@@ -16,7 +16,7 @@ use runtime::telemetry::Part;
 use serde_json::{Value, json};
 
 use super::apply::id_of;
-use super::observe::{Observed, Wanted};
+use super::observe::{self, Observed, Wanted};
 use super::plan::Blocked;
 use super::{Context, Error, FIELD_MANAGER, Outcome, Standing};
 
@@ -340,6 +340,7 @@ fn verdicts(outcome: &Result<Outcome, Error>) -> Vec<Verdict> {
                 Error::Plan(Blocked::Incompatible { .. } | Blocked::AnotherKind { .. }) => {
                     reason::INCOMPATIBLE
                 }
+                Error::Observe(observe::Error::Conversion(_)) => reason::INCOMPATIBLE,
                 _ => reason::UNAVAILABLE,
             };
             vec![

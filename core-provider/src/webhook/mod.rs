@@ -1,10 +1,12 @@
 //! Admission and conversion, answered by every replica over TLS.
 //!
-//! Nothing that is stored depends on it: reads never come here, a type without a rest of its schema has no webhook at
-//! all, and where the API server has policies of its own, they set the labels.
+//! As little as can be depends on it: reads come here only for types whose charts list changes between their versions, a
+//! type without a rest of its schema is judged by the API server alone, and where that has policies of its own, they set
+//! the labels.
 
 mod authority;
 mod certificates;
+mod conversions;
 mod mutate;
 mod registration;
 mod requests;
@@ -15,15 +17,16 @@ mod validate;
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::routing::post;
 use axum::{Json, Router};
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts};
-use runtime::Metrics;
+use runtime::{Metrics, chain};
 use serde_json::Value;
 
 pub(crate) use authority::Terms;
 pub(crate) use certificates::{Certificates, Source, Times};
+pub(crate) use conversions::{Conversions, path as conversion_path};
 pub(crate) use registration::{Address, Registration};
 pub(crate) use requests::Requests;
 pub(crate) use tls::{Shown, TlsListener};
@@ -73,15 +76,17 @@ impl Figures {
 #[derive(Clone)]
 pub(crate) struct Webhooks {
     pub(crate) judge: Arc<Judge>,
+    pub(crate) conversions: Arc<Conversions>,
     pub(crate) figures: Figures,
 }
 
-/// The three webhooks.
+/// The webhooks.
 pub(crate) fn app(webhooks: Webhooks) -> Router {
     Router::new()
         .route("/validate", post(validated))
         .route("/mutate", post(mutated))
-        .route("/convert", post(converted))
+        .route("/convert", post(copied))
+        .route("/convert/{plural}/{digest}", post(converted))
         .layer(DefaultBodyLimit::max(LARGEST_REVIEW))
         .with_state(webhooks)
 }
@@ -112,14 +117,42 @@ fn answer(
     Json(verdict.to_review(&review.request.uid))
 }
 
-async fn converted(State(webhooks): State<Webhooks>, Json(review): Json<ConversionReview>) -> Json<Value> {
+/// Conversion of types whose versions differ only in name.
+async fn copied(State(webhooks): State<Webhooks>, Json(review): Json<ConversionReview>) -> Json<Value> {
     let since = Instant::now();
-    let answer = review.answer();
+    let answer = review.answer(&|object, desired| {
+        object["apiVersion"] = Value::from(desired);
+        Ok(())
+    });
+    count_conversion(&webhooks, &answer, since);
+    Json(answer)
+}
+
+/// Conversion by the changes that a type's charts list.
+async fn converted(
+    State(webhooks): State<Webhooks>,
+    Path((plural, digest)): Path<(String, String)>,
+    Json(review): Json<ConversionReview>,
+) -> Json<Value> {
+    let since = Instant::now();
+    let conversion = webhooks.conversions.of(&plural, &digest).await;
+    let conversion = conversion.map_err(|error| chain(&error));
+    let answer = review.answer(&|object, desired| {
+        let conversion = conversion.as_ref().map_err(Clone::clone)?;
+        let version = desired.rsplit_once('/').map_or(desired, |(_, version)| version);
+        conversion
+            .convert(object, version)
+            .map_err(|error| error.to_string())
+    });
+    count_conversion(&webhooks, &answer, since);
+    Json(answer)
+}
+
+fn count_conversion(webhooks: &Webhooks, answer: &Value, since: Instant) {
     let outcome = if answer["response"]["result"]["status"] == "Success" {
         "allowed"
     } else {
         "error"
     };
     webhooks.figures.count("convert", "CONVERT", outcome, since);
-    Json(answer)
 }

@@ -19,11 +19,21 @@ pub(super) struct AdmissionRequest {
     /// What the writer wrote through.
     #[serde(default)]
     pub(super) request_kind: Option<Kind>,
+    /// The type of the object, in the plural.
+    #[serde(default)]
+    pub(super) resource: Resource,
     pub(super) operation: String,
     #[serde(default)]
     pub(super) object: Value,
     #[serde(default)]
     pub(super) old_object: Value,
+}
+
+/// A resource of a group and version.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub(super) struct Resource {
+    /// Its plural name.
+    pub(super) resource: String,
 }
 
 /// A group, version and kind.
@@ -90,9 +100,9 @@ pub(super) struct ConversionRequest {
 }
 
 impl ConversionReview {
-    /// The objects in the wanted version, with everything else as it is. One that is no object fails them all, as the
+    /// The objects in the wanted version, as `convert` makes them. One that cannot be converted fails them all, as the
     /// API server expects it.
-    pub(super) fn answer(self) -> Value {
+    pub(super) fn answer(self, convert: &dyn Fn(&mut Value, &str) -> Result<(), String>) -> Value {
         let Self {
             api_version,
             request:
@@ -104,7 +114,7 @@ impl ConversionReview {
         } = self;
         let converted: Result<Vec<Value>, String> = objects
             .into_iter()
-            .map(|object| convert(object, &desired))
+            .map(|object| converted(object, &desired, convert))
             .collect();
         let response = match converted {
             Ok(objects) => json!({"uid": uid, "convertedObjects": objects, "result": {"status": "Success"}}),
@@ -116,11 +126,15 @@ impl ConversionReview {
     }
 }
 
-fn convert(mut object: Value, desired: &str) -> Result<Value, String> {
+fn converted(
+    mut object: Value,
+    desired: &str,
+    convert: &dyn Fn(&mut Value, &str) -> Result<(), String>,
+) -> Result<Value, String> {
     if !object["apiVersion"].is_string() || !object["metadata"].is_object() {
         return Err("an object without apiVersion or metadata cannot be converted".to_owned());
     }
-    object["apiVersion"] = Value::from(desired);
+    convert(&mut object, desired)?;
     Ok(object)
 }
 
@@ -135,7 +149,10 @@ mod tests {
         });
         serde_json::from_value::<ConversionReview>(review)
             .unwrap()
-            .answer()["response"]
+            .answer(&|object, desired| {
+                object["apiVersion"] = json!(desired);
+                Ok(())
+            })["response"]
             .clone()
     }
 

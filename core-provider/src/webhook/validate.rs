@@ -13,6 +13,7 @@ use kube::runtime::reflector::Store;
 use runtime::chain;
 use serde_json::{Map, Value};
 
+use super::conversions::Conversions;
 use super::review::{AdmissionRequest, Verdict};
 
 /// The API server waits two seconds and goes on without us.
@@ -26,6 +27,7 @@ pub(crate) struct Judge {
     pub(crate) definitions: Store<CompositionDefinition>,
     pub(crate) charts: Arc<Charts>,
     pub(crate) schemas: Schemas,
+    pub(crate) conversions: Arc<Conversions>,
 }
 
 impl Judge {
@@ -60,10 +62,32 @@ impl Judge {
             Ok(Err(error)) => return unchecked(&chain(&error)),
             Err(_) => return unchecked("the chart is still being fetched"),
         };
+        let spec = match tokio::time::timeout(IN_TIME, self.governed(request, &version)).await {
+            Ok(Ok(spec)) => spec,
+            Ok(Err(why)) => return unchecked(&why),
+            Err(_) => return unchecked("the changes between versions are still being read"),
+        };
         match self.schemas.of(&chart.digest, &chart.engine) {
-            Ok(own) => verdict(&chart.engine, own.as_deref(), &request.object["spec"]),
+            Ok(own) => verdict(&chart.engine, own.as_deref(), &spec),
             Err(error) => unchecked(&chain(&error)),
         }
+    }
+
+    /// The values as the version has them that governs the object.
+    async fn governed(&self, request: &AdmissionRequest, version: &str) -> Result<Value, String> {
+        let governing = version.rsplit_once('/').map_or(version, |(_, version)| version);
+        let shown = &request.object;
+        if shown["apiVersion"] == version || request.kind.version == governing {
+            return Ok(shown["spec"].clone());
+        }
+        let conversion = self.conversions.now(&request.resource.resource).await;
+        let Some(conversion) = conversion.map_err(|error| chain(&error))? else {
+            return Ok(shown["spec"].clone());
+        };
+        let mut object = shown.clone();
+        let converted = conversion.convert(&mut object, governing);
+        converted.map_err(|error| error.to_string())?;
+        Ok(object["spec"].take())
     }
 
     fn definition(&self, api_version: &str, kind: &str) -> Option<Arc<CompositionDefinition>> {

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use clap::Args;
 use composition::schema;
+use crdgen::conversion::{self, Changes};
 use crdgen::{BadDefaults, CustomResourceDefinition, Names, ServedVersion, Structural};
 use helm::chart::Chart;
 use helm::engine::Engine;
@@ -27,12 +28,29 @@ pub(crate) struct Type {
     pub(crate) names: Names,
     pub(crate) version: ServedVersion,
     pub(crate) structural: Structural,
+    /// The chart's own word for its version.
+    pub(crate) of_chart: String,
+    /// What changed in its values since which version.
+    pub(crate) changes: Changes,
+}
+
+impl Type {
+    /// The custom resource definition with this version alone.
+    pub(crate) fn crd(&self) -> Result<CustomResourceDefinition, conversion::Error> {
+        let crd = crdgen::crd(&self.names, &self.version, &self.structural.spec);
+        conversion::remember(crd, &self.version, &self.of_chart, &self.changes)
+    }
 }
 
 impl Crd {
     /// Works out the type.
     pub(crate) fn read(&self) -> Result<Type> {
-        let chart = chart_at::load(&self.chart, &self.source)?;
+        self.read_other(&self.chart)
+    }
+
+    /// Works out the type of another chart, found in the same way.
+    pub(crate) fn read_other(&self, chart: &str) -> Result<Type> {
+        let chart = chart_at::load(chart, &self.source)?;
         let bad_defaults = if self.drop_bad_defaults {
             BadDefaults::Drop
         } else {
@@ -46,27 +64,25 @@ fn type_of(chart: Chart, bad_defaults: BadDefaults) -> Result<Type> {
     let metadata = chart.metadata();
     let names = Names::of_chart(&metadata.name)?;
     let version = ServedVersion::of_chart(&metadata.version)?;
-    let name = metadata.name.clone();
+    let (name, of_chart) = (metadata.name.clone(), metadata.version.clone());
+    let changes = schema::changes(&chart)?;
     let structural = schema::structural(&Engine::new(chart), bad_defaults)?.with_context(|| {
         format!("chart {name} has no values.schema.json: add one to the chart, the type is generated from it")
     })?;
+    conversion::check_own(&changes, &structural.spec, version.as_str())?;
     Ok(Type {
         names,
         version,
         structural,
+        of_chart,
+        changes,
     })
 }
 
 /// Prints the custom resource definition, as YAML.
 #[expect(clippy::print_stdout, reason = "this is what a terminal program is for")]
 pub(crate) fn run(args: &Crd) -> Result<()> {
-    let Type {
-        names,
-        version,
-        structural,
-    } = args.read()?;
-    let crd = crdgen::crd(&names, &version, &structural.spec);
-    print!("{}", yaml(&crd)?);
+    print!("{}", yaml(&args.read()?.crd()?)?);
     Ok(())
 }
 

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use anyhow::Result;
-use clap::Subcommand;
-use crdgen::JSONSchemaProps;
+use anyhow::{Context, Result, ensure};
+use clap::{Args, Subcommand};
+use crdgen::{JSONSchemaProps, conversion};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
@@ -15,15 +15,60 @@ use crate::crd::{Crd, Type};
 #[derive(Debug, Subcommand)]
 pub(crate) enum Schema {
     /// List what the API server checks by itself, and what only the full JSON Schema checks.
-    Check(Box<Crd>),
+    Check(Box<Check>),
+}
+
+/// What to look at.
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    #[command(flatten)]
+    chart: Crd,
+    /// An older version of the chart: try whether values of both are converted there and back by conversion.yaml
+    /// (can specify multiple).
+    #[arg(long, value_name = "CHART")]
+    against: Vec<String>,
 }
 
 /// Prints the lists.
 #[expect(clippy::print_stdout, reason = "this is what a terminal program is for")]
 pub(crate) fn run(args: &Schema) -> Result<()> {
     let Schema::Check(args) = args;
-    print!("{}", report(&args.read()?));
+    let made = args.chart.read()?;
+    print!("{}", report(&made));
+    for older in &args.against {
+        println!("{}", converted(&made, &args.chart.read_other(older)?)?);
+    }
     Ok(())
+}
+
+/// Tries the values of two versions of a chart, as they would stand beside each other.
+fn converted(made: &Type, older: &Type) -> Result<String> {
+    ensure!(
+        made.names == older.names && made.version != older.version,
+        "{} {} and {} {} are not two versions of one chart",
+        made.names.kind,
+        made.version,
+        older.names.kind,
+        older.version
+    );
+    let crd = conversion::remember(older.crd()?, &made.version, &made.of_chart, &made.changes)?;
+    let crd = crdgen::with_version(crd, &made.version, &made.structural.spec)?;
+    conversion::check(&crd, made.version.as_str()).with_context(|| {
+        format!(
+            "values of {} and {} are not converted there and back",
+            older.version, made.version
+        )
+    })?;
+    Ok(match conversion::needed(&crd)? {
+        Some(_) => format!(
+            "{} and {}: converted there and back by the webhook",
+            older.version, made.version
+        ),
+        None => format!(
+            "{} and {}: the same values, converted by copying",
+            older.version, made.version
+        ),
+    })
 }
 
 fn report(made: &Type) -> String {
@@ -31,6 +76,8 @@ fn report(made: &Type) -> String {
         names,
         version,
         structural,
+        of_chart: _,
+        changes,
     } = made;
     let (mut places, mut rules) = (Vec::new(), Vec::new());
     walk(&structural.spec, "spec", &mut places, &mut rules);
@@ -50,6 +97,17 @@ fn report(made: &Type) -> String {
         "full JSON Schema only, checked by the webhook and the controller",
         &rest,
     );
+    if !changes.is_empty() {
+        let listed: Vec<_> = changes
+            .versions()
+            .map(|(since, steps)| format!("since {since}: {steps} steps"))
+            .collect();
+        section(
+            &mut text,
+            "conversion of older versions' values, by core-provider's webhook",
+            &listed,
+        );
+    }
     let _ = writeln!(
         text,
         "\n{} structural, {} CEL, {} full check only",
@@ -142,6 +200,8 @@ mod tests {
             names: Names::of_chart("web").unwrap(),
             version: ServedVersion::of_chart("1.0.0").unwrap(),
             structural: crdgen::structural(&schema, &json!({})).unwrap(),
+            of_chart: "1.0.0".into(),
+            changes: conversion::Changes::default(),
         };
         let report = report(&made);
         for line in [

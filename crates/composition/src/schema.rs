@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crdgen::conversion::{self, Changes};
 use crdgen::{BadDefaults, Degraded, JSONSchemaProps, Structural};
 use helm::chart::{Chart, Dependency};
 use helm::engine::{self, Engine};
@@ -50,6 +51,23 @@ pub fn structural(engine: &Engine, bad_defaults: BadDefaults) -> Result<Option<S
     let mut structural = crdgen::structural_with(&schema, &Value::Object(defaults), bad_defaults)?;
     structural.degraded.extend(optional);
     Ok(Some(structural))
+}
+
+/// The file in which a chart lists what changed in its values since which version.
+pub const CONVERSION_FILE: &str = "conversion.yaml";
+
+/// What a chart says about changes of its values; none when it has no [`CONVERSION_FILE`].
+///
+/// # Errors
+/// When that is no list of changes.
+pub fn changes(chart: &Chart) -> Result<Changes, conversion::Error> {
+    let Some(file) = chart.files().iter().find(|file| file.name == CONVERSION_FILE) else {
+        return Ok(Changes::default());
+    };
+    let document = helm::yaml::parse(file.data.as_bytes()).map_err(|error| conversion::Error::Syntax {
+        why: error.to_string(),
+    })?;
+    Changes::read(&document)
 }
 
 /// The schema document of a chart with those of its dependencies; `None` when there is none at all.

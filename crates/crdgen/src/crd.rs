@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
 
 use crate::structural::{anything, come_into_being};
-use crate::{CustomResourceDefinition, JSONSchemaProps, Names, ServedVersion, siblings, values};
+use crate::{CustomResourceDefinition, JSONSchemaProps, Names, ServedVersion, conversion, siblings, values};
 
 /// The API group of all compositions.
 pub const GROUP: &str = "composition.krateo.io";
@@ -41,6 +41,9 @@ pub enum Error {
         /// What is wrong.
         why: String,
     },
+    /// What the CRD remembers of its versions' changes is damaged.
+    #[error(transparent)]
+    Conversion(#[from] conversion::Error),
     /// The last version goes with the CRD.
     #[error("version {version} is the only one that CRD {crd} serves; delete the CRD instead")]
     LastVersion {
@@ -82,9 +85,10 @@ pub fn crd(names: &Names, version: &ServedVersion, spec: &JSONSchemaProps) -> Cu
 /// The CRD with one more version, in which no write through any version loses a field of another.
 ///
 /// From the second version on, objects are stored as [`STORAGE_VERSION`], all real versions are served and
-/// none is stored, and versions are converted by copying (strategy `None`). Each version's schema carries the
-/// fields that only its siblings have, untyped; a field whose type differs between versions is untyped in all
-/// of them. [`own_schema`] gives back what a version was made with.
+/// none is stored, and versions are converted by copying (strategy `None`); a caller that finds conversion
+/// [`crate::conversion::needed`] says so. Each version's schema carries the fields that only its siblings have,
+/// untyped, at the places that they have in this version; a field whose type differs between versions is untyped in
+/// all of them. [`own_schema`] gives back what a version was made with.
 ///
 /// A version that is there already keeps its schema, only its status schema is renewed: the same call twice
 /// gives the same bytes. `status`, and with it `storedVersions`, is left as it is.
@@ -129,7 +133,7 @@ pub fn without_version(
     let mut own = siblings::read_all(&crd)?;
     own.retain(|(there, _)| there != version);
     crd.spec.versions.retain(|there| there.name != version);
-    siblings::write_all(&mut crd, &own);
+    siblings::write_all(&mut crd, &own)?;
     settle(crd)
 }
 
@@ -179,7 +183,7 @@ fn settle(mut crd: CustomResourceDefinition) -> Result<CustomResourceDefinition,
         crd.spec.versions.push(storage.unwrap_or_else(storage_version));
     }
     crd.spec.conversion = Some(no_conversion());
-    siblings::write_all(&mut crd, &own);
+    siblings::write_all(&mut crd, &own)?;
     Ok(crd)
 }
 

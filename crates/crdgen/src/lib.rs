@@ -10,6 +10,7 @@
 //! schema is here as well, for those who read objects: [`fill_defaults`] and [`drop_strangers`], with the
 //! [`own_schema`] of a version.
 
+pub mod conversion;
 pub mod crd;
 mod go_regex;
 mod inflect;

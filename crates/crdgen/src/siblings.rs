@@ -4,6 +4,7 @@
 //! does not know a sibling's field loses it. What is added to prevent that is undone on reading: strangers
 //! are known by what they look like, every other change is noted in [`OWN_SCHEMAS`].
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -11,6 +12,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use serde_json::Value;
 
+use crate::conversion::Conversion;
 use crate::crd::{Error, STORAGE_VERSION, name};
 use crate::structural::{allow_null, anything};
 use crate::{CustomResourceDefinition, JSONSchemaProps};
@@ -58,15 +60,29 @@ pub(crate) fn read_all(crd: &CustomResourceDefinition) -> Result<Vec<(String, JS
 }
 
 /// Gives every version its own schema and what it carries for its siblings.
-pub(crate) fn write_all(crd: &mut CustomResourceDefinition, own: &[(String, JSONSchemaProps)]) {
+pub(crate) fn write_all(
+    crd: &mut CustomResourceDefinition,
+    own: &[(String, JSONSchemaProps)],
+) -> Result<(), Error> {
+    let conversion = Conversion::of(crd)?;
     let mut changes = Changes::new();
     for version in &mut crd.spec.versions {
         let Some((_, schema)) = own.iter().find(|(name, _)| *name == version.name) else {
             continue;
         };
         let siblings = own.iter().filter(|(name, _)| *name != version.name);
-        let siblings = siblings
-            .map(|(name, schema)| (name.as_str(), schema))
+        // As their values look in this version.
+        let converted = siblings.map(|(name, schema)| match &conversion {
+            Some(conversion) => (
+                name.as_str(),
+                Cow::Owned(conversion.schema(schema, name, &version.name)),
+            ),
+            None => (name.as_str(), Cow::Borrowed(schema)),
+        });
+        let converted = converted.collect::<Vec<_>>();
+        let siblings = converted
+            .iter()
+            .map(|(name, schema)| (*name, &**schema))
             .collect::<Vec<_>>();
         let mut carrying = Carrying {
             undo: Undo::new(),
@@ -85,6 +101,7 @@ pub(crate) fn write_all(crd: &mut CustomResourceDefinition, own: &[(String, JSON
         }
     }
     write_changes(crd, &changes);
+    Ok(())
 }
 
 /// Whether `null` can be lost at a place.

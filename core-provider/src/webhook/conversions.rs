@@ -1,0 +1,97 @@
+//! Objects converted by the changes that charts list, for the types that need it.
+//!
+//! The API server asks under a path that names the type and the digest of its changes. So a replica knows whether what
+//! it remembers is what is meant, and reads the type once when it is not: no watch, and no moment in which one replica
+//! answers by older changes than another.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use api::COMPOSITION_GROUP;
+use cluster::{Cluster, ObjectId};
+use crdgen::CustomResourceDefinition;
+use crdgen::conversion::{self, CONVERSION, Conversion};
+use kube::ResourceExt as _;
+
+/// The changes of a type are not to be had.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    #[error("could not read the changes of type {plural}")]
+    Read { plural: String, source: cluster::Error },
+    #[error("type {plural} lists no changes between its versions")]
+    None { plural: String },
+    #[error("type {plural} cannot be converted")]
+    Conversion {
+        plural: String,
+        source: conversion::Error,
+    },
+}
+
+/// The path under which objects of a type are converted by these changes.
+pub(crate) fn path(plural: &str, changes: &str) -> String {
+    format!("/convert/{plural}/{}", digest(changes))
+}
+
+fn digest(changes: &str) -> String {
+    helm::digest::fnv1_64_hex(changes.as_bytes())
+}
+
+/// The changes of types, as far as they were asked for.
+pub(crate) struct Conversions {
+    cluster: Cluster,
+    known: Mutex<HashMap<String, Known>>,
+}
+
+#[derive(Clone)]
+struct Known {
+    digest: String,
+    conversion: Arc<Conversion>,
+}
+
+impl Conversions {
+    pub(crate) fn new(cluster: Cluster) -> Self {
+        Self {
+            cluster,
+            known: Mutex::default(),
+        }
+    }
+
+    /// The changes of a type with this digest. Where the type has others by now, those: they hold for all that was
+    /// there before.
+    pub(super) async fn of(&self, plural: &str, digest: &str) -> Result<Arc<Conversion>, Error> {
+        let known = self.known().get(plural).cloned();
+        if let Some(known) = known.filter(|known| known.digest == digest) {
+            return Ok(known.conversion);
+        }
+        self.now(plural).await?.ok_or_else(|| Error::None {
+            plural: plural.to_owned(),
+        })
+    }
+
+    /// The changes that a type has now; `None` for a type without any.
+    pub(super) async fn now(&self, plural: &str) -> Result<Option<Arc<Conversion>>, Error> {
+        let read = |source| Error::Read {
+            plural: plural.to_owned(),
+            source,
+        };
+        let name = format!("{plural}.{COMPOSITION_GROUP}");
+        let id = ObjectId::of::<CustomResourceDefinition>(None, &name).map_err(read)?;
+        let type_ = self.cluster.get_metadata(&id).await.map_err(read)?;
+        let text = type_.and_then(|type_| type_.annotations().get(CONVERSION).cloned());
+        let Some(text) = text else { return Ok(None) };
+        let conversion = Conversion::read(&name, &text).map_err(|source| Error::Conversion {
+            plural: plural.to_owned(),
+            source,
+        })?;
+        let known = Known {
+            digest: digest(&text),
+            conversion: Arc::new(conversion),
+        };
+        self.known().insert(plural.to_owned(), known.clone());
+        Ok(Some(known.conversion))
+    }
+
+    fn known(&self) -> std::sync::MutexGuard<'_, HashMap<String, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
