@@ -62,6 +62,7 @@ pub(super) async fn outside(
     let namespaces: BTreeSet<&str> = needed.iter().map(|needed| needed.namespace.as_str()).collect();
     let bound = opened(written.unwrap_or_default(), home, namespaces.into_iter(), ctx).await?;
     let outside = bound.outside(needed);
+    let outside = outside.map(|outside| outside.from_home(home, &ctx.krateo_namespace));
     ctx.bound.keep(bound);
     Ok(outside)
 }

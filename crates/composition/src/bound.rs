@@ -450,6 +450,14 @@ pub enum Outside {
         /// The template that names it.
         path: Option<String>,
     },
+    /// In the composition's own namespace, in which no composition of the type was before: core-provider, which opens
+    /// it, has not seen the composition yet.
+    Unopened {
+        /// The object.
+        object: String,
+        /// The namespace.
+        namespace: String,
+    },
     /// A role or binding that the chart brings.
     Rbac {
         /// The object.
@@ -457,6 +465,22 @@ pub enum Outside {
         /// The template that names it.
         path: Option<String>,
     },
+}
+
+impl Outside {
+    /// The same, for a composition of this namespace: what core-provider opens by itself waits for that, not for an
+    /// admin.
+    #[must_use]
+    pub fn from_home(self, home: &str, krateo_namespace: &str) -> Self {
+        match self {
+            Self::Namespace {
+                object, namespace, ..
+            } if namespace == home && !is_protected(home, krateo_namespace) => {
+                Self::Unopened { object, namespace }
+            }
+            other => other,
+        }
+    }
 }
 
 impl fmt::Display for Outside {
@@ -478,6 +502,13 @@ impl fmt::Display for Outside {
                 "a namespace that is closed to releases of its definition",
                 format!("{}: {namespace}", annotations::ALLOWED_NAMESPACES),
             ),
+            Self::Unopened { object, namespace } => {
+                return write!(
+                    f,
+                    "the release needs {object}, and namespace {namespace} holds its first composition of this type: \
+                     waiting for core-provider to open it; nothing has to be done if core-provider runs"
+                );
+            }
             Self::Rbac { object, path } => (
                 object,
                 path,
@@ -601,6 +632,20 @@ mod tests {
         assert!(bound.foreign_secrets);
         bound.namespaces.extend(["team-a".into(), "team-b".into()]);
         assert_eq!(Bound::of_data(&bound.data()), bound);
+    }
+
+    #[test]
+    fn the_first_composition_of_a_namespace_waits_for_core_provider_and_not_for_an_admin() {
+        let outside = |namespace: &str| Outside::Namespace {
+            object: "services".into(),
+            namespace: namespace.into(),
+            path: None,
+        };
+        let told = |namespace: &str| outside(namespace).from_home("shop", "krateo-system").to_string();
+        assert!(told("shop").contains("waiting for core-provider"), "{}", told("shop"));
+        assert!(told("other").contains("krateo.io/allowed-namespaces: other"));
+        let protected = outside("kube-system").from_home("kube-system", "krateo-system");
+        assert_eq!(protected, outside("kube-system"));
     }
 
     #[test]

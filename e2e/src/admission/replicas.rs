@@ -12,7 +12,8 @@ use serde_json::json;
 
 use super::{Counts, Traffic, composition, failed_open, judged_chart, wait_until_judged};
 use crate::platform::NAMESPACE;
-use crate::{Scenario, progress};
+use crate::scenario::condition;
+use crate::{Namespace, Scenario, progress};
 
 const KIND: &str = "Judge";
 const PLURAL: &str = "judges";
@@ -276,17 +277,24 @@ fn process_of(pod: &str) -> Result<u32> {
 /// What was tried without core-provider.
 type Checks = Vec<(&'static str, Result<()>)>;
 
-/// Everything but the full schema goes on: it lives in the API server.
+/// Says that nobody has opened the namespace of the first composition in it, and what to wait for.
+const UNOPENED: &str = "waiting for core-provider to open it";
+
+/// Everything but the full schema goes on, which lives in the API server, where compositions were before. The first of a
+/// namespace waits for core-provider, and goes on when that is back.
 fn without_replicas(scenario: &Scenario) -> Result<Checks> {
+    let image = scenario.web_image();
+    let first = Namespace::make("admission-first", scenario.site())?;
+    let write = |name: &str, spec: serde_json::Value| {
+        scenario.apply(&composition(KIND, scenario.namespace(), name, &spec))
+    };
+    write("before", json!({"image": image}))?;
+    scenario.wait_for(PLURAL, "before", "Released", "True")?;
     platform(scenario, &["scale", DEPLOYMENT, "--replicas=0"])?;
     scenario.wait_until("both replicas to go", || {
         let left = platform(scenario, &["get", "pods", "--selector", PODS, "--output=name"])?;
         Ok(left.trim().is_empty().then_some(()))
     })?;
-    let write = |name: &str, spec: serde_json::Value| {
-        scenario.apply(&composition(KIND, scenario.namespace(), name, &spec))
-    };
-    let image = scenario.web_image();
     let refused = |written: Result<()>, why: &str| {
         let said = written
             .err()
@@ -328,5 +336,27 @@ fn without_replicas(scenario: &Scenario) -> Result<Checks> {
     checks.push(("it is listed", listed.map(drop)));
     let removed = scenario.kubectl(&["delete", PLURAL, "alone", "--timeout=90s"]);
     checks.push(("it is removed", removed.map(drop)));
+    let spec = json!({"image": image});
+    checks.push((
+        "the first composition of a namespace is taken",
+        first.apply(&composition(KIND, first.namespace(), "first", &spec)),
+    ));
+    let says_why = |composition: &serde_json::Value| {
+        let synced = condition(composition, "Synced");
+        synced.is_some_and(|synced| {
+            synced["message"]
+                .as_str()
+                .is_some_and(|why| why.contains(UNOPENED))
+        })
+    };
+    checks.push((
+        "it says that it waits for core-provider",
+        first.wait(PLURAL, "first", says_why).map(drop),
+    ));
+    platform(scenario, &["scale", DEPLOYMENT, "--replicas=2"])?;
+    checks.push((
+        "it is installed when core-provider is back",
+        first.wait_for(PLURAL, "first", "Released", "True").map(drop),
+    ));
     Ok(checks)
 }
