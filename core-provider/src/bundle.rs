@@ -156,9 +156,15 @@ pub fn bundle(target: &Target, platform: &Platform, templates: &Templates) -> Re
                 }
             }
             Asset::ValidatingWebhook if target.judged_at.is_none() => {}
+            Asset::ClusterRolesPolicy
+            | Asset::ClusterRolesPolicyBinding
+            | Asset::RolesPolicy
+            | Asset::RolesPolicyBinding
+                if !target.bound.bound.chart_rbac => {}
             Asset::GrantsPolicy => {
                 let mut policy = labelled(object(asset, &render(asset, &variables, templates)?)?, target);
                 note_bound(&mut policy, &target.bound.bound);
+                note_edition(&mut policy, target);
                 objects.push(policy);
             }
             _ => objects.push(labelled(
@@ -199,6 +205,28 @@ fn note_bound(policy: &mut Value, bound: &Bound) {
         *annotations = json!({});
     }
     annotations[annotations::BOUND] = json!(bound.data()).to_string().into();
+}
+
+/// Lets the policy say which it is when it refuses what core-provider tries to write: for a moment after it has changed,
+/// the API server still answers by what it was before.
+fn note_edition(policy: &mut Value, target: &Target) {
+    let edition = helm::digest::fnv1_64_hex(policy["spec"].to_string().as_bytes());
+    let refusal = json!({
+        "expression": format!("!has(request.name) || request.name != '{}'", target.dry_run_role()),
+        "message": format!("edition {edition} of the policy is in force"),
+    });
+    // The first refusal is the one that is told.
+    match policy["spec"]["validations"].as_array_mut() {
+        Some(validations) => validations.insert(0, refusal),
+        None => policy["spec"]["validations"] = json!([refusal]),
+    }
+}
+
+/// What a policy says that is in force as it is written here.
+pub fn edition(policy: &Value) -> &str {
+    policy["spec"]["validations"][0]["message"]
+        .as_str()
+        .unwrap_or_default()
 }
 
 /// The bound that a policy has on it; nothing is allowed when it has none.
@@ -523,6 +551,38 @@ pub(crate) mod tests {
             .unwrap();
         assert_eq!(noted_bound(policy), target.bound.bound);
         assert_eq!(noted_bound(&json!({})), Bound::default());
+    }
+
+    #[test]
+    fn a_policy_that_changes_says_so_when_it_refuses() {
+        let told = |target: &Target| {
+            let objects = objects(target, &platform());
+            let name = "ValidatingAdmissionPolicy/fireworksapps-v1-1-6-grants";
+            edition(objects.iter().find(|o| named(o) == name).unwrap()).to_owned()
+        };
+        let mut wider = target();
+        wider.bound.bound.namespaces.insert("shared".into());
+        assert!(told(&target()).starts_with("edition "), "{}", told(&target()));
+        assert_eq!(told(&target()), told(&target()));
+        assert_ne!(told(&target()), told(&wider));
+    }
+
+    #[test]
+    fn a_chart_that_may_bring_roles_is_held_to_its_own() {
+        let policies = |chart_rbac: bool| {
+            let mut target = target();
+            target.bound.bound.chart_rbac = chart_rbac;
+            let objects = objects(&target, &platform());
+            let policies = objects
+                .iter()
+                .filter(|o| o["kind"] == "ValidatingAdmissionPolicy");
+            policies.map(named).collect::<Vec<_>>()
+        };
+        assert_eq!(policies(false).len(), 2);
+        let more = policies(true).split_off(2);
+        let expected = ["clusterroles", "roles"]
+            .map(|of| format!("ValidatingAdmissionPolicy/fireworksapps-v1-1-6-{of}"));
+        assert_eq!(more, expected);
     }
 
     #[test]

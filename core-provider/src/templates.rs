@@ -20,6 +20,14 @@ pub enum Asset {
     OwnPolicy,
     /// … in force.
     OwnPolicyBinding,
+    /// Which cluster roles bindings of the chart's own give, where it may bring any.
+    ClusterRolesPolicy,
+    /// … in force.
+    ClusterRolesPolicyBinding,
+    /// Which roles they give.
+    RolesPolicy,
+    /// … in force.
+    RolesPolicyBinding,
     /// Permissions on its own type, everywhere.
     ClusterRole,
     /// … given to it.
@@ -59,7 +67,7 @@ pub enum Asset {
 impl Asset {
     /// All files, in the order in which their objects are applied; they are removed in the reverse order, the
     /// account last of all. What bounds the controller is there before it may do anything.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 27] = [
         Self::ServiceAccount,
         Self::ProviderClusterRole,
         Self::ProviderClusterRoleBinding,
@@ -68,6 +76,10 @@ impl Asset {
         Self::GrantsPolicyBinding,
         Self::OwnPolicy,
         Self::OwnPolicyBinding,
+        Self::ClusterRolesPolicy,
+        Self::ClusterRolesPolicyBinding,
+        Self::RolesPolicy,
+        Self::RolesPolicyBinding,
         Self::ClusterRole,
         Self::ClusterRoleBinding,
         Self::Role,
@@ -110,6 +122,10 @@ impl Asset {
             Self::GrantsPolicyBinding => asset!("cdc-bound/grants-policybinding.yaml"),
             Self::OwnPolicy => asset!("cdc-bound/own-policy.yaml"),
             Self::OwnPolicyBinding => asset!("cdc-bound/own-policybinding.yaml"),
+            Self::ClusterRolesPolicy => asset!("cdc-bound/clusterroles-policy.yaml"),
+            Self::ClusterRolesPolicyBinding => asset!("cdc-bound/clusterroles-policybinding.yaml"),
+            Self::RolesPolicy => asset!("cdc-bound/roles-policy.yaml"),
+            Self::RolesPolicyBinding => asset!("cdc-bound/roles-policybinding.yaml"),
             Self::ClusterRole => asset!("cdc-rbac/clusterrole.yaml"),
             Self::ClusterRoleBinding => asset!("cdc-rbac/clusterrolebinding.yaml"),
             Self::Role => asset!("cdc-rbac/compositiondefinition-role.yaml"),

@@ -2,6 +2,7 @@
 //! `ServiceAccount` that it has in a pod.
 #![expect(clippy::unwrap_used, reason = "a field that is not there fails the scenario")]
 
+mod bind_roles;
 mod convert_versions;
 mod delete_policies;
 mod fetch_charts;

@@ -127,7 +127,11 @@ async fn take(
                 .map_err(Error::Access)?;
             Ok(None)
         }
-        Step::Prove { policy, role } => prove(policy, role, ctx).await.map(|()| None),
+        Step::Prove {
+            policy,
+            role,
+            edition,
+        } => prove(policy, role, edition, ctx).await.map(|()| None),
         Step::Type(wanted) => serve(wanted, ctx).await.map_err(Error::Type).map(Some),
         Step::Apply(id, object) => {
             let applied = cluster.apply(id, object, &manager).await.map_err(Error::Bundle)?;
@@ -238,9 +242,9 @@ fn is_policy(id: &ObjectId) -> bool {
     id.resource().group == "admissionregistration.k8s.io"
 }
 
-/// Tries to write what the policy forbids, as a dry run, until it is refused: the API server learns of a policy a
-/// moment after it is stored.
-async fn prove(policy: &str, role: &str, ctx: &Context) -> Result<(), Error> {
+/// Tries to write what the policy forbids, as a dry run, until it is refused by what the policy says now: the API server
+/// learns of a policy a moment after it is stored, and until then answers by what it was before.
+async fn prove(policy: &str, role: &str, edition: &str, ctx: &Context) -> Result<(), Error> {
     let id = ObjectId::of::<ClusterRole>(None, role).map_err(Error::Bundle)?;
     let forbidden = serde_json::json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -250,11 +254,18 @@ async fn prove(policy: &str, role: &str, ctx: &Context) -> Result<(), Error> {
     });
     let how = Apply::by(FIELD_MANAGER).dry_run();
     let until = tokio::time::Instant::now() + IN_FORCE_WITHIN;
+    let is_late = || tokio::time::Instant::now() > until;
+    let of_policy = format!("'{policy}'");
+    let is_refusal = |said: &str| said.contains(&of_policy) && said.contains(edition);
     loop {
         match ctx.cluster.apply(&id, &forbidden, &how).await {
-            Err(error) if chain(&error).contains(&format!("'{policy}'")) => return Ok(()),
+            Err(error) if is_refusal(&chain(&error)) => return Ok(()),
+            // By the policy as it was.
+            Err(error) if chain(&error).contains(&of_policy) && !is_late() => {
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
             Err(error) if !error.is_forbidden() && !error.is_transient() => return Err(Error::Bundle(error)),
-            _ if tokio::time::Instant::now() > until => {
+            _ if is_late() => {
                 return Err(Error::NotInForce {
                     policy: policy.to_owned(),
                 });

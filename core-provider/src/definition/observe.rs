@@ -1057,11 +1057,13 @@ async fn stand_in(
 /// and the mark by which all others are found at the very end.
 async fn removal(target: &Target, ctx: &Context) -> Result<Vec<ObjectId>, Error> {
     let (mut ids, mut marks) = (Vec::new(), Vec::new());
-    // Whether there was a webhook is not known any more.
-    let target = &Target {
+    // Whether there was a webhook is not known any more, nor whether the chart might bring roles.
+    let mut target = Target {
         judged_at: Some(Value::Null),
         ..target.clone()
     };
+    target.bound.bound.chart_rbac = true;
+    let target = &target;
     for object in bundle(target, &ctx.platform, &ctx.templates)?.iter().rev() {
         let id = ctx.cluster.locate(object, Some(&target.namespace)).await?;
         if bundle::is_mark(object) {

@@ -7,7 +7,7 @@ use crdgen::CustomResourceDefinition;
 use kube::ResourceExt as _;
 use serde_json::Value;
 
-use crate::bundle::{Stage, Target};
+use crate::bundle::{self, Stage, Target};
 
 use super::observe::{Barred, Leaving, Locked, Made, Member, Observed, Source, StandIn, Wanted};
 
@@ -34,6 +34,8 @@ pub(crate) enum Step {
         policy: String,
         /// Name of the role, which nobody may write.
         role: String,
+        /// What it says that tells it from what it was before.
+        edition: String,
     },
     /// Apply one object of the bundle.
     Apply(ObjectId, Value),
@@ -224,8 +226,8 @@ fn carry_out(definition: &CompositionDefinition, wanted: &Wanted) -> Result<Plan
 }
 
 /// What bounds the controller, seen to be in force before anything is written that lets the controller act.
-fn bounding(bundle: &[Member], target: &Target) -> Vec<Step> {
-    let at = |stage: Stage| at(bundle, stage);
+fn bounding(members: &[Member], target: &Target) -> Vec<Step> {
+    let at = |stage: Stage| at(members, stage);
     let is_whole = |stage: Stage| at(stage).all(|member| member.in_place);
     if is_whole(Stage::Bounding) && is_whole(Stage::Controller) {
         return Vec::new();
@@ -237,9 +239,13 @@ fn bounding(bundle: &[Member], target: &Target) -> Vec<Step> {
     });
     let mut steps = vec![Step::Await(needed.collect())];
     steps.extend(missing(at(Stage::Bounding)));
+    let written = at(Stage::Bounding).find(|member| {
+        member.wanted["kind"] == "ValidatingAdmissionPolicy" && member.id.name() == target.policy_name()
+    });
     steps.push(Step::Prove {
         policy: target.policy_name(),
         role: target.dry_run_role(),
+        edition: written.map_or_else(String::new, |policy| bundle::edition(&policy.wanted).to_owned()),
     });
     steps
 }

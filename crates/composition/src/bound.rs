@@ -642,7 +642,11 @@ mod tests {
             path: None,
         };
         let told = |namespace: &str| outside(namespace).from_home("shop", "krateo-system").to_string();
-        assert!(told("shop").contains("waiting for core-provider"), "{}", told("shop"));
+        assert!(
+            told("shop").contains("waiting for core-provider"),
+            "{}",
+            told("shop")
+        );
         assert!(told("other").contains("krateo.io/allowed-namespaces: other"));
         let protected = outside("kube-system").from_home("kube-system", "krateo-system");
         assert_eq!(protected, outside("kube-system"));
