@@ -8,6 +8,7 @@ mod delete_policies;
 mod fetch_charts;
 mod kill_controller;
 mod kill_provider;
+mod open_namespace;
 mod operate_compositions;
 mod rotate_certificates;
 mod share_compositions;
