@@ -6,8 +6,8 @@ use clap::{Parser, ValueEnum};
 use helm::origin::ChartSpec;
 use helm_client::release::{Options, Retries, Wait};
 use helm_client::source::ChartRef;
-use runtime::GoDuration;
 use runtime::args::{ChartArgs, ClientArgs, boolean};
+use runtime::{GoDuration, PushArgs};
 use url::Url;
 
 use crate::composition::ReadyMeans;
@@ -20,6 +20,8 @@ pub(crate) struct Args {
     pub(crate) client: ClientArgs,
     #[command(flatten)]
     pub(crate) charts: ChartArgs,
+    #[command(flatten)]
+    pub(crate) push: PushArgs,
     /// Log more.
     #[arg(
         long,
@@ -165,9 +167,6 @@ pub(crate) struct Args {
     /// Where records of releases are kept: in Secrets.
     #[arg(long, env = "HELM_DRIVER", default_value = "secrets", value_parser = driver)]
     helm_driver: String,
-    /// Who we are in the figures that the reference sends by OTLP; here they are served at the metrics port.
-    #[arg(long, default_value = "composition-dynamic-controller")]
-    otel_service_name: String,
     /// The platform's own namespace, as charts are told it.
     #[arg(long, env = "KRATEO_NAMESPACE", default_value = "krateo-system")]
     pub(crate) krateo_namespace: String,

@@ -111,6 +111,8 @@ impl Figures {
 
 #[cfg(test)]
 mod tests {
+    use runtime::Telemetry;
+
     use super::*;
 
     #[tokio::test]
@@ -132,5 +134,46 @@ mod tests {
             text.contains("composition_helm_uninstall_duration_seconds_count 2"),
             "{text}"
         );
+    }
+
+    /// Figures of core-provider alone are looked after where they are made.
+    const FAMILIES: [&str; 8] = [
+        "composition_",
+        "controller_",
+        "leader_election_",
+        "process_",
+        "provider_runtime_",
+        "rest_client_",
+        "unstructured_runtime_",
+        "workqueue_",
+    ];
+
+    #[test]
+    fn the_dashboard_names_only_figures_that_there_are() {
+        const DASHBOARD: &str = include_str!("../../charts/core-provider/dashboards/compositions.json");
+        let metrics = Metrics::new().unwrap();
+        let _parts = Parts::new(&metrics).unwrap();
+        let _shards = crate::shards::Figures::new(&metrics).unwrap();
+        for (prefix, queue) in [("unstructured_runtime", "a"), ("provider_runtime", "b")] {
+            let telemetry = Telemetry::new(&metrics, prefix, queue).unwrap();
+            telemetry.tell_depth(|| 0).unwrap();
+        }
+        let dashboard: serde_json::Value = serde_json::from_str(DASHBOARD).unwrap();
+        let panels = dashboard["panels"].as_array().unwrap();
+        let targets = panels
+            .iter()
+            .flat_map(|panel| panel["targets"].as_array().unwrap());
+        for target in targets {
+            let asked = target["expr"].as_str().unwrap();
+            let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+            let names: Vec<_> = asked
+                .split(|letter| !is_of_name(letter))
+                .filter(|word| FAMILIES.iter().any(|family| word.starts_with(family)))
+                .collect();
+            assert!(!names.is_empty() || asked.contains("core_provider_"), "{asked}");
+            for name in names {
+                assert!(metrics.has(name), "{name} is not exported: {asked}");
+            }
+        }
     }
 }

@@ -16,14 +16,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::GroupVersionResource;
 use kube::runtime::reflector::store::WriterDropped;
 use kube::runtime::watcher;
-use runtime::{Backoff, Process, chain};
+use runtime::{Backoff, Process, Telemetry, chain};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::Args;
 use crate::composition::{Context, FIELD_MANAGER, Known, Memories, Origin};
 use crate::compositions::{Compositions, Key};
-use crate::controller::{Controller, Figures};
+use crate::controller::Controller;
 use crate::definitions::Definitions;
 use crate::figures::Parts;
 use crate::inspector::Inspector;
@@ -43,13 +43,33 @@ impl Args {
         options.debug = self.debug;
         options.kubeconfig.clone_from(&self.client.kubeconfig);
         options.admin = admin;
+        options.push = self.push.push(options.service)?;
         let process = runtime::start(options).await?;
 
-        let resource = self.served(&process).await?;
-        let (shards, news) = process.share(self.sharding(process.cluster()).await).await?;
-        let served = self.serve(resource, &process, &shards, news).await;
+        let telemetry = Telemetry::new(process.metrics(), "unstructured_runtime", &self.resource)?;
+        let (resource, shards, news) = match self.join(&process, &telemetry).await {
+            Ok(joined) => joined,
+            Err(error) => {
+                process.finish(None).await;
+                return Err(error);
+            }
+        };
+        let served = self.serve(resource, &process, &shards, news, telemetry).await;
         process.finish_and(shards.release()).await;
         served
+    }
+
+    /// Waits until there is something to do: the type, and a shard of its objects.
+    async fn join(
+        &self,
+        process: &Process,
+        telemetry: &Telemetry,
+    ) -> Result<(ResourceId, Shards, UnboundedReceiver<ShardNews>)> {
+        let served = self.served(process).await;
+        telemetry.started(served.is_ok());
+        let resource = served?;
+        let (shards, news) = process.share(self.sharding(process.cluster()).await).await?;
+        Ok((resource, shards, news))
     }
 
     /// The Leases that the bundle's Role names.
@@ -111,11 +131,13 @@ impl Args {
         process: &Process,
         shards: &Shards,
         news: UnboundedReceiver<ShardNews>,
+        telemetry: Telemetry,
     ) -> Result<()> {
         let until = CancellationToken::new();
         let _ends_watches = until.clone().drop_guard();
         let working = async {
-            let context = Arc::new(self.context(resource.clone(), process, shards, &until).await?);
+            let context = self.context(resource.clone(), process, shards, &until, telemetry);
+            let context = Arc::new(context.await?);
             let version = format!("{}={}", labels::COMPOSITION_VERSION, self.version);
             let controller = Controller {
                 context,
@@ -127,7 +149,6 @@ impl Args {
                 watched: watcher::Config::default().labels(&version),
                 workers: self.workers,
                 max_error_retries: self.max_error_retries,
-                figures: Figures::new(process.metrics(), &resource.plural)?,
                 resource,
             };
             controller.run(until.clone(), news).await;
@@ -154,9 +175,15 @@ impl Args {
         process: &Process,
         shards: &Shards,
         until: &CancellationToken,
+        telemetry: Telemetry,
     ) -> Result<Context> {
         let cluster = process.cluster().clone().fenced(shards.fence());
-        let (queue, compositions) = (Arc::new(Queue::default()), Arc::new(Compositions::default()));
+        let (queue, compositions) = (
+            Arc::new(Queue::new(telemetry.queue())),
+            Arc::new(Compositions::default()),
+        );
+        let waiting = queue.clone();
+        telemetry.tell_depth(move || waiting.depth())?;
         let origin = match self.fixed_chart() {
             Some(chart) => Origin::Fixed(Box::new(chart)),
             None => Origin::Definitions(
@@ -204,7 +231,7 @@ impl Args {
                 self.chart_inspector_token_file.clone(),
             ),
             recorder: process.recorder(),
-            metrics: process.metrics().clone(),
+            telemetry,
             parts: Parts::new(process.metrics())?,
             bound: Known::default(),
             backoff: Backoff::new(self.min_error_retry_interval.0, self.max_error_retry_interval.0),

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use clap::Parser;
-use runtime::GoDuration;
 use runtime::args::{ChartArgs, ClientArgs, boolean};
+use runtime::{GoDuration, PushArgs};
 
 use crate::webhook::{Terms, Times};
 
@@ -18,6 +18,8 @@ pub(crate) struct Args {
     pub(crate) client: ClientArgs,
     #[command(flatten)]
     pub(crate) charts: ChartArgs,
+    #[command(flatten)]
+    pub(crate) push: PushArgs,
     /// Log more.
     #[arg(
         short,

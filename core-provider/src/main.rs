@@ -1,6 +1,7 @@
 //! core-provider: a chart that a CompositionDefinition points at becomes a type and a controller.
 
 mod args;
+mod backlog;
 mod bound;
 mod bundle;
 mod definition;

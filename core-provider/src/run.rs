@@ -10,7 +10,7 @@ use api::{CompositionDefinition, labels};
 use cluster::{Cluster, ResourceId};
 use composition::Schemas;
 use crdgen::CustomResourceDefinition;
-use futures::StreamExt as _;
+use futures::{StreamExt as _, TryStreamExt as _};
 use helm_client::charts::Charts;
 use helm_client::source::Limits;
 use k8s_openapi::api::admissionregistration::v1::{
@@ -20,8 +20,8 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::core::DynamicObject;
-use kube::runtime::controller::{Action, Config};
-use kube::runtime::reflector::ObjectRef;
+use kube::runtime::controller::{self, Action, Config};
+use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::{Controller, WatchStreamExt as _, reflector, watcher};
 use kube::{Api, Resource as _, ResourceExt as _};
 use runtime::{Backoff, Process, Telemetry, chain};
@@ -29,6 +29,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::args::{Args, CertificateSource};
+use crate::backlog::Backlog;
 use crate::bound::Scans;
 use crate::bundle::Platform;
 use crate::definition::{Context, Error, HELD_UP, Looks, Placed, Settled, Turns, reconcile};
@@ -62,13 +63,18 @@ impl Args {
         if let Some(wrong) = self.webhooks.refusal() {
             return Err(runtime::args::refuse::<Self>(wrong).into());
         }
+        options.push = self.push.push(options.service)?;
         let process = runtime::start(options).await?;
-        let charts = Charts::new(process.cluster().clone(), Limits::default())
-            .with_fresh_for(self.poll_interval.0)
-            .with_registry_config(self.charts.helm_registry_config_path.clone());
-        let charts = Arc::new(charts);
-        let webhooks = self.answer(&process, charts.clone()).await?;
-        let context = Arc::new(self.context(&process, charts, webhooks.clone())?);
+        let telemetry = Telemetry::new(process.metrics(), "provider_runtime", "compositiondefinitions")?;
+        let prepared = self.prepare(&process, telemetry.clone()).await;
+        telemetry.started(prepared.is_ok());
+        let context = match prepared {
+            Ok(context) => Arc::new(context),
+            Err(error) => {
+                process.finish(None).await;
+                return Err(error);
+            }
+        };
 
         let leading = if self.leader_election {
             match process.lead(&self.krateo_namespace, LEASE).await {
@@ -84,11 +90,20 @@ impl Args {
             None
         };
         let lost = leading.as_ref().map(cluster::Held::lost).unwrap_or_default();
-        context.telemetry.started(true);
-        self.register(webhooks, &process);
+        self.register(context.webhooks.clone(), &process);
         self.serve(context, &process, lost).await;
         process.finish(leading).await;
         Ok(())
+    }
+
+    /// Begins to answer admission, and puts together what passes need.
+    async fn prepare(&self, process: &Process, telemetry: Telemetry) -> Result<Context> {
+        let charts = Charts::new(process.cluster().clone(), Limits::default())
+            .with_fresh_for(self.poll_interval.0)
+            .with_registry_config(self.charts.helm_registry_config_path.clone());
+        let charts = Arc::new(charts);
+        let webhooks = self.answer(process, charts.clone()).await?;
+        self.context(process, charts, webhooks, telemetry)
     }
 
     /// Starts to answer admission, which every replica does, and waits until there is a certificate for it.
@@ -216,23 +231,45 @@ impl Args {
             }
         };
         let definitions = Api::<CompositionDefinition>::all(process.cluster().client());
-        let settled = context.settled.clone();
-        let controller = Controller::new(definitions, watcher::Config::default());
-        watching(controller, process.cluster(), &settled)
+        let (store, writer) = reflector::store();
+        let (triggers, backlog) = (Triggers::of(&context, store.clone()), context.backlog.clone());
+        let seen = triggers.clone();
+        let definitions = watcher(definitions, watcher::Config::default())
+            .reflect(writer)
+            .applied_objects()
+            .inspect_ok(move |definition| seen.fired(&ObjectRef::from_obj(definition)));
+        let controller = Controller::for_stream(definitions, store);
+        watching(controller, process.cluster(), &triggers)
             .with_config(Config::default().concurrency(self.max_reconcile_rate))
-            .reconcile_all_on(changes(context.webhooks.bundle.clone()))
+            .reconcile_all_on(
+                changes(context.webhooks.bundle.clone()).inspect(move |()| triggers.all_fired()),
+            )
             .graceful_shutdown_on(until)
             .run(reconcile, retry, context)
-            .for_each(|outcome| async move {
+            .for_each(|outcome| {
                 if let Err(error) = outcome {
+                    if let controller::Error::ObjectNotFound(gone) = &error {
+                        let namespace = gone.namespace.as_deref().unwrap_or_default();
+                        backlog.forgets(&ObjectRef::new(&gone.name).within(namespace));
+                    }
                     tracing::debug!(error = chain(&error), "pass ended");
                 }
+                std::future::ready(())
             })
             .await;
     }
 
-    fn context(&self, process: &Process, charts: Arc<Charts>, webhooks: Registration) -> Result<Context> {
+    fn context(
+        &self,
+        process: &Process,
+        charts: Arc<Charts>,
+        webhooks: Registration,
+        telemetry: Telemetry,
+    ) -> Result<Context> {
         let cluster = process.cluster().clone();
+        let backlog = Arc::new(Backlog::new(telemetry.queue()));
+        let waiting = backlog.clone();
+        telemetry.tell_depth(move || waiting.depth())?;
         Ok(Context {
             charts,
             webhooks,
@@ -249,8 +286,8 @@ impl Args {
                 env: self.cdc_env.clone(),
             },
             recorder: process.recorder(),
-            metrics: process.metrics().clone(),
-            telemetry: Telemetry::new(process.metrics(), "provider_runtime")?,
+            telemetry,
+            backlog,
             looks: Looks::default(),
             turns: Turns::default(),
             settled: Arc::default(),
@@ -282,35 +319,71 @@ fn kinds() -> [ResourceId; 11] {
     ]
 }
 
+/// What makes passes begin, noted as it fires.
+#[derive(Clone)]
+struct Triggers {
+    settled: Arc<Settled>,
+    backlog: Arc<Backlog>,
+    definitions: Store<CompositionDefinition>,
+}
+
+impl Triggers {
+    fn of(context: &Context, definitions: Store<CompositionDefinition>) -> Self {
+        Self {
+            settled: context.settled.clone(),
+            backlog: context.backlog.clone(),
+            definitions,
+        }
+    }
+
+    fn fired(&self, definition: &ObjectRef<CompositionDefinition>) {
+        self.backlog.wants(definition, Duration::ZERO);
+    }
+
+    fn all_fired(&self) {
+        for definition in self.definitions.state() {
+            self.fired(&ObjectRef::from_obj(definition.as_ref()));
+        }
+    }
+
+    /// The definition that made an object of a bundle, which changed.
+    fn owner(&self, object: &DynamicObject) -> Option<ObjectRef<CompositionDefinition>> {
+        let label = |name: &str| object.labels().get(name).cloned();
+        let name = label(labels::DEFINITION_NAME).zip(label(labels::DEFINITION_NAMESPACE));
+        let owner = name.map(|(name, namespace)| ObjectRef::new(&name).within(&namespace))?;
+        self.settled.forget(&owner);
+        self.fired(&owner);
+        Some(owner)
+    }
+
+    /// The definitions that share a type, which changed.
+    fn owners(&self, type_: &DynamicObject) -> Vec<ObjectRef<CompositionDefinition>> {
+        let plural = type_.labels().get(labels::COMPOSITION_TYPE);
+        let owners = plural.map(|plural| self.settled.forget_type(plural));
+        let owners = owners.unwrap_or_default();
+        for owner in &owners {
+            self.fired(owner);
+        }
+        owners
+    }
+}
+
 /// Looks at a definition again when something of what it made changes: found by labels, so that nothing else is read.
 fn watching(
     mut controller: Controller<CompositionDefinition>,
     cluster: &Cluster,
-    settled: &Arc<Settled>,
+    triggers: &Triggers,
 ) -> Controller<CompositionDefinition> {
     let made = watcher::Config::default().labels(labels::CONTROLLER_RESOURCE);
     for kind in kinds() {
-        let settled = settled.clone();
-        let owner = move |object: DynamicObject| {
-            let label = |name: &str| object.labels().get(name).cloned();
-            let name = label(labels::DEFINITION_NAME).zip(label(labels::DEFINITION_NAMESPACE));
-            let owner = name.map(|(name, namespace)| ObjectRef::new(&name).within(&namespace));
-            if let Some(owner) = &owner {
-                settled.forget(owner);
-            }
-            owner
-        };
+        let triggers = triggers.clone();
+        let owner = move |object: DynamicObject| triggers.owner(&object);
         let objects = kind.api(cluster.client(), None);
         controller = controller.watches_with(objects, kind.api_resource(), made.clone(), owner);
     }
     let types = ResourceId::of::<CustomResourceDefinition>();
-    let settled = settled.clone();
-    let owners = move |object: DynamicObject| {
-        let plural = object.labels().get(labels::COMPOSITION_TYPE);
-        plural
-            .map(|plural| settled.forget_type(plural))
-            .unwrap_or_default()
-    };
+    let triggers = triggers.clone();
+    let owners = move |object: DynamicObject| triggers.owners(&object);
     controller.watches_with(
         types.api(cluster.client(), None),
         types.api_resource(),
@@ -373,6 +446,7 @@ fn retry(definition: Arc<CompositionDefinition>, error: &Error, ctx: Arc<Context
     } else {
         pause.max(ctx.poll_interval)
     };
+    ctx.backlog.wants(&object, pause);
     tracing::warn!(
         definition = %object,
         generation = definition.meta().generation,

@@ -44,9 +44,17 @@ impl HostPlatform {
     /// # Errors
     /// When one of them does not come up.
     pub fn start() -> Result<Self> {
+        Self::start_with(&[])
+    }
+
+    /// As [`HostPlatform::start`], with these further environment variables of core-provider.
+    ///
+    /// # Errors
+    /// As [`HostPlatform::start`].
+    pub fn start_with(further: &[(&str, &str)]) -> Result<Self> {
         let platform = Self::installed()?;
         platform.run_inspector()?;
-        platform.run_provider()?;
+        platform.run_provider(further)?;
         Ok(platform)
     }
 
@@ -81,12 +89,10 @@ impl HostPlatform {
         })
     }
 
-    fn run_provider(&self) -> Result<()> {
+    fn run_provider(&self, further: &[(&str, &str)]) -> Result<()> {
         let environment = self.provider_environment();
-        let environment: Vec<_> = environment
-            .iter()
-            .map(|(name, value)| (*name, value.as_str()))
-            .collect();
+        let own = environment.iter().map(|(name, value)| (*name, value.as_str()));
+        let environment: Vec<_> = own.chain(further.iter().copied()).collect();
         self.run("core-provider", NAMESPACE, RELEASE, &[NO_METRICS], &environment)
     }
 

@@ -7,6 +7,7 @@
 
 pub mod admission;
 pub mod chart;
+pub mod collector;
 pub mod composition_kills;
 pub mod composition_replicas;
 pub mod compositions;
@@ -28,6 +29,7 @@ pub mod token_service;
 pub mod walk_through;
 
 pub use chart::ChartFolder;
+pub use collector::Collector;
 pub use gpg::Signer;
 pub use host_platform::HostPlatform;
 pub use http_server::HttpServer;

@@ -1,12 +1,13 @@
 //! Compositions on a control plane of their own: the short forms of `make namespaces`, `make exactness`,
-//! `make composition-drift` and `make composition-idle`, and who says name and chart of a release.
+//! `make composition-drift` and `make composition-idle`, who says name and chart of a release, and the figures that are
+//! pushed.
 
 use std::sync::MutexGuard;
 use std::time::Duration;
 
 use anyhow::Result;
 use e2e::Shared;
-use e2e::compositions::{Rig, drift, exactness, idle, names, namespaces};
+use e2e::compositions::{Rig, drift, exactness, figures, idle, names, namespaces};
 
 /// Hooks, what lies outside of namespaces, a lookup, and objects that come and go.
 const CHARTS: [&str; 4] = ["hooks", "cluster-scoped", "lookup", "dropped"];
@@ -53,4 +54,11 @@ fn a_definition_names_the_release_of_its_only_composition() -> Result<()> {
 #[test]
 fn a_controller_that_is_told_a_chart_releases_that_one() -> Result<()> {
     names::of_fixed_charts(&*rig()?)
+}
+
+#[test]
+fn figures_are_pushed_under_the_names_of_the_contract() -> Result<()> {
+    let wrong = figures::run(&*rig()?)?;
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    Ok(())
 }

@@ -42,3 +42,16 @@ app.kubernetes.io/component: {{ .component }}
 {{- end }}
 {{- end }}
 {{- end }}
+
+{{- /* Where figures are pushed to, as environment variables in JSON. */}}
+{{- define "core-provider.otel" -}}
+{{- $env := dict }}
+{{- with .Values.otel }}
+{{- if .enabled }}
+{{- $_ := set $env "OTEL_ENABLED" "true" }}
+{{- $_ := set $env "OTEL_EXPORT_INTERVAL" (toString .exportInterval) }}
+{{- $_ := set $env "OTEL_EXPORTER_OTLP_ENDPOINT" (required "otel.enabled takes otel.endpoint, the URL of a collector" .endpoint) }}
+{{- end }}
+{{- end }}
+{{- toJson $env }}
+{{- end }}

@@ -10,6 +10,7 @@ use futures::future::try_join_all;
 use helm_client::release::{self, Deployed, Live};
 use jiff::Timestamp;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use runtime::telemetry;
 use serde_json::{Value, json};
 
 use super::memory::Memory;
@@ -82,13 +83,41 @@ pub(super) async fn apply(
         memory,
         ctx,
     };
-    pass.mark(&plan.steps).await.map_err(Error::Mark)?;
+    let marking = pass.mark(&plan.steps);
+    let marked = if plan.steps.iter().any(|step| matches!(step, Step::Hold)) {
+        ctx.telemetry.time(telemetry::Part::AddFinalizer, marking).await
+    } else {
+        marking.await
+    };
+    marked.map_err(Error::Mark)?;
     let mut changes = Vec::new();
     for step in &plan.steps {
         tracing::info!(composition = %id, "{step}");
-        changes.extend(pass.take(step).await?);
+        let taking = Box::pin(pass.take(step));
+        let taken = match part(step) {
+            Some(part) => ctx.telemetry.time(part, taking).await,
+            None => taking.await,
+        };
+        changes.extend(taken?);
     }
     Ok(changes)
+}
+
+/// As which part of a pass a step is timed. Marks are written before all steps, and permissions are figures of their
+/// own.
+fn part(step: &Step) -> Option<telemetry::Part> {
+    match step {
+        Step::Install => Some(telemetry::Part::Create),
+        Step::Upgrade(_) | Step::Resume(_) | Step::Correct(_) => Some(telemetry::Part::Update),
+        Step::Uninstall | Step::Clear(_) => Some(telemetry::Part::Delete),
+        Step::LetGo => Some(telemetry::Part::RemoveFinalizer),
+        Step::Label { .. }
+        | Step::Hold
+        | Step::NotePause
+        | Step::ForgetPause
+        | Step::Grant(_)
+        | Step::Revoke(_) => None,
+    }
 }
 
 struct Pass<'a> {

@@ -21,7 +21,8 @@ use composition::{Account, Blocked, Schemas};
 use helm_client::charts::Charts;
 use helm_client::release::Releases;
 use kube::core::DynamicObject;
-use runtime::{Backoff, Metrics, Recorder, chain};
+use runtime::telemetry::{Again, Part};
+use runtime::{Backoff, Recorder, Telemetry, chain};
 
 pub(crate) use bound::Known;
 pub(crate) use memory::Memories;
@@ -51,7 +52,7 @@ pub(crate) struct Context {
     pub(crate) releases: Releases,
     pub(crate) inspector: Inspector,
     pub(crate) recorder: Recorder,
-    pub(crate) metrics: Metrics,
+    pub(crate) telemetry: Telemetry,
     pub(crate) parts: Parts,
     pub(crate) bound: Known,
     pub(crate) backoff: Backoff<Key>,
@@ -157,9 +158,18 @@ pub(crate) enum Next {
 
 /// One turn of a worker: passes over a composition until nothing is left to do, or something is waited for.
 pub(crate) async fn reconcile(key: &Key, ctx: &Context) -> Result<Next, Error> {
-    ctx.metrics
-        .pass(&ctx.resource.kind, &key.namespace, Box::pin(turn(key, ctx)))
+    let turn = Box::pin(turn(key, ctx));
+    ctx.telemetry
+        .pass(&ctx.resource.kind, &key.namespace, turn, again)
         .await
+}
+
+fn again(next: &Next) -> Again {
+    match next {
+        Next::After(Duration::ZERO, _) => Again::Immediately,
+        Next::After(..) => Again::Later,
+        Next::OnChange => Again::OnChange,
+    }
 }
 
 async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
@@ -176,11 +186,8 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
         if composition.deleting {
             // What the watch has may be older than our own removal of the finalizer, and acting on that would grant
             // anew what was just revoked.
-            let now: Option<DynamicObject> = ctx
-                .cluster
-                .get(&id)
-                .await
-                .map_err(|error| Error::Read(error.into()))?;
+            let now = ctx.telemetry.time(Part::Get, ctx.cluster.get(&id)).await;
+            let now: Option<DynamicObject> = now.map_err(|error| Error::Read(error.into()))?;
             let Some(now) = now else {
                 return Ok(Next::OnChange);
             };
@@ -252,9 +259,9 @@ async fn pass(
     memory: &mut Memory,
     ctx: &Context,
 ) -> Result<Outcome, Error> {
-    let mut observed = observe::observe(composition, memory, ctx)
-        .await
-        .map_err(Error::Observe)?;
+    let observing = Box::pin(observe::observe(composition, memory, ctx));
+    let observed = ctx.telemetry.time(Part::Observe, observing).await;
+    let mut observed = observed.map_err(Error::Observe)?;
     let plan = composition::plan(composition, &observed.facts).map_err(Error::Plan)?;
     tell_of_long_work(id, composition, &observed, &plan, ctx).await?;
     let changes = apply::apply(id, composition, &observed, &plan, memory, ctx)

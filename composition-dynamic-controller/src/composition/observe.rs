@@ -21,6 +21,7 @@ use helm_client::release::{self, Desired, Presence, Retry, State};
 use helm_client::rendering::{self as render, Leniency, Lookup};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use kube::ResourceExt as _;
+use runtime::telemetry;
 use serde_json::{Value, json};
 
 use super::memory::{self, Memory};
@@ -391,7 +392,9 @@ async fn intention(
     ctx: &Context,
 ) -> Result<Intention, Error> {
     let source = ctx.origin.of(composition)?;
-    let chart = ctx.charts.get(&source.chart).await.map_err(Error::Chart)?;
+    let fetching = Box::pin(ctx.charts.get(&source.chart));
+    let chart = ctx.telemetry.time(telemetry::Part::Connect, fetching).await;
+    let chart = chart.map_err(Error::Chart)?;
     let own = ctx.schemas.of(&chart.digest, &chart.engine)?;
     let definition = source.definition();
     let known = memory.inspected.as_ref().map(|(question, _)| *question);

@@ -14,6 +14,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use runtime::chain;
 use runtime::events::{Happening, Severity};
+use runtime::telemetry::Part;
 use serde_json::json;
 
 use super::apply::Change;
@@ -153,10 +154,9 @@ pub(super) async fn report(
     if composition.status == status {
         return Ok(());
     }
-    let written = ctx
-        .cluster
-        .merge_status(id, &json!(status), FIELD_MANAGER)
-        .await?;
+    let status = json!(status);
+    let writing = ctx.cluster.merge_status(id, &status, FIELD_MANAGER);
+    let written = ctx.telemetry.time(Part::UpdateStatus, writing).await?;
     ctx.wrote(written);
     Ok(())
 }

@@ -23,8 +23,9 @@ use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use runtime::telemetry::{Again, Part};
-use runtime::{Backoff, Metrics, Recorder, Telemetry};
+use runtime::{Backoff, Recorder, Telemetry};
 
+use crate::backlog::Backlog;
 use crate::bound::Scans;
 use crate::bundle::Platform;
 use crate::namespaces::Namespaces;
@@ -51,8 +52,8 @@ pub(crate) struct Context {
     pub(crate) templates: Templates,
     pub(crate) platform: Platform,
     pub(crate) recorder: Recorder,
-    pub(crate) metrics: Metrics,
     pub(crate) telemetry: Telemetry,
+    pub(crate) backlog: Arc<Backlog>,
     pub(crate) looks: Looks,
     pub(crate) turns: Turns,
     pub(crate) settled: Arc<Settled>,
@@ -107,25 +108,31 @@ pub(crate) async fn reconcile(
     ctx: Arc<Context>,
 ) -> Result<Action, Error> {
     let namespace = definition.metadata.namespace.as_deref().unwrap_or_default();
+    let key = ObjectRef::from_obj(definition.as_ref());
+    ctx.backlog.begins(&key);
     let pass = Box::pin(once(&definition, &ctx));
-    let pass = ctx.telemetry.pass(pass, again);
-    let action = ctx.metrics.pass("CompositionDefinition", namespace, pass).await?;
-    ctx.backoff.succeeded(&ObjectRef::from_obj(definition.as_ref()));
-    Ok(action)
+    let pass = ctx
+        .telemetry
+        .pass("CompositionDefinition", namespace, pass, |next| again(*next));
+    let next = pass.await?;
+    ctx.backoff.succeeded(&key);
+    if let Some(pause) = next {
+        ctx.backlog.wants(&key, pause);
+    }
+    Ok(next.map_or_else(Action::await_change, Action::requeue))
 }
 
 /// When the definition is looked at again.
-fn again(action: &Action) -> Again {
-    if *action == Action::await_change() {
-        Again::OnChange
-    } else if *action == Action::requeue(Duration::ZERO) {
-        Again::Immediately
-    } else {
-        Again::Later
+fn again(next: Option<Duration>) -> Again {
+    match next {
+        None => Again::OnChange,
+        Some(Duration::ZERO) => Again::Immediately,
+        Some(_) => Again::Later,
     }
 }
 
-async fn once(definition: &CompositionDefinition, ctx: &Context) -> Result<Action, Error> {
+/// Gives the time after which the definition is to be looked at again, unless something changes before.
+async fn once(definition: &CompositionDefinition, ctx: &Context) -> Result<Option<Duration>, Error> {
     let key = ObjectRef::from_obj(definition);
     let inputs = settled::inputs(definition, &ctx.webhooks.bundle.borrow());
     if let Some(resting) = ctx.settled.resting(&key, inputs, ctx.sync)
@@ -135,7 +142,7 @@ async fn once(definition: &CompositionDefinition, ctx: &Context) -> Result<Actio
             .await
             .map_err(Error::Read)?
     {
-        return Ok(Action::requeue(pause));
+        return Ok(Some(pause));
     }
     let began = ctx.settled.begin(&key);
     // What the watch has may be older than our own last write.
@@ -143,7 +150,7 @@ async fn once(definition: &CompositionDefinition, ctx: &Context) -> Result<Actio
     let read = ctx.telemetry.time(Part::Get, ctx.cluster.get(&id)).await;
     let Some(definition): Option<CompositionDefinition> = read.map_err(Error::Read)? else {
         ctx.settled.gone(&key);
-        return Ok(Action::await_change());
+        return Ok(None);
     };
     let (outcome, reported) = if annotations::is_true(definition.annotations(), annotations::PAUSED) {
         carry_out(&definition, Ok(Observed::Paused), ctx).await
@@ -173,7 +180,7 @@ async fn once(definition: &CompositionDefinition, ctx: &Context) -> Result<Actio
         let pause = rest.pause(Duration::ZERO, ctx.poll_interval);
         let inputs = settled::inputs(&definition, &ctx.webhooks.bundle.borrow());
         ctx.settled.note(&key, began, inputs, facts.resource(), rest);
-        return Ok(Action::requeue(pause));
+        return Ok(Some(pause));
     }
     Ok(next_check(outcome.standing, ctx.poll_interval))
 }
@@ -295,13 +302,13 @@ fn follow(wanted: &observe::Wanted, ctx: &Context) {
 pub(crate) const HELD_UP: Duration = Duration::from_secs(15);
 
 /// While something is under way the next look comes soon.
-fn next_check(standing: Standing, poll_interval: Duration) -> Action {
+fn next_check(standing: Standing, poll_interval: Duration) -> Option<Duration> {
     match standing {
-        Standing::Underway => Action::requeue(Duration::ZERO),
+        Standing::Underway => Some(Duration::ZERO),
         // Compositions may not be read yet, or go one by one: they are not watched.
-        Standing::Starting | Standing::Draining(_) => Action::requeue(Duration::from_secs(1)),
-        Standing::Ready => Action::requeue(poll_interval),
-        Standing::HeldUp => Action::requeue(poll_interval.min(HELD_UP)),
-        Standing::Paused | Standing::Removed => Action::await_change(),
+        Standing::Starting | Standing::Draining(_) => Some(Duration::from_secs(1)),
+        Standing::Ready => Some(poll_interval),
+        Standing::HeldUp => Some(poll_interval.min(HELD_UP)),
+        Standing::Paused | Standing::Removed => None,
     }
 }

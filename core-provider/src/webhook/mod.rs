@@ -21,6 +21,7 @@ use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::routing::post;
 use axum::{Json, Router};
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts};
+use runtime::metrics::{prometheus_counter_name, prometheus_name};
 use runtime::{Metrics, chain};
 use serde_json::Value;
 
@@ -41,31 +42,50 @@ const LARGEST_REVIEW: usize = 64 << 20;
 #[derive(Clone)]
 pub(crate) struct Figures {
     total: IntCounterVec,
+    errors: IntCounterVec,
     durations: HistogramVec,
 }
+
+/// The outcome of a review that could not be answered.
+const ERROR: &str = "error";
 
 impl Figures {
     /// Registers them.
     pub(crate) fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
         let labels = ["webhook", "operation", "outcome"];
-        let total = Opts::new("core_provider_webhook_request_total", "Answered reviews");
-        let durations = HistogramOpts::new(
-            "core_provider_webhook_request_duration_seconds",
-            "How long answers took",
-        )
-        .buckets(prometheus::exponential_buckets(0.0005, 2.5, 10)?);
+        let [total, errors, durations] = ["total", "errors", "duration_seconds"]
+            .map(|what| format!("core_provider.webhook.request.{what}"));
+        let buckets = prometheus::exponential_buckets(0.0005, 2.5, 10)?;
         let figures = Self {
-            total: IntCounterVec::new(total, &labels)?,
-            durations: HistogramVec::new(durations, &labels)?,
+            total: IntCounterVec::new(
+                Opts::new(prometheus_counter_name(&total), "Answered reviews"),
+                &labels,
+            )?,
+            errors: IntCounterVec::new(
+                Opts::new(
+                    prometheus_counter_name(&errors),
+                    "Reviews that could not be answered",
+                ),
+                &labels[..2],
+            )?,
+            durations: HistogramVec::new(
+                HistogramOpts::new(prometheus_name(&durations), "How long answers took").buckets(buckets),
+                &labels,
+            )?,
         };
-        metrics.register(figures.total.clone())?;
-        metrics.register(figures.durations.clone())?;
+        metrics.register_as(&total, figures.total.clone())?;
+        metrics.register_as(&errors, figures.errors.clone())?;
+        metrics.register_as(&durations, figures.durations.clone())?;
         Ok(figures)
     }
 
     fn count(&self, webhook: &str, operation: &str, outcome: &str, since: Instant) {
-        let labels = [webhook, operation, outcome];
+        let operation = operation.to_lowercase();
+        let labels = [webhook, &operation, outcome];
         self.total.with_label_values(&labels).inc();
+        if outcome == ERROR {
+            self.errors.with_label_values(&labels[..2]).inc();
+        }
         self.durations
             .with_label_values(&labels)
             .observe(since.elapsed().as_secs_f64());
@@ -94,13 +114,13 @@ pub(crate) fn app(webhooks: Webhooks) -> Router {
 async fn validated(State(webhooks): State<Webhooks>, Json(review): Json<AdmissionReview>) -> Json<Value> {
     let since = Instant::now();
     let verdict = webhooks.judge.judge(&review.request).await;
-    answer(&webhooks, "validate", &review, &verdict, since)
+    answer(&webhooks, "validating", &review, &verdict, since)
 }
 
 async fn mutated(State(webhooks): State<Webhooks>, Json(review): Json<AdmissionReview>) -> Json<Value> {
     let since = Instant::now();
     let verdict = mutate::mutate(&review.request);
-    answer(&webhooks, "mutate", &review, &verdict, since)
+    answer(&webhooks, "mutating", &review, &verdict, since)
 }
 
 fn answer(
@@ -150,9 +170,46 @@ async fn converted(
 
 fn count_conversion(webhooks: &Webhooks, answer: &Value, since: Instant) {
     let outcome = if answer["response"]["result"]["status"] == "Success" {
-        "allowed"
+        "success"
     } else {
-        "error"
+        ERROR
     };
-    webhooks.figures.count("convert", "CONVERT", outcome, since);
+    webhooks.figures.count("conversion", "convert", outcome, since);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_counted_with_the_attributes_of_the_contract() {
+        let metrics = Metrics::new().unwrap();
+        let figures = Figures::new(&metrics).unwrap();
+        figures.count("mutating", "CREATE", "success", Instant::now());
+        figures.count("conversion", "convert", ERROR, Instant::now());
+        let text = metrics.text().unwrap();
+        for line in [
+            r#"core_provider_webhook_request_total{operation="create",outcome="success",webhook="mutating"} 1"#,
+            r#"core_provider_webhook_request_errors_total{operation="convert",webhook="conversion"} 1"#,
+            r#"core_provider_webhook_request_duration_seconds_count{operation="convert",outcome="error",webhook="conversion"} 1"#,
+        ] {
+            assert!(text.contains(line), "{line} is missing in {text}");
+        }
+    }
+
+    #[test]
+    fn the_dashboard_names_only_figures_of_webhooks_that_there_are() {
+        const DASHBOARD: &str = include_str!("../../../charts/core-provider/dashboards/compositions.json");
+        let metrics = Metrics::new().unwrap();
+        let _figures = Figures::new(&metrics).unwrap();
+        let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        let names: Vec<_> = DASHBOARD
+            .split(|letter| !is_of_name(letter))
+            .filter(|word| word.starts_with("core_provider_"))
+            .collect();
+        assert!(!names.is_empty());
+        for name in names {
+            assert!(metrics.has(name), "{name} is not exported");
+        }
+    }
 }

@@ -60,7 +60,7 @@ impl Verdict {
         if self.refusal.is_some() {
             "denied"
         } else {
-            "allowed"
+            "success"
         }
     }
 

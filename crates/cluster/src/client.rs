@@ -1,11 +1,16 @@
 //! Configuration of a process to a client.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use http::{HeaderValue, header};
-use kube::client::Client;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use http::{HeaderValue, Method, Request, Response, header};
+use kube::client::{Body, Client, ClientBuilder};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use tower::{Layer, Service};
 
 use crate::Error;
 
@@ -35,6 +40,29 @@ pub struct ClientOptions {
 ///
 /// [`Error::ReadConfig`], [`Error::MakeClient`].
 pub async fn client(options: &ClientOptions) -> Result<Client, Error> {
+    client_told(options, |_: &Answered| {}).await
+}
+
+/// A request that was answered, or failed.
+#[derive(Debug)]
+pub struct Answered<'a> {
+    /// Its method.
+    pub method: Method,
+    /// The API server, with its port.
+    pub host: &'a str,
+    /// The status of the answer; `<error>` without one, as client-go has it.
+    pub code: String,
+}
+
+/// The same, which tells of every request once its answer begins.
+///
+/// # Errors
+///
+/// As [`client`].
+pub async fn client_told(
+    options: &ClientOptions,
+    told: impl Fn(&Answered) + Send + Sync + 'static,
+) -> Result<Client, Error> {
     let mut config = config(options).await?;
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
@@ -42,10 +70,76 @@ pub async fn client(options: &ClientOptions) -> Result<Client, Error> {
         config.headers.push((header::USER_AGENT, agent));
     }
     let url = config.cluster_url.to_string();
-    Client::try_from(config).map_err(|source| Error::MakeClient {
+    let authority = config.cluster_url.authority();
+    let telling = Telling {
+        host: authority.map_or("", http::uri::Authority::as_str).into(),
+        told: Arc::new(told),
+    };
+    let builder = ClientBuilder::try_from(config).map_err(|source| Error::MakeClient {
         url,
         source: Box::new(source),
-    })
+    })?;
+    Ok(builder.with_layer(&telling).build())
+}
+
+type Told = dyn Fn(&Answered) + Send + Sync;
+
+/// Around a service, tells of its answers.
+#[derive(Clone)]
+struct Telling {
+    host: Arc<str>,
+    told: Arc<Told>,
+}
+
+impl<S> Layer<S> for Telling {
+    type Service = Watched<S>;
+
+    fn layer(&self, inner: S) -> Watched<S> {
+        Watched {
+            inner,
+            telling: self.clone(),
+        }
+    }
+}
+
+/// A service whose answers are told of.
+#[derive(Clone)]
+struct Watched<S> {
+    inner: S,
+    telling: Telling,
+}
+
+impl<S, B> Service<Request<Body>> for Watched<S>
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let (telling, method) = (self.telling.clone(), request.method().clone());
+        let answering = self.inner.call(request);
+        async move {
+            let answer = answering.await;
+            let code = match &answer {
+                Ok(answer) => answer.status().as_str().to_owned(),
+                Err(_) => "<error>".to_owned(),
+            };
+            (telling.told)(&Answered {
+                method,
+                host: &telling.host,
+                code,
+            });
+            answer
+        }
+        .boxed()
+    }
 }
 
 async fn config(options: &ClientOptions) -> Result<Config, Error> {
@@ -76,6 +170,7 @@ async fn config(options: &ClientOptions) -> Result<Config, Error> {
 #[cfg(test)]
 mod tests {
     use std::io::Write as _;
+    use std::sync::Mutex;
 
     use super::*;
 
@@ -127,5 +222,34 @@ users:
             let error = client(&options).await.err().unwrap();
             assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
         }
+    }
+
+    #[tokio::test]
+    async fn every_request_is_told_of_with_its_answer() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let heard = told.clone();
+        let telling = Telling {
+            host: "near:443".into(),
+            told: Arc::new(move |answered: &Answered| {
+                let Answered { method, host, code } = answered;
+                heard.lock().unwrap().push(format!("{method} {host} {code}"));
+            }),
+        };
+        let mut service = telling.layer(tower::service_fn(async |request: Request<Body>| {
+            if request.uri().path() == "/away" {
+                return Err("no answer");
+            }
+            let mut answer = Response::new(());
+            *answer.status_mut() = http::StatusCode::CONFLICT;
+            Ok(answer)
+        }));
+        for path in ["/there", "/away"] {
+            let request = Request::put(path).body(Body::empty()).unwrap();
+            let _ = service.call(request).await;
+        }
+        assert_eq!(
+            *told.lock().unwrap(),
+            ["PUT near:443 409", "PUT near:443 <error>"]
+        );
     }
 }

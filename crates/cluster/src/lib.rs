@@ -32,7 +32,7 @@ mod write;
 
 pub use access::{Access, Subject};
 pub use apply::{Applied, Apply};
-pub use client::{ClientOptions, client};
+pub use client::{Answered, ClientOptions, client, client_told};
 pub use delete::{Delete, Deleted, Propagation};
 pub use discovery::{Discovery, Served, ServedResource};
 pub use error::{Attempt, Error, Failure, FieldCause};

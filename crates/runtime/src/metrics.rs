@@ -1,18 +1,28 @@
-//! Figures for Prometheus: the process, the passes, who leads.
+//! The figures of a process: recorded once, read by Prometheus and pushed by [`crate::otlp`].
 
-use std::time::{Duration, Instant};
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
 
-use prometheus::core::Collector;
+use prometheus::core::{Collector, Desc};
 use prometheus::process_collector::ProcessCollector;
-use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
+use prometheus::proto::MetricFamily;
+use prometheus::{
+    Gauge, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
+};
 
 /// The process's registry, with the figures that every controller has; cheap to clone.
 ///
 /// The names are those of the contract: `controller_reconcile_total{kind,namespace,result}`,
-/// `controller_reconcile_duration_seconds{kind}`, `leader_election_master_status{name}`, and the usual `process_*`.
+/// `controller_reconcile_duration_seconds{kind}`, `rest_client_requests_total{code,host,method}`,
+/// `leader_election_master_status{name}`, and the usual `process_*`.
 #[derive(Clone)]
 pub struct Metrics {
     registry: Registry,
+    /// Every figure by its name for Prometheus, with its name for everybody else.
+    names: Arc<RwLock<BTreeMap<String, String>>>,
+    since: SystemTime,
+    requests: IntCounterVec,
     passes: IntCounterVec,
     durations: HistogramVec,
     leading: IntGaugeVec,
@@ -29,6 +39,15 @@ impl Metrics {
         let buckets = prometheus::exponential_buckets(0.005, 2.5, 12)?;
         let metrics = Self {
             registry: Registry::new(),
+            names: Arc::default(),
+            since: SystemTime::now(),
+            requests: IntCounterVec::new(
+                Opts::new(
+                    "rest_client_requests_total",
+                    "Requests to the API server, by the status of the answer",
+                ),
+                &["code", "host", "method"],
+            )?,
             passes: IntCounterVec::new(
                 Opts::new(
                     "controller_reconcile_total",
@@ -50,32 +69,72 @@ impl Metrics {
             )?,
         };
         metrics.register(ProcessCollector::for_self())?;
+        metrics.register(metrics.requests.clone())?;
         metrics.register(metrics.passes.clone())?;
         metrics.register(metrics.durations.clone())?;
         metrics.register(metrics.leading.clone())?;
         Ok(metrics)
     }
 
-    /// Adds a program's own figures.
+    /// Adds a program's own figures, which have one name for everybody.
     ///
     /// # Errors
     ///
     /// When the name is taken.
     pub fn register(&self, collector: impl Collector + 'static) -> Result<(), prometheus::Error> {
-        self.registry.register(Box::new(collector))
+        let names: Vec<_> = collector.desc().iter().map(|desc| desc.fq_name.clone()).collect();
+        self.registry.register(Box::new(collector))?;
+        let mut known = self.names.write().unwrap_or_else(PoisonError::into_inner);
+        known.extend(names.into_iter().map(|name| (name.clone(), name)));
+        Ok(())
     }
 
-    /// Counts and times one pass over an object.
-    pub async fn pass<T, E>(
+    /// Adds a figure that is called `name`, with dots, by all but Prometheus: see [`prometheus_name`] and
+    /// [`prometheus_counter_name`].
+    ///
+    /// # Errors
+    ///
+    /// When the name is taken.
+    pub fn register_as(
         &self,
-        kind: &str,
-        namespace: &str,
-        pass: impl Future<Output = Result<T, E>>,
-    ) -> Result<T, E> {
-        let start = Instant::now();
-        let outcome = pass.await;
-        self.count(kind, namespace, outcome.is_ok(), start.elapsed());
-        outcome
+        name: &str,
+        collector: impl Collector + 'static,
+    ) -> Result<(), prometheus::Error> {
+        let prometheus: Vec<_> = collector.desc().iter().map(|desc| desc.fq_name.clone()).collect();
+        self.register(collector)?;
+        let mut known = self.names.write().unwrap_or_else(PoisonError::into_inner);
+        known.extend(prometheus.into_iter().map(|each| (each, name.to_owned())));
+        Ok(())
+    }
+
+    /// True when Prometheus may find a series of this name here, as soon as there is something to tell.
+    pub fn has(&self, series: &str) -> bool {
+        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+        let whole = ["_bucket", "_sum", "_count"]
+            .iter()
+            .find_map(|part| series.strip_suffix(part));
+        names.contains_key(series) || whole.is_some_and(|whole| names.contains_key(whole))
+    }
+
+    /// What all but Prometheus call the figure.
+    pub(crate) fn name_of(&self, figure: &str) -> String {
+        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+        names.get(figure).cloned().unwrap_or_else(|| figure.to_owned())
+    }
+
+    /// All figures as they are now.
+    pub(crate) fn gather(&self) -> Vec<MetricFamily> {
+        self.registry.gather()
+    }
+
+    /// Since when counts are counted.
+    pub(crate) fn since(&self) -> SystemTime {
+        self.since
+    }
+
+    /// Counts an answer of the API server, or a request that got none.
+    pub(crate) fn answered(&self, code: &str, host: &str, method: &str) {
+        self.requests.with_label_values(&[code, host, method]).inc();
     }
 
     /// Says whether this process holds a lease.
@@ -89,10 +148,11 @@ impl Metrics {
     ///
     /// When a figure cannot be written as text.
     pub fn text(&self) -> Result<String, prometheus::Error> {
-        TextEncoder::new().encode_to_string(&self.registry.gather())
+        TextEncoder::new().encode_to_string(&self.gather())
     }
 
-    fn count(&self, kind: &str, namespace: &str, succeeded: bool, took: Duration) {
+    /// Counts and times one pass over an object.
+    pub(crate) fn count(&self, kind: &str, namespace: &str, succeeded: bool, took: Duration) {
         let result = if succeeded { "success" } else { "error" };
         self.passes.with_label_values(&[kind, namespace, result]).inc();
         self.durations
@@ -101,16 +161,61 @@ impl Metrics {
     }
 }
 
+/// A figure's name with underscores in place of the dots, which Prometheus does not take.
+pub fn prometheus_name(name: &str) -> String {
+    name.replace('.', "_")
+}
+
+/// The same for what is counted, which Prometheus wants to end in `_total`.
+pub fn prometheus_counter_name(name: &str) -> String {
+    let name = prometheus_name(name);
+    if name.ends_with("_total") {
+        name
+    } else {
+        name + "_total"
+    }
+}
+
+/// A gauge that is worked out when somebody reads it.
+pub(crate) struct Pulled {
+    gauge: Gauge,
+    read: Box<dyn Fn() -> f64 + Send + Sync>,
+}
+
+impl Pulled {
+    pub(crate) fn new(
+        options: Opts,
+        read: impl Fn() -> f64 + Send + Sync + 'static,
+    ) -> Result<Self, prometheus::Error> {
+        Ok(Self {
+            gauge: Gauge::with_opts(options)?,
+            read: Box::new(read),
+        })
+    }
+}
+
+impl Collector for Pulled {
+    fn desc(&self) -> Vec<&Desc> {
+        self.gauge.desc()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        self.gauge.set((self.read)());
+        self.gauge.collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn passes_are_counted_by_how_they_ended() {
+    #[test]
+    fn passes_are_counted_by_how_they_ended_and_requests_by_their_answers() {
         let metrics = Metrics::new().unwrap();
-        for outcome in [Ok(()), Err("no"), Ok(())] {
-            let _ = metrics.pass("Shop", "default", async { outcome }).await;
+        for succeeded in [true, false, true] {
+            metrics.count("Shop", "default", succeeded, Duration::from_millis(3));
         }
+        metrics.answered("409", "10.0.0.1", "PATCH");
         metrics.set_leading("leader", true);
         let text = metrics.text().unwrap();
         for line in [
@@ -118,9 +223,23 @@ mod tests {
             r#"controller_reconcile_total{kind="Shop",namespace="default",result="error"} 1"#,
             r#"controller_reconcile_duration_seconds_count{kind="Shop"} 3"#,
             r#"leader_election_master_status{name="leader"} 1"#,
+            r#"rest_client_requests_total{code="409",host="10.0.0.1",method="PATCH"} 1"#,
         ] {
             assert!(text.contains(line), "{line} is missing in {text}");
         }
         assert!(text.contains("process_resident_memory_bytes"), "{text}");
+    }
+
+    #[test]
+    fn a_figure_is_known_by_the_series_that_prometheus_makes_of_it() {
+        let metrics = Metrics::new().unwrap();
+        for series in [
+            "controller_reconcile_total",
+            "controller_reconcile_duration_seconds_bucket",
+            "process_resident_memory_bytes",
+        ] {
+            assert!(metrics.has(series), "{series}");
+        }
+        assert!(!metrics.has("controller_reconcile") && !metrics.has("invented_total"));
     }
 }

@@ -6,12 +6,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use axum::Router;
-use cluster::{ClientOptions, Cluster, Election, Held, ShardNews, Sharding, Shards};
+use cluster::{Answered, ClientOptions, Cluster, Election, Held, ShardNews, Sharding, Shards};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin::{self, Readiness};
+use crate::otlp::Push;
 use crate::{Metrics, Recorder, logs, shutdown};
 
 /// How long passes under way may still take after the signal; a pod has 30 seconds before it is killed.
@@ -30,6 +32,8 @@ pub struct Options {
     pub kubeconfig: Option<PathBuf>,
     /// Where probes and figures are served; nowhere if none.
     pub admin: Option<SocketAddr>,
+    /// Where the figures are pushed to; nowhere if none.
+    pub push: Option<Push>,
 }
 
 impl Options {
@@ -41,6 +45,7 @@ impl Options {
             debug: false,
             kubeconfig: None,
             admin: None,
+            push: None,
         }
     }
 }
@@ -84,12 +89,17 @@ pub enum Error {
 ///
 /// A second call leaves what is there.
 pub fn init(service: &str, debug: bool) {
-    // An error says that there is one already.
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    choose_crypto();
     let subscriber = logs::subscriber(service, logs::filter(debug), std::io::stderr);
     if tracing::subscriber::set_global_default(subscriber).is_ok() {
         std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "a task panicked")));
     }
+}
+
+/// Installs the TLS provider, without which no client is made.
+pub(crate) fn choose_crypto() {
+    // An error says that there is one already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
 }
 
 /// Starts a process: logs, client, figures, signals, and the admin server.
@@ -105,19 +115,25 @@ pub async fn start(options: Options) -> Result<Process, Error> {
         debug: _,
         kubeconfig,
         admin,
+        push,
     } = options;
-    let user_agent = format!("{service}/{version}");
-    let client = cluster::client(&ClientOptions {
+    let client = ClientOptions {
         kubeconfig,
         context: None,
-        user_agent,
-    })
-    .await;
+        user_agent: format!("{service}/{version}"),
+    };
+    let metrics = Metrics::new().map_err(Error::Metrics)?;
+    let counted = metrics.clone();
+    let client = cluster::client_told(&client, move |answer: &Answered| {
+        counted.answered(&answer.code, answer.host, answer.method.as_str());
+    });
+    let instance = hostname();
     let process = Process {
         service,
-        instance: hostname(),
-        cluster: Cluster::new(client.map_err(Error::Client)?),
-        metrics: Metrics::new().map_err(Error::Metrics)?,
+        cluster: Cluster::new(client.await.map_err(Error::Client)?),
+        pushing: push.map(|push| Pushing::start(push, &metrics, &instance)),
+        instance,
+        metrics,
         readiness: Readiness::default(),
         shutdown: shutdown::on_signals().map_err(Error::Signals)?,
         tasks: TaskTracker::new(),
@@ -139,8 +155,34 @@ pub struct Process {
     readiness: Readiness,
     shutdown: CancellationToken,
     tasks: TaskTracker,
+    pushing: Option<Pushing>,
     /// Cancelled when all else has ended: probes are answered until then.
     ended: CancellationToken,
+}
+
+/// Figures that are pushed until the end.
+struct Pushing {
+    until: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Pushing {
+    fn start(push: Push, metrics: &Metrics, instance: &str) -> Self {
+        let until = CancellationToken::new();
+        let (metrics, instance, ended) = (metrics.clone(), instance.to_owned(), until.clone());
+        Self {
+            until,
+            task: tokio::spawn(async move { push.run(metrics, &instance, ended).await }),
+        }
+    }
+
+    /// Pushes what there is by now, which takes no longer than a moment.
+    async fn finish(self) {
+        self.until.cancel();
+        if let Err(error) = self.task.await {
+            tracing::warn!(%error, "could not push the last figures");
+        }
+    }
 }
 
 impl Process {
@@ -320,6 +362,9 @@ impl Process {
         } else {
             tracing::warn!(tasks = self.tasks.len(), "ended with tasks under way");
         }
+        if let Some(pushing) = self.pushing {
+            pushing.finish().await;
+        }
         self.ended.cancel();
     }
 }
@@ -353,6 +398,7 @@ mod tests {
             readiness: Readiness::default(),
             shutdown: CancellationToken::new(),
             tasks: TaskTracker::new(),
+            pushing: None,
             ended: CancellationToken::new(),
         }
     }

@@ -1,15 +1,18 @@
 //! The figures that the contract names for every controller: passes and their parts, by how long they took and whether
-//! they failed.
+//! they failed, and the queue of objects that wait for one.
 //!
-//! The contract writes them with dots (`provider_runtime.reconcile.duration_seconds`); here they are as Prometheus has
-//! them, with underscores, and counts end in `_total`.
+//! They are named with dots, `provider_runtime.reconcile.duration_seconds`; Prometheus has underscores instead, and
+//! counts end in `_total` there. What client-go calls `workqueue_*` is recorded beside them.
 
-use std::sync::Arc;
-use std::time::Instant;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use prometheus::{Histogram, HistogramOpts, IntCounter, IntGauge};
+use prometheus::core::Collector;
+use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts};
 
 use crate::Metrics;
+use crate::metrics::{Pulled, prometheus_counter_name, prometheus_name};
 
 /// A part of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,15 +52,15 @@ impl Part {
 
     fn name(self) -> &'static str {
         match self {
-            Self::Get => "reconcile_get",
-            Self::Connect => "external_connect",
-            Self::Observe => "external_observe",
-            Self::Create => "external_create",
-            Self::Update => "external_update",
-            Self::Delete => "external_delete",
-            Self::AddFinalizer => "finalizer_add",
-            Self::RemoveFinalizer => "finalizer_remove",
-            Self::UpdateStatus => "status_update",
+            Self::Get => "reconcile.get",
+            Self::Connect => "external.connect",
+            Self::Observe => "external.observe",
+            Self::Create => "external.create",
+            Self::Update => "external.update",
+            Self::Delete => "external.delete",
+            Self::AddFinalizer => "finalizer.add",
+            Self::RemoveFinalizer => "finalizer.remove",
+            Self::UpdateStatus => "status.update",
         }
     }
 }
@@ -82,16 +85,22 @@ pub struct Telemetry {
 }
 
 struct Figures {
+    metrics: Metrics,
+    prefix: &'static str,
+    queue_name: String,
     startup: Outcomes,
     passes: Outcomes,
     durations: Histogram,
-    work: Histogram,
+    worked: [Histogram; 2],
     in_flight: IntGauge,
-    requeues: IntCounter,
+    running: Arc<Running>,
+    requeues: IntCounterVec,
     immediately: IntCounter,
     later: IntCounter,
     after_error: IntCounter,
+    retries: IntCounter,
     parts: Vec<(Histogram, IntCounter)>,
+    queue: Queue,
 }
 
 struct Outcomes {
@@ -99,34 +108,75 @@ struct Outcomes {
     failure: IntCounter,
 }
 
+/// What comes into and goes out of the queue of objects that wait for a pass; cheap to clone.
+#[derive(Clone)]
+pub struct Queue {
+    added: IntCounter,
+    waited: [Histogram; 2],
+    oldest: Histogram,
+}
+
+impl Queue {
+    /// An object waits that did not before, and the one that does longest has waited for `oldest`.
+    pub fn added(&self, oldest: Duration) {
+        self.added.inc();
+        self.oldest.observe(oldest.as_secs_f64());
+    }
+
+    /// The look at an object begins after it has `waited`; the `oldest` of the others still waits.
+    pub fn begun(&self, waited: Duration, oldest: Duration) {
+        observe(&self.waited, waited);
+        self.oldest.observe(oldest.as_secs_f64());
+    }
+}
+
+fn observe(histograms: &[Histogram], took: Duration) {
+    for histogram in histograms {
+        histogram.observe(took.as_secs_f64());
+    }
+}
+
 impl Telemetry {
-    /// Registers the figures under `prefix`, `provider_runtime` or `unstructured_runtime`.
+    /// Registers the figures under `prefix`, `provider_runtime` or `unstructured_runtime`, and those of the work queue
+    /// of the name `queue`.
     ///
     /// # Errors
     ///
     /// When a name is taken.
-    pub fn new(metrics: &Metrics, prefix: &str) -> Result<Self, prometheus::Error> {
-        let register = Register { metrics, prefix };
+    pub fn new(metrics: &Metrics, prefix: &'static str, queue: &str) -> Result<Self, prometheus::Error> {
+        let register = Register {
+            metrics,
+            prefix,
+            queue,
+        };
         let parts = Part::ALL.map(|part| {
             let name = part.name();
-            let durations = register.histogram(&format!("{name}_duration_seconds"), "How long it took")?;
-            let failures = register.counter(&format!("{name}_failure_total"), "How often it failed")?;
+            let durations = register.histogram(&format!("{name}.duration_seconds"), "How long it took")?;
+            let failures = register.counter(&format!("{name}.failure"), "How often it failed")?;
             Ok((durations, failures))
         });
         let figures = Figures {
+            metrics: metrics.clone(),
+            prefix,
+            queue_name: queue.to_owned(),
             startup: register.outcomes("startup", "Starts of the process")?,
             passes: register.outcomes("reconcile", "Passes")?,
-            durations: register.histogram("reconcile_duration_seconds", "How long a pass took")?,
-            work: register.histogram(
-                "reconcile_queue_work_duration_seconds",
+            durations: register.histogram("reconcile.duration_seconds", "How long a pass took")?,
+            worked: register.of_queue(
+                "reconcile.queue.work.duration_seconds",
+                "workqueue_work_duration_seconds",
                 "How long an object was worked on",
             )?,
-            in_flight: register.gauge("reconcile_in_flight", "Passes under way")?,
-            requeues: register.counter("reconcile_queue_requeues_total", "Objects to be looked at again")?,
-            immediately: register.counter("reconcile_requeue_immediate_total", "Those at once")?,
-            later: register.counter("reconcile_requeue_after_total", "Those after a while")?,
-            after_error: register.counter("reconcile_requeue_error_total", "Those after a failed pass")?,
+            in_flight: register.gauge("reconcile.in_flight", "Passes under way")?,
+            running: register.running()?,
+            requeues: register.requeues()?,
+            immediately: register
+                .counter("reconcile.requeue.immediate", "Objects looked at again at once")?,
+            later: register.counter("reconcile.requeue.after", "Objects looked at again after a while")?,
+            after_error: register.counter("reconcile.requeue.error", "The same after a failed pass")?,
+            retries: register.count_of_queue("workqueue_retries_total", "Passes that failed")?,
             parts: parts.into_iter().collect::<Result<_, prometheus::Error>>()?,
+            queue: register.queue()?,
         };
         Ok(Self {
             figures: Arc::new(figures),
@@ -138,19 +188,48 @@ impl Telemetry {
         self.figures.startup.count(well);
     }
 
-    /// Counts and times one pass, and what comes after it.
+    /// Where the queue says what comes and goes.
+    pub fn queue(&self) -> Queue {
+        self.figures.queue.clone()
+    }
+
+    /// Tells how many objects wait, which `depth` counts when somebody reads the figures.
+    ///
+    /// # Errors
+    ///
+    /// When that is told already.
+    pub fn tell_depth(
+        &self,
+        depth: impl Fn() -> usize + Send + Sync + 'static,
+    ) -> Result<(), prometheus::Error> {
+        let (figures, depth) = (&self.figures, Arc::new(depth));
+        let name = format!("{}.reconcile.queue.depth", figures.prefix);
+        let help = "Objects that wait for a worker";
+        let read = depth.clone();
+        let own = Pulled::new(Opts::new(prometheus_name(&name), help), move || read() as f64)?;
+        figures.metrics.register_as(&name, own)?;
+        let options = Opts::new("workqueue_depth", help).const_label("name", &figures.queue_name);
+        figures
+            .metrics
+            .register(Pulled::new(options, move || depth() as f64)?)
+    }
+
+    /// Counts and times one pass over an object of this kind and namespace, and what comes after it.
     pub async fn pass<T, E>(
         &self,
+        kind: &str,
+        namespace: &str,
         pass: impl Future<Output = Result<T, E>>,
         again: impl Fn(&T) -> Again,
     ) -> Result<T, E> {
         let figures = &self.figures;
-        let (start, _under_way) = (Instant::now(), UnderWay::begin(&figures.in_flight));
+        let under_way = UnderWay::begin(figures);
         let outcome = pass.await;
-        let took = start.elapsed().as_secs_f64();
-        figures.durations.observe(took);
-        figures.work.observe(took);
+        let took = under_way.since.elapsed();
+        figures.durations.observe(took.as_secs_f64());
+        observe(&figures.worked, took);
         figures.passes.count(outcome.is_ok());
+        figures.metrics.count(kind, namespace, outcome.is_ok(), took);
         self.requeued(outcome.as_ref().map_or(Again::AfterError, again));
         outcome
     }
@@ -169,30 +248,61 @@ impl Telemetry {
 
     fn requeued(&self, again: Again) {
         let figures = &self.figures;
-        let counter = match again {
-            Again::Immediately => &figures.immediately,
-            Again::Later => &figures.later,
-            Again::AfterError => &figures.after_error,
+        let (counter, reason) = match again {
+            Again::Immediately => (&figures.immediately, "immediate"),
+            Again::Later => (&figures.later, "after"),
+            Again::AfterError => (&figures.after_error, "error"),
             Again::OnChange => return,
         };
         counter.inc();
-        figures.requeues.inc();
+        figures.requeues.with_label_values(&[reason]).inc();
+        figures.retries.inc_by(u64::from(again == Again::AfterError));
+    }
+}
+
+/// Since when passes that are under way are.
+#[derive(Default)]
+struct Running(Mutex<BTreeMap<u64, Instant>>);
+
+impl Running {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn seconds(&self) -> Vec<f64> {
+        self.lock()
+            .values()
+            .map(|since| since.elapsed().as_secs_f64())
+            .collect()
     }
 }
 
 /// Counted while it lives, also when a pass is dropped half way.
-struct UnderWay<'g>(&'g IntGauge);
+struct UnderWay<'f> {
+    figures: &'f Figures,
+    place: u64,
+    since: Instant,
+}
 
-impl<'g> UnderWay<'g> {
-    fn begin(gauge: &'g IntGauge) -> Self {
-        gauge.inc();
-        Self(gauge)
+impl<'f> UnderWay<'f> {
+    fn begin(figures: &'f Figures) -> Self {
+        let since = Instant::now();
+        let mut running = figures.running.lock();
+        let place = running.last_key_value().map_or(0, |(last, _)| last + 1);
+        running.insert(place, since);
+        figures.in_flight.inc();
+        Self {
+            figures,
+            place,
+            since,
+        }
     }
 }
 
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
-        self.0.dec();
+        self.figures.running.lock().remove(&self.place);
+        self.figures.in_flight.dec();
     }
 }
 
@@ -206,78 +316,218 @@ impl Outcomes {
     }
 }
 
-/// Makes figures of one prefix.
+/// Makes figures of one prefix and one queue.
 struct Register<'m> {
     metrics: &'m Metrics,
-    prefix: &'m str,
+    prefix: &'static str,
+    queue: &'m str,
 }
 
 impl Register<'_> {
     fn counter(&self, name: &str, help: &str) -> Result<IntCounter, prometheus::Error> {
-        let counter = IntCounter::new(self.named(name), help)?;
-        self.metrics.register(counter.clone())?;
-        Ok(counter)
+        let name = self.named(name);
+        self.kept(&name, IntCounter::new(prometheus_counter_name(&name), help)?)
     }
 
     fn gauge(&self, name: &str, help: &str) -> Result<IntGauge, prometheus::Error> {
-        let gauge = IntGauge::new(self.named(name), help)?;
-        self.metrics.register(gauge.clone())?;
-        Ok(gauge)
+        let name = self.named(name);
+        self.kept(&name, IntGauge::new(prometheus_name(&name), help)?)
     }
 
     fn histogram(&self, name: &str, help: &str) -> Result<Histogram, prometheus::Error> {
-        // From one read to an installation that waits for hooks.
-        let buckets = prometheus::exponential_buckets(0.002, 2.5, 13)?;
-        let options = HistogramOpts::new(self.named(name), help).buckets(buckets);
-        let histogram = Histogram::with_opts(options)?;
-        self.metrics.register(histogram.clone())?;
-        Ok(histogram)
+        let name = self.named(name);
+        let options = HistogramOpts::new(prometheus_name(&name), help).buckets(buckets()?);
+        self.kept(&name, Histogram::with_opts(options)?)
     }
 
     fn outcomes(&self, name: &str, help: &str) -> Result<Outcomes, prometheus::Error> {
         Ok(Outcomes {
-            success: self.counter(
-                &format!("{name}_success_total"),
-                &format!("{help} that went well"),
-            )?,
-            failure: self.counter(&format!("{name}_failure_total"), &format!("{help} that failed"))?,
+            success: self.counter(&format!("{name}.success"), &format!("{help} that went well"))?,
+            failure: self.counter(&format!("{name}.failure"), &format!("{help} that failed"))?,
         })
     }
 
-    fn named(&self, name: &str) -> String {
-        format!("{}_{name}", self.prefix)
+    fn requeues(&self) -> Result<IntCounterVec, prometheus::Error> {
+        let name = self.named("reconcile.queue.requeues");
+        let options = Opts::new(
+            prometheus_counter_name(&name),
+            "Objects to be looked at again, by why",
+        );
+        self.kept(&name, IntCounterVec::new(options, &["reason"])?)
     }
+
+    fn queue(&self) -> Result<Queue, prometheus::Error> {
+        Ok(Queue {
+            added: self.count_of_queue("workqueue_adds_total", "Objects that came into the queue")?,
+            waited: self.of_queue(
+                "reconcile.queue.wait.duration_seconds",
+                "workqueue_queue_duration_seconds",
+                "How long an object waited for a worker",
+            )?,
+            oldest: self.histogram(
+                "reconcile.queue.oldest_item_age_seconds",
+                "How long the object that waits longest has, whenever one comes or goes",
+            )?,
+        })
+    }
+
+    fn running(&self) -> Result<Arc<Running>, prometheus::Error> {
+        let running = Arc::new(Running::default());
+        let read = running.clone();
+        let options = self.options(
+            "workqueue_unfinished_work_seconds",
+            "How long passes under way take so far",
+        );
+        let unfinished = Pulled::new(options, move || {
+            read.seconds().into_iter().fold(0.0, |all, each| all + each)
+        })?;
+        self.metrics.register(unfinished)?;
+        let read = running.clone();
+        let options = self.options(
+            "workqueue_longest_running_processor_seconds",
+            "How long the longest of them takes",
+        );
+        let longest = Pulled::new(options, move || read.seconds().into_iter().fold(0.0, f64::max))?;
+        self.metrics.register(longest)?;
+        Ok(running)
+    }
+
+    /// The same under our name and under client-go's.
+    fn of_queue(&self, name: &str, theirs: &str, help: &str) -> Result<[Histogram; 2], prometheus::Error> {
+        let options = HistogramOpts::from(self.options(theirs, help)).buckets(buckets()?);
+        let theirs = Histogram::with_opts(options)?;
+        self.metrics.register(theirs.clone())?;
+        Ok([self.histogram(name, help)?, theirs])
+    }
+
+    fn count_of_queue(&self, name: &str, help: &str) -> Result<IntCounter, prometheus::Error> {
+        let counter = IntCounter::with_opts(self.options(name, help))?;
+        self.metrics.register(counter.clone())?;
+        Ok(counter)
+    }
+
+    fn options(&self, name: &str, help: &str) -> Opts {
+        Opts::new(name, help).const_label("name", self.queue)
+    }
+
+    fn kept<C: Collector + Clone + 'static>(&self, name: &str, collector: C) -> Result<C, prometheus::Error> {
+        self.metrics.register_as(name, collector.clone())?;
+        Ok(collector)
+    }
+
+    fn named(&self, name: &str) -> String {
+        format!("{}.{name}", self.prefix)
+    }
+}
+
+/// From one read to an installation that waits for hooks.
+fn buckets() -> Result<Vec<f64>, prometheus::Error> {
+    prometheus::exponential_buckets(0.002, 2.5, 13)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn passes_and_their_parts_are_counted_under_the_names_of_the_contract() {
+    fn telemetry() -> (Metrics, Telemetry) {
         let metrics = Metrics::new().unwrap();
-        let telemetry = Telemetry::new(&metrics, "provider_runtime").unwrap();
-        telemetry.started(true);
-        let observed = telemetry.time(Part::Observe, async { Err::<(), _>("no") });
-        let failed = telemetry.pass(observed, |()| Again::Later).await;
-        assert_eq!(failed, Err("no"));
-        let written = telemetry.time(Part::UpdateStatus, async { Ok::<_, &str>(()) });
-        telemetry.pass(written, |()| Again::Immediately).await.unwrap();
+        let telemetry = Telemetry::new(&metrics, "provider_runtime", "shops").unwrap();
+        (metrics, telemetry)
+    }
+
+    fn check(metrics: &Metrics, lines: &[&str]) {
         let text = metrics.text().unwrap();
-        for line in [
-            "provider_runtime_startup_success_total 1",
-            "provider_runtime_reconcile_success_total 1",
-            "provider_runtime_reconcile_failure_total 1",
-            "provider_runtime_reconcile_duration_seconds_count 2",
-            "provider_runtime_reconcile_queue_work_duration_seconds_count 2",
-            "provider_runtime_reconcile_in_flight 0",
-            "provider_runtime_reconcile_requeue_error_total 1",
-            "provider_runtime_reconcile_requeue_immediate_total 1",
-            "provider_runtime_reconcile_queue_requeues_total 2",
-            "provider_runtime_external_observe_failure_total 1",
-            "provider_runtime_status_update_duration_seconds_count 1",
-        ] {
+        for line in lines {
             assert!(text.contains(line), "{line} is missing in {text}");
         }
+    }
+
+    #[tokio::test]
+    async fn passes_and_their_parts_are_counted_under_the_names_of_the_contract() {
+        let (metrics, telemetry) = telemetry();
+        telemetry.started(true);
+        let observed = telemetry.time(Part::Observe, async { Err::<(), _>("no") });
+        let failed = telemetry.pass("Shop", "default", observed, |()| Again::Later);
+        assert_eq!(failed.await, Err("no"));
+        let written = telemetry.time(Part::UpdateStatus, async { Ok::<_, &str>(()) });
+        let passed = telemetry.pass("Shop", "default", written, |()| Again::Immediately);
+        passed.await.unwrap();
+        check(
+            &metrics,
+            &[
+                "provider_runtime_startup_success_total 1",
+                "provider_runtime_reconcile_success_total 1",
+                "provider_runtime_reconcile_failure_total 1",
+                "provider_runtime_reconcile_duration_seconds_count 2",
+                "provider_runtime_reconcile_queue_work_duration_seconds_count 2",
+                r#"workqueue_work_duration_seconds_count{name="shops"} 2"#,
+                r#"workqueue_retries_total{name="shops"} 1"#,
+                "provider_runtime_reconcile_in_flight 0",
+                r#"workqueue_unfinished_work_seconds{name="shops"} 0"#,
+                "provider_runtime_reconcile_requeue_error_total 1",
+                "provider_runtime_reconcile_requeue_immediate_total 1",
+                r#"provider_runtime_reconcile_queue_requeues_total{reason="error"} 1"#,
+                "provider_runtime_external_observe_failure_total 1",
+                "provider_runtime_status_update_duration_seconds_count 1",
+                r#"controller_reconcile_total{kind="Shop",namespace="default",result="error"} 1"#,
+            ],
+        );
+    }
+
+    #[tokio::test]
+    async fn a_pass_under_way_is_told_and_one_that_is_dropped_is_not() {
+        let (metrics, telemetry) = telemetry();
+        let endless = telemetry.pass(
+            "Shop",
+            "default",
+            std::future::pending::<Result<(), ()>>(),
+            |()| Again::Later,
+        );
+        let mut endless = Box::pin(endless);
+        assert!(futures_are_pending(&mut endless).await);
+        check(&metrics, &["provider_runtime_reconcile_in_flight 1"]);
+        let text = metrics.text().unwrap();
+        assert!(!text.contains(
+            r#"workqueue_longest_running_processor_seconds{name="shops"} 0
+"#
+        ));
+        drop(endless);
+        check(
+            &metrics,
+            &[
+                "provider_runtime_reconcile_in_flight 0",
+                r#"workqueue_longest_running_processor_seconds{name="shops"} 0"#,
+            ],
+        );
+    }
+
+    async fn futures_are_pending(future: &mut (impl Future + Unpin)) -> bool {
+        tokio::select! {
+            biased;
+            _ = future => false,
+            () = std::future::ready(()) => true,
+        }
+    }
+
+    #[test]
+    fn the_queue_is_told_by_what_comes_and_goes_and_by_how_many_there_are() {
+        let (metrics, telemetry) = telemetry();
+        telemetry.tell_depth(|| 3).unwrap();
+        let queue = telemetry.queue();
+        queue.added(Duration::ZERO);
+        queue.added(Duration::from_secs(4));
+        queue.begun(Duration::from_secs(5), Duration::from_secs(1));
+        check(
+            &metrics,
+            &[
+                "provider_runtime_reconcile_queue_depth 3",
+                r#"workqueue_depth{name="shops"} 3"#,
+                r#"workqueue_adds_total{name="shops"} 2"#,
+                "provider_runtime_reconcile_queue_wait_duration_seconds_sum 5",
+                r#"workqueue_queue_duration_seconds_sum{name="shops"} 5"#,
+                "provider_runtime_reconcile_queue_oldest_item_age_seconds_sum 5",
+                "provider_runtime_reconcile_queue_oldest_item_age_seconds_count 3",
+            ],
+        );
     }
 }

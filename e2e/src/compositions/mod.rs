@@ -3,6 +3,7 @@
 
 pub mod drift;
 pub mod exactness;
+pub mod figures;
 pub mod idle;
 pub mod names;
 pub mod namespaces;
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::definition_kills::ReadyPods;
 use crate::namespace::condition;
-use crate::{ChartFolder, HostPlatform, Namespace, image};
+use crate::{ChartFolder, Collector, HostPlatform, Namespace, image};
 
 /// How long anything may take until it is called lost.
 const PATIENCE: Duration = Duration::from_mins(3);
@@ -29,6 +30,7 @@ const WORKERS: (&str, &str) = ("COMPOSITION_CONTROLLER_WORKERS", "10");
 pub struct Rig {
     platform: HostPlatform,
     registry: String,
+    collector: Collector,
     _pods: ReadyPods,
 }
 
@@ -79,10 +81,12 @@ impl Rig {
     /// # Errors
     /// When it does not come up.
     pub fn start() -> Result<Self> {
-        let platform = HostPlatform::start()?;
+        let collector = Collector::start()?;
+        let platform = HostPlatform::start_with(&figures::pushed_to(&collector.url()))?;
         let registry = platform.plane().start_registry("charts", &Settings::default())?;
         Ok(Self {
             registry: registry.to_string(),
+            collector,
             _pods: ReadyPods::keep(platform.plane())?,
             platform,
         })
