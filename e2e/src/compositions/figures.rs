@@ -132,6 +132,19 @@ pub fn run(rig: &Rig) -> Result<BTreeSet<String>> {
         let durations = format!("composition_{part}_duration_seconds");
         expect(&controller, &durations, "histogram", &mut wrong);
     }
+    for action in ["install", "upgrade", "uninstall"] {
+        let count = |what: &str| match controller
+            .figures
+            .get(&format!("composition_helm_{action}_{what}"))
+        {
+            Some(Figure::Count(count)) => *count,
+            _ => f64::NAN,
+        };
+        let succeeded = count("total") - count("errors");
+        if !(0.5..1.5).contains(&succeeded) {
+            wrong.insert(format!("{succeeded} of helm_{action} went well, not 1"));
+        }
+    }
     for (pushed, attribute) in [
         (&provider, "service.instance.id"),
         (&controller, "service.instance.id"),
