@@ -112,6 +112,7 @@ fn part(step: &Step) -> Option<telemetry::Part> {
         Step::Uninstall | Step::Clear(_) => Some(telemetry::Part::Delete),
         Step::LetGo => Some(telemetry::Part::RemoveFinalizer),
         Step::Label { .. }
+        | Step::Name(_)
         | Step::Hold
         | Step::NotePause
         | Step::ForgetPause
