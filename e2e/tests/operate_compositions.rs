@@ -62,3 +62,8 @@ fn figures_are_pushed_under_the_names_of_the_contract() -> Result<()> {
     assert!(wrong.is_empty(), "{wrong:#?}");
     Ok(())
 }
+
+#[test]
+fn a_version_without_a_kind_says_what_lets_it_remove_that() -> Result<()> {
+    names::of_kinds_that_go(&*rig()?)
+}

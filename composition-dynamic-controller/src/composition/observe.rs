@@ -214,7 +214,9 @@ pub(super) async fn observe(
     // Rights that are there already lie within the bound.
     let outside = match &intention {
         Some(intention) if needed != granted => {
-            bound::outside(&composition.namespace, &intention.touched, ctx).await?
+            // What a former version of the chart left has to be removed, which may be of kinds that this one knows nothing of.
+            let all = [&intention.touched[..], &released].concat();
+            bound::outside(&composition.namespace, &all, ctx).await?
         }
         _ => None,
     };

@@ -489,7 +489,7 @@ impl fmt::Display for Outside {
             Self::Kind { object, pair, path } => (
                 object,
                 path,
-                "a kind that the scan of the chart did not find",
+                "a kind that the scan of the chart, in this version, did not find",
                 format!("{}: {pair}", annotations::ALLOWED_KINDS),
             ),
             Self::Namespace {

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::{Rig, Type, list, until};
-use crate::namespace::condition;
+use crate::namespace::{condition, is_ready};
 use crate::releases::TrialChart;
 use crate::{ChartFolder, Namespace};
 
@@ -92,6 +92,55 @@ pub fn of_fixed_charts(rig: &Rig) -> Result<()> {
     let name = web["status"]["releaseName"].as_str().unwrap_or_default();
     namespace.kubectl(&["delete", "configmap", name])?;
     namespace.wait("configmaps", name, |map| map["data"]["one"] == "first")?;
+    end(rig, &namespace, &type_)
+}
+
+/// A version of the chart that has a kind no more cannot remove it by itself: the composition is held, says which
+/// annotation of the definition helps, and goes on with it.
+///
+/// # Errors
+/// When it does not.
+pub fn of_kinds_that_go(rig: &Rig) -> Result<()> {
+    let namespace = rig.platform.namespace("kind-goes")?;
+    let (site, platform) = (rig.platform.site(), &rig.platform);
+    let chart = TrialChart::named("config-map")?;
+    let with = ChartFolder::copy_of(Path::new(&chart.path()), "poorer", "1.0.0")?;
+    let service = "apiVersion: v1\nkind: Service\nmetadata:\n  name: {{ .Release.Name }}\nspec: {ports: [{port: 80}]}\n";
+    with.write("templates/service.yaml", service)?;
+    let url = rig.push(with.folder(), "poorer")?;
+    let without = ChartFolder::copy_of(Path::new(&chart.path()), "poorer", "1.1.0")?;
+    without.write("values.schema.json", r#"{"type": "object"}"#)?;
+    without
+        .package(site)?
+        .push(site, &rig.registry, &["--plain-http"])?;
+    let type_ = rig.define(&namespace, "poorer", &url, &BTreeMap::new(), &[])?;
+    namespace.apply(&composition(&type_, &namespace, "web"))?;
+    let web = released(&namespace, &type_, "web")?;
+    let name = web["status"]["releaseName"].as_str().unwrap_or_default();
+
+    let patch = r#"--patch={"spec": {"chart": {"version": "1.1.0"}}}"#;
+    namespace.kubectl(&["patch", "compositiondefinition", "poorer", "--type=merge", patch])?;
+    namespace.wait("compositiondefinitions", "poorer", is_ready)?;
+    platform.kill_controller(&type_.namespace, &type_.plural, &type_.version)?;
+    platform.run_controller(namespace.namespace(), &type_.plural, "v1-1-0")?;
+    let type_ = Type {
+        version: "v1-1-0".to_owned(),
+        ..type_
+    };
+    namespace.wait(&type_.resource(), "web", |object| {
+        let synced = condition(object, "Synced").map(|synced| synced["message"].to_string());
+        synced.is_some_and(|message| message.contains("krateo.io/allowed-kinds: services"))
+    })?;
+    ensure!(
+        namespace.get("service", name)?.is_some(),
+        "the release was touched"
+    );
+    let allow = "krateo.io/allowed-kinds=services";
+    namespace.kubectl(&["annotate", "compositiondefinition", "poorer", allow])?;
+    namespace.wait(&type_.resource(), "web", |object| {
+        object["status"]["helmChartVersion"] == "1.1.0"
+    })?;
+    ensure!(namespace.get("service", name)?.is_none(), "the Service is left");
     end(rig, &namespace, &type_)
 }
 
