@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use api::definition::BoundStatus;
 use cluster::{Cluster, Served};
-use composition::bound::{Allowed, BuiltIn, GroupResource, Kinds, Known, NotAKind, Resolved};
+use composition::bound::{Allowed, Bound, BuiltIn, GroupResource, Kinds, Known, NotAKind, Resolved};
 use composition::scan::{self, Scan};
 use helm_client::charts::LoadedChart;
 
@@ -54,6 +54,20 @@ impl Error {
 pub(crate) struct ChartBound {
     pub(crate) resolved: Resolved,
     pub(crate) status: BoundStatus,
+}
+
+impl ChartBound {
+    /// True when it has all kinds and namespaces of another.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        self.resolved.bound.covers(&other.resolved.bound)
+    }
+
+    /// Adds the kinds and namespaces of another.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.resolved.bound.add(&other.resolved.bound);
+        self.status.kinds = kinds(&self.resolved.bound);
+        self.status.namespaces = self.resolved.bound.namespaces.iter().cloned().collect();
+    }
 }
 
 /// The scans of charts that were seen, by digest.
@@ -127,6 +141,11 @@ impl Kinds for ServedKinds {
     }
 }
 
+fn kinds(bound: &Bound) -> Vec<String> {
+    let all = bound.namespaced.iter().chain(&bound.cluster);
+    all.map(GroupResource::to_string).collect()
+}
+
 fn status(scan: &Scan, resolved: &Resolved) -> BoundStatus {
     let bound = &resolved.bound;
     let unresolved = scan.unresolved.iter().map(ToString::to_string);
@@ -137,12 +156,7 @@ fn status(scan: &Scan, resolved: &Resolved) -> BoundStatus {
         unresolved.push(format!("and {more} more: see kco audit-rbac"));
     }
     BoundStatus {
-        kinds: bound
-            .namespaced
-            .iter()
-            .chain(&bound.cluster)
-            .map(GroupResource::to_string)
-            .collect(),
+        kinds: kinds(bound),
         namespaces: bound.namespaces.iter().cloned().collect(),
         unresolved,
         has_rbac: scan

@@ -64,6 +64,6 @@ fn figures_are_pushed_under_the_names_of_the_contract() -> Result<()> {
 }
 
 #[test]
-fn a_version_without_a_kind_says_what_lets_it_remove_that() -> Result<()> {
+fn a_version_without_a_kind_removes_what_is_left_of_it() -> Result<()> {
     names::of_kinds_that_go(&*rig()?)
 }

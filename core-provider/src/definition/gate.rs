@@ -104,6 +104,7 @@ mod tests {
             spec,
             shown: "v1-0-0".into(),
             kept: None,
+            released: None,
         }
     }
 

@@ -26,6 +26,8 @@ pub(super) struct Instance {
     pub(super) shown: String,
     /// What of it has no place in that version.
     pub(super) kept: Option<String>,
+    /// The version of the chart that its release is of.
+    pub(super) released: Option<String>,
 }
 
 impl Instance {
@@ -44,6 +46,9 @@ impl Instance {
             spec: object.data.get("spec").cloned().unwrap_or_default(),
             shown: shown.to_owned(),
             kept: object.annotations().get(KEPT).cloned(),
+            released: object.data["status"]["helmChartVersion"]
+                .as_str()
+                .map(str::to_owned),
         }
     }
 
@@ -156,6 +161,7 @@ mod tests {
             spec: Value::Null,
             shown: "v1-0-0".into(),
             kept: None,
+            released: None,
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod admission;
 mod apply;
+mod carried;
 mod controllers;
 mod gate;
 mod instances;

@@ -20,6 +20,7 @@ use kube::core::PartialObjectMeta;
 use serde_json::{Value, json};
 
 use super::admission::Probe;
+use super::carried::carry;
 use super::controllers::{self, Controller, Owner};
 use super::gate::Gate;
 use super::instances::{self, Claim, Instance};
@@ -326,10 +327,11 @@ pub(crate) async fn wanted(
     let controllers = controllers::all(&ctx.cluster).await?;
     let taken_by = taken_by(definition, names, version, &others, &controllers);
     let schema = chart.chart().schema().unwrap_or_default();
-    let bound = ctx
+    let mut bound = ctx
         .scans
         .bound(chart, definition.annotations(), &ctx.platform, &ctx.cluster)
         .await?;
+    carry(&mut bound, definition, &source, &controllers, ctx).await?;
     let mut target = Target {
         bound: bound.resolved,
         replicas: replicas(definition)?,
@@ -510,7 +512,11 @@ fn taken_by(
 }
 
 /// The version that the definition ran before this one, as far as it is of the same kind.
-fn previous(definition: &CompositionDefinition, names: &Names, version: &ServedVersion) -> Option<String> {
+pub(super) fn previous(
+    definition: &CompositionDefinition,
+    names: &Names,
+    version: &ServedVersion,
+) -> Option<String> {
     let status = definition.status.as_ref()?;
     if status.kind.as_deref() != Some(&names.kind) {
         return None;

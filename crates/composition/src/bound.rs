@@ -220,6 +220,22 @@ pub struct Bound {
     pub foreign_secrets: bool,
 }
 
+impl Bound {
+    /// True when it has all kinds and namespaces of `other`.
+    pub fn covers(&self, other: &Self) -> bool {
+        other.namespaced.is_subset(&self.namespaced)
+            && other.cluster.is_subset(&self.cluster)
+            && other.namespaces.is_subset(&self.namespaces)
+    }
+
+    /// Adds the kinds and namespaces of `other`; what it says of RBAC and of Secrets stays as it is here.
+    pub fn add(&mut self, other: &Self) {
+        self.namespaced.extend(other.namespaced.iter().cloned());
+        self.cluster.extend(other.cluster.iter().cloned());
+        self.namespaces.extend(other.namespaces.iter().cloned());
+    }
+}
+
 /// A bound, and what it was made from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Resolved {

@@ -95,8 +95,8 @@ pub fn of_fixed_charts(rig: &Rig) -> Result<()> {
     end(rig, &namespace, &type_)
 }
 
-/// A version of the chart that has a kind no more cannot remove it by itself: the composition is held, says which
-/// annotation of the definition helps, and goes on with it.
+/// A version of the chart that has a kind no more removes what is left of it, and its controller may handle that kind only
+/// as long as it takes.
 ///
 /// # Errors
 /// When it does not.
@@ -128,19 +128,15 @@ pub fn of_kinds_that_go(rig: &Rig) -> Result<()> {
         ..type_
     };
     namespace.wait(&type_.resource(), "web", |object| {
-        let synced = condition(object, "Synced").map(|synced| synced["message"].to_string());
-        synced.is_some_and(|message| message.contains("krateo.io/allowed-kinds: services"))
-    })?;
-    ensure!(
-        namespace.get("service", name)?.is_some(),
-        "the release was touched"
-    );
-    let allow = "krateo.io/allowed-kinds=services";
-    namespace.kubectl(&["annotate", "compositiondefinition", "poorer", allow])?;
-    namespace.wait(&type_.resource(), "web", |object| {
         object["status"]["helmChartVersion"] == "1.1.0"
     })?;
     ensure!(namespace.get("service", name)?.is_none(), "the Service is left");
+    // Nothing of the kind is left to be removed, which the next look at the definition finds.
+    namespace.kubectl(&["annotate", "compositiondefinition", "poorer", "look=again"])?;
+    namespace.wait("compositiondefinitions", "poorer", |definition| {
+        let kinds = definition["status"]["bound"]["kinds"].as_array();
+        kinds.is_some_and(|kinds| !kinds.contains(&json!("services")))
+    })?;
     end(rig, &namespace, &type_)
 }
 
