@@ -103,6 +103,12 @@ impl<'t> Definition<'t> {
         if let Some(annotations) = object.pointer_mut("/spec/template/metadata/annotations") {
             annotations["krateo.io/environment-digest"].take();
         }
+        // So is the digest of a policy, which names the type.
+        if let Some(message) = object.pointer_mut("/spec/validations/0/message")
+            && message.as_str().is_some_and(|text| text.starts_with("edition "))
+        {
+            message.take();
+        }
         let mut kind = self.name.clone();
         kind[..1].make_ascii_uppercase();
         let text = object
