@@ -57,11 +57,6 @@ pub(crate) struct ChartBound {
 }
 
 impl ChartBound {
-    /// True when it has all kinds and namespaces of another.
-    pub(crate) fn covers(&self, other: &Self) -> bool {
-        self.resolved.bound.covers(&other.resolved.bound)
-    }
-
     /// Adds the kinds and namespaces of another.
     pub(crate) fn add(&mut self, other: &Self) {
         self.resolved.bound.add(&other.resolved.bound);

@@ -9,7 +9,7 @@ use runtime::chain;
 use super::Context;
 use super::controllers::{Controller, Owner};
 use super::instances;
-use super::observe::{Error, Source, previous};
+use super::observe::{Error, Source, noted_bound, previous, target};
 use crate::bound::ChartBound;
 
 /// Adds the kinds of the chart before to `bound` for as long as some composition is not known to be of this one.
@@ -26,6 +26,10 @@ pub(super) async fn carry(
     let Some(previous) = previous(definition, &source.names, &source.version) else {
         return Ok(());
     };
+    // Asked first: whether there is anything to carry is in the cluster, the chart may be far away.
+    if !is_needed(bound, definition, source, controllers, ctx).await? {
+        return Ok(());
+    }
     let api_version = format!("{COMPOSITION_GROUP}/{previous}");
     let former = chart_of(definition, &api_version, &source.names.kind);
     let former = match ctx.charts.get(&former).await {
@@ -42,14 +46,14 @@ pub(super) async fn carry(
         .scans
         .bound(&former, definition.annotations(), &ctx.platform, &ctx.cluster)
         .await?;
-    if !bound.covers(&scanned) && is_needed(definition, source, controllers, ctx).await? {
-        bound.add(&scanned);
-    }
+    bound.add(&scanned);
     Ok(())
 }
 
-/// True while another version's controller is there, or a composition of this version whose release is of another chart.
+/// True while another version's controller is there; later only where more than the chart has is carried already, for a
+/// composition of this version whose release is of another chart.
 async fn is_needed(
+    bound: &ChartBound,
     definition: &CompositionDefinition,
     source: &Source,
     controllers: &[Controller],
@@ -62,6 +66,15 @@ async fn is_needed(
     };
     if controllers.iter().any(is_former) {
         return Ok(true);
+    }
+    let target = target(definition, &names.plural, version, b"");
+    let carried = match noted_bound(&target, &ctx.cluster).await {
+        // What lets us read the policy is part of the bundle.
+        Err(error) if error.is_forbidden() => return Ok(false),
+        carried => carried?,
+    };
+    if bound.resolved.bound.covers(&carried) {
+        return Ok(false);
     }
     let resource = instances::resource(&names.plural, &names.kind, version);
     let governed = format!("{}={version}", labels::COMPOSITION_VERSION);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use api::definition::{BoundStatus, Breaker, ResolvedChart};
 use api::{COMPOSITION_GROUP, CompositionDefinition, annotations, conditions, labels};
 use cluster::{Access, Apply, Cluster, ObjectId, ResourceId, Selector};
-use composition::bound::Resolved;
+use composition::bound::{Bound, Resolved};
 use composition::serves;
 use crdgen::conversion::{self, Changes, Conversion};
 use crdgen::{BadDefaults, CustomResourceDefinition, Names, ServedVersion, Structural};
@@ -1051,12 +1051,17 @@ async fn stand_in(
         secrets: BTreeMap::new(),
         ..target(definition, resource, version, b"")
     };
-    let policy = ObjectId::of::<ValidatingAdmissionPolicy>(None, &target.policy_name())?;
-    let policy: Option<Value> = ctx.cluster.get(&policy).await?;
-    target.bound.bound = bundle::noted_bound(&policy.unwrap_or_default());
+    target.bound.bound = noted_bound(&target, &ctx.cluster).await?;
     let objects = bundle(&target, &ctx.platform, &ctx.templates)?;
     let bundle = members(objects, Some(&target.namespace), ctx).await?;
     Ok(StandIn { target, bundle })
+}
+
+/// The bound that a controller has now; nothing is allowed where its policy is not there.
+pub(super) async fn noted_bound(target: &Target, cluster: &Cluster) -> Result<Bound, cluster::Error> {
+    let policy = ObjectId::of::<ValidatingAdmissionPolicy>(None, &target.policy_name())?;
+    let policy: Option<Value> = cluster.get(&policy).await?;
+    Ok(bundle::noted_bound(&policy.unwrap_or_default()))
 }
 
 /// The objects of a bundle in the order in which they are removed: the reverse of the one in which they are applied,
