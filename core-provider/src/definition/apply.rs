@@ -12,8 +12,8 @@ use kube::ResourceExt as _;
 use kube::core::PartialObjectMeta;
 use runtime::chain;
 use runtime::telemetry::Part;
-
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::plan::{Plan, Step};
 use super::{Context, FIELD_MANAGER, instances, observe};
@@ -246,32 +246,36 @@ fn is_policy(id: &ObjectId) -> bool {
 /// learns of a policy a moment after it is stored, and until then answers by what it was before.
 async fn prove(policy: &str, role: &str, edition: &str, ctx: &Context) -> Result<(), Error> {
     let id = ObjectId::of::<ClusterRole>(None, role).map_err(Error::Bundle)?;
-    let forbidden = serde_json::json!({
+    let forbidden = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRole",
         "metadata": {"name": role},
         "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["list"]}],
     });
     let how = Apply::by(FIELD_MANAGER).dry_run();
-    let until = tokio::time::Instant::now() + IN_FORCE_WITHIN;
-    let is_late = || tokio::time::Instant::now() > until;
+    let until = Instant::now() + IN_FORCE_WITHIN;
     let of_policy = format!("'{policy}'");
-    let is_refusal = |said: &str| said.contains(&of_policy) && said.contains(edition);
     loop {
-        match ctx.cluster.apply(&id, &forbidden, &how).await {
-            Err(error) if is_refusal(&chain(&error)) => return Ok(()),
+        let answer = ctx.cluster.apply(&id, &forbidden, &how).await;
+        let is_late = Instant::now() > until;
+        if let Err(error) = answer {
+            let said = chain(&error);
+            let is_of_policy = said.contains(&of_policy);
+            if is_of_policy && said.contains(edition) {
+                return Ok(());
+            }
             // By the policy as it was.
-            Err(error) if chain(&error).contains(&of_policy) && !is_late() => {
-                tokio::time::sleep(LOOK_AGAIN).await;
+            let is_outdated = is_of_policy && !is_late;
+            if !is_outdated && !error.is_forbidden() && !error.is_transient() {
+                return Err(Error::Bundle(error));
             }
-            Err(error) if !error.is_forbidden() && !error.is_transient() => return Err(Error::Bundle(error)),
-            _ if is_late() => {
-                return Err(Error::NotInForce {
-                    policy: policy.to_owned(),
-                });
-            }
-            _ => tokio::time::sleep(LOOK_AGAIN).await,
         }
+        if is_late {
+            return Err(Error::NotInForce {
+                policy: policy.to_owned(),
+            });
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
     }
 }
 
