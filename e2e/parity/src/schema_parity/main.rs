@@ -29,6 +29,11 @@ use difference::{Difference, Explained};
 use helm_side::{HelmSide, Judge};
 use server_side::ServerSide;
 
+/// As core-provider, which makes types; see the crate `runtime`.
+#[cfg(feature = "jemalloc")]
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Compares generated types with Helm's schema validation.
 #[derive(Debug, Parser)]
 struct Args {
