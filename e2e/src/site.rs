@@ -9,6 +9,8 @@ use local_cluster::image::Buildah;
 use local_cluster::parts::{Cache, Part};
 use local_cluster::{Cluster, ControlPlane, output};
 
+use crate::image;
+
 /// A cluster to install on, and a registry that it pulls from.
 #[derive(Debug, Clone)]
 pub struct Site {
@@ -90,6 +92,14 @@ impl Site {
     /// `helm`, as admin.
     pub fn helm<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Command {
         self.tool(&self.helm, arguments)
+    }
+
+    /// `kco`, as admin.
+    ///
+    /// # Errors
+    /// When it is not built.
+    pub fn kco<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Result<Command> {
+        Ok(self.tool(&image::binary("kco")?, arguments))
     }
 
     fn tool<A: AsRef<OsStr>>(&self, program: &PathBuf, arguments: impl IntoIterator<Item = A>) -> Command {

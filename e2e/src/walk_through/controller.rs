@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::provider::says;
 use super::servers::{WITH_KIND, WITH_ROLE};
+use super::sparkler::holds;
 use super::{FIREWORKS, Walk};
 use crate::namespace::{condition, is_ready};
 use crate::platform::NAMESPACE;
@@ -72,7 +73,7 @@ impl Walk {
             "helm get values -n fireworksapp-system: what is injected under global",
             |walk| {
                 let own = walk.namespace(FIREWORKS);
-                let composition = own.get("fireworksapps", "sparkler")?.context("it is gone")?;
+                let composition = walk.sparkler()?;
                 let values = own.helm(&["get", "values", &walk.release()?, "--output", "json"])?;
                 let values: Value = serde_json::from_str(&values)?;
                 for (value, expected) in injected(&composition) {
@@ -99,7 +100,7 @@ impl Walk {
             "kubectl get -o yaml: the labels of every object of the release",
             |walk| {
                 let own = walk.namespace(FIREWORKS);
-                let composition = own.get("fireworksapps", "sparkler")?.context("it is gone")?;
+                let composition = walk.sparkler()?;
                 let managed = composition["status"]["managed"]
                     .as_array()
                     .context("it manages nothing")?;
@@ -148,11 +149,8 @@ impl Walk {
     /// "Blocks a chart upgrade if the new version requires a `ClusterRole` the CDC isn't authorized to manage".
     fn blocked(&mut self) {
         self.step("an upgrade to a chart with a ClusterRole", |walk| {
-            let own = walk.namespace(FIREWORKS);
             walk.to_version(WITH_ROLE)?;
-            let held = own.wait("fireworksapps", "sparkler", |object| {
-                says(object, "Synced", "krateo.io/allow-chart-rbac")
-            })?;
+            let held = walk.await_sparkler(|object| says(object, "Synced", "krateo.io/allow-chart-rbac"))?;
             ensure!(
                 held["status"]["helmChartVersion"] == "1.1.6",
                 "{}",
@@ -174,9 +172,8 @@ impl Walk {
             |walk| {
                 let own = walk.namespace(FIREWORKS);
                 walk.to_version(WITH_KIND)?;
-                own.wait("fireworksapps", "sparkler", |object| {
-                    object["status"]["helmChartVersion"] == WITH_KIND
-                        && condition(object, "Released").is_some_and(|released| released["status"] == "True")
+                walk.await_sparkler(|object| {
+                    object["status"]["helmChartVersion"] == WITH_KIND && holds(object, "Released")
                 })?;
                 let release = walk.release()?;
                 own.wait("rockets.fireworks.example.org", &release, |_| true)?;
@@ -208,24 +205,16 @@ impl Walk {
         own.wait("compositiondefinitions", "fireworksapp-1-1-5", is_ready)?;
         self.look_again()?;
         let label = format!("v{}", version.replace('.', "-"));
-        own.wait("fireworksapps", "sparkler", |object| {
-            object["metadata"]["labels"]["krateo.io/composition-version"] == *label
-        })
-        .map(drop)
+        self.await_sparkler(|object| object["metadata"]["labels"]["krateo.io/composition-version"] == *label)
+            .map(drop)
     }
 
     fn pauses(&mut self) {
         self.step(
             "kubectl annotate fireworksapps sparkler -n fireworksapp-system krateo.io/gracefully-paused=true",
             |walk| {
-                let own = walk.namespace(FIREWORKS);
-                own.kubectl(&[
-                    "annotate",
-                    "fireworksapps",
-                    "sparkler",
-                    "krateo.io/gracefully-paused=true",
-                ])?;
-                let paused = own.wait("fireworksapps", "sparkler", |object| {
+                walk.change_sparkler("annotate", &["krateo.io/gracefully-paused=true"])?;
+                let paused = walk.await_sparkler(|object| {
                     condition(object, "Ready")
                         .is_some_and(|ready| ready["reason"] == "ReconcileGracefullyPaused")
                 })?;
@@ -239,16 +228,16 @@ impl Walk {
             |walk| {
                 let own = walk.namespace(FIREWORKS);
                 let repo = format!("{}-fireworks-app-repo", walk.release()?);
-                let before = own.get("fireworksapps", "sparkler")?.context("it is gone")?;
+                let before = walk.sparkler()?;
                 own.kubectl(&["delete", "repoes.github.krateo.io", &repo])?;
                 let edit = r#"--patch={"spec": {"git": {"toRepo": {"branch": "next"}}}}"#;
-                own.kubectl(&["patch", "fireworksapps", "sparkler", "--type=merge", edit])?;
+                walk.change_sparkler("patch", &["--type=merge", edit])?;
                 // The pass over the change has been once its generation is told.
-                own.wait("fireworksapps", "sparkler", |object| {
+                walk.await_sparkler(|object| {
                     condition(object, "Ready")
                         .is_some_and(|ready| ready["observedGeneration"] == object["metadata"]["generation"])
                 })?;
-                let after = own.get("fireworksapps", "sparkler")?.context("it is gone")?;
+                let after = walk.sparkler()?;
                 ensure!(
                     before["status"]["digest"] == after["status"]["digest"],
                     "it was upgraded"
@@ -264,12 +253,7 @@ impl Walk {
             "kubectl annotate fireworksapps sparkler -n fireworksapp-system krateo.io/gracefully-paused-",
             |walk| {
                 let own = walk.namespace(FIREWORKS);
-                own.kubectl(&[
-                    "annotate",
-                    "fireworksapps",
-                    "sparkler",
-                    "krateo.io/gracefully-paused-",
-                ])?;
+                walk.change_sparkler("annotate", &["krateo.io/gracefully-paused-"])?;
                 let repo = format!("{}-fireworks-app-repo", walk.release()?);
                 own.wait("repoes.github.krateo.io", &repo, |_| true)?;
                 walk.chart_is_paused(false)
@@ -278,15 +262,14 @@ impl Walk {
         self.step(
             "kubectl annotate fireworksapps sparkler -n fireworksapp-system krateo.io/paused=true, then krateo.io/paused-",
             |walk| {
-                let own = walk.namespace(FIREWORKS);
-                own.kubectl(&["annotate", "fireworksapps", "sparkler", "krateo.io/paused=true"])?;
-                own.wait("fireworksapps", "sparkler", |object| {
+                walk.change_sparkler("annotate", &["krateo.io/paused=true"])?;
+                walk.await_sparkler(|object| {
                     condition(object, "Synced").is_some_and(|synced| synced["reason"] == "ReconcilePaused")
                 })?;
                 // The chart is told nothing of this pause.
                 walk.chart_is_paused(false)?;
-                own.kubectl(&["annotate", "fireworksapps", "sparkler", "krateo.io/paused-"])?;
-                own.wait_for("fireworksapps", "sparkler", "Synced", "True").map(drop)
+                walk.change_sparkler("annotate", &["krateo.io/paused-"])?;
+                walk.await_sparkler(|object| holds(object, "Synced")).map(drop)
             },
         );
     }

@@ -10,10 +10,10 @@ mod controller;
 mod foreign;
 mod provider;
 mod servers;
+mod sparkler;
 
 use std::fmt;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -179,7 +179,7 @@ impl Walk {
         let mut command = match program.as_str() {
             "kubectl" => self.site.kubectl(arguments),
             "helm" => self.site.helm(arguments),
-            "kco" => self.kco(arguments)?,
+            "kco" => self.site.kco(arguments)?,
             other => bail!("{other} is no program of the walk-throughs"),
         };
         command
@@ -195,15 +195,6 @@ impl Walk {
     /// may have been retired.
     fn look_again(&self) -> Result<()> {
         self.run("kubectl api-resources").map(drop)
-    }
-
-    fn kco(&self, arguments: &[String]) -> Result<Command> {
-        let mut command = Command::new(image::binary("kco")?);
-        if let Some(kubeconfig) = self.site.kubeconfig() {
-            command.env("KUBECONFIG", kubeconfig);
-        }
-        command.args(arguments);
-        Ok(command)
     }
 
     fn namespace(&self, name: &str) -> Namespace {

@@ -4,6 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use super::servers::USER;
+use super::sparkler::holds;
 use super::{FIREWORKS, Walk, until};
 use crate::Namespace;
 use crate::namespace::{condition, is_ready};
@@ -142,13 +143,12 @@ impl Walk {
                     "metadata": {"name": "sparkler", "namespace": FIREWORKS},
                     "spec": {"git": {"toRepo": {"name": "sparkler"}}},
                 }))?;
-                own.wait("fireworksapps", "sparkler", |object| {
+                walk.await_sparkler(|object| {
                     says(object, "Synced", "krateo.io/allowed-namespaces: krateo-system")
                 })?;
                 let allowed = "krateo.io/allowed-namespaces=krateo-system";
                 own.kubectl(&["annotate", "compositiondefinition", "fireworksapp-1-1-5", allowed])?;
-                own.wait_for("fireworksapps", "sparkler", "Ready", "True")
-                    .map(drop)
+                walk.await_sparkler(|object| holds(object, "Ready")).map(drop)
             },
         );
         self.typed(
@@ -206,14 +206,14 @@ impl Walk {
                     both.lines().filter(|line| line.contains("-controller")).count() == 2,
                     "{both}"
                 );
-                move_sparkler(&own, "1.1.7", "fireworksapp-1-1-7")?;
+                walk.move_sparkler("1.1.7", "fireworksapp-1-1-7")?;
                 is_released(&own, "1.1.7", &release)
             },
         );
         self.step("the same back again: a rollback", |walk| {
             let own = walk.namespace(FIREWORKS);
             let release = walk.release()?;
-            move_sparkler(&own, "1.1.6", "fireworksapp-1-1-5")?;
+            walk.move_sparkler("1.1.6", "fireworksapp-1-1-5")?;
             is_released(&own, "1.1.6", &release)?;
             own.kubectl(&[
                 "delete",
@@ -242,14 +242,11 @@ impl Walk {
         );
     }
 
-    /// The name of sparkler's release.
-    pub(super) fn release(&self) -> Result<String> {
-        let own = self.namespace(FIREWORKS);
-        let composition = own
-            .get("fireworksapps", "sparkler")?
-            .context("sparkler is not there")?;
-        let release = composition["status"]["releaseName"].as_str();
-        release.map(str::to_owned).context("it says no release")
+    /// Has sparkler follow a definition with that version of the chart.
+    fn move_sparkler(&self, version: &str, definition: &str) -> Result<()> {
+        let version = format!("krateo.io/composition-version=v{}", version.replace('.', "-"));
+        let definition = format!("krateo.io/composition-definition-name={definition}");
+        self.change_sparkler("label", &["--overwrite", &version, &definition])
     }
 
     /// "Authentication".
@@ -306,21 +303,6 @@ impl Walk {
 
 fn fireworks(version: &str) -> Value {
     json!({"repo": "fireworks-app", "url": "https://charts.krateo.io", "version": version})
-}
-
-/// Has sparkler follow a definition with that version of the chart.
-fn move_sparkler(own: &Namespace, version: &str, definition: &str) -> Result<()> {
-    let version = format!("krateo.io/composition-version=v{}", version.replace('.', "-"));
-    let definition = format!("krateo.io/composition-definition-name={definition}");
-    let words = [
-        "label",
-        "fireworksapps",
-        "sparkler",
-        "--overwrite",
-        &version,
-        &definition,
-    ];
-    own.kubectl(&words).map(drop)
 }
 
 /// Waits until the release of sparkler, and no other, is of that version.
