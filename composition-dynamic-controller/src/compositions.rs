@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use api::{CompositionDefinition, labels};
+use api::CompositionDefinition;
+use composition::is_governed;
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 use kube::runtime::watcher::Event;
@@ -141,23 +142,6 @@ impl State {
         };
         self.known.insert(key.clone(), Arc::new(object));
         urgency.map(|priority| News::Look(key, priority))
-    }
-}
-
-/// True for a composition that says it is of this definition, and, when that is one of its type, for one that does not
-/// say.
-pub(crate) fn is_governed(
-    object: &DynamicObject,
-    definition: &CompositionDefinition,
-    is_of_type: bool,
-) -> bool {
-    let label = |name: &str| object.labels().get(name).cloned();
-    match (
-        label(labels::DEFINITION_NAMESPACE),
-        label(labels::DEFINITION_NAME),
-    ) {
-        (None, _) | (_, None) => is_of_type,
-        said => said == (definition.namespace(), Some(definition.name_any())),
     }
 }
 

@@ -129,6 +129,16 @@ impl Namespace {
         self.site.run(command)
     }
 
+    /// Runs `kco` in this namespace and gives what it says in JSON.
+    ///
+    /// # Errors
+    /// As [`Namespace::kubectl`].
+    pub fn kco(&self, arguments: &[&str]) -> Result<Value> {
+        let mut command = self.site.kco(arguments)?;
+        command.args(["--namespace", &self.name, "--output", "json"]);
+        Ok(serde_json::from_str(&self.site.run(command)?)?)
+    }
+
     /// An object of this namespace; `None` when it is not there.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use cluster::{Health, ObjectId, ResourceId};
 use composition::permissions::{Grant, KEEP, MANAGE, REMOVE, WRITE, role_name};
 use composition::plan::{self, Home, Release};
 use composition::release_name::InvalidReleaseName;
-use composition::{Permissions, ReleaseName, rendering, schema};
+use composition::{Given, Permissions, ReleaseName, Ungoverned, rendering, schema};
 use helm::release::Status;
 use helm_client::charts::{self, LoadedChart};
 use helm_client::records;
@@ -25,7 +25,6 @@ use runtime::telemetry;
 use serde_json::{Value, json};
 
 use super::memory::{self, Memory};
-use super::naming::Given;
 use super::{Context, bound, going, naming, touched};
 use crate::compositions::Key;
 use crate::figures::Part;
@@ -67,28 +66,8 @@ pub(crate) enum Error {
     ReleaseName(#[from] InvalidReleaseName),
     #[error("could not look at the cluster")]
     Cluster(#[from] cluster::Error),
-    #[error(
-        "no CompositionDefinition serves {kind} in {api_version}: apply one for its chart, or correct the labels \
-         krateo.io/composition-definition-name and -namespace"
-    )]
-    NoDefinition { kind: String, api_version: String },
-    #[error(
-        "{count} CompositionDefinitions serve {kind} in {api_version}: say which one in the labels \
-         krateo.io/composition-definition-name and -namespace"
-    )]
-    SeveralDefinitions {
-        count: usize,
-        kind: String,
-        api_version: String,
-    },
-    #[error(
-        "CompositionDefinition {definition}, which the labels name, does not serve {kind} in {api_version}"
-    )]
-    ForeignDefinition {
-        definition: String,
-        kind: String,
-        api_version: String,
-    },
+    #[error(transparent)]
+    Ungoverned(#[from] Ungoverned),
     #[error("could not fetch the chart")]
     Chart(#[source] charts::Error),
     #[error("the composition cannot be read by its chart's schema")]
@@ -118,13 +97,12 @@ impl Error {
             Self::Inspect(error) => error.is_transient(),
             Self::Release(error) => error.is_transient(),
             // The definition may be applied, or be ready, a moment later.
-            Self::NoDefinition { .. } => true,
+            Self::Ungoverned(Ungoverned::ByNone { .. }) => true,
             Self::ReleaseName(_)
             | Self::Schema(_)
             | Self::DriftPolicy(_)
             | Self::ForeignSecret { .. }
-            | Self::SeveralDefinitions { .. }
-            | Self::ForeignDefinition { .. } => false,
+            | Self::Ungoverned(Ungoverned::BySeveral { .. } | Ungoverned::ByForeign { .. }) => false,
         }
     }
 }

@@ -398,6 +398,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use cluster::ResourceId;
+    use composition::Ungoverned;
     use k8s_openapi::api::apps::v1::Deployment;
     use kube::core::ApiResource;
 
@@ -621,10 +622,13 @@ mod tests {
             &Ok(outcome(Standing::UpToDate, facts(true, Health::Current))),
             &Time(Timestamp::UNIX_EPOCH),
         );
-        let failed = Err(Error::Observe(super::super::observe::Error::NoDefinition {
-            kind: "Web".into(),
-            api_version: "composition.krateo.io/v1-0-0".into(),
-        }));
+        let failed = Err(Error::Observe(
+            Ungoverned::ByNone {
+                kind: "Web".into(),
+                api_version: "composition.krateo.io/v1-0-0".into(),
+            }
+            .into(),
+        ));
         let status = after(&composition, &failed, &Time(Timestamp::UNIX_EPOCH));
         assert!(conditions::holds(&status.conditions, READY));
         assert!(!conditions::holds(&status.conditions, SYNCED));

@@ -6,6 +6,8 @@
 pub mod approval;
 pub mod bound;
 pub mod chart;
+pub mod governing;
+pub mod offer;
 pub mod permissions;
 pub mod plan;
 pub mod release_name;
@@ -15,6 +17,8 @@ pub mod schema;
 
 pub use bound::{Bound, Outside};
 pub use chart::{chart_of, chart_spec, has_served, serves};
+pub use governing::{Ungoverned, governing, is_governed};
+pub use offer::{Given, Offer};
 pub use permissions::{Account, Permissions};
 pub use plan::{Blocked, Observed, Plan, plan};
 pub use release_name::ReleaseName;

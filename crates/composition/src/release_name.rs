@@ -79,6 +79,11 @@ impl ReleaseName {
         chosen(composition).or(earlier(composition)).is_some()
     }
 
+    /// True while the definition has a say in the name: nobody chose it, and no pass has begun.
+    pub fn is_open(composition: &Composition) -> bool {
+        !composition.deleting && !composition.is_held() && !Self::is_chosen(composition)
+    }
+
     /// The name.
     pub fn as_str(&self) -> &str {
         &self.0

@@ -122,6 +122,23 @@ impl Rig {
         annotations: &BTreeMap<&str, &str>,
         environment: &[(&str, &str)],
     ) -> Result<Type> {
+        let type_ = Self::serve(namespace, name, url, annotations)?;
+        self.platform.run_controller_with(
+            namespace.namespace(),
+            &type_.plural,
+            &type_.version,
+            environment,
+        )?;
+        Ok(type_)
+    }
+
+    /// The same without its controller.
+    fn serve(
+        namespace: &Namespace,
+        name: &str,
+        url: &str,
+        annotations: &BTreeMap<&str, &str>,
+    ) -> Result<Type> {
         namespace.apply(&json!({
             "apiVersion": "core.krateo.io/v1alpha1",
             "kind": "CompositionDefinition",
@@ -131,19 +148,12 @@ impl Rig {
         let text =
             |object: &Value, field: &str| object["status"][field].as_str().unwrap_or_default().to_owned();
         let definition = namespace.wait_for("compositiondefinitions", name, "Ready", "True")?;
-        let type_ = Type {
+        Ok(Type {
             plural: text(&definition, "resource"),
             kind: text(&definition, "kind"),
             version: version(&definition),
             namespace: namespace.namespace().to_owned(),
-        };
-        self.platform.run_controller_with(
-            namespace.namespace(),
-            &type_.plural,
-            &type_.version,
-            environment,
-        )?;
-        Ok(type_)
+        })
     }
 }
 

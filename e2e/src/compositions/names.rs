@@ -13,7 +13,7 @@ use crate::releases::TrialChart;
 use crate::{ChartFolder, Namespace};
 
 /// The annotation `krateo.io/release-name` of a definition names the release of its only composition, which keeps the
-/// name; a second one is told that it does not get it.
+/// name; a second one is told that it does not get it. `kco` knows as much before the controller has seen them.
 ///
 /// # Errors
 /// When it is not so.
@@ -22,8 +22,11 @@ pub fn of_definitions(rig: &Rig) -> Result<()> {
     let chart = TrialChart::named("config-map")?;
     let url = rig.push(Path::new(&chart.path()), "named")?;
     let annotations = BTreeMap::from([("krateo.io/release-name", "shop")]);
-    let type_ = rig.define(&namespace, "named", &url, &annotations, &[])?;
+    let type_ = Rig::serve(&namespace, "named", &url, &annotations)?;
     namespace.apply(&composition(&type_, &namespace, "first"))?;
+    is_foretold(&namespace, &type_)?;
+    rig.platform
+        .run_controller(namespace.namespace(), &type_.plural, &type_.version)?;
     let first = released(&namespace, &type_, "first")?;
     ensure!(first["status"]["releaseName"] == "shop", "{first:#}");
     ensure!(
@@ -58,6 +61,37 @@ pub fn of_definitions(rig: &Rig) -> Result<()> {
     let releases = namespace.helm(&["list", "--short"])?;
     ensure!(releases.lines().eq(expected), "{releases}");
     end(rig, &namespace, &type_)
+}
+
+/// What `kco` says of `first` while no controller runs: the definition's name, unless there is another composition.
+fn is_foretold(namespace: &Namespace, type_: &Type) -> Result<()> {
+    let plan = namespace.kco(&["plan", "first"])?;
+    let steps = plan["steps"].as_array().context("no steps")?;
+    let is_noted = steps.contains(&json!("note the definition's release name shop"));
+    ensure!(plan["release"] == "shop" && is_noted, "{plan:#}");
+    let tree = namespace.kco(&["tree", "first"])?;
+    ensure!(tree["releaseName"] == "shop", "{tree:#}");
+    let touched = namespace.kco(&["inspect", "composition", "first"])?;
+    ensure!(touched[0]["name"] == "shop", "{touched:#}");
+
+    namespace.apply(&composition(type_, namespace, "second"))?;
+    let listed = namespace.kco(&["get", "compositions", &type_.plural])?;
+    let lines = listed.as_array().context("no list")?;
+    ensure!(lines.len() == 2, "{listed:#}");
+    for line in lines {
+        let (name, release) = (line["name"].as_str(), line["release"].as_str());
+        let is_own = name
+            .zip(release)
+            .is_some_and(|(name, release)| release.len() == name.len() + 9 && release.starts_with(name));
+        let message = line["message"].as_str().unwrap_or_default();
+        ensure!(
+            is_own && message.contains("it governs 2 compositions"),
+            "{listed:#}"
+        );
+    }
+    namespace
+        .kubectl(&["delete", &type_.resource(), "second"])
+        .map(drop)
 }
 
 /// A controller that is told a chart releases that one, whatever the definition says.

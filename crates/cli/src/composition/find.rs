@@ -40,14 +40,22 @@ pub(super) async fn types(session: &Session, name: Option<&str>) -> Result<Vec<R
     }
 }
 
-/// All compositions of a type.
+/// All compositions of a type, each as one of the version that it is labelled with.
 pub(super) async fn all(
     session: &Session,
     resource: &ResourceId,
     selector: Selector<'_>,
 ) -> Result<Vec<Composition>> {
     let objects: Vec<DynamicObject> = session.cluster.list(resource, selector).await?;
-    objects.iter().map(|object| read(object, resource)).collect()
+    let read_labelled = |object: &DynamicObject| {
+        let version = labelled(object).unwrap_or(&resource.version).to_owned();
+        let resource = ResourceId {
+            version,
+            ..resource.clone()
+        };
+        read(object, &resource)
+    };
+    objects.iter().map(read_labelled).collect()
 }
 
 /// The composition that was typed, as its controller reads it: through the version that it is labelled with.
@@ -87,9 +95,7 @@ async fn through_its_version(
     resource: ResourceId,
     object: DynamicObject,
 ) -> Result<(ResourceId, Composition)> {
-    let labels = object.metadata.labels.as_ref();
-    let version = labels.and_then(|labels| labels.get(labels::COMPOSITION_VERSION));
-    let Some(version) = version.filter(|version| **version != resource.version) else {
+    let Some(version) = labelled(&object).filter(|version| *version != resource.version) else {
         let composition = read(&object, &resource)?;
         return Ok((resource, composition));
     };
@@ -100,6 +106,12 @@ async fn through_its_version(
     let object: Option<DynamicObject> = session.cluster.get(&id).await?;
     let composition = read(&object.context("the composition went away")?, &resource)?;
     Ok((resource, composition))
+}
+
+/// The version whose controller the composition belongs to.
+fn labelled(object: &DynamicObject) -> Option<&str> {
+    let labels = object.metadata.labels.as_ref()?;
+    labels.get(labels::COMPOSITION_VERSION).map(String::as_str)
 }
 
 fn read(object: &DynamicObject, resource: &ResourceId) -> Result<Composition> {

@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 use api::inspection::{Resource, Verb};
-use composition::ReleaseName;
 
 use super::args::Inspect;
+use super::names::{self, Named};
 use super::{find, wanted};
 use crate::release::output;
 use crate::release::session;
@@ -13,8 +13,8 @@ use crate::release::table::{Cell, table};
 /// Prints the objects that the composition's chart would touch, in the order of installation.
 pub(crate) fn run(args: &Inspect) -> Result<()> {
     let touched = session::run(&args.one.connection, async |session| {
-        let (_, composition) = find::one(session, &args.one.composition).await?;
-        let release = ReleaseName::of(&composition, None, true)?;
+        let (resource, composition) = find::one(session, &args.one.composition).await?;
+        let Named { release, .. } = names::name(session, &resource, &composition).await?;
         let records = session.find(release.as_str()).await?;
         let krateo_namespace = &args.controller.krateo_namespace;
         let wanted = wanted::wanted(session, &composition, &release, &records, krateo_namespace).await?;

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::args::List;
 use super::find;
+use super::names::{Named, Names};
 use crate::release::output;
 use crate::release::screen::{Paint, Screen};
 use crate::release::session;
@@ -43,15 +44,13 @@ pub(crate) fn run(args: &List) -> Result<()> {
             labels: args.selector.as_deref(),
         };
         let mut lines = Vec::new();
+        let mut names = Names::new(session);
         for resource in find::types(session, kind).await? {
-            let found = find::all(session, &resource, selector).await?;
-            let is_meant = |one: &&Composition| name.is_none_or(|name| one.name == name);
-            lines.extend(
-                found
-                    .iter()
-                    .filter(is_meant)
-                    .map(|one| Line::of(&resource.plural, one)),
-            );
+            let mut found = find::all(session, &resource, selector).await?;
+            found.retain(|one| name.is_none_or(|name| one.name == name));
+            for one in &found {
+                lines.push(Line::of(&resource.plural, one, names.of(&resource, one).await));
+            }
         }
         Ok((lines, session.screen))
     })?;
@@ -59,21 +58,29 @@ pub(crate) fn run(args: &List) -> Result<()> {
 }
 
 impl Line {
-    fn of(resource: &str, composition: &Composition) -> Self {
+    fn of(resource: &str, composition: &Composition, name: Result<Named>) -> Self {
         let status = &composition.status;
         let (ready, message) = said(status, READY);
         let (synced, problem) = said(status, SYNCED);
-        let is_fine = synced == "True";
+        let told = if synced == "True" { message } else { problem };
+        let (release, of_name) = match name {
+            Ok(Named { release, given }) => (release.to_string(), given.ignored),
+            Err(error) => (String::new(), Some(format!("{error:#}"))),
+        };
         Self {
             resource: resource.to_owned(),
             namespace: composition.namespace.clone(),
             name: composition.name.clone(),
             chart_version: status.helm_chart_version.clone().unwrap_or_default(),
-            release: status.release_name.clone().unwrap_or_default(),
+            release,
             revision: status.release_revision.unwrap_or_default(),
             ready,
             synced,
-            message: if is_fine { message } else { problem },
+            message: if told.is_empty() {
+                of_name.unwrap_or_default()
+            } else {
+                told
+            },
         }
     }
 }
@@ -121,4 +128,62 @@ fn text(lines: &[Line], screen: Screen) -> String {
         ]
     }));
     table(&rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use composition::{Given, ReleaseName};
+    use kube::core::{ApiResource, GroupVersionKind};
+    use serde_json::json;
+
+    use super::*;
+
+    /// One that no pass has seen.
+    fn composition() -> Composition {
+        let kind = GroupVersionKind::gvk("composition.krateo.io", "v1-0-0", "Web");
+        Composition {
+            resource: ApiResource::from_gvk_with_plural(&kind, "webs"),
+            name: "web".into(),
+            namespace: "team".into(),
+            uid: "8f4f3c1e".into(),
+            resource_version: None,
+            generation: None,
+            deleting: false,
+            finalizers: Vec::new(),
+            labels: BTreeMap::new(),
+            annotations: BTreeMap::new(),
+            spec: json!({}),
+            status: CompositionStatus::default(),
+        }
+    }
+
+    fn named(ignored: Option<&str>) -> Result<Named> {
+        Ok(Named {
+            release: ReleaseName::new("shop")?,
+            given: Given {
+                name: None,
+                ignored: ignored.map(str::to_owned),
+            },
+        })
+    }
+
+    #[test]
+    fn a_line_says_why_a_name_is_not_used_until_a_pass_has_more_to_say() {
+        let check = |composition: &Composition, name, release: &str, message: &str| {
+            let line = Line::of("webs", composition, name);
+            assert_eq!((&*line.release, &*line.message), (release, message));
+        };
+        let mut composition = composition();
+        check(&composition, named(None), "shop", "");
+        check(&composition, named(Some("not used")), "shop", "not used");
+        check(&composition, Err(anyhow::anyhow!("no name")), "", "no name");
+        let held = json!([{
+            "type": SYNCED, "status": "False", "reason": "Held", "message": "held",
+            "lastTransitionTime": "2026-01-01T00:00:00Z",
+        }]);
+        composition.status.conditions = serde_json::from_value(held).unwrap();
+        check(&composition, named(Some("not used")), "shop", "held");
+    }
 }

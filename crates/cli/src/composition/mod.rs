@@ -5,6 +5,7 @@ pub(crate) mod args;
 mod find;
 mod inspect;
 mod list;
+mod names;
 mod permissions;
 mod plan;
 mod standing;

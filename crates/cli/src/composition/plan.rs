@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use composition::plan::{self, Growth, Home, Observed, Standing};
-use composition::{ReleaseName, rendering};
+use composition::rendering;
 use serde::Serialize;
 
 use super::args;
+use super::names::{self, Named};
 use super::permissions::{self, Place, Right};
 use super::{find, standing, wanted};
 use crate::release::output;
@@ -47,7 +48,7 @@ async fn planned(session: &Session, args: &args::Plan) -> Result<Planned> {
         history_max,
     } = &args.controller;
     let (resource, composition) = find::one(session, &args.one.composition).await?;
-    let release = ReleaseName::of(&composition, None, true)?;
+    let Named { release, given } = names::name(session, &resource, &composition).await?;
     let records = session.find(release.as_str()).await?;
     let wanted = wanted::wanted(session, &composition, &release, &records, krateo_namespace).await?;
     let labels = rendering::object_labels(&composition, krateo_namespace);
@@ -61,7 +62,7 @@ async fn planned(session: &Session, args: &args::Plan) -> Result<Planned> {
     let metadata = &wanted.definition.metadata;
     let observed = Observed {
         definition: metadata.namespace.clone().zip(metadata.name.clone()),
-        named: None,
+        named: given.name,
         needed: granting.needed.clone(),
         granted: granting.granted.clone(),
         growth: Growth::Granted,

@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use api::conditions::{READY, SYNCED};
 use cluster::{Health, health};
-use composition::ReleaseName;
 use helm_client::records::Record;
 use serde::Serialize;
 use serde_json::Value;
@@ -13,16 +12,20 @@ use serde_json::Value;
 use super::args::One;
 use super::find;
 use super::list::said;
+use super::names::{self, Named};
 use crate::release::output;
 use crate::release::screen::{Paint, Screen};
 use crate::release::session::{self, Session};
 
 /// A composition with all below it.
 #[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Tree {
     composition: String,
     ready: String,
     synced: String,
+    /// The name of the release, also of one that is not there yet.
+    release_name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     release: Option<Release>,
 }
@@ -49,13 +52,14 @@ struct Object {
 pub(crate) fn run(args: &One) -> Result<()> {
     let (tree, screen) = session::run(&args.connection, async |session| {
         let (resource, composition) = find::one(session, &args.composition).await?;
-        let release = ReleaseName::of(&composition, None, true)?;
+        let Named { release, .. } = names::name(session, &resource, &composition).await?;
         let records = session.find(release.as_str()).await?;
         let record = records.deployed().or(records.newest.as_ref());
         let tree = Tree {
             composition: format!("{} {}/{}", resource.kind, composition.namespace, composition.name),
             ready: said(&composition.status, READY).0,
             synced: said(&composition.status, SYNCED).0,
+            release_name: release.to_string(),
             release: match record {
                 Some(record) => Some(of_record(session, record).await?),
                 None => None,
@@ -97,7 +101,7 @@ fn text(tree: &Tree, screen: Screen) -> String {
         tree.composition, tree.ready, tree.synced
     );
     let Some(release) = &tree.release else {
-        text.push_str("└─ no release\n");
+        let _ = writeln!(text, "└─ no release called {}", tree.release_name);
         return text;
     };
     let _ = writeln!(

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::Result;
 use api::inspection::{Resource, Touches, Verb};
 use api::{Composition, CompositionDefinition};
 use cluster::{ObjectId, ResourceId, Selector};
 use composition::permissions::{DEFINE, KEEP, MANAGE, WRITE};
-use composition::{ReleaseName, Schemas, chart_of, has_served, rendering, serves};
+use composition::{ReleaseName, Schemas, chart_of, governing, rendering};
 use helm_client::charts::{Charts, LoadedChart};
 use helm_client::records::Observed;
 use helm_client::release::{Desired, Role, Touched, touched};
@@ -99,25 +99,14 @@ impl Renderer<'_> {
 
 /// The definition that the composition's labels name, or the only one that serves its type.
 async fn definition(session: &Session, composition: &Composition) -> Result<CompositionDefinition> {
-    let (api_version, kind) = (&composition.resource.api_version, &composition.resource.kind);
     let resource = ResourceId::of::<CompositionDefinition>();
     if let Some((namespace, name)) = composition.definition() {
         let id = ObjectId::new(resource, Some(namespace), name)?;
         let found: Option<CompositionDefinition> = session.cluster.get(&id).await?;
-        let found =
-            found.with_context(|| format!("CompositionDefinition {namespace}/{name} does not exist"))?;
-        if !has_served(&found, api_version, kind) {
-            bail!("CompositionDefinition {namespace}/{name} does not serve {kind} in {api_version}");
-        }
-        return Ok(found);
+        return Ok(governing(composition, found)?);
     }
-    let mut all: Vec<CompositionDefinition> = session.cluster.list(&resource, Selector::default()).await?;
-    all.retain(|definition| serves(definition, api_version, kind));
-    match (all.pop(), all.len()) {
-        (Some(definition), 0) => Ok(definition),
-        (Some(_), _) => bail!("several CompositionDefinitions serve {kind} in {api_version}"),
-        (None, _) => bail!("no CompositionDefinition serves {kind} in {api_version}"),
-    }
+    let all: Vec<CompositionDefinition> = session.cluster.list(&resource, Selector::default()).await?;
+    Ok(governing(composition, all)?)
 }
 
 fn touched_resource(touched: &Touched) -> Resource {

@@ -1,0 +1,98 @@
+//! The names of releases, as controllers give them.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result};
+use api::{Composition, CompositionDefinition, labels};
+use cluster::{ResourceId, Selector};
+use composition::{Given, Offer, ReleaseName, governing};
+use kube::core::DynamicObject;
+
+use crate::release::session::Session;
+use crate::report::warn;
+
+/// What is known of the cluster for naming releases: definitions and compositions are read once, and only for
+/// compositions whose names no pass has settled.
+pub(super) struct Names<'s> {
+    session: &'s Session,
+    definitions: Option<Vec<CompositionDefinition>>,
+    /// By type and version that they are labelled with.
+    compositions: BTreeMap<(ResourceId, String), Vec<DynamicObject>>,
+}
+
+/// The name of a release, and who gave it.
+pub(super) struct Named {
+    pub(super) release: ReleaseName,
+    /// By the definition.
+    pub(super) given: Given,
+}
+
+/// The name of one composition's release. Why it is not the definition's goes to standard error.
+///
+/// # Errors
+/// As [`Names::of`].
+pub(super) async fn name(
+    session: &Session,
+    resource: &ResourceId,
+    composition: &Composition,
+) -> Result<Named> {
+    let named = Names::new(session).of(resource, composition).await?;
+    if let Some(ignored) = &named.given.ignored {
+        warn(ignored);
+    }
+    Ok(named)
+}
+
+impl<'s> Names<'s> {
+    pub(super) fn new(session: &'s Session) -> Self {
+        Self {
+            session,
+            definitions: None,
+            compositions: BTreeMap::new(),
+        }
+    }
+
+    /// The name of a composition's release; `resource` is its type in a version that is served.
+    ///
+    /// # Errors
+    /// When definitions or compositions cannot be listed, or the name is none for Helm.
+    pub(super) async fn of(&mut self, resource: &ResourceId, composition: &Composition) -> Result<Named> {
+        let given = self
+            .given(resource, composition)
+            .await
+            .context("could not find out whether the definition names the release")?;
+        Ok(Named {
+            release: ReleaseName::of(composition, given.name.as_deref(), true)?,
+            given,
+        })
+    }
+
+    async fn given(&mut self, resource: &ResourceId, composition: &Composition) -> Result<Given> {
+        if !ReleaseName::is_open(composition) {
+            return Ok(Given::default());
+        }
+        if self.definitions.is_none() {
+            let all = ResourceId::of::<CompositionDefinition>();
+            self.definitions = Some(self.session.cluster.list(&all, Selector::default()).await?);
+        }
+        let definitions = self.definitions.iter().flatten();
+        let offer = governing(composition, definitions)
+            .ok()
+            .and_then(|definition| Offer::of(composition, definition));
+        let Some(offer) = offer else {
+            return Ok(Given::default());
+        };
+        let version = &composition.resource.version;
+        let place = (resource.clone(), version.clone());
+        if !self.compositions.contains_key(&place) {
+            let labelled = format!("{}={version}", labels::COMPOSITION_VERSION);
+            let all = Selector {
+                namespace: None,
+                labels: Some(&labelled),
+            };
+            let all = self.session.cluster.list(resource, all).await?;
+            self.compositions.insert(place.clone(), all);
+        }
+        Ok(offer.answered(&self.compositions[&place]))
+    }
+}

@@ -1,0 +1,129 @@
+//! The release name that a definition gives the only composition that it governs.
+
+use api::{Composition, CompositionDefinition, annotations};
+use kube::core::DynamicObject;
+
+use crate::{ReleaseName, has_served, is_governed};
+
+/// A definition's annotation `krateo.io/release-name`, as it is offered to a composition whose release has no name yet.
+#[derive(Debug)]
+pub struct Offer<'a> {
+    name: &'a str,
+    definition: &'a CompositionDefinition,
+    is_of_type: bool,
+}
+
+/// What an offer means for the composition.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// The name, when it is the composition's.
+    pub name: Option<String>,
+    /// Why it is not.
+    pub ignored: Option<String>,
+}
+
+impl<'a> Offer<'a> {
+    /// What the definition that governs a composition offers it, if anything.
+    pub fn of(composition: &Composition, definition: &'a CompositionDefinition) -> Option<Self> {
+        let annotated = definition.metadata.annotations.as_ref()?;
+        let name = annotated.get(annotations::RELEASE_NAME)?;
+        let (api_version, kind) = (&composition.resource.api_version, &composition.resource.kind);
+        (!name.is_empty() && ReleaseName::is_open(composition)).then(|| Self {
+            name,
+            definition,
+            is_of_type: has_served(definition, api_version, kind),
+        })
+    }
+
+    /// Answers it. `all` are the compositions of that version, of all namespaces that the controller serves: one release
+    /// has one composition.
+    pub fn answered(&self, all: &[DynamicObject]) -> Given {
+        let Self {
+            name,
+            definition,
+            is_of_type,
+        } = *self;
+        let governed = all
+            .iter()
+            .filter(|object| is_governed(object, definition, is_of_type))
+            .count();
+        if governed <= 1 {
+            return Given {
+                name: Some(name.to_owned()),
+                ignored: None,
+            };
+        }
+        Given {
+            name: None,
+            ignored: Some(format!(
+                "release name {name} of the definition is not used: it governs {governed} compositions; set the annotation \
+                 {} on this one to choose its name",
+                annotations::RELEASE_NAME
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::labels;
+    use serde_json::json;
+
+    use super::*;
+    use crate::governing::tests::definition;
+    use crate::plan::tests::composition;
+
+    fn annotated(name: &str) -> CompositionDefinition {
+        let mut definition = definition("web", "v1-0-0");
+        let annotations = definition.metadata.annotations.get_or_insert_default();
+        annotations.insert(annotations::RELEASE_NAME.into(), name.into());
+        definition
+    }
+
+    /// No pass has begun for it.
+    fn fresh() -> Composition {
+        Composition {
+            finalizers: Vec::new(),
+            ..composition()
+        }
+    }
+
+    fn object(definition: &str) -> DynamicObject {
+        serde_json::from_value(json!({
+            "apiVersion": "composition.krateo.io/v1-0-0",
+            "kind": "Web",
+            "metadata": {"name": "any", "labels": {
+                labels::DEFINITION_NAMESPACE: "system", labels::DEFINITION_NAME: definition,
+            }},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_name_goes_to_the_only_composition_of_its_definition() {
+        let definition = annotated("shop");
+        let offer = Offer::of(&fresh(), &definition).unwrap();
+        for alone in [&[][..], &[object("web")], &[object("web"), object("other")]] {
+            assert_eq!(offer.answered(alone).name.as_deref(), Some("shop"));
+        }
+        let shared = offer.answered(&[object("web"), object("web")]);
+        assert_eq!(shared.name, None);
+        let why = shared.ignored.unwrap();
+        assert!(why.contains("shop") && why.contains("2 compositions"), "{why}");
+    }
+
+    #[test]
+    fn a_composition_whose_name_is_settled_is_offered_none() {
+        let definition = annotated("shop");
+        let is_offered = |composition: &Composition| Offer::of(composition, &definition).is_some();
+        assert!(is_offered(&fresh()));
+        assert!(!is_offered(&composition()), "a pass has begun");
+        let mut settled = fresh();
+        settled.status.release_name = Some("kept".into());
+        assert!(!is_offered(&settled));
+        let mut chosen = fresh();
+        chosen.labels.insert(labels::RELEASE_NAME.into(), "own".into());
+        assert!(!is_offered(&chosen));
+        assert!(Offer::of(&fresh(), &annotated("")).is_none());
+    }
+}
