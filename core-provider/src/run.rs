@@ -202,15 +202,26 @@ impl Args {
         }
     }
 
-    /// Keeps the webhook for labels registered, where it is needed, with the certificates of the moment.
+    /// Keeps the webhook for labels registered, where it is needed, and has whoever calls us trust the certificates of the
+    /// moment.
     fn register(&self, mut webhooks: Registration, process: &Process) {
         let (cluster, shutdown) = (process.cluster().clone(), process.shutdown());
         let name = self.service_account.clone();
         process.spawn(async move {
             let register = async {
                 loop {
-                    if let Err(error) = webhooks.set_labels(&name, &cluster).await {
-                        tracing::warn!(error = chain(&error), "could not register the webhook for labels");
+                    let labels = webhooks.set_labels(&name, &cluster).await;
+                    let trust = webhooks.renew_trust(&cluster).await;
+                    if let Err(error) = &labels {
+                        tracing::warn!(error = chain(error), "could not register the webhook for labels");
+                    }
+                    if let Err(error) = &trust {
+                        tracing::warn!(
+                            error = chain(error),
+                            "could not renew the certificates that types and webhooks trust"
+                        );
+                    }
+                    if labels.and(trust).is_err() {
                         tokio::time::sleep(REGISTER_AGAIN).await;
                     } else if webhooks.bundle.changed().await.is_err() {
                         return std::future::pending().await;

@@ -1,6 +1,8 @@
 //! Two versions of a chart that changed its values: each sees the same objects in its own words, and nothing is lost.
 
 use anyhow::Result;
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use e2e::host_platform::free_port;
 use e2e::platform::{NAMESPACE, RELEASE};
 use e2e::proxy::Proxy;
@@ -8,6 +10,8 @@ use e2e::scenario::condition;
 use e2e::{ChartFolder, HostPlatform, Namespace, Site};
 use local_cluster::registry::Settings;
 use serde_json::{Value, json};
+
+use crate::rotate_certificates::{TIMES, pause};
 
 /// What version 2 says of what it changed.
 const CONVERSION: &str = "\
@@ -90,6 +94,55 @@ fn objects_are_read_and_written_through_both_versions_of_a_chart_that_renames() 
     let again = run(&platform, &address)?;
     let seen = scenario.wait_until("another process to convert", || {
         Ok(read(&scenario, "renameds", "v2-0-0", "old").ok())
+    })?;
+    assert_eq!(seen["page"]["title"], "Hello");
+    again.stop()?;
+    Ok(())
+}
+
+#[test]
+fn a_type_trusts_the_next_authority_although_no_definition_of_it_is_carried_out() -> Result<()> {
+    let platform = HostPlatform::installed()?;
+    let scenario = platform.namespace("trust-the-next")?;
+    let registry = platform.plane().start_registry("charts", &Settings::default())?;
+    let mut url = String::new();
+    for chart in [old("lasting", "1.0.0")?, new("lasting", "2.0.0", CONVERSION)?] {
+        let package = chart.package(scenario.site())?;
+        url = package.push(scenario.site(), &registry.to_string(), &["--plain-http"])?;
+    }
+    let address = format!("https://127.0.0.1:{}", free_port()?);
+    let provider = run_with(&platform, &address, &TIMES)?;
+    for (name, version) in [("old", "1.0.0"), ("new", "2.0.0")] {
+        scenario.define(name, &url, version)?;
+        scenario.wait("compositiondefinitions", name, |definition| {
+            definition["status"]["apiVersion"].is_string()
+        })?;
+    }
+    let spec = json!({"image": "nginx", "greeting": "Hello", "size": "big"});
+    let web = object(scenario.namespace(), "Lasting", "v1-0-0", "web", &spec);
+    scenario.wait_until("the object", || Ok(scenario.apply(&web).ok()))?;
+
+    // One is paused, the chart of the other is not to be had.
+    pause(&scenario, "old")?;
+    scenario.define("new", &url, "9.9.9")?;
+    scenario.wait("compositiondefinitions", "new", |definition| {
+        condition(definition, "Ready").is_some_and(|ready| ready["reason"] == "Unavailable")
+    })?;
+    let (first, _) = certificates(&scenario)?;
+    scenario.wait_until("the authority to be forgotten", || {
+        let (present, others) = certificates(&scenario)?;
+        let type_ = scenario.get("customresourcedefinitions", "lastings.composition.krateo.io")?;
+        let config = &type_.unwrap()["spec"]["conversion"]["webhook"]["clientConfig"];
+        let trusted = decoded(&config["caBundle"])?;
+        let is_gone = first != present && !others.contains(&first);
+        Ok((is_gone && trusted.contains(&present) && !trusted.contains(&first)).then_some(()))
+    })?;
+    // Connections end with the process, so whoever reads now has to trust anew.
+    let said = provider.stop()?.said;
+    assert!(said.contains("renewed the certificates"), "{said}");
+    let again = run_with(&platform, &address, &TIMES)?;
+    let seen = scenario.wait_until("an answer to a read", || {
+        Ok(read(&scenario, "lastings", "v2-0-0", "web").ok())
     })?;
     assert_eq!(seen["page"]["title"], "Hello");
     again.stop()?;
@@ -190,11 +243,33 @@ fn chart(name: &str, version: &str, properties: &Value) -> Result<ChartFolder> {
     Ok(chart)
 }
 
+/// The certificate of the authority, and those of the next one and the one before.
+fn certificates(scenario: &Namespace) -> Result<(String, String)> {
+    let secret = "core-provider-webhook-certificates";
+    let arguments = ["get", "secret", secret, "--namespace", NAMESPACE, "--output=json"];
+    let secret: Value = serde_json::from_str(&scenario.kubectl(&arguments)?)?;
+    let others = ["next.crt", "former.crt"].map(|key| decoded(&secret["data"][key]));
+    let others = others.into_iter().collect::<Result<String>>()?;
+    Ok((decoded(&secret["data"]["ca.crt"])?, others))
+}
+
+/// What base64 stands for; nothing for nothing.
+fn decoded(text: &Value) -> Result<String> {
+    let bytes = BASE64_STANDARD.decode(text.as_str().unwrap_or_default())?;
+    Ok(String::from_utf8(bytes)?)
+}
+
 /// core-provider outside of the cluster, so that the API server calls it by URL.
 fn run(platform: &HostPlatform, address: &str) -> Result<Proxy> {
+    run_with(platform, address, &[])
+}
+
+/// The same, with these further environment variables.
+fn run_with(platform: &HostPlatform, address: &str, further: &[(&str, &str)]) -> Result<Proxy> {
     let port = address.rsplit(':').next().unwrap_or_default();
     let mut provider = platform.provider()?;
     provider
+        .envs(further.iter().copied())
         .env("CORE_PROVIDER_WEBHOOK_PORT", port)
         .env("CORE_PROVIDER_WEBHOOK_URL", address);
     let proxy = Proxy::open_as(platform.plane(), NAMESPACE, RELEASE)?;

@@ -1,4 +1,5 @@
-//! The certificates of the webhooks are replaced while writes are judged, and no write notices.
+//! The certificates of the webhooks are replaced while writes are judged, and no write notices, also while the definition
+//! is paused.
 //!
 //! core-provider runs outside of the cluster, so its webhooks are registered by URL.
 
@@ -9,6 +10,7 @@ use e2e::admission::{Traffic, failed_open, judged_chart, wait_until_judged};
 use e2e::host_platform::free_port;
 use e2e::platform::{NAMESPACE, RELEASE};
 use e2e::proxy::Proxy;
+use e2e::scenario::condition;
 use e2e::{HostPlatform, Namespace, progress};
 use local_cluster::registry::Settings;
 
@@ -16,7 +18,7 @@ use local_cluster::registry::Settings;
 const TRUSTED: usize = 3;
 
 /// A leaf lives for ten minutes at least, and is replaced when that much is left.
-const TIMES: [(&str, &str); 5] = [
+pub(crate) const TIMES: [(&str, &str); 5] = [
     ("CORE_PROVIDER_TLS_CERTIFICATE_DURATION", "10m10s"),
     ("CORE_PROVIDER_TLS_CERTIFICATE_LEASE_EXPIRATION_MARGIN", "10m"),
     ("CORE_PROVIDER_CERTIFICATE_SYNC_INTERVAL", "1s"),
@@ -33,13 +35,13 @@ fn no_write_notices_that_certificates_are_replaced() -> Result<()> {
     let url = package.push(scenario.site(), &registry.to_string(), &["--plain-http"])?;
     scenario.define("rotating", &url, "1.0.0")?;
     // The second finds what the first has left in the Secret.
-    for source in ["authority", "csr"] {
-        rotate(&platform, &scenario, source)?;
+    for (source, paused) in [("authority", true), ("csr", false)] {
+        rotate(&platform, &scenario, source, paused)?;
     }
     Ok(())
 }
 
-fn rotate(platform: &HostPlatform, scenario: &Namespace, source: &str) -> Result<()> {
+fn rotate(platform: &HostPlatform, scenario: &Namespace, source: &str, paused: bool) -> Result<()> {
     let port = free_port()?.to_string();
     let url = format!("https://127.0.0.1:{port}");
     let mut provider = platform.provider()?;
@@ -56,6 +58,9 @@ fn rotate(platform: &HostPlatform, scenario: &Namespace, source: &str) -> Result
         |webhooks| webhooks["webhooks"][0]["clientConfig"]["url"] == format!("{url}/validate"),
     )?;
     wait_until_judged(scenario, "Rotating")?;
+    if paused {
+        pause(scenario, "rotating")?;
+    }
 
     let failed_before = failed_open(scenario.site())?;
     let traffic = Traffic::start(platform.plane(), scenario.namespace(), "Rotating", "rotatings")?;
@@ -74,6 +79,10 @@ fn rotate(platform: &HostPlatform, scenario: &Namespace, source: &str) -> Result
     })?;
     let counts = traffic.counts();
     drop(traffic);
+    if paused {
+        let annotation = "krateo.io/paused-";
+        scenario.kubectl(&["annotate", "compositiondefinition", "rotating", annotation])?;
+    }
     let failed = failed_open(scenario.site())? - failed_before;
     let said = proxy.stop()?.said;
     let leaves = said.matches("the webhooks have a new certificate").count();
@@ -88,5 +97,15 @@ fn rotate(platform: &HostPlatform, scenario: &Namespace, source: &str) -> Result
     );
     assert_eq!(failed, 0, "{said}");
     assert!(leaves > TRUSTED, "{said}");
+    Ok(())
+}
+
+/// Has a definition not be carried out any more.
+pub(crate) fn pause(scenario: &Namespace, definition: &str) -> Result<()> {
+    let annotation = "krateo.io/paused=true";
+    scenario.kubectl(&["annotate", "compositiondefinition", definition, annotation])?;
+    scenario.wait("compositiondefinitions", definition, |definition| {
+        condition(definition, "Synced").is_some_and(|synced| synced["reason"] == "ReconcilePaused")
+    })?;
     Ok(())
 }

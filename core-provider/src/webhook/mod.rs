@@ -12,6 +12,7 @@ mod registration;
 mod requests;
 mod review;
 mod tls;
+mod trust;
 mod validate;
 
 use std::sync::Arc;

@@ -66,10 +66,7 @@ const SERVED_AGE: Duration = Duration::from_mins(10);
 impl Registration {
     /// The `clientConfig` of a webhook at `path`; `None` while there is nothing to trust yet, and without webhooks.
     pub(crate) fn client_config(&self, path: &str) -> Option<Value> {
-        let bundle = BASE64_STANDARD.encode(&*self.bundle.borrow());
-        if bundle.is_empty() {
-            return None;
-        }
+        let trusted = self.trusted()?;
         match &self.address {
             Address::Service {
                 name,
@@ -77,12 +74,39 @@ impl Registration {
                 port,
             } => Some(json!({
                 "service": {"name": name, "namespace": namespace, "port": port, "path": path},
-                "caBundle": bundle,
+                "caBundle": trusted,
             })),
             Address::Url(url) => {
-                Some(json!({"url": format!("{}{path}", url.trim_end_matches('/')), "caBundle": bundle}))
+                Some(json!({"url": format!("{}{path}", url.trim_end_matches('/')), "caBundle": trusted}))
             }
             Address::Nowhere => None,
+        }
+    }
+
+    /// The certificates to trust, as a `clientConfig` has them; `None` as there.
+    pub(super) fn trusted(&self) -> Option<String> {
+        let trusted = BASE64_STANDARD.encode(&*self.bundle.borrow());
+        let is_called = !matches!(self.address, Address::Nowhere);
+        (is_called && !trusted.is_empty()).then_some(trusted)
+    }
+
+    /// True when this `clientConfig` calls us.
+    pub(super) fn is_called_by(&self, client_config: &Value) -> bool {
+        match &self.address {
+            Address::Service {
+                name,
+                namespace,
+                port: _,
+            } => {
+                let service = &client_config["service"];
+                service["name"] == *name && service["namespace"] == *namespace
+            }
+            Address::Url(url) => {
+                let called = client_config["url"].as_str();
+                let path = called.and_then(|called| called.strip_prefix(url.trim_end_matches('/')));
+                path.is_some_and(|path| path.starts_with('/'))
+            }
+            Address::Nowhere => false,
         }
     }
 
@@ -169,8 +193,13 @@ mod tests {
         assert_eq!(config["caBundle"], "eA==");
         let url = Address::Url("https://198.18.0.1:9443/".into());
         assert_eq!(url.names(), ["198.18.0.1"]);
-        let config = registration(url, "x").client_config("/mutate").unwrap();
-        assert_eq!(config["url"], "https://198.18.0.1:9443/mutate");
+        let by_url = registration(url, "x");
+        let config_by_url = by_url.client_config("/mutate").unwrap();
+        assert_eq!(config_by_url["url"], "https://198.18.0.1:9443/mutate");
+        assert!(by_url.is_called_by(&config_by_url) && !by_url.is_called_by(&config));
+        assert!(registration(service.clone(), "x").is_called_by(&config));
+        let longer = json!({"url": "https://198.18.0.1:94430/mutate"});
+        assert!(!by_url.is_called_by(&longer));
         assert_eq!(registration(service, "").client_config("/validate"), None);
         assert_eq!(
             registration(Address::Nowhere, "x").client_config("/validate"),
