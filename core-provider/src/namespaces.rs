@@ -8,13 +8,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use api::labels;
+use api::{CompositionDefinition, finalizers, labels};
 use cluster::{Apply, Cluster, ObjectId, ResourceId};
 use composition::bound::{GRANT, PERMISSIONS, is_protected};
 use futures::StreamExt as _;
+use futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
 use kube::Api;
-use kube::core::{DynamicObject, PartialObjectMeta};
+use kube::core::{DynamicObject, ObjectMeta, PartialObjectMeta};
+use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher::{self, Event, watcher};
 use runtime::chain;
 use serde_json::json;
@@ -27,10 +29,14 @@ const FIELD_MANAGER: &str = "core-provider-namespaces";
 /// After how long a failed write or watch is tried again.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// Definitions to whose version a composition came that another controller had.
+pub(crate) type Arrivals = UnboundedReceiver<ObjectRef<CompositionDefinition>>;
+
 /// The types whose compositions are followed.
 pub(crate) struct Namespaces {
     cluster: Cluster,
     krateo_namespace: String,
+    arrivals: UnboundedSender<ObjectRef<CompositionDefinition>>,
     followed: Mutex<HashMap<ObjectId, Followed>>,
 }
 
@@ -40,17 +46,25 @@ struct Followed {
 }
 
 impl Namespaces {
-    pub(crate) fn new(cluster: Cluster, krateo_namespace: String) -> Self {
-        Self {
+    pub(crate) fn new(cluster: Cluster, krateo_namespace: String) -> (Self, Arrivals) {
+        let (arrivals, received) = mpsc::unbounded();
+        let namespaces = Self {
             cluster,
             krateo_namespace,
+            arrivals,
             followed: Mutex::default(),
-        }
+        };
+        (namespaces, received)
     }
 
-    /// Follows the compositions of the type's version and keeps their namespaces in the role. When they are followed
-    /// already, looks whether the role still says so.
-    pub(crate) fn follow(&self, resource: ResourceId, role: ObjectId) {
+    /// Follows the compositions of a definition's version of the type and keeps their namespaces in the role. When they
+    /// are followed already, looks whether the role still says so.
+    pub(crate) fn follow(
+        &self,
+        resource: ResourceId,
+        role: ObjectId,
+        definition: ObjectRef<CompositionDefinition>,
+    ) {
         let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = followed.get(&role).filter(|known| !known.task.is_finished()) {
             known.look.notify_one();
@@ -62,8 +76,11 @@ impl Namespaces {
             krateo_namespace: self.krateo_namespace.clone(),
             resource,
             role: role.clone(),
+            definition,
+            arrivals: self.arrivals.clone(),
             look: look.clone(),
             holding: BTreeMap::new(),
+            is_complete: false,
             written: None,
         };
         let task = tokio::spawn(keeper.run()).abort_handle();
@@ -85,9 +102,13 @@ struct Keeper {
     krateo_namespace: String,
     resource: ResourceId,
     role: ObjectId,
+    definition: ObjectRef<CompositionDefinition>,
+    arrivals: UnboundedSender<ObjectRef<CompositionDefinition>>,
     look: Arc<Notify>,
     /// Names of the compositions in each namespace.
     holding: BTreeMap<String, BTreeSet<String>>,
+    /// True once all of them were seen.
+    is_complete: bool,
     /// What the role says, as far as is known.
     written: Option<Vec<PolicyRule>>,
 }
@@ -102,18 +123,23 @@ impl Keeper {
         let config = watcher::Config::default().labels(&governed);
         let mut events = watcher(compositions, config).boxed();
         let mut initial = BTreeMap::new();
-        let mut is_complete = false;
         let look = self.look.clone();
         loop {
             tokio::select! {
                 event = events.next() => match event {
                     Some(Ok(Event::Init)) => initial = BTreeMap::new(),
-                    Some(Ok(Event::InitApply(object))) => add(&mut initial, &object.metadata),
+                    Some(Ok(Event::InitApply(object))) => {
+                        self.tell_of(&object.metadata);
+                        add(&mut initial, &object.metadata);
+                    }
                     Some(Ok(Event::InitDone)) => {
                         self.holding = std::mem::take(&mut initial);
-                        is_complete = true;
+                        self.is_complete = true;
                     }
-                    Some(Ok(Event::Apply(object))) => add(&mut self.holding, &object.metadata),
+                    Some(Ok(Event::Apply(object))) => {
+                        self.tell_of(&object.metadata);
+                        add(&mut self.holding, &object.metadata);
+                    }
                     Some(Ok(Event::Delete(object))) => remove(&mut self.holding, &object.metadata),
                     Some(Err(error)) => {
                         tracing::debug!(error = chain(&error), resource = self.resource.plural, "watch ended");
@@ -124,11 +150,21 @@ impl Keeper {
                 () = look.notified() => self.written = None,
             }
             // Until all are known, the list could only lose namespaces that are still needed.
-            if is_complete && let Err(error) = self.write().await {
+            if self.is_complete
+                && let Err(error) = self.write().await
+            {
                 tracing::warn!(error = chain(&error), object = %self.role, "could not keep the namespaces of compositions");
                 tokio::time::sleep(PAUSE).await;
                 self.look.notify_one();
             }
+        }
+    }
+
+    /// Tells of a composition that is new here although some controller holds it: it was moved from another version.
+    fn tell_of(&self, metadata: &ObjectMeta) {
+        if self.is_complete && is_arrival(&self.holding, metadata) {
+            // Nobody listens any more when the process ends.
+            let _ = self.arrivals.unbounded_send(self.definition.clone());
         }
     }
 
@@ -175,24 +211,55 @@ fn rules(resource: &ResourceId, namespaces: Vec<String>) -> Vec<PolicyRule> {
     }]
 }
 
-fn place(metadata: &kube::core::ObjectMeta) -> (String, String) {
+fn is_arrival(holding: &BTreeMap<String, BTreeSet<String>>, metadata: &ObjectMeta) -> bool {
+    let (namespace, name) = place(metadata);
+    let is_known = holding.get(&namespace).is_some_and(|names| names.contains(&name));
+    let held = metadata.finalizers.as_deref().unwrap_or_default();
+    !is_known && held.iter().any(|held| held == finalizers::COMPOSITION)
+}
+
+fn place(metadata: &ObjectMeta) -> (String, String) {
     (
         metadata.namespace.clone().unwrap_or_default(),
         metadata.name.clone().unwrap_or_default(),
     )
 }
 
-fn add(holding: &mut BTreeMap<String, BTreeSet<String>>, metadata: &kube::core::ObjectMeta) {
+fn add(holding: &mut BTreeMap<String, BTreeSet<String>>, metadata: &ObjectMeta) {
     let (namespace, name) = place(metadata);
     holding.entry(namespace).or_default().insert(name);
 }
 
-fn remove(holding: &mut BTreeMap<String, BTreeSet<String>>, metadata: &kube::core::ObjectMeta) {
+fn remove(holding: &mut BTreeMap<String, BTreeSet<String>>, metadata: &ObjectMeta) {
     let (namespace, name) = place(metadata);
     if let Some(names) = holding.get_mut(&namespace) {
         names.remove(&name);
         if names.is_empty() {
             holding.remove(&namespace);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_composition_arrives_when_a_controller_holds_it_that_is_not_of_this_version() {
+        let metadata = |finalizer: &str| ObjectMeta {
+            namespace: Some("shop".into()),
+            name: Some("web".into()),
+            finalizers: Some(vec![finalizer.to_owned()]),
+            ..ObjectMeta::default()
+        };
+        let moved = metadata(finalizers::COMPOSITION);
+        let mut holding = BTreeMap::new();
+        assert!(is_arrival(&holding, &moved));
+        assert!(
+            !is_arrival(&holding, &metadata("example.org/other")),
+            "made just now"
+        );
+        add(&mut holding, &moved);
+        assert!(!is_arrival(&holding, &moved), "here already");
     }
 }

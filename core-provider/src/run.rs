@@ -33,7 +33,7 @@ use crate::backlog::Backlog;
 use crate::bound::Scans;
 use crate::bundle::Platform;
 use crate::definition::{Context, Error, HELD_UP, Looks, Placed, Settled, Turns, reconcile};
-use crate::namespaces::Namespaces;
+use crate::namespaces::{Arrivals, Namespaces};
 use crate::templates::Templates;
 use crate::webhook::{
     self, Address, Certificates, Conversions, Figures, Judge, Registration, Requests, Shown, Source,
@@ -68,8 +68,8 @@ impl Args {
         let telemetry = Telemetry::new(process.metrics(), "provider_runtime", "compositiondefinitions")?;
         let prepared = self.prepare(&process, telemetry.clone()).await;
         telemetry.started(prepared.is_ok());
-        let context = match prepared {
-            Ok(context) => Arc::new(context),
+        let (context, arrivals) = match prepared {
+            Ok((context, arrivals)) => (Arc::new(context), arrivals),
             Err(error) => {
                 process.finish(None).await;
                 return Err(error);
@@ -91,13 +91,13 @@ impl Args {
         };
         let lost = leading.as_ref().map(cluster::Held::lost).unwrap_or_default();
         self.register(context.webhooks.clone(), &process);
-        self.serve(context, &process, lost).await;
+        self.serve(context, arrivals, &process, lost).await;
         process.finish(leading).await;
         Ok(())
     }
 
     /// Begins to answer admission, and puts together what passes need.
-    async fn prepare(&self, process: &Process, telemetry: Telemetry) -> Result<Context> {
+    async fn prepare(&self, process: &Process, telemetry: Telemetry) -> Result<(Context, Arrivals)> {
         let charts = Charts::new(process.cluster().clone(), Limits::default())
             .with_fresh_for(self.poll_interval.0)
             .with_registry_config(self.charts.helm_registry_config_path.clone());
@@ -233,7 +233,13 @@ impl Args {
     }
 
     /// Works on definitions until the process is to end or somebody else leads.
-    async fn serve(&self, context: Arc<Context>, process: &Process, lost: CancellationToken) {
+    async fn serve(
+        &self,
+        context: Arc<Context>,
+        arrivals: Arrivals,
+        process: &Process,
+        lost: CancellationToken,
+    ) {
         let shutdown = process.shutdown();
         let until = async move {
             tokio::select! {
@@ -244,7 +250,8 @@ impl Args {
         let definitions = Api::<CompositionDefinition>::all(process.cluster().client());
         let (store, writer) = reflector::store();
         let (triggers, backlog) = (Triggers::of(&context, store.clone()), context.backlog.clone());
-        let seen = triggers.clone();
+        let (seen, arrived) = (triggers.clone(), triggers.clone());
+        let arrivals = arrivals.filter(move |definition| std::future::ready(arrived.takes_over(definition)));
         let definitions = watcher(definitions, watcher::Config::default())
             .reflect(writer)
             .applied_objects()
@@ -255,6 +262,7 @@ impl Args {
             .reconcile_all_on(
                 changes(context.webhooks.bundle.clone()).inspect(move |()| triggers.all_fired()),
             )
+            .reconcile_on(arrivals)
             .graceful_shutdown_on(until)
             .run(reconcile, retry, context)
             .for_each(|outcome| {
@@ -276,12 +284,13 @@ impl Args {
         charts: Arc<Charts>,
         webhooks: Registration,
         telemetry: Telemetry,
-    ) -> Result<Context> {
+    ) -> Result<(Context, Arrivals)> {
         let cluster = process.cluster().clone();
+        let (namespaces, arrivals) = Namespaces::new(cluster.clone(), self.krateo_namespace.clone());
         let backlog = Arc::new(Backlog::new(telemetry.queue()));
         let waiting = backlog.clone();
         telemetry.tell_depth(move || waiting.depth())?;
-        Ok(Context {
+        let context = Context {
             charts,
             webhooks,
             templates: Templates::from_folder(&assets())?,
@@ -305,11 +314,12 @@ impl Args {
             placed: Placed::default(),
             sync: self.sync.0,
             scans: Scans::default(),
-            namespaces: Namespaces::new(cluster.clone(), self.krateo_namespace.clone()),
+            namespaces,
             backoff: Backoff::new(self.min_error_retry_interval.0, self.max_error_retry_interval.0),
             poll_interval: self.poll_interval.0,
             cluster,
-        })
+        };
+        Ok((context, arrivals))
     }
 }
 
@@ -365,6 +375,23 @@ impl Triggers {
         self.settled.forget(&owner);
         self.fired(&owner);
         Some(owner)
+    }
+
+    /// True when a composition that came to the definition may be of another definition's chart. Those that the definition
+    /// moves itself are looked at by the pass that does.
+    fn takes_over(&self, definition: &ObjectRef<CompositionDefinition>) -> bool {
+        let resource = |some: &CompositionDefinition| some.status.as_ref()?.resource.clone();
+        let Some(own) = self.definitions.get(definition) else {
+            return false;
+        };
+        let others = self.definitions.state();
+        let mut others = others.iter().filter(|other| other.uid() != own.uid());
+        let is_shared = others.any(|other| resource(other).is_some() && resource(other) == resource(&own));
+        if is_shared {
+            self.settled.forget(definition);
+            self.fired(definition);
+        }
+        is_shared
     }
 
     /// The definitions that share a type, which changed.

@@ -67,3 +67,8 @@ fn figures_are_pushed_under_the_names_of_the_contract() -> Result<()> {
 fn a_version_without_a_kind_removes_what_is_left_of_it() -> Result<()> {
     names::of_kinds_that_go(&*rig()?)
 }
+
+#[test]
+fn a_definition_removes_what_is_left_of_anothers_chart_when_it_takes_a_composition_over() -> Result<()> {
+    names::of_kinds_handed_over(&*rig()?)
+}

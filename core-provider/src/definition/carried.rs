@@ -1,8 +1,11 @@
-//! What the version of the chart before has left: the controller of this version has to be able to remove it, also
-//! where it is of kinds that the chart has no more.
+//! What other versions of the chart have left: the controller of this version has to be able to remove it, also where it
+//! is of kinds that the chart has no more.
+
+use std::collections::BTreeSet;
 
 use api::{COMPOSITION_GROUP, CompositionDefinition, labels};
 use composition::chart_of;
+use crdgen::Names;
 use kube::ResourceExt as _;
 use runtime::chain;
 
@@ -12,77 +15,194 @@ use super::instances;
 use super::observe::{Error, Source, noted_bound, previous, target};
 use crate::bound::ChartBound;
 
-/// Adds the kinds of the chart before to `bound` for as long as some composition is not known to be of this one.
+/// A chart of the type, as the definition has it that made this version from it.
+struct Former<'d> {
+    definition: &'d CompositionDefinition,
+    version: String,
+}
+
+/// Adds the kinds of other charts to `bound` for as long as some composition is not known to be of this one: those of the
+/// chart before, and those of other definitions' charts, from which users move compositions by their labels.
 ///
-/// They are those that the former chart's own scan finds, under the annotations as they are now: what an admin has taken
-/// back stays so. Where the former chart is not to be had any more, its compositions are held and say what helps.
+/// They are those that such a chart's own scan finds, under the annotations of its definition as they are now: what an
+/// admin has taken back stays so. A composition's status, which may say anything, only picks among the charts of
+/// definitions that there are. Where a former chart is not to be had any more, its compositions are held and say what
+/// helps.
 pub(super) async fn carry(
     bound: &mut ChartBound,
     definition: &CompositionDefinition,
     source: &Source,
+    others: &[CompositionDefinition],
     controllers: &[Controller],
     ctx: &Context,
 ) -> Result<(), Error> {
-    let Some(previous) = previous(definition, &source.names, &source.version) else {
-        return Ok(());
-    };
-    // Asked first: whether there is anything to carry is in the cluster, the chart may be far away.
-    if !is_needed(bound, definition, source, controllers, ctx).await? {
-        return Ok(());
+    for former in formers(bound, definition, source, others, controllers, ctx).await? {
+        add(bound, &former, &source.names, ctx).await?;
     }
-    let api_version = format!("{COMPOSITION_GROUP}/{previous}");
-    let former = chart_of(definition, &api_version, &source.names.kind);
-    let former = match ctx.charts.get(&former).await {
-        Ok(chart) => chart,
-        Err(error) => {
-            tracing::info!(
-                error = chain(&error),
-                "could not look at the chart of version {previous}"
-            );
-            return Ok(());
-        }
-    };
-    let scanned = ctx
-        .scans
-        .bound(&former, definition.annotations(), &ctx.platform, &ctx.cluster)
-        .await?;
-    bound.add(&scanned);
     Ok(())
 }
 
-/// True while another version's controller is there; later only where more than the chart has is carried already, for a
-/// composition of this version whose release is of another chart.
-async fn is_needed(
+/// Whose charts are carried. Whether there is anything to carry is in the cluster, so the registry is not asked for that;
+/// and the cluster only where another definition serves the type, or this one another version before.
+async fn formers<'d>(
     bound: &ChartBound,
-    definition: &CompositionDefinition,
+    definition: &'d CompositionDefinition,
     source: &Source,
+    others: &'d [CompositionDefinition],
     controllers: &[Controller],
     ctx: &Context,
-) -> Result<bool, Error> {
+) -> Result<Vec<Former<'d>>, Error> {
     let (names, version) = (&source.names, source.version.as_str());
+    let previous = previous(definition, names, &source.version);
     let owner = Owner::of(definition);
     let is_former = |controller: &Controller| {
         controller.owner == owner && controller.resource == names.plural && controller.version != version
     };
-    if controllers.iter().any(is_former) {
-        return Ok(true);
-    }
-    let target = target(definition, &names.plural, version, b"");
+    let is_going = previous.is_some() && controllers.iter().any(is_former);
+    let is_carrying = previous.is_some() && !is_going && carries_more(bound, definition, source, ctx).await?;
+    let served = served(others, names);
+    let behind = if is_carrying || !served.is_empty() {
+        behind(source, ctx).await?
+    } else {
+        BTreeSet::new()
+    };
+    let own = previous.filter(|_| is_going || is_carrying && !behind.is_empty());
+    let own = own.map(|version| Former { definition, version });
+    let foreign = served.into_iter().filter(|(_, chart)| behind.contains(*chart));
+    Ok(own.into_iter().chain(foreign.map(|(former, _)| former)).collect())
+}
+
+/// True while the controller may be given more than its chart has.
+async fn carries_more(
+    bound: &ChartBound,
+    definition: &CompositionDefinition,
+    source: &Source,
+    ctx: &Context,
+) -> Result<bool, Error> {
+    let target = target(definition, &source.names.plural, source.version.as_str(), b"");
     let carried = match noted_bound(&target, &ctx.cluster).await {
         // What lets us read the policy is part of the bundle.
         Err(error) if error.is_forbidden() => return Ok(false),
         carried => carried?,
     };
-    if bound.resolved.bound.covers(&carried) {
-        return Ok(false);
+    Ok(!bound.resolved.bound.covers(&carried))
+}
+
+/// The versions of the type that these definitions have made, and the version of the chart of each.
+fn served<'d>(others: &'d [CompositionDefinition], names: &Names) -> Vec<(Former<'d>, &'d str)> {
+    let mut served = Vec::new();
+    for definition in others {
+        let status = definition.status.as_ref();
+        let status = status.filter(|status| status.resource.as_ref() == Some(&names.plural));
+        let managed = status.and_then(|status| status.managed.as_ref());
+        let managed = managed.filter(|managed| managed.kind == names.kind);
+        for info in managed.into_iter().flat_map(|managed| &managed.version_info) {
+            if let Some(chart) = info.chart.as_ref().and_then(|chart| chart.version.as_deref()) {
+                let version = info.version.clone();
+                served.push((Former { definition, version }, chart));
+            }
+        }
     }
+    served
+}
+
+/// The versions of other charts that the releases of this version's compositions are of.
+async fn behind(source: &Source, ctx: &Context) -> Result<BTreeSet<String>, Error> {
+    let (names, version) = (&source.names, source.version.as_str());
     let resource = instances::resource(&names.plural, &names.kind, version);
     let governed = format!("{}={version}", labels::COMPOSITION_VERSION);
     let own = instances::list(&resource, Some(&governed), &ctx.cluster).await?;
     let chart = &source.chart.chart().metadata().version;
-    let is_behind = |released: &String| released != chart;
-    Ok(own
-        .unwrap_or_default()
-        .iter()
-        .any(|instance| instance.released.as_ref().is_some_and(is_behind)))
+    let released = own.unwrap_or_default().into_iter();
+    let released = released.filter_map(|instance| instance.released);
+    Ok(released.filter(|released| released != chart).collect())
+}
+
+async fn add(bound: &mut ChartBound, former: &Former<'_>, names: &Names, ctx: &Context) -> Result<(), Error> {
+    let Former { definition, version } = former;
+    let chart = chart_of(definition, &format!("{COMPOSITION_GROUP}/{version}"), &names.kind);
+    let not_looked_at = |why: &dyn std::error::Error| {
+        let (namespace, name) = (definition.namespace().unwrap_or_default(), definition.name_any());
+        tracing::info!(
+            definition = format!("{namespace}/{name}"),
+            error = chain(why),
+            "could not look at the chart of version {version}"
+        );
+    };
+    let chart = match ctx.charts.get(&chart).await {
+        Ok(chart) => chart,
+        Err(error) => {
+            not_looked_at(&error);
+            return Ok(());
+        }
+    };
+    let annotations = definition.annotations();
+    match ctx
+        .scans
+        .bound(&chart, annotations, &ctx.platform, &ctx.cluster)
+        .await
+    {
+        Ok(scanned) => bound.add(&scanned),
+        Err(error) if error.is_transient() => return Err(error.into()),
+        // Its own definition says what is wrong.
+        Err(error) => not_looked_at(&error),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use api::definition::{ChartCoordinates, ChartSource, ManagedType, VersionInfo};
+    use api::{CompositionDefinitionSpec, CompositionDefinitionStatus};
+
+    use super::*;
+
+    fn definition(resource: &str, kind: &str) -> CompositionDefinition {
+        let info = |version: &str, chart: Option<&str>| VersionInfo {
+            version: version.into(),
+            served: true,
+            stored: false,
+            chart: chart.map(|chart| ChartCoordinates {
+                url: "oci://registry/web".into(),
+                version: Some(chart.into()),
+                repo: None,
+            }),
+        };
+        let spec = CompositionDefinitionSpec {
+            chart: ChartSource::default(),
+        };
+        let mut definition = CompositionDefinition::new("web", spec);
+        definition.status = Some(CompositionDefinitionStatus {
+            resource: Some(resource.into()),
+            managed: Some(ManagedType {
+                group: COMPOSITION_GROUP.into(),
+                kind: kind.into(),
+                version_info: vec![info("v1-0-0", Some("1.0.0")), info("v2-0-0", None)],
+            }),
+            ..CompositionDefinitionStatus::default()
+        });
+        definition
+    }
+
+    fn check(resource: &str, kind: &str, expected: &[(&str, &str)]) {
+        let names = Names::of_chart("web").unwrap();
+        let definitions = [definition(resource, kind)];
+        let served = served(&definitions, &names);
+        let served: Vec<_> = served
+            .iter()
+            .map(|(former, chart)| (former.version.as_str(), *chart))
+            .collect();
+        assert_eq!(served, expected);
+    }
+
+    #[test]
+    fn only_charts_of_definitions_of_the_same_type_can_be_named_by_a_release() {
+        check("webs", "Web", &[("v1-0-0", "1.0.0")]);
+        check("webs", "Other", &[]);
+        check("others", "Web", &[]);
+        let names = Names::of_chart("web").unwrap();
+        let mut new = definition("webs", "Web");
+        new.status = None;
+        assert!(served(&[new], &names).is_empty());
+    }
 }

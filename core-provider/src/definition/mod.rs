@@ -243,7 +243,7 @@ async fn act(
         applied.map_err(Error::Apply)?
     };
     if let Observed::Wanted(wanted) = &observed {
-        follow(wanted, ctx);
+        follow(definition, wanted, ctx);
     }
     let facts = status::Facts::of(definition, &observed);
     if let Observed::Barred(barred) = observed {
@@ -288,14 +288,15 @@ fn rest(standing: Standing, observed: &Observed) -> Option<Rest> {
 }
 
 /// From here on the controller may grant permissions where compositions of the type are.
-fn follow(wanted: &observe::Wanted, ctx: &Context) {
+fn follow(definition: &CompositionDefinition, wanted: &observe::Wanted, ctx: &Context) {
     let (target, names) = (&wanted.target, &wanted.source.names);
     let name = target.namespaces_role();
     let is_role =
         |member: &&observe::Member| member.id.name() == name && member.id.resource().plural == "clusterroles";
     if let Some(role) = wanted.bundle.iter().find(is_role) {
         let resource = instances::resource(&names.plural, &names.kind, &target.version);
-        ctx.namespaces.follow(resource, role.id.clone());
+        let definition = ObjectRef::from_obj(definition);
+        ctx.namespaces.follow(resource, role.id.clone(), definition);
     }
 }
 

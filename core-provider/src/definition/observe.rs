@@ -331,7 +331,7 @@ pub(crate) async fn wanted(
         .scans
         .bound(chart, definition.annotations(), &ctx.platform, &ctx.cluster)
         .await?;
-    carry(&mut bound, definition, &source, &controllers, ctx).await?;
+    carry(&mut bound, definition, &source, &others, &controllers, ctx).await?;
     let mut target = Target {
         bound: bound.resolved,
         replicas: replicas(definition)?,

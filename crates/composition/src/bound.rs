@@ -228,10 +228,15 @@ impl Bound {
             && other.namespaces.is_subset(&self.namespaces)
     }
 
-    /// Adds the kinds and namespaces of `other`; what it says of RBAC and of Secrets stays as it is here.
+    /// Adds the kinds and namespaces of `other`; what it says of RBAC and of Secrets stays as it is here, so roles and
+    /// bindings come along only where the chart may bring them here, too.
     pub fn add(&mut self, other: &Self) {
-        self.namespaced.extend(other.namespaced.iter().cloned());
-        self.cluster.extend(other.cluster.iter().cloned());
+        let chart_rbac = self.chart_rbac;
+        let may_come = |pair: &&GroupResource| chart_rbac || pair.group != RBAC;
+        self.namespaced
+            .extend(other.namespaced.iter().filter(may_come).cloned());
+        self.cluster
+            .extend(other.cluster.iter().filter(may_come).cloned());
         self.namespaces.extend(other.namespaces.iter().cloned());
     }
 }
@@ -640,6 +645,29 @@ mod tests {
         assert!(bound.namespaces.contains("kube-system") && bound.chart_rbac);
         let wildcard = BTreeMap::from([("krateo.io/allowed-kinds".to_owned(), "apps/*".to_owned())]);
         assert!(Allowed::of(&wildcard).unwrap_err().to_string().contains("apps/*"));
+    }
+
+    #[test]
+    fn what_another_chart_adds_brings_roles_only_where_the_chart_may_bring_them() {
+        let other = resolved(&[("krateo.io/allow-chart-rbac", "true")]).bound;
+        let roles = "rbac.authorization.k8s.io/roles".to_owned();
+        assert!(keys(&other.namespaced).contains(&roles));
+        let sum = |chart_rbac: bool| {
+            let mut bound = Bound {
+                chart_rbac,
+                ..Bound::default()
+            };
+            bound.add(&other);
+            assert!(bound.covers(&resolved(&[]).bound));
+            assert_eq!(
+                (bound.chart_rbac, bound.chart_rules.len()),
+                (chart_rbac, 0),
+                "its own"
+            );
+            keys(&bound.namespaced)
+        };
+        assert!(!sum(false).contains(&roles));
+        assert!(sum(true).contains(&roles));
     }
 
     #[test]

@@ -136,17 +136,8 @@ pub fn of_fixed_charts(rig: &Rig) -> Result<()> {
 /// When it does not.
 pub fn of_kinds_that_go(rig: &Rig) -> Result<()> {
     let namespace = rig.platform.namespace("kind-goes")?;
-    let (site, platform) = (rig.platform.site(), &rig.platform);
-    let chart = TrialChart::named("config-map")?;
-    let with = ChartFolder::copy_of(Path::new(&chart.path()), "poorer", "1.0.0")?;
-    let service = "apiVersion: v1\nkind: Service\nmetadata:\n  name: {{ .Release.Name }}\nspec: {ports: [{port: 80}]}\n";
-    with.write("templates/service.yaml", service)?;
-    let url = rig.push(with.folder(), "poorer")?;
-    let without = ChartFolder::copy_of(Path::new(&chart.path()), "poorer", "1.1.0")?;
-    without.write("values.schema.json", r#"{"type": "object"}"#)?;
-    without
-        .package(site)?
-        .push(site, &rig.registry, &["--plain-http"])?;
+    let platform = &rig.platform;
+    let url = losing_a_service(rig, "poorer")?;
     let type_ = rig.define(&namespace, "poorer", &url, &BTreeMap::new(), &[])?;
     namespace.apply(&composition(&type_, &namespace, "web"))?;
     let web = released(&namespace, &type_, "web")?;
@@ -168,10 +159,92 @@ pub fn of_kinds_that_go(rig: &Rig) -> Result<()> {
     // Nothing of the kind is left to be removed, which the next look at the definition finds.
     namespace.kubectl(&["annotate", "compositiondefinition", "poorer", "look=again"])?;
     namespace.wait("compositiondefinitions", "poorer", |definition| {
-        let kinds = definition["status"]["bound"]["kinds"].as_array();
-        kinds.is_some_and(|kinds| !kinds.contains(&json!("services")))
+        !handles_services(definition)
     })?;
     end(rig, &namespace, &type_)
+}
+
+/// The same, where the version has a definition of its own and a user moves the composition to it: its controller may
+/// handle the kind from then on and as long as it takes, under the annotations of the definition before.
+///
+/// # Errors
+/// When it does not.
+pub fn of_kinds_handed_over(rig: &Rig) -> Result<()> {
+    let namespace = rig.platform.namespace("kind-handed-over")?;
+    let url = losing_a_service(rig, "leaner")?;
+    let type_ = rig.define(&namespace, "leaner", &url, &BTreeMap::new(), &[])?;
+    namespace.define("leaner-next", &url, "1.1.0")?;
+    namespace.wait("compositiondefinitions", "leaner-next", is_ready)?;
+    let version = "v1-1-0";
+    rig.platform
+        .run_controller(namespace.namespace(), &type_.plural, version)?;
+    let next = Type {
+        version: version.to_owned(),
+        ..type_.clone()
+    };
+    // One stays with the first definition, another is of the second one from the start.
+    for (type_, name) in [(&type_, "web"), (&type_, "staying"), (&next, "new")] {
+        namespace.apply(&composition(type_, &namespace, name))?;
+    }
+    let web = released(&namespace, &type_, "web")?;
+    for name in ["staying", "new"] {
+        released(&namespace, &type_, name)?;
+    }
+    let service = web["status"]["releaseName"].as_str().unwrap_or_default();
+    let definition = namespace.get("compositiondefinitions", "leaner-next")?;
+    ensure!(
+        !definition.as_ref().is_some_and(handles_services),
+        "services are allowed although nothing was moved: {definition:#?}"
+    );
+
+    let moved = [
+        "krateo.io/composition-version=v1-1-0",
+        "krateo.io/composition-definition-name=leaner-next",
+    ];
+    let resource = type_.resource();
+    let label = ["label", "--overwrite", &resource, "web"];
+    namespace.kubectl(&[&label[..], &moved].concat())?;
+    namespace.wait(&resource, "web", |object| {
+        object["status"]["helmChartVersion"] == "1.1.0"
+    })?;
+    ensure!(
+        namespace.get("service", service)?.is_none(),
+        "the Service is left"
+    );
+    let staying = released(&namespace, &type_, "staying")?;
+    let kept = staying["status"]["releaseName"].as_str().unwrap_or_default();
+    ensure!(
+        namespace.get("service", kept)?.is_some(),
+        "another's Service went"
+    );
+    namespace.kubectl(&["annotate", "compositiondefinition", "leaner-next", "look=again"])?;
+    namespace.wait("compositiondefinitions", "leaner-next", |definition| {
+        !handles_services(definition)
+    })?;
+    end(rig, &namespace, &type_)?;
+    rig.platform
+        .kill_controller(&next.namespace, &next.plural, &next.version)
+}
+
+fn handles_services(definition: &Value) -> bool {
+    let kinds = definition["status"]["bound"]["kinds"].as_array();
+    kinds.is_some_and(|kinds| kinds.contains(&json!("services")))
+}
+
+/// A chart that has a Service in version 1.0.0 and none in 1.1.0; gives its URL.
+fn losing_a_service(rig: &Rig, name: &str) -> Result<String> {
+    let site = rig.platform.site();
+    let chart = TrialChart::named("config-map")?;
+    let with = ChartFolder::copy_of(Path::new(&chart.path()), name, "1.0.0")?;
+    let service = "apiVersion: v1\nkind: Service\nmetadata:\n  name: {{ .Release.Name }}\nspec: {ports: [{port: 80}]}\n";
+    with.write("templates/service.yaml", service)?;
+    let url = rig.push(with.folder(), name)?;
+    let without = ChartFolder::copy_of(Path::new(&chart.path()), name, "1.1.0")?;
+    without.write("values.schema.json", r#"{"type": "object"}"#)?;
+    without
+        .package(site)?
+        .push(site, &rig.registry, &["--plain-http"])?;
+    Ok(url)
 }
 
 fn composition(type_: &Type, namespace: &Namespace, name: &str) -> Value {
