@@ -66,6 +66,7 @@ mod tests {
         }
         let full = Query {
             release_name: Some("r".to_owned()),
+            composition_definition_resource_version: Some("1".to_owned()),
             ..query
         };
         let all: BTreeSet<String> = named(true).union(&named(false)).cloned().collect();

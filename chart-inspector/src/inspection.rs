@@ -1,6 +1,7 @@
 //! A composition becomes the list of objects that its chart would touch. Nothing is written.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use api::inspection::{Query, Resource, Touches, Verb};
 use api::{Composition, CompositionDefinition};
@@ -13,6 +14,8 @@ use helm_client::release::{self, Role, Touched, touched};
 use helm_client::rendering::{self as render, Lookup, Request};
 use kube::core::{DynamicObject, GroupVersionResource};
 
+use crate::definitions::Definitions;
+
 /// What an inspection needs of the process.
 pub(crate) struct Inspector {
     pub(crate) cluster: Cluster,
@@ -20,6 +23,7 @@ pub(crate) struct Inspector {
     /// By which compositions are read.
     pub(crate) schemas: Schemas,
     pub(crate) krateo_namespace: String,
+    pub(crate) definitions: Definitions,
 }
 
 /// A composition could not be inspected.
@@ -121,7 +125,7 @@ impl Inspector {
         &self,
         query: &Query,
         composition: &Composition,
-    ) -> Result<CompositionDefinition, Error> {
+    ) -> Result<Arc<CompositionDefinition>, Error> {
         let (namespace, name) = (
             &query.composition_definition_namespace,
             &query.composition_definition_name,
@@ -133,7 +137,8 @@ impl Inspector {
         );
         let resource = self.cluster.discovery().resource_of_plural(&gvr).await?;
         let id = ObjectId::new(resource, Some(namespace), name)?;
-        let definition: Option<CompositionDefinition> = self.cluster.get(&id).await?;
+        let known = query.composition_definition_resource_version.as_deref();
+        let definition = self.definitions.get(&id, known, &self.cluster).await?;
         let definition = definition.ok_or_else(|| Error::NoDefinition(format!("{namespace}/{name}")))?;
         let (kind, api_version) = (&composition.resource.kind, &composition.resource.api_version);
         if has_served(&definition, api_version, kind) {

@@ -2,6 +2,7 @@
 
 mod args;
 mod callers;
+mod definitions;
 mod document;
 mod http;
 mod inspection;

@@ -9,6 +9,7 @@ use helm_client::source::Limits;
 
 use crate::args::Args;
 use crate::callers::Callers;
+use crate::definitions::Definitions;
 use crate::http::{Service, app};
 use crate::inspection::Inspector;
 
@@ -25,6 +26,7 @@ impl Args {
             charts: Charts::new(cluster.clone(), Limits::default())
                 .with_registry_config(self.charts.helm_registry_config_path),
             schemas: composition::Schemas::default(),
+            definitions: Definitions::default(),
             cluster,
             krateo_namespace: self.krateo_namespace,
         };

@@ -32,6 +32,16 @@ pub(super) enum Change {
     Uninstalled,
 }
 
+impl Change {
+    /// True of a new revision of the release.
+    pub(super) fn is_release(self) -> bool {
+        match self {
+            Self::Installed | Self::Upgraded => true,
+            Self::Granted | Self::GracefullyPaused | Self::Corrected | Self::Uninstalled => false,
+        }
+    }
+}
+
 /// A step failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {

@@ -31,6 +31,8 @@ pub(super) struct Memory {
     pub(super) objects: BTreeMap<ObjectId, Looked>,
     /// The release's records while a turn lasts, as they were read or as our own writes left them.
     pub(super) records: Option<records::Observed>,
+    /// When the release was written, while the status has not told of it.
+    pub(super) released: Option<Instant>,
     /// Set when a turn ended with records that the next one may begin with.
     pub(super) left: Option<Left>,
     /// Set when a pass found nothing to do.
@@ -85,6 +87,15 @@ impl Memory {
             self.left = None;
             self.records = None;
         }
+    }
+
+    /// How long the status may still wait for objects to come up, for `at_most` after the release was written.
+    pub(super) fn until_told(&mut self, at_most: Duration) -> Option<Duration> {
+        let rest = at_most.checked_sub(self.released?.elapsed());
+        if rest.is_none() {
+            self.released = None;
+        }
+        rest
     }
 
     /// Notes that nothing was left to do.

@@ -13,7 +13,7 @@ mod status;
 mod touched;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use cluster::{Cluster, ObjectId, ResourceId};
 use composition::plan::{Growth, Plan, Standing, Step};
@@ -42,6 +42,10 @@ pub(crate) const FIELD_MANAGER: &str = "composition-dynamic-controller";
 /// A pass takes one decision, and the next follows at once: as many belong to one turn of a worker, so that a
 /// composition whose passes lead to ever more passes does not keep it.
 const PASSES: usize = 6;
+
+/// As long as the status of a release that was just written waits for its objects: most come up within that time, and
+/// then one status says it all.
+const COMING_UP: Duration = Duration::from_millis(500);
 
 /// What passes need of the process.
 pub(crate) struct Context {
@@ -207,10 +211,22 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
                 corrected.clone_from(&outcome.facts.drifted);
             }
             outcome.facts.corrected.clone_from(&corrected);
+            if outcome.changes.iter().any(|change| change.is_release()) {
+                memory.released = Some(Instant::now());
+            }
             // The next pass follows at once, and its status says it all.
             if outcome.standing == Standing::Underway && passes < PASSES {
                 continue;
             }
+        }
+        if let Ok(outcome) = &outcome
+            && outcome.standing == Standing::UpToDate
+            && outcome.facts.waits_for_objects()
+            && let Some(rest) = memory.until_told(COMING_UP)
+        {
+            memory.leave_records(inputs);
+            ctx.memories.put(key.clone(), memory);
+            return Ok(Next::After(rest, Priority::Normal));
         }
         let reported = status::report(&id, &composition, &outcome, ctx).await;
         let outcome = outcome?; // the first failure is the one worth returning

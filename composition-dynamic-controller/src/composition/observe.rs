@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::inspection::{Query, Resource, Verb};
-use api::{Composition, DEFINITION_GROUP, annotations, labels};
+use api::{Composition, CompositionDefinition, DEFINITION_GROUP, annotations, labels};
 use cluster::{Health, ObjectId, ResourceId};
 use composition::permissions::{Grant, KEEP, MANAGE, REMOVE, WRITE, role_name};
 use composition::plan::{self, Home, Release};
@@ -378,7 +378,7 @@ async fn intention(
     let own = ctx.schemas.of(&chart.digest, &chart.engine)?;
     let definition = source.definition();
     let known = memory.inspected.as_ref().map(|(question, _)| *question);
-    let mut touched = match &definition {
+    let mut touched = match &source.definition {
         Some(definition) => inspected(composition, release, definition, &chart, memory, ctx).await?,
         None => Vec::new(),
     };
@@ -426,7 +426,7 @@ async fn intention(
 async fn inspected(
     composition: &Composition,
     release: &ReleaseName,
-    definition: &(String, String),
+    definition: &CompositionDefinition,
     chart: &LoadedChart,
     memory: &mut Memory,
     ctx: &Context,
@@ -437,7 +437,7 @@ async fn inspected(
     (
         &chart.digest,
         release.as_str(),
-        definition,
+        (definition.namespace(), definition.name_any()),
         json!(values).to_string(),
     )
         .hash(&mut hasher);
@@ -490,7 +490,7 @@ fn key(composition: &Composition) -> Key {
 fn query(
     composition: &Composition,
     release: &ReleaseName,
-    definition: &(String, String),
+    definition: &CompositionDefinition,
     resource: &ResourceId,
 ) -> Query {
     Query {
@@ -500,8 +500,9 @@ fn query(
         composition_resource: resource.plural.clone(),
         release_name: Some(release.to_string()),
         composition_group: resource.group.clone(),
-        composition_definition_namespace: definition.0.clone(),
-        composition_definition_name: definition.1.clone(),
+        composition_definition_namespace: definition.namespace().unwrap_or_default(),
+        composition_definition_name: definition.name_any(),
+        composition_definition_resource_version: definition.resource_version(),
         composition_definition_group: DEFINITION_GROUP.to_owned(),
         composition_definition_version: "v1alpha1".to_owned(),
         composition_definition_resource: "compositiondefinitions".to_owned(),

@@ -25,6 +25,10 @@ pub struct Query {
     /// default settings does otherwise. Ours: the reference has no such parameter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub release_name: Option<String>,
+    /// `metadata.resourceVersion` of the definition as the caller knows it: the inspector need not read again what it
+    /// has read in this very state. Ours: the reference has no such parameter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub composition_definition_resource_version: Option<String>,
     /// API group of the composition.
     #[serde(default = "composition_group")]
     pub composition_group: String,
