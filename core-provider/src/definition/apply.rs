@@ -264,9 +264,8 @@ async fn prove(policy: &str, role: &str, edition: &str, ctx: &Context) -> Result
             if is_of_policy && said.contains(edition) {
                 return Ok(());
             }
-            // By the policy as it was.
-            let is_outdated = is_of_policy && !is_late;
-            if !is_outdated && !error.is_forbidden() && !error.is_transient() {
+            // By the policy as it was, where it is that one's.
+            if !is_of_policy && !error.is_forbidden() && !error.is_transient() {
                 return Err(Error::Bundle(error));
             }
         }

@@ -130,6 +130,7 @@ fn served_chart<'d>(
     let known = managed.version_info.iter().find(|info| info.version == version)?;
     known.chart.as_ref().filter(|_| managed.kind == kind)
 }
+
 #[cfg(test)]
 mod tests {
     use api::definition::{ResolvedChart, SecretRef};
