@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{BufRead, BufReader, Seek, SeekFrom},
+    io::{self, BufRead, BufReader, Read as _, Seek, SeekFrom},
     path::{Path, PathBuf},
 };
 
@@ -97,6 +97,9 @@ pub struct Audit {
     log: PathBuf,
 }
 
+/// How much of the log is searched for the end of a record at a time, in bytes.
+const TAIL: u64 = 4096;
+
 /// A place in the log: everything before it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Mark(u64);
@@ -106,17 +109,33 @@ impl Audit {
         Self { log: log.to_owned() }
     }
 
-    /// The end of the log now. The API server writes a record before it ends the answer, so requests that
-    /// were answered are before the mark.
+    /// The end of the log's last whole record now. The API server writes a record before it ends the answer, so
+    /// requests that were answered are before the mark; one that is half written comes after it.
     ///
     /// # Errors
     /// When there is no log.
     pub fn mark(&self) -> Result<Mark> {
-        let metadata = self
-            .log
-            .metadata()
-            .with_context(|| format!("could not read {}", self.log.display()))?;
-        Ok(Mark(metadata.len()))
+        let end = self.end_of_records();
+        end.map(Mark)
+            .with_context(|| format!("could not read {}", self.log.display()))
+    }
+
+    fn end_of_records(&self) -> io::Result<u64> {
+        let mut log = File::open(&self.log)?;
+        let mut end = log.metadata()?.len();
+        let mut tail = Vec::new();
+        while end > 0 {
+            let begin = end.saturating_sub(TAIL);
+            log.seek(SeekFrom::Start(begin))?;
+            tail.clear();
+            log.by_ref().take(end - begin).read_to_end(&mut tail)?;
+            let half = tail.iter().rev().take_while(|byte| **byte != b'\n').count();
+            if half < tail.len() {
+                return Ok(end - half as u64);
+            }
+            end = begin;
+        }
+        Ok(0)
     }
 
     /// Every record up to now.
@@ -274,5 +293,22 @@ mod tests {
         let log = folder.path().join("audit.log");
         std::fs::write(&log, "{\"stage\":").unwrap();
         assert_eq!(Audit::of(&log).records().unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_mark_stands_between_records() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("audit.log");
+        let mark_in = |text: &str| {
+            std::fs::write(&log, text).unwrap();
+            Audit::of(&log).mark().unwrap()
+        };
+        assert_eq!(mark_in(""), Mark(0));
+        assert_eq!(mark_in("half"), Mark(0));
+        assert_eq!(mark_in("{}\n"), Mark(3));
+        assert_eq!(mark_in("{}\nhalf"), Mark(3));
+        let kilobytes = "x".repeat(9000);
+        assert_eq!(mark_in(&format!("{{}}\n{kilobytes}")), Mark(3));
+        assert_eq!(mark_in(&format!("{kilobytes}\n{kilobytes}")), Mark(9001));
     }
 }
