@@ -34,9 +34,9 @@ impl Definitions {
     }
 
     fn read_as(&self, id: &ObjectId, known: Option<&str>) -> Option<Arc<CompositionDefinition>> {
+        let known = known?;
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(id)
-            .filter(|read| known.is_some() && read.resource_version().as_deref() == known)
-            .cloned()
+        let read = all.get(id)?;
+        (read.resource_version().as_deref() == Some(known)).then(|| Arc::clone(read))
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::CompositionDefinition;
 use cluster::Cluster;
 use futures::StreamExt as _;
-use kube::runtime::reflector::{self, Store};
+use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt as _, watcher as watch};
 use kube::{Api, ResourceExt as _};
@@ -49,6 +49,11 @@ impl Definitions {
         });
         store.wait_until_ready().await?;
         Ok(Self { store })
+    }
+
+    /// The definition of that name.
+    pub(crate) fn get(&self, namespace: &str, name: &str) -> Option<Arc<CompositionDefinition>> {
+        self.store.get(&ObjectRef::new(name).within(namespace))
     }
 
     /// All of them.

@@ -31,7 +31,7 @@ pub(super) struct Memory {
     pub(super) objects: BTreeMap<ObjectId, Looked>,
     /// The release's records while a turn lasts, as they were read or as our own writes left them.
     pub(super) records: Option<records::Observed>,
-    /// When the release was written, while the status has not told of it.
+    /// When this process wrote the release last.
     pub(super) released: Option<Instant>,
     /// Set when a turn ended with records that the next one may begin with.
     pub(super) left: Option<Left>,
@@ -90,12 +90,8 @@ impl Memory {
     }
 
     /// How long the status may still wait for objects to come up, for `at_most` after the release was written.
-    pub(super) fn until_told(&mut self, at_most: Duration) -> Option<Duration> {
-        let rest = at_most.checked_sub(self.released?.elapsed());
-        if rest.is_none() {
-            self.released = None;
-        }
-        rest
+    pub(super) fn until_told(&self, at_most: Duration) -> Option<Duration> {
+        at_most.checked_sub(self.released?.elapsed())
     }
 
     /// Notes that nothing was left to do.

@@ -40,7 +40,12 @@ impl Origin {
     pub(super) fn of(&self, composition: &Composition) -> Result<Source, Ungoverned> {
         match self {
             Self::Definitions(definitions) => {
-                let definition = governing(composition, definitions.all())?;
+                // Asked in every pass: where a composition names its definition, the others need not be looked through.
+                let candidates = match composition.definition() {
+                    Some((namespace, name)) => definitions.get(namespace, name).into_iter().collect(),
+                    None => definitions.all(),
+                };
+                let definition = governing(composition, candidates)?;
                 let resource = &composition.resource;
                 Ok(Source {
                     chart: chart_of(&definition, &resource.api_version, &resource.kind),
