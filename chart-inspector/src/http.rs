@@ -13,7 +13,7 @@ use runtime::chain;
 
 use crate::callers::Callers;
 use crate::document;
-use crate::inspection::Inspector;
+use crate::inspector::Inspector;
 
 /// Longest time for one answer; the reference's write timeout.
 const TIMEOUT: Duration = Duration::from_secs(50);

@@ -5,7 +5,7 @@ mod callers;
 mod definitions;
 mod document;
 mod http;
-mod inspection;
+mod inspector;
 mod run;
 
 #[tokio::main]

@@ -11,7 +11,7 @@ use crate::args::Args;
 use crate::callers::Callers;
 use crate::definitions::Definitions;
 use crate::http::{Service, app};
-use crate::inspection::Inspector;
+use crate::inspector::Inspector;
 
 impl Args {
     /// Answers until told to end.

@@ -10,11 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Which members each member may import.
-const MAY_IMPORT: [(&str, &[&str]); 15] = [
+const MAY_IMPORT: [(&str, &[&str]); 16] = [
     (
         "core-provider",
         &[
             "runtime",
+            "inspection",
             "helm-client",
             "cluster",
             "composition",
@@ -28,6 +29,7 @@ const MAY_IMPORT: [(&str, &[&str]); 15] = [
         "composition-dynamic-controller",
         &[
             "runtime",
+            "inspection",
             "helm-client",
             "cluster",
             "composition",
@@ -42,6 +44,7 @@ const MAY_IMPORT: [(&str, &[&str]); 15] = [
         "chart-inspector",
         &[
             "runtime",
+            "inspection",
             "helm-client",
             "cluster",
             "composition",
@@ -53,6 +56,7 @@ const MAY_IMPORT: [(&str, &[&str]); 15] = [
     (
         "cli",
         &[
+            "inspection",
             "helm-client",
             "cluster",
             "composition",
@@ -63,6 +67,10 @@ const MAY_IMPORT: [(&str, &[&str]); 15] = [
         ],
     ),
     ("runtime", &["cluster", "api"]),
+    (
+        "inspection",
+        &["helm-client", "cluster", "composition", "helm", "api"],
+    ),
     ("helm-client", &["cluster", "helm"]),
     ("cluster", &[]),
     ("composition", &["helm", "crdgen", "api", "gotemplate"]),

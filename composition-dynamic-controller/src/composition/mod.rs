@@ -10,7 +10,6 @@ mod naming;
 mod observe;
 mod origin;
 mod status;
-mod touched;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

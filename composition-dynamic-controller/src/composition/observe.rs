@@ -7,25 +7,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::inspection::{Query, Resource, Verb};
-use api::{Composition, CompositionDefinition, DEFINITION_GROUP, annotations, labels};
+use api::{Composition, CompositionDefinition, DEFINITION_GROUP};
 use cluster::{Health, ObjectId, ResourceId};
-use composition::permissions::{Grant, KEEP, MANAGE, REMOVE, WRITE, role_name};
+use composition::permissions::{Grant, role_name};
 use composition::plan::{self, Home, Release};
 use composition::release_name::InvalidReleaseName;
-use composition::{Given, Permissions, ReleaseName, Ungoverned, rendering, schema};
+use composition::{Given, Permissions, ReleaseName, Ungoverned, rendering};
 use helm::release::Status;
 use helm_client::charts::{self, LoadedChart};
 use helm_client::records;
-use helm_client::release::drift::{DriftedObject, InvalidPolicy, Policy};
-use helm_client::release::{self, Desired, Presence, Retry, State};
-use helm_client::rendering::{self as render, Leniency, Lookup};
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use helm_client::release::drift::{DriftedObject, InvalidPolicy};
+use helm_client::release::{self, Desired};
+use helm_client::rendering::Leniency;
+pub(super) use inspection::told;
+use inspection::{Standing, Subject, drift_policy, is_of, looked_up};
 use kube::ResourceExt as _;
 use runtime::telemetry;
 use serde_json::{Value, json};
 
 use super::memory::{self, Memory};
-use super::{Context, bound, going, naming, touched};
+use super::{Context, bound, going, naming};
 use crate::compositions::Key;
 use crate::figures::Part;
 use crate::inspector;
@@ -70,10 +71,8 @@ pub(crate) enum Error {
     Ungoverned(#[from] Ungoverned),
     #[error("could not fetch the chart")]
     Chart(#[source] charts::Error),
-    #[error("the composition cannot be read by its chart's schema")]
-    Schema(#[from] schema::Error),
-    #[error("could not render the chart")]
-    Render(#[source] render::Error),
+    #[error(transparent)]
+    Render(#[from] inspection::Error),
     #[error("could not find out which objects the chart would touch")]
     Inspect(#[source] inspector::Error),
     #[error(
@@ -99,7 +98,6 @@ impl Error {
             // The definition may be applied, or be ready, a moment later.
             Self::Ungoverned(Ungoverned::ByNone { .. }) => true,
             Self::ReleaseName(_)
-            | Self::Schema(_)
             | Self::DriftPolicy(_)
             | Self::ForeignSecret { .. }
             | Self::Ungoverned(Ungoverned::BySeveral { .. } | Ungoverned::ByForeign { .. }) => false,
@@ -144,21 +142,19 @@ pub(super) async fn observe(
     } else {
         Some(intention(composition, &release_name, records.as_ref(), memory, ctx).await?)
     };
-    let Released {
-        objects,
-        touched: released,
-        has_hooks,
-    } = released(records.as_ref(), ctx).await?;
+    let stored = inspection::stored(&ctx.releases, records.as_ref());
+    let stored = stored.await.map_err(Error::Release)?;
     let role = role_name(&ctx.resource.plural, &composition.namespace, &release_name);
     let labels = rendering::object_labels(composition, &ctx.krateo_namespace);
     let (permissions, needed) = ctx.parts.timed(Part::RbacGeneration, || {
-        let permissions = permissions(
+        let touched = intention.as_ref().map(|intention| &intention.touched[..]);
+        let permissions = inspection::permissions(
             composition,
             &release_name,
-            intention.as_ref(),
+            touched.unwrap_or_default(),
+            &stored.touched,
             records.as_ref(),
-            &released,
-            ctx,
+            ctx.max_history,
         );
         let needed = permissions.grants(&role, &ctx.account, &labels);
         (permissions, needed)
@@ -171,12 +167,13 @@ pub(super) async fn observe(
     };
     if composition.deleting
         && composition.is_held()
-        && going::may_be(needed == granted, records.as_ref(), has_hooks)
+        && going::may_be(needed == granted, records.as_ref(), stored.has_hooks)
         && going::is_going(&composition.namespace, &role, ctx).await?
     {
-        return leaving(composition, release_name, objects, granted, memory, ctx).await;
+        return leaving(composition, release_name, stored.objects, granted, memory, ctx).await;
     }
-    let (release, retry_in) = standing(composition, intention.as_ref(), records.as_ref(), &[], ctx).await?;
+    let Standing { release, retry_in } =
+        standing(composition, intention.as_ref(), records.as_ref(), &[], ctx).await?;
     if was_left && !(needed == granted && release == Release::InSync) {
         // Nothing is done on what was read a while ago.
         return Box::pin(observe(composition, memory, ctx)).await;
@@ -184,8 +181,8 @@ pub(super) async fn observe(
     // Where there is more to do than correct objects, they are looked at once that is done.
     let is_looked_at = needed == granted && (composition.deleting || !is_acted_upon(&release));
     let (objects, drifted) = if is_looked_at {
-        ctx.watches.follow(&key(composition), objects.iter());
-        Box::pin(look(composition, records.as_ref(), objects, memory, ctx)).await?
+        ctx.watches.follow(&key(composition), stored.objects.iter());
+        Box::pin(look(composition, records.as_ref(), stored.objects, memory, ctx)).await?
     } else {
         (Vec::new(), Vec::new())
     };
@@ -193,13 +190,13 @@ pub(super) async fn observe(
     let outside = match &intention {
         Some(intention) if needed != granted => {
             // What a former version of the chart left has to be removed, which may be of kinds that this one knows nothing of.
-            let all = [&intention.touched[..], &released].concat();
+            let all = [&intention.touched[..], &stored.touched].concat();
             bound::outside(&composition.namespace, &all, ctx).await?
         }
         _ => None,
     };
-    let (release, retry_in) = if drifted.is_empty() {
-        (release, retry_in)
+    let Standing { release, retry_in } = if drifted.is_empty() {
+        Standing { release, retry_in }
     } else {
         standing(composition, intention.as_ref(), records.as_ref(), &drifted, ctx).await?
     };
@@ -231,33 +228,6 @@ pub(super) async fn observe(
     })
 }
 
-/// What the stored revision has.
-#[derive(Default)]
-struct Released {
-    objects: Vec<ObjectId>,
-    /// What is needed of its objects and hooks.
-    touched: Vec<Resource>,
-    has_hooks: bool,
-}
-
-async fn released(records: Option<&records::Observed>, ctx: &Context) -> Result<Released, Error> {
-    let stored = records.and_then(|records| records.deployed().or(records.newest.as_ref()));
-    let Some(record) = stored else {
-        return Ok(Released::default());
-    };
-    let objects = ctx.releases.objects(record).await.map_err(Error::Release)?;
-    let kept = ctx.releases.kept(record).await.map_err(Error::Release)?;
-    let hooks = ctx.releases.hooks(record).await.map_err(Error::Release)?;
-    let verbs = |id: &ObjectId| if kept.contains(id) { &KEEP[..] } else { &MANAGE };
-    let touched = objects.iter().map(|id| resource(id, verbs(id)));
-    let touched = touched.chain(hooks.iter().map(|id| resource(id, &WRITE)));
-    Ok(Released {
-        touched: touched.collect(),
-        has_hooks: !hooks.is_empty(),
-        objects,
-    })
-}
-
 /// A composition that is deleted with its namespace: what the release has outside of it is all there is to remove.
 async fn leaving(
     composition: &Composition,
@@ -273,7 +243,7 @@ async fn leaving(
     let mut unknown = reach(ctx).await?;
     unknown.retain(|namespace| !granted.iter().any(|grant| grant.namespace() == namespace));
     let unknown = unknown.iter().map(String::as_str).collect();
-    granted.extend(self::granted(unknown, &role, &labels, ctx).await?);
+    granted.extend(inspection::granted(&ctx.cluster, unknown, &role, &labels).await?);
     memory.granted = Some(granted.clone());
     let elsewhere = granted
         .iter()
@@ -284,7 +254,7 @@ async fn leaving(
         .collect();
     let (outlying, needed) = if elsewhere.eq(&own) {
         let outlying = going::outlying(composition, objects, &granted, &role, ctx).await?;
-        let removed: Vec<Resource> = outlying.iter().map(|id| resource(id, &REMOVE)).collect();
+        let removed: Vec<Resource> = outlying.iter().map(inspection::removed).collect();
         let needed = Permissions::of_resources(&removed).grants(&role, &ctx.account, &labels);
         (outlying, needed)
     } else {
@@ -375,7 +345,6 @@ async fn intention(
     let fetching = Box::pin(ctx.charts.get(&source.chart));
     let chart = ctx.telemetry.time(telemetry::Part::Connect, fetching).await;
     let chart = chart.map_err(Error::Chart)?;
-    let own = ctx.schemas.of(&chart.digest, &chart.engine)?;
     let definition = source.definition();
     let known = memory.inspected.as_ref().map(|(question, _)| *question);
     let mut touched = match &source.definition {
@@ -388,21 +357,17 @@ async fn intention(
         ask_first: is_news || memory.granted.is_none(),
         ..Leniency::default()
     };
-    let request = render::Request {
+    let subject = Subject {
+        composition,
         chart: &chart,
-        name: release.as_str(),
-        namespace: &composition.namespace,
-        revision: records.map_or(0, records::Observed::revision) + 1,
-        is_upgrade: records.is_some_and(|records| records.deployed().is_some()),
-        values: rendering::values(composition, own.as_deref(), &ctx.krateo_namespace),
-        labels: rendering::object_labels(composition, &ctx.krateo_namespace),
+        release,
+        schemas: &ctx.schemas,
+        krateo_namespace: &ctx.krateo_namespace,
     };
-    let rendering = render::render_with(&ctx.cluster, &request, leniency)
-        .await
-        .map_err(Error::Render)?;
+    let rendering = subject.render(&ctx.cluster, records, leniency).await?;
     if definition.is_none() {
         // chart-inspector renders charts of definitions and no others.
-        let rendered = touched::of(&ctx.cluster, &rendering.rendered, &composition.namespace).await;
+        let rendered = inspection::resources(&ctx.cluster, &rendering.rendered, &composition.namespace).await;
         touched = rendered.map_err(Error::Release)?;
     }
     // What our own render looked up may go beyond the answer: the inspector reads less than we do.
@@ -509,76 +474,6 @@ fn query(
     }
 }
 
-/// What the chart would touch, what the stored revision has (it may have to be removed), what their hooks print, and
-/// the records.
-fn permissions(
-    composition: &Composition,
-    release: &ReleaseName,
-    intention: Option<&Intention>,
-    records: Option<&records::Observed>,
-    released: &[Resource],
-    ctx: &Context,
-) -> Permissions {
-    let mut revisions = records.map(records::Observed::revisions).unwrap_or_default();
-    if revisions.is_empty() {
-        // What cannot be read yet is where the last pass left it, maybe that of another version's controller. Where
-        // there is nothing, the first one follows at once. So the permissions need not be written again then.
-        let last = composition.status.release_revision.filter(|_| records.is_none());
-        revisions.push(last.unwrap_or(1));
-    }
-    let touched = intention
-        .map(|intention| intention.touched.as_slice())
-        .unwrap_or_default();
-    Permissions::of_records(&composition.namespace, release, &revisions, ctx.max_history)
-        .and(lease(composition, release, records))
-        .and(Permissions::of_resources(touched))
-        .and(Permissions::of_resources(released))
-        .and(Permissions::of_hook_logs(touched))
-        .and(Permissions::of_hook_logs(released))
-}
-
-/// What it needs to see whether somebody is at work on the release by hand.
-fn lease(
-    composition: &Composition,
-    release: &ReleaseName,
-    records: Option<&records::Observed>,
-) -> Permissions {
-    if records.is_some_and(records::Observed::is_under_its_own_lease) {
-        Permissions::of_lease(&composition.namespace, release)
-    } else {
-        Permissions::default()
-    }
-}
-
-/// What reading an object by `lookup` needs.
-fn looked_up(lookup: &Lookup) -> Resource {
-    let Lookup {
-        resource,
-        namespace,
-        name,
-        denied: _,
-    } = lookup;
-    Resource::looked_up(
-        &resource.group,
-        &resource.version,
-        &resource.plural,
-        namespace,
-        name,
-    )
-}
-
-fn resource(id: &ObjectId, verbs: &[Verb]) -> Resource {
-    let (kind, namespace) = (id.resource(), id.namespace().unwrap_or_default());
-    Resource::new(
-        &kind.group,
-        &kind.version,
-        &kind.plural,
-        namespace,
-        id.name(),
-        verbs,
-    )
-}
-
 /// The Roles and bindings that are there under the release's role name: where they are needed, and where the
 /// release had objects when it was looked at last.
 async fn granted_so_far(
@@ -603,7 +498,7 @@ async fn granted_so_far(
         .namespaces()
         .chain(had)
         .chain(reach.iter().map(String::as_str));
-    granted(namespaces.collect(), role, labels, ctx).await
+    Ok(inspection::granted(&ctx.cluster, namespaces.collect(), role, labels).await?)
 }
 
 /// Where a release of this type can have roles besides the composition's namespace; the empty one is the cluster.
@@ -613,88 +508,16 @@ async fn reach(ctx: &Context) -> Result<BTreeSet<String>, cluster::Error> {
     Ok(namespaces)
 }
 
-/// The Roles and bindings that are there under the release's role name in these namespaces; the empty one is the
-/// cluster.
-async fn granted(
-    namespaces: BTreeSet<&str>,
-    role: &str,
-    labels: &BTreeMap<String, String>,
-    ctx: &Context,
-) -> Result<Vec<Grant>, Error> {
-    let mut granted = Vec::new();
-    for namespace in namespaces {
-        let grant = if namespace.is_empty() {
-            let role: Option<ClusterRole> =
-                ctx.cluster.get(&ObjectId::of::<ClusterRole>(None, role)?).await?;
-            let Some(role) = role else { continue };
-            let id = ObjectId::of::<ClusterRoleBinding>(None, &role.name_any())?;
-            let binding: Option<ClusterRoleBinding> = ctx.cluster.get(&id).await?;
-            Grant::Cluster(role, binding.unwrap_or_default())
-        } else {
-            let role: Option<Role> = ctx
-                .cluster
-                .get(&ObjectId::of::<Role>(Some(namespace), role)?)
-                .await?;
-            let Some(role) = role else { continue };
-            let id = ObjectId::of::<RoleBinding>(Some(namespace), &role.name_any())?;
-            let binding: Option<RoleBinding> = ctx.cluster.get(&id).await?;
-            Grant::Namespaced(role, binding.unwrap_or_default())
-        };
-        granted.push(grant.as_written(labels));
-    }
-    Ok(granted)
-}
-
 async fn standing(
     composition: &Composition,
     intention: Option<&Intention>,
     records: Option<&records::Observed>,
     drifted: &[DriftedObject],
     ctx: &Context,
-) -> Result<(Release, Option<Duration>), Error> {
-    let Some(records) = records else {
-        return Ok((Release::Unreadable, None));
-    };
-    let Some(newest) = &records.newest else {
-        return Ok((Release::Absent, None));
-    };
-    if !is_of(composition, newest) {
-        let (name, namespace) = (&newest.release.name, &newest.release.namespace);
-        let foreign = format!("release {name} in namespace {namespace} is not of this composition");
-        return Ok((Release::Foreign(foreign), None));
-    }
-    let moment = ctx.releases.moment(records).await.map_err(Error::Release)?;
-    let Some(intention) = intention else {
-        let release = match moment.writer {
-            Presence::There => Release::Locked(named(newest.provenance.writer.clone())),
-            Presence::Gone | Presence::Unknown => Release::InSync,
-        };
-        return Ok((release, None));
-    };
-    let release = match release::state(&intention.desired, records, drifted.to_vec(), &moment) {
-        State::Absent => Release::Absent,
-        State::InSync => Release::InSync,
-        State::OutOfSync(reason) => Release::OutOfSync(format!("{reason} changed")),
-        State::Drifted(objects) => Release::Drifted(told(&objects)),
-        State::Interrupted(action) => Release::Interrupted(action.to_string()),
-        State::Locked { writer, .. } => Release::Locked(named(writer)),
-        State::Failed {
-            description,
-            attempts,
-            retry,
-        } => match retry {
-            Retry::Now => Release::Failed(description),
-            Retry::At(time) => {
-                let pause = Duration::try_from(time.duration_since(moment.now)).unwrap_or_default();
-                let resting = format!("{description} (attempt {attempts}, the next one follows)");
-                return Ok((Release::Resting(resting), Some(pause)));
-            }
-            Retry::Never => Release::Resting(format!(
-                "{description} (attempt {attempts}, the last one until something changes)"
-            )),
-        },
-    };
-    Ok((release, None))
+) -> Result<Standing, Error> {
+    let desired = intention.map(|intention| &intention.desired);
+    let standing = inspection::standing(&ctx.releases, composition, desired, records, drifted);
+    standing.await.map_err(Error::Release)
 }
 
 /// True when the release is about to be written, whatever its objects are like.
@@ -708,20 +531,6 @@ fn is_acted_upon(release: &Release) -> bool {
         | Release::Locked(_)
         | Release::Resting(_) => false,
     }
-}
-
-fn named(writer: Option<String>) -> String {
-    writer.unwrap_or_else(|| "another program, as Helm".to_owned())
-}
-
-/// Drifted objects in one line.
-pub(super) fn told(objects: &[DriftedObject]) -> String {
-    let objects: Vec<_> = objects.iter().map(ToString::to_string).collect();
-    objects.join("; ")
-}
-
-fn is_of(composition: &Composition, record: &records::Record) -> bool {
-    record.release.labels.get(labels::COMPOSITION_ID) == Some(&composition.uid)
 }
 
 /// How the objects are, and, while the newest revision is deployed, which of them are not as they were applied. What has
@@ -740,10 +549,7 @@ async fn look(
     let Some(record) = deployed else {
         return Ok((health(objects, memory, ctx).await?, Vec::new()));
     };
-    let policy = match composition.annotations.get(annotations::DRIFT) {
-        Some(rules) => rules.parse().map_err(Error::DriftPolicy)?,
-        None => Policy::default(),
-    };
+    let policy = drift_policy(composition).map_err(Error::DriftPolicy)?;
     memory.objects.retain(|id, _| objects.contains(id));
     let unmoved: HashSet<ObjectId> = objects
         .iter()

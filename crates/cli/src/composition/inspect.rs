@@ -15,10 +15,9 @@ pub(crate) fn run(args: &Inspect) -> Result<()> {
     let touched = session::run(&args.one.connection, async |session| {
         let (resource, composition) = find::one(session, &args.one.composition).await?;
         let Named { release, .. } = names::name(session, &resource, &composition).await?;
-        let records = session.find(release.as_str()).await?;
         let krateo_namespace = &args.controller.krateo_namespace;
-        let wanted = wanted::wanted(session, &composition, &release, &records, krateo_namespace).await?;
-        Ok(wanted.touched)
+        let found = wanted::find(session, &composition, &release, krateo_namespace).await?;
+        found.touched().await
     })?;
     output::print(args.one.output.output, &touched, || text(&touched))
 }

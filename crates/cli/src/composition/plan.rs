@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use composition::plan::{self, Growth, Home, Observed, Standing};
-use composition::rendering;
+use composition::{Account, rendering};
 use serde::Serialize;
 
 use super::args;
@@ -50,7 +50,8 @@ async fn planned(session: &Session, args: &args::Plan) -> Result<Planned> {
     let (resource, composition) = find::one(session, &args.one.composition).await?;
     let Named { release, given } = names::name(session, &resource, &composition).await?;
     let records = session.find(release.as_str()).await?;
-    let wanted = wanted::wanted(session, &composition, &release, &records, krateo_namespace).await?;
+    let found = wanted::find(session, &composition, &release, krateo_namespace).await?;
+    let wanted = found.wanted(&records).await?;
     let labels = rendering::object_labels(&composition, krateo_namespace);
     let place = Place {
         composition: &composition,
@@ -58,10 +59,16 @@ async fn planned(session: &Session, args: &args::Plan) -> Result<Planned> {
         release: &release,
         records: &records,
     };
-    let granting = permissions::granting(session, &place, &wanted, &labels, *history_max).await?;
-    let metadata = &wanted.definition.metadata;
+    let metadata = &found.definition.metadata;
+    let definition = metadata.namespace.clone().zip(metadata.name.clone());
+    let account = Account {
+        namespace: metadata.namespace.clone().unwrap_or_default(),
+        name: format!("{}-{}", resource.plural, resource.version),
+    };
+    let granting =
+        permissions::granting(session, &place, &wanted.touched, &account, &labels, *history_max).await?;
     let observed = Observed {
-        definition: metadata.namespace.clone().zip(metadata.name.clone()),
+        definition,
         named: given.name,
         needed: granting.needed.clone(),
         granted: granting.granted.clone(),

@@ -1,12 +1,11 @@
 //! How a composition's release stands to what it should be.
 
 use anyhow::{Context as _, Result};
-use api::{Composition, annotations, labels};
+use api::Composition;
 use composition::plan::Release;
 use helm::release::Status;
-use helm_client::records::{Observed, Record};
-use helm_client::release::drift::{DriftedObject, Policy};
-use helm_client::release::{Desired, Retry, State};
+use helm_client::records::Observed;
+use helm_client::release::Desired;
 
 use crate::release::session::Session;
 
@@ -20,51 +19,19 @@ pub(super) async fn standing(
     desired: &Desired,
     records: &Observed,
 ) -> Result<Release> {
-    let Some(newest) = &records.newest else {
-        return Ok(Release::Absent);
-    };
-    if newest.release.labels.get(labels::COMPOSITION_ID) != Some(&composition.uid) {
-        let (name, namespace) = (&newest.release.name, &newest.release.namespace);
-        return Ok(Release::Foreign(format!(
-            "release {name} in namespace {namespace} is not of this composition"
-        )));
-    }
-    let drifted = drifted(session, composition, newest).await?;
-    let state = session.releases().state(desired, records, drifted).await?;
-    Ok(match state {
-        State::Absent => Release::Absent,
-        State::InSync => Release::InSync,
-        State::OutOfSync(reason) => Release::OutOfSync(format!("{reason} changed")),
-        State::Drifted(objects) => {
-            let told: Vec<String> = objects.iter().map(ToString::to_string).collect();
-            Release::Drifted(told.join("; "))
+    let releases = session.releases();
+    let deployed = records
+        .newest
+        .as_ref()
+        .filter(|newest| *newest.status() == Status::Deployed && inspection::is_of(composition, newest));
+    let drifted = match deployed {
+        Some(record) => {
+            let policy =
+                inspection::drift_policy(composition).context("annotation krateo.io/drift cannot be read")?;
+            releases.drift(record, &policy).await?
         }
-        State::Interrupted(action) => Release::Interrupted(action.to_string()),
-        State::Locked { writer, .. } => {
-            Release::Locked(writer.unwrap_or_else(|| "another program".to_owned()))
-        }
-        State::Failed {
-            description, retry, ..
-        } => match retry {
-            Retry::Now => Release::Failed(description),
-            Retry::At(_) | Retry::Never => Release::Resting(description),
-        },
-    })
-}
-
-async fn drifted(
-    session: &Session,
-    composition: &Composition,
-    newest: &Record,
-) -> Result<Vec<DriftedObject>> {
-    if *newest.status() != Status::Deployed {
-        return Ok(Vec::new());
-    }
-    let policy = match composition.annotations.get(annotations::DRIFT) {
-        Some(rules) => rules
-            .parse()
-            .context("annotation krateo.io/drift cannot be read")?,
-        None => Policy::default(),
+        None => Vec::new(),
     };
-    Ok(session.releases().drift(newest, &policy).await?)
+    let standing = inspection::standing(&releases, composition, Some(desired), Some(records), &drifted);
+    Ok(standing.await?.release)
 }

@@ -1,17 +1,14 @@
 //! A composition becomes the list of objects that its chart would touch. Nothing is written.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::inspection::{Query, Resource, Touches, Verb};
+use api::inspection::{Query, Resource};
 use api::{Composition, CompositionDefinition};
 use cluster::{Cluster, ObjectId};
-use composition::permissions::{DEFINE, KEEP, MANAGE, WRITE};
 use composition::release_name::InvalidReleaseName;
-use composition::{ReleaseName, Schemas, chart_of, has_served, rendering, schema};
+use composition::{ReleaseName, Schemas, chart_of, has_served};
 use helm_client::charts::{self, Charts};
-use helm_client::release::{self, Role, Touched, touched};
-use helm_client::rendering::{self as render, Lookup, Request};
+use inspection::Subject;
 use kube::core::{DynamicObject, GroupVersionResource};
 
 use crate::definitions::Definitions;
@@ -47,12 +44,8 @@ pub(crate) enum Error {
     ReleaseName(#[from] InvalidReleaseName),
     #[error("could not fetch the chart")]
     Chart(#[from] charts::Error),
-    #[error("the composition cannot be read by its chart's schema")]
-    Schema(#[from] schema::Error),
-    #[error("could not render the chart")]
-    Render(#[from] render::Error),
-    #[error("could not find the places of the chart's objects")]
-    Locate(#[from] release::Error),
+    #[error(transparent)]
+    Inspect(#[from] inspection::Error),
 }
 
 impl Inspector {
@@ -70,36 +63,18 @@ impl Inspector {
                 &composition.resource.kind,
             ))
             .await?;
-        let own = self.schemas.of(&chart.digest, &chart.engine)?;
         let release = match &query.release_name {
             Some(name) => ReleaseName::new(name)?,
             None => ReleaseName::of(&composition, None, true)?,
         };
-        let mut found = Touches::default();
-        for is_upgrade in [false, true] {
-            let request = Request {
-                chart: &chart,
-                name: release.as_str(),
-                namespace: &composition.namespace,
-                revision: if is_upgrade { 2 } else { 1 },
-                is_upgrade,
-                values: rendering::values(&composition, own.as_deref(), &self.krateo_namespace),
-                labels: BTreeMap::new(),
-            };
-            let rendering = match render::render(&self.cluster, &request).await {
-                // At an upgrade a chart may insist on the password that its first revision made, which is not there
-                // yet, or not for us to read. What an install touches is said all the same.
-                Err(render::Error::Engine(_)) if is_upgrade => continue,
-                rendering => rendering?,
-            };
-            for touched in touched(&self.cluster, &rendering.rendered, &composition.namespace).await? {
-                found.add(touched_resource(&touched));
-            }
-            for lookup in &rendering.lookups {
-                found.add(looked_up_resource(lookup));
-            }
-        }
-        Ok(found.into_resources())
+        let subject = Subject {
+            composition: &composition,
+            chart: &chart,
+            release: &release,
+            schemas: &self.schemas,
+            krateo_namespace: &self.krateo_namespace,
+        };
+        Ok(subject.inspect(&self.cluster).await?)
     }
 
     async fn composition(&self, query: &Query) -> Result<Composition, Error> {
@@ -151,39 +126,4 @@ impl Inspector {
             })
         }
     }
-}
-
-fn touched_resource(touched: &Touched) -> Resource {
-    let verbs: &[Verb] = match touched.role {
-        Role::Definition => &DEFINE,
-        Role::Object => &MANAGE,
-        Role::Kept => &KEEP,
-        Role::Hook => &WRITE,
-    };
-    let (kind, namespace) = (
-        &touched.resource,
-        touched.namespace.as_deref().unwrap_or_default(),
-    );
-    let name = touched.name.as_deref().unwrap_or_default();
-    let resource = Resource::new(&kind.group, &kind.version, &kind.plural, namespace, name, verbs);
-    Resource {
-        path: Some(touched.path.clone()),
-        ..resource
-    }
-}
-
-fn looked_up_resource(lookup: &Lookup) -> Resource {
-    let Lookup {
-        resource,
-        namespace,
-        name,
-        denied: _,
-    } = lookup;
-    Resource::looked_up(
-        &resource.group,
-        &resource.version,
-        &resource.plural,
-        namespace,
-        name,
-    )
 }

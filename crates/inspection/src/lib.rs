@@ -1,0 +1,16 @@
+//! What a composition needs, from the composition, its definition, the loaded chart and the state of its release: what
+//! that renders to, the objects it touches with the verbs for each, the permissions, and how the release stands.
+//!
+//! The controller, chart-inspector and `kco` call this, so that all three say the same. It reads and never writes.
+
+mod grants;
+mod permissions;
+mod standing;
+mod subject;
+mod touched;
+
+pub use grants::granted;
+pub use permissions::permissions;
+pub use standing::{Standing, drift_policy, is_of, standing, told};
+pub use subject::{Error, Subject};
+pub use touched::{Stored, looked_up, removed, resources, stored};

@@ -1,0 +1,128 @@
+//! A composition and its chart, rendered: what the release should be, and what it touches.
+
+use std::collections::BTreeMap;
+
+use api::Composition;
+use api::inspection::{Resource, Touches};
+use cluster::Cluster;
+use composition::{ReleaseName, Schemas, rendering, schema};
+use helm_client::charts::LoadedChart;
+use helm_client::records;
+use helm_client::release;
+use helm_client::rendering::{self as render, Leniency, Rendering, Request};
+use serde_json::{Map, Value};
+
+use crate::touched::{looked_up, resources};
+
+/// A composition, the chart that its definition names, and the name of the release.
+#[derive(Clone, Copy)]
+pub struct Subject<'a> {
+    /// The composition.
+    pub composition: &'a Composition,
+    /// The chart.
+    pub chart: &'a LoadedChart,
+    /// The name of the release.
+    pub release: &'a ReleaseName,
+    /// By which compositions are read.
+    pub schemas: &'a Schemas,
+    /// The platform's own namespace, as charts are told it.
+    pub krateo_namespace: &'a str,
+}
+
+/// A composition could not be inspected.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The spec does not fit the schema of the composition's version.
+    #[error("the composition cannot be read by its chart's schema")]
+    Schema(#[from] schema::Error),
+    /// The chart could not be rendered.
+    #[error("could not render the chart")]
+    Render(#[from] render::Error),
+    /// The objects are of kinds that are neither served nor defined.
+    #[error("could not find the places of the chart's objects")]
+    Locate(#[from] release::Error),
+}
+
+impl Error {
+    /// True when the same attempt can succeed later although nobody changed anything.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Schema(_) => false,
+            Self::Render(error) => error.is_transient(),
+            Self::Locate(error) => error.is_transient(),
+        }
+    }
+}
+
+impl Subject<'_> {
+    /// The chart as it would be released now, upon what is stored of the release.
+    ///
+    /// # Errors
+    /// As [`render::render`].
+    pub async fn render(
+        &self,
+        cluster: &Cluster,
+        records: Option<&records::Observed>,
+        leniency: Leniency,
+    ) -> Result<Rendering, Error> {
+        let request = Request {
+            revision: records.map_or(0, records::Observed::revision) + 1,
+            is_upgrade: records.is_some_and(|records| records.deployed().is_some()),
+            labels: rendering::object_labels(self.composition, self.krateo_namespace),
+            ..self.request(self.values()?)
+        };
+        Ok(render::render_with(cluster, &request, leniency).await?)
+    }
+
+    /// The objects that the chart would touch, each once, in the order of installation.
+    ///
+    /// The chart is rendered both ways, as an install and as an upgrade: permissions must do for either.
+    ///
+    /// # Errors
+    /// When the chart cannot be rendered as an install, or what it renders to cannot be placed.
+    pub async fn inspect(&self, cluster: &Cluster) -> Result<Vec<Resource>, Error> {
+        let values = self.values()?;
+        let mut found = Touches::default();
+        for is_upgrade in [false, true] {
+            let request = Request {
+                revision: if is_upgrade { 2 } else { 1 },
+                is_upgrade,
+                ..self.request(values.clone())
+            };
+            let rendering = match render::render(cluster, &request).await {
+                // At an upgrade a chart may insist on the password that its first revision made, which is not there
+                // yet, or not for us to read. What an install touches is said all the same.
+                Err(render::Error::Engine(_)) if is_upgrade => continue,
+                rendering => rendering?,
+            };
+            for touched in resources(cluster, &rendering.rendered, &self.composition.namespace).await? {
+                found.add(touched);
+            }
+            for lookup in &rendering.lookups {
+                found.add(looked_up(lookup));
+            }
+        }
+        Ok(found.into_resources())
+    }
+
+    fn request(&self, values: Map<String, Value>) -> Request<'_> {
+        Request {
+            chart: self.chart,
+            name: self.release.as_str(),
+            namespace: &self.composition.namespace,
+            revision: 1,
+            is_upgrade: false,
+            values,
+            labels: BTreeMap::new(),
+        }
+    }
+
+    fn values(&self) -> Result<Map<String, Value>, schema::Error> {
+        let own = self.schemas.of(&self.chart.digest, &self.chart.engine)?;
+        Ok(rendering::values(
+            self.composition,
+            own.as_deref(),
+            self.krateo_namespace,
+        ))
+    }
+}

@@ -1,0 +1,136 @@
+//! A rendered chart, or a stored revision, becomes the objects that are touched, with the verbs for each.
+
+use api::inspection::{Resource, Touches, Verb};
+use cluster::{Cluster, ObjectId};
+use composition::permissions::{DEFINE, KEEP, MANAGE, REMOVE, WRITE};
+use helm::engine::Rendered;
+use helm_client::records;
+use helm_client::release::{self, Releases, Role, Touched};
+use helm_client::rendering::Lookup;
+
+/// What an object needs that is this to a release.
+fn verbs(role: Role) -> &'static [Verb] {
+    match role {
+        Role::Definition => &DEFINE,
+        Role::Object => &MANAGE,
+        Role::Kept => &KEEP,
+        Role::Hook => &WRITE,
+    }
+}
+
+/// The objects that releasing a rendered chart touches, each once, in the order of installation.
+///
+/// # Errors
+/// When a document is no object, or its kind is neither served nor defined.
+pub async fn resources(
+    cluster: &Cluster,
+    rendered: &Rendered,
+    namespace: &str,
+) -> Result<Vec<Resource>, release::Error> {
+    let mut found = Touches::default();
+    for touched in release::touched(cluster, rendered, namespace).await? {
+        found.add(resource(&touched));
+    }
+    Ok(found.into_resources())
+}
+
+fn resource(touched: &Touched) -> Resource {
+    let Touched {
+        resource: kind,
+        namespace,
+        name,
+        path,
+        role,
+    } = touched;
+    let (namespace, name) = (
+        namespace.as_deref().unwrap_or_default(),
+        name.as_deref().unwrap_or_default(),
+    );
+    Resource {
+        path: Some(path.clone()),
+        ..Resource::new(
+            &kind.group,
+            &kind.version,
+            &kind.plural,
+            namespace,
+            name,
+            verbs(*role),
+        )
+    }
+}
+
+/// What reading an object by `lookup` needs.
+pub fn looked_up(lookup: &Lookup) -> Resource {
+    let Lookup {
+        resource,
+        namespace,
+        name,
+        denied: _,
+    } = lookup;
+    Resource::looked_up(
+        &resource.group,
+        &resource.version,
+        &resource.plural,
+        namespace,
+        name,
+    )
+}
+
+/// What removing an object needs that is all that is left of a release.
+pub fn removed(id: &ObjectId) -> Resource {
+    of_id(id, &REMOVE)
+}
+
+fn of_id(id: &ObjectId, verbs: &[Verb]) -> Resource {
+    let (kind, namespace) = (id.resource(), id.namespace().unwrap_or_default());
+    Resource::new(
+        &kind.group,
+        &kind.version,
+        &kind.plural,
+        namespace,
+        id.name(),
+        verbs,
+    )
+}
+
+/// What the stored revision has.
+#[derive(Debug, Default)]
+pub struct Stored {
+    /// Its objects; hooks are not among them.
+    pub objects: Vec<ObjectId>,
+    /// What is needed of its objects and hooks.
+    pub touched: Vec<Resource>,
+    /// True when hooks are among them.
+    pub has_hooks: bool,
+}
+
+/// Reads the revision that is deployed; the newest one when none is.
+///
+/// # Errors
+/// When the record holds no manifest, or it cannot be found out what the cluster serves.
+pub async fn stored(
+    releases: &Releases,
+    records: Option<&records::Observed>,
+) -> Result<Stored, release::Error> {
+    let record = records.and_then(|records| records.deployed().or(records.newest.as_ref()));
+    let Some(record) = record else {
+        return Ok(Stored::default());
+    };
+    let objects = releases.objects(record).await?;
+    let kept = releases.kept(record).await?;
+    let hooks = releases.hooks(record).await?;
+    let role = |id: &ObjectId| {
+        if kept.contains(id) {
+            Role::Kept
+        } else {
+            Role::Object
+        }
+    };
+    let touched = objects.iter().map(|id| of_id(id, verbs(role(id))));
+    let touched = touched.chain(hooks.iter().map(|id| of_id(id, verbs(Role::Hook))));
+    Ok(Stored {
+        touched: touched.collect(),
+        has_hooks: !hooks.is_empty(),
+        objects,
+    })
+}
