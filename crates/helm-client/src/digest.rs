@@ -6,10 +6,13 @@ use sha2::{Digest as _, Sha256};
 
 /// `sha256:` and the hex digest of `bytes`.
 pub(crate) fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes)
-        .iter()
-        .fold(String::from("sha256:"), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+    format!("sha256:{}", hex(&Sha256::digest(bytes)))
+}
+
+/// The bytes in hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }

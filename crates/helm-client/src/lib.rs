@@ -1,5 +1,6 @@
 //! Charts in from registries; releases out to clusters and their records to Secrets.
 
+pub mod authenticity;
 pub mod charts;
 mod digest;
 mod json;

@@ -4,6 +4,7 @@
 //! and sees no other Secret. Only a person's tool lists them, with that person's rights.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use cluster::{Apply, Cluster, Delete, ObjectId, ResourceId, Selector};
 use helm::hook::HookEvent;
@@ -12,6 +13,9 @@ use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use serde_json::{Value, json};
+
+use crate::authenticity::{Authenticity, MAC, Parent, Signed};
+use crate::digest::sha256;
 
 /// Names the digest of the chart archive on a record. Helm keeps no digest; as an annotation it is not copied to
 /// revisions that others make, so those are told from ours.
@@ -71,6 +75,9 @@ impl Driver {
     }
 }
 
+/// How many revisions above the newest known one are looked for in one observation. Others rarely make more than one; who
+/// writes more records than that does not keep the one who reads them.
+const MAX_PROBES: usize = 32;
 /// What the API server takes as data of one Secret.
 const MAX_SIZE: usize = 1024 * 1024;
 /// Helm's field manager, for all that is not exclusive.
@@ -85,6 +92,10 @@ pub struct Record {
     pub provenance: Provenance,
     /// When the record was last changed, as far as it says.
     pub modified: Option<Timestamp>,
+    /// Whether we wrote it.
+    pub authenticity: Authenticity,
+    /// The digest of the release as it is stored.
+    payload: String,
     /// The version of the Secret, so that no write of another is lost.
     resource_version: String,
 }
@@ -185,7 +196,15 @@ impl Record {
 
     /// True when it was made by somebody else than us.
     pub fn is_foreign(&self) -> bool {
-        self.provenance == Provenance::default()
+        !self.is_authentic() || self.provenance == Provenance::default()
+    }
+
+    /// True when what it says may be applied and continued: we wrote it, or nobody asks who did.
+    pub fn is_authentic(&self) -> bool {
+        match self.authenticity {
+            Authenticity::Unchecked | Authenticity::Authentic | Authenticity::ByPreviousKey => true,
+            Authenticity::Unauthentic => false,
+        }
     }
 
     #[cfg(test)]
@@ -194,23 +213,69 @@ impl Record {
             release,
             provenance,
             modified: None,
+            authenticity: Authenticity::Unchecked,
+            payload: String::new(),
             resource_version: "7".to_owned(),
         }
     }
 
-    fn from_object(driver: Driver, object: &Value) -> Result<Self, release::Error> {
-        let mut release = release::decode(&driver.encoded(object))?;
+    /// Reads a stored revision. What it is a revision of is said by the name and the namespace of the object alone: the
+    /// payload may claim anything.
+    fn from_object(
+        driver: Driver,
+        object: &Value,
+        of: &Revision<'_>,
+        parent: Option<&Parent>,
+    ) -> Result<Self, release::Error> {
         let texts = |key: &str| -> BTreeMap<String, String> {
             serde_json::from_value(object["metadata"][key].clone()).unwrap_or_default()
         };
+        let annotations = texts("annotations");
+        let encoded = driver.encoded(object);
+        let payload = sha256(&encoded);
+        let (mut release, mut authenticity) = match (release::decode(&encoded), parent) {
+            (Ok(release), None) => (release, Authenticity::Unchecked),
+            (Ok(release), Some(parent)) => {
+                let mac = annotations.get(MAC).map(String::as_str);
+                let own = ANNOTATIONS
+                    .iter()
+                    .filter_map(|&name| Some((name, annotations.get(name)?.as_str())));
+                let authenticity = parent.verify(&of.signed(&payload, &own.collect()), mac);
+                (release, authenticity)
+            }
+            (Err(error), None) => return Err(error),
+            (Err(error), Some(_)) => {
+                tracing::debug!(
+                    namespace = of.namespace,
+                    release = of.release,
+                    revision = of.number,
+                    error = &error as &dyn std::error::Error,
+                    "a release record cannot be read"
+                );
+                (Release::default(), Authenticity::Unauthentic)
+            }
+        };
+        let claims = (release.namespace.as_str(), release.name.as_str(), release.version);
+        if parent.is_some() && claims != (of.namespace, of.release, of.number) {
+            authenticity = Authenticity::Unauthentic;
+        }
+        of.namespace.clone_into(&mut release.namespace);
+        of.release.clone_into(&mut release.name);
+        release.version = of.number;
         let labels = texts("labels");
         let modified = labels.get(label::MODIFIED_AT).and_then(|text| text.parse().ok());
         let is_ours = |(key, _): &(String, String)| !label::SYSTEM.contains(&key.as_str());
         release.labels = labels.into_iter().filter(is_ours).collect();
+        let mut provenance = Provenance::from_annotations(annotations);
+        if authenticity == Authenticity::Unauthentic {
+            provenance = provenance.as_claimed(of);
+        }
         Ok(Self {
             release,
-            provenance: Provenance::from_annotations(texts("annotations")),
+            provenance,
             modified: modified.and_then(|second| Timestamp::from_second(second).ok()),
+            authenticity,
+            payload,
             resource_version: object["metadata"]["resourceVersion"]
                 .as_str()
                 .unwrap_or_default()
@@ -218,6 +283,47 @@ impl Record {
         })
     }
 }
+
+/// Which revision of which release an object holds, by where it is.
+struct Revision<'a> {
+    namespace: &'a str,
+    release: &'a str,
+    number: i64,
+}
+
+impl<'a> Revision<'a> {
+    /// None for a name that no record has.
+    fn of_object(object: &'a Value) -> Option<Self> {
+        let metadata = &object["metadata"];
+        let (release, number) = release::of_secret_name(metadata["name"].as_str()?)?;
+        Some(Self {
+            namespace: metadata["namespace"].as_str()?,
+            release,
+            number,
+        })
+    }
+
+    fn signed<'s>(&'s self, payload: &'s str, annotations: &'s BTreeMap<&'s str, &'s str>) -> Signed<'s> {
+        Signed {
+            namespace: self.namespace,
+            release: self.release,
+            revision: self.number,
+            payload,
+            annotations,
+        }
+    }
+}
+
+/// All of our annotations but the MAC.
+const ANNOTATIONS: [&str; 7] = [
+    CHART_DIGEST,
+    ENVIRONMENT_DIGEST,
+    BASE_REVISION,
+    WRITER,
+    ATTEMPT,
+    EXISTING,
+    STAGE,
+];
 
 impl Provenance {
     fn from_annotations(mut annotations: BTreeMap<String, String>) -> Self {
@@ -233,6 +339,16 @@ impl Provenance {
                 .remove(EXISTING)
                 .and_then(|paths| serde_json::from_str(&paths).ok()),
             stage: annotations.remove(STAGE).and_then(|text| Stage::parse(&text)),
+        }
+    }
+
+    /// What is left of it where nobody knows who wrote it. Only that somebody holds the release's own Lease is worth a look,
+    /// for a while: that is how a person's tool says that it is at work.
+    fn as_claimed(self, of: &Revision<'_>) -> Self {
+        let own = format!("{}/{}", of.namespace, release::lease_name(of.release));
+        Self {
+            writer: self.writer.filter(|writer| *writer == own),
+            ..Self::default()
         }
     }
 
@@ -367,6 +483,8 @@ pub(crate) struct Records {
     /// How many revisions are kept; 0 keeps all.
     max_history: i64,
     driver: Driver,
+    /// The object that the release belongs to, if it belongs to one.
+    parent: Option<Arc<Parent>>,
 }
 
 impl Records {
@@ -383,7 +501,13 @@ impl Records {
             release: release.to_owned(),
             max_history,
             driver,
+            parent: None,
         }
+    }
+
+    /// The same, signed for this object, and believed only where they are.
+    pub(crate) fn of(self, parent: Option<Arc<Parent>>) -> Self {
+        Self { parent, ..self }
     }
 
     /// All revisions of the release, the oldest first, by a list.
@@ -418,7 +542,8 @@ impl Records {
             return Ok(Observed::default());
         };
         let older_deployed = match newest.status() {
-            Status::Deployed | Status::Uninstalled => None,
+            // One that somebody else wrote does not tell of what ours below it left in the cluster.
+            Status::Deployed | Status::Uninstalled if newest.is_authentic() => None,
             _ => self.deployed_below(&newest).await?,
         };
         Ok(Observed {
@@ -433,7 +558,7 @@ impl Records {
         let Some(mut newest) = self.any_around(hint).await? else {
             return Ok(None);
         };
-        loop {
+        for _ in 0..MAX_PROBES {
             match self.read(newest.revision() + 1).await {
                 Ok(Some(next)) => newest = next,
                 Ok(None) => return Ok(Some((newest, false))),
@@ -441,6 +566,7 @@ impl Records {
                 Err(failure) => return Err(failure),
             }
         }
+        Ok(Some((newest, true)))
     }
 
     /// Some revision near the hint. Above it others may have made some and removed it, below it our own last ones
@@ -461,7 +587,7 @@ impl Records {
         if let Some(base) = newest.provenance.base_revision {
             return Ok(self.read(base).await?.filter(|base| is_held(base, newest)));
         }
-        for revision in (1..newest.revision()).rev() {
+        for revision in (1..newest.revision()).rev().take(MAX_PROBES) {
             match self.read(revision).await {
                 Ok(Some(record)) if *record.status() == Status::Deployed => return Ok(Some(record)),
                 Ok(Some(_)) => {}
@@ -481,13 +607,47 @@ impl Records {
             .get(&id)
             .await
             .map_err(|source| self.access("get", revision, source))?;
-        let record = object.map(|object| Record::from_object(self.driver, &object));
+        let of = self.revision(revision);
+        let record =
+            object.map(|object| Record::from_object(self.driver, &object, &of, self.parent.as_deref()));
         record.transpose().map_err(|source| Error::Decode {
             namespace: self.namespace.clone(),
             release: self.release.clone(),
             revision,
             source,
         })
+    }
+
+    fn revision(&self, number: i64) -> Revision<'_> {
+        Revision {
+            namespace: &self.namespace,
+            release: &self.release,
+            number,
+        }
+    }
+
+    /// The annotations that a record is written with.
+    fn annotations(
+        &self,
+        revision: i64,
+        provenance: &Provenance,
+        payload: &str,
+    ) -> BTreeMap<&'static str, String> {
+        let mut annotations = provenance.to_annotations();
+        if let Some(parent) = &self.parent {
+            let texts = annotations.iter().map(|(name, value)| (*name, value.as_str()));
+            let mac = parent.sign(&self.revision(revision).signed(payload, &texts.collect()));
+            annotations.insert(MAC, mac);
+        }
+        annotations
+    }
+
+    /// What a record that was just written by us is.
+    fn own_authenticity(&self) -> Authenticity {
+        match self.parent {
+            Some(_) => Authenticity::Authentic,
+            None => Authenticity::Unchecked,
+        }
     }
 
     /// Makes the record of a new revision. This is what reserves the release: of several who try, one succeeds.
@@ -503,8 +663,8 @@ impl Records {
     ) -> Result<Record, Error> {
         let revision = release.version;
         let encoded = self.encode(&release)?;
-        let digest = crate::digest::sha256(&encoded);
-        let manager = format!("{MANAGER}-{}", &digest["sha256:".len()..][..12]);
+        let payload = sha256(&encoded);
+        let manager = format!("{MANAGER}-{}", &payload["sha256:".len()..][..12]);
         let mut labels = release::labels(&release);
         labels.insert(label::CREATED_AT.to_owned(), now.as_second().to_string());
         let mut object = json!({
@@ -514,7 +674,7 @@ impl Records {
                 "name": release::secret_name(&self.release, revision),
                 "namespace": self.namespace,
                 "labels": labels,
-                "annotations": provenance.to_annotations(),
+                "annotations": self.annotations(revision, &provenance, &payload),
             },
             "data": self.driver.data(encoded),
         });
@@ -541,6 +701,8 @@ impl Records {
             release,
             provenance,
             modified: Some(now),
+            authenticity: self.own_authenticity(),
+            payload,
             resource_version,
         })
     }
@@ -548,35 +710,91 @@ impl Records {
     /// Makes somebody else the writer of a record, unless it was written to since it was read: of several who want
     /// to continue an action, one succeeds.
     pub(crate) async fn claim(&self, record: &mut Record, writer: Option<&str>) -> Result<(), Error> {
+        record.provenance.writer = writer.map(str::to_owned);
         let patch = json!({"metadata": {
             "resourceVersion": record.resource_version,
-            "annotations": {WRITER: writer},
+            "annotations": self.changed_annotations(record, [WRITER]),
         }});
-        self.patch(record, &patch).await?;
-        record.provenance.writer = writer.map(str::to_owned);
-        Ok(())
+        self.patch(record, &patch).await
     }
 
-    /// Writes what changed in the release of a record, its label, its writer and its stage along with it, unless somebody else wrote to it
-    /// since it was read.
+    /// Writes what changed in the release of a record, its label, its writer and its stage along with it, unless somebody
+    /// else wrote to it since it was read. A record that somebody else made stays one.
     pub(crate) async fn update(&self, record: &mut Record, now: Timestamp) -> Result<(), Error> {
         let encoded = self.encode(&record.release)?;
+        record.payload = sha256(&encoded);
         let mut labels = release::labels(&record.release);
         labels.insert(label::MODIFIED_AT.to_owned(), now.as_second().to_string());
         let patch = json!({
             "metadata": {
                 "resourceVersion": record.resource_version,
                 "labels": labels,
-                "annotations": {
-                    WRITER: record.provenance.writer,
-                    STAGE: record.provenance.stage.as_ref().map(ToString::to_string),
-                },
+                "annotations": self.changed_annotations(record, [WRITER, STAGE]),
             },
             "data": self.driver.data(encoded),
         });
         self.patch(record, &patch).await?;
         record.modified = Some(now);
         Ok(())
+    }
+
+    /// Makes a record ours: signs it with this content in place of its own, unless somebody else wrote to it since it was
+    /// read. Labels that the content does not have go.
+    pub(crate) async fn sign(
+        &self,
+        record: &mut Record,
+        release: Release,
+        provenance: Provenance,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        let encoded = self.encode(&release)?;
+        record.payload = sha256(&encoded);
+        let mut labels: BTreeMap<String, Value> = record
+            .release
+            .labels
+            .keys()
+            .map(|name| (name.clone(), Value::Null))
+            .collect();
+        labels.extend(
+            release::labels(&release)
+                .into_iter()
+                .map(|(name, value)| (name, value.into())),
+        );
+        labels.insert(label::MODIFIED_AT.to_owned(), now.as_second().to_string().into());
+        let mut annotations: BTreeMap<&str, Value> = ANNOTATIONS.map(|name| (name, Value::Null)).into();
+        let written = self.annotations(record.revision(), &provenance, &record.payload);
+        annotations.extend(written.into_iter().map(|(name, value)| (name, value.into())));
+        let patch = json!({
+            "metadata": {
+                "resourceVersion": record.resource_version,
+                "labels": labels,
+                "annotations": annotations,
+            },
+            "data": self.driver.data(encoded),
+        });
+        self.patch(record, &patch).await?;
+        record.release = release;
+        record.provenance = provenance;
+        record.authenticity = self.own_authenticity();
+        record.modified = Some(now);
+        Ok(())
+    }
+
+    /// Those of a record's annotations that may have changed, and the MAC, which covers all; null for those that it has
+    /// not.
+    fn changed_annotations<const N: usize>(&self, record: &Record, changed: [&'static str; N]) -> Value {
+        let mut annotations = if record.is_authentic() {
+            self.annotations(record.revision(), &record.provenance, &record.payload)
+        } else {
+            record.provenance.to_annotations()
+        };
+        let names = changed
+            .into_iter()
+            .chain(annotations.contains_key(MAC).then_some(MAC));
+        names
+            .map(|name| (name.to_owned(), json!(annotations.remove(name))))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
     }
 
     async fn patch(&self, record: &mut Record, patch: &Value) -> Result<(), Error> {
@@ -748,12 +966,15 @@ pub(crate) async fn list(
         })?;
     let mut records: Vec<Record> = objects
         .iter()
-        .filter_map(|object| match Record::from_object(driver, object) {
-            Ok(record) => Some(record),
-            Err(error) => {
-                tracing::debug!(name = %object["metadata"]["name"], error = &error as &dyn std::error::Error,
-                    "left out a release record that cannot be read");
-                None
+        .filter_map(|object| {
+            let of = Revision::of_object(object)?;
+            match Record::from_object(driver, object, &of, None) {
+                Ok(record) => Some(record),
+                Err(error) => {
+                    tracing::debug!(name = %object["metadata"]["name"], error = &error as &dyn std::error::Error,
+                        "left out a release record that cannot be read");
+                    None
+                }
             }
         })
         .collect();
@@ -822,6 +1043,7 @@ mod tests {
         json!({
             "metadata": {
                 "name": release::secret_name(&release.name, release.version),
+                "namespace": "shop",
                 "resourceVersion": "7",
                 "labels": release::labels(release),
                 "annotations": annotations,
@@ -1118,7 +1340,7 @@ mod tests {
         let collection =
             "/api/v1/namespaces/shop/configmaps?limit=500&labelSelector=name%3Dweb%2Cowner%3Dhelm";
         let encoded = release::encode(&release(1, Status::Deployed)).unwrap();
-        let map = json!({"metadata": {"name": "x", "labels": {"modifiedAt": "5"}},
+        let map = json!({"metadata": {"name": "sh.helm.release.v1.web.v1", "namespace": "shop", "labels": {"modifiedAt": "5"}},
                          "data": {"release": String::from_utf8(encoded).unwrap()}});
         let script = Script::new("a ConfigMap").get(collection, json!({"items": [map]}));
         let records = Records::new(script.cluster(), Driver::ConfigMap, "shop", "web", 3);

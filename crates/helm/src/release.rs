@@ -48,9 +48,24 @@ pub mod label {
     pub const SYSTEM: [&str; 6] = [NAME, OWNER, STATUS, VERSION, CREATED_AT, MODIFIED_AT];
 }
 
+/// What the names of records begin with.
+const SECRET_PREFIX: &str = "sh.helm.release.v1.";
+
 /// The name of the Secret that holds a revision of a release.
 pub fn secret_name(release: &str, revision: i64) -> String {
-    format!("sh.helm.release.v1.{release}.v{revision}")
+    format!("{SECRET_PREFIX}{release}.v{revision}")
+}
+
+/// The release and the revision whose record an object of this name holds; none for other names.
+pub fn of_secret_name(name: &str) -> Option<(&str, i64)> {
+    let (release, revision) = name.strip_prefix(SECRET_PREFIX)?.rsplit_once(".v")?;
+    let revision: i64 = revision.parse().ok().filter(|revision| *revision > 0)?;
+    (!release.is_empty() && name == secret_name(release, revision)).then_some((release, revision))
+}
+
+/// The name of the Lease by which a program that acts once on a release says that it is at work.
+pub fn lease_name(release: &str) -> String {
+    format!("{SECRET_PREFIX}{release}")
 }
 
 /// The labels that a record carries apart from the times: name, owner, status and version.
@@ -304,16 +319,19 @@ pub enum Error {
 const GZIP_MAGIC: [u8; 3] = [0x1f, 0x8b, 0x08];
 
 /// Far above what fits a Secret of 1 MiB in practice, far below what would hurt: a guard against gzip bombs.
-const MAX_DECODED: u64 = 256 * 1024 * 1024;
+const MAX_DECODED: u64 = 16 * 1024 * 1024;
 
 /// Encodes a record as the bytes of the Secret's data: JSON, gzip, base64.
 ///
 /// The API adds its own base64 around them.
 ///
 /// # Errors
-/// When the record does not serialise; its parts all do.
+/// When the record has more than 16 MiB as text, so that it could not be read again.
 pub fn encode(release: &Release) -> Result<Vec<u8>, Error> {
     let text = to_json(release).map_err(Error::Write)?;
+    if text.len() as u64 > MAX_DECODED {
+        return Err(Error::TooLarge { limit: MAX_DECODED });
+    }
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(&text).map_err(Error::Compress)?;
     let compressed = encoder.finish().map_err(Error::Compress)?;

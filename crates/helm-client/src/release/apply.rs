@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::objects::{Identity, Place, Target};
 use super::obstacle::Obstacles;
-use super::ownership::Owner;
+use super::ownership::{Checked, Owner};
 use super::{Error, Live, Progress, Tell, conflict};
 use crate::json;
 use crate::records::MANAGER;
@@ -65,7 +65,7 @@ impl<'a> Force<'a> {
     }
 }
 
-/// Makes sure that the objects which exist are of this release, and returns their API paths.
+/// Makes sure that the objects which exist are of this release, and returns those.
 ///
 /// # Errors
 /// [`Error::NotOurs`] for the first that is not, in Helm's words.
@@ -74,34 +74,46 @@ pub(super) async fn check_ownership(
     targets: impl Iterator<Item = &Target>,
     owner: &Owner,
     action: &'static str,
-) -> Result<Vec<String>, Error> {
+) -> Result<Checked, Error> {
     let look = |id: &ObjectId| {
         let id = id.clone();
         async move { cluster.get_metadata(&id).await.map(|live| (id, live)) }.boxed()
     };
     let looks: Vec<_> = targets.filter_map(Target::id).map(look).collect();
     let mut found = stream::iter(looks).buffered(AT_ONCE);
-    let mut existing = Vec::new();
+    let mut checked = Checked::new();
     while let Some((id, live)) = found.try_next().await.map_err(Error::objects("look for"))? {
         let Some(live) = live else { continue };
-        let object = in_words_of_helm(&id);
-        owner.check(&json::of(&live)).map_err(|reason| Error::NotOurs {
-            action,
-            object,
-            reason,
-        })?;
-        existing.push(id.path());
+        let uid = live.metadata.uid.clone().unwrap_or_default();
+        owner
+            .check(&json::of(&live))
+            .map_err(|reason| not_ours(&id, action, reason))?;
+        checked.insert(id, uid);
     }
-    Ok(existing)
+    Ok(checked)
 }
 
-fn in_words_of_helm(id: &ObjectId) -> String {
-    format!(
-        "{} {:?} in namespace {:?}",
-        id.resource().kind,
-        id.name(),
-        id.namespace().unwrap_or_default()
-    )
+/// Says in Helm's words that an object is not of the release.
+pub(super) fn not_ours(id: &ObjectId, action: &'static str, reason: String) -> Error {
+    Error::NotOurs {
+        action,
+        object: format!(
+            "{} {:?} in namespace {:?}",
+            id.resource().kind,
+            id.name(),
+            id.namespace().unwrap_or_default()
+        ),
+        reason,
+    }
+}
+
+/// How objects are written.
+pub(super) struct Writing<'a> {
+    pub(super) owner: &'a Owner,
+    pub(super) force: &'a Force<'a>,
+    /// Those of the objects that were there and are known to be of the release: they are written as long as they are the
+    /// same ones.
+    pub(super) checked: &'a Checked,
 }
 
 /// Applies the objects: kind after kind, the objects of one kind side by side. What was done is in `written`, also
@@ -112,8 +124,7 @@ fn in_words_of_helm(id: &ObjectId) -> String {
 pub(super) async fn write(
     cluster: &Cluster,
     targets: &[Target],
-    owner: &Owner,
-    force: &Force<'_>,
+    how: &Writing<'_>,
     written: &mut Written,
     tell: &Tell<'_>,
 ) -> Result<(), Error> {
@@ -121,7 +132,7 @@ pub(super) async fn write(
         written.begun = true;
         let puts: Vec<_> = batch
             .iter()
-            .map(|target| put(cluster, target, owner, force).boxed())
+            .map(|target| put(cluster, target, how).boxed())
             .collect();
         let puts: Vec<_> = stream::iter(puts).buffered(AT_ONCE).collect().await;
         let mut outcome = Ok(());
@@ -145,20 +156,35 @@ pub(super) async fn write(
                 Err(_) => {}
             }
         }
-        outcome.map_err(Error::objects("write"))?;
+        outcome?;
     }
     Ok(())
 }
 
-async fn put(
-    cluster: &Cluster,
-    target: &Target,
-    owner: &Owner,
-    force: &Force<'_>,
-) -> Result<(Live, bool), cluster::Error> {
+async fn put(cluster: &Cluster, target: &Target, how: &Writing<'_>) -> Result<(Live, bool), Error> {
     let mut object = target.manifest.clone();
-    owner.claim(&mut object);
-    put_as_is(cluster, target, &object, force).await
+    how.owner.claim(&mut object);
+    let checked = target.id().and_then(|id| Some((id, how.checked.get(id)?)));
+    let Some((id, uid)) = checked else {
+        let put = put_as_is(cluster, target, &object, how.force).await;
+        return put.map_err(Error::objects("write"));
+    };
+    let of = |object: &mut Value, uid: &str| object["metadata"]["uid"] = uid.into();
+    of(&mut object, uid);
+    match put_as_is(cluster, target, &object, how.force).await {
+        // Some charts have hooks that remove an object which cannot be changed.
+        Err(replaced) if replaced.is_conflict() && replaced.causes().is_empty() => {
+            let again = [target.clone()];
+            let live = check_ownership(cluster, again.iter(), how.owner, "update").await?;
+            match live.get(id) {
+                Some(uid) => of(&mut object, uid),
+                None => json::remove_uid(&mut object),
+            }
+            put_as_is(cluster, target, &object, how.force).await
+        }
+        settled => settled,
+    }
+    .map_err(Error::objects("write"))
 }
 
 /// Applies an object without marking it as one of the release, which is how hooks are made.

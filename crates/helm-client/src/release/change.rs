@@ -6,14 +6,15 @@
 use std::collections::HashSet;
 
 use cluster::ObjectId;
+use helm::hook::Hook;
 use helm::release::{ApplyMethod, RecordedFile, Status};
 use jiff::Timestamp;
 
-use super::apply::{self, Force, Written};
+use super::apply::{self, Force, Writing, Written};
 use super::objects::{self, Identity, Target};
-use super::ownership::Owner;
+use super::ownership::{Checked, Owner};
 use super::remove::{self, Policy};
-use super::{Action, Deployed, Error, OnFailure, Progress, Releases, Undone, migrate, owner, told};
+use super::{Action, Deployed, Error, OnFailure, Progress, Releases, Undone, migrate, told};
 use crate::records::{Record, Records};
 
 /// What the objects of a release should become.
@@ -21,6 +22,7 @@ pub(super) struct Wanted<'a> {
     pub(super) action: Action,
     pub(super) owner: Owner,
     pub(super) manifest: &'a str,
+    pub(super) hooks: &'a [Hook],
     /// The texts of the files below `crds/`.
     pub(super) crds: Vec<String>,
     pub(super) take_ownership: bool,
@@ -36,6 +38,9 @@ pub(super) struct Plan {
     dropped: Vec<Target>,
     /// The API paths of new objects that were there before; none when that was not looked at.
     pub(super) existing: Option<Vec<String>>,
+    /// The objects that were there before and are of the release; for a release that belongs to no object, the new ones
+    /// among them alone, as with Helm.
+    checked: Checked,
 }
 
 /// A change whose pending record is made.
@@ -68,21 +73,36 @@ impl Releases {
         let manifest = objects::parse(wanted.manifest, "the manifest")?;
         let objects = objects::locate(&self.cluster, manifest, namespace, &defined).await?;
         let mut deployed = Vec::new();
+        let mut earlier = Vec::new();
         if let Some(current) = current {
-            deployed = self.targets_of(current).await?;
+            earlier = self.targets_of(current).await?;
+            // What somebody else's record holds only names objects. None of it is applied again, and no field counts as
+            // ours because it stands there.
+            if current.is_authentic() {
+                deployed.clone_from(&earlier);
+            }
         }
-        let mut earlier = deployed.clone();
         for other in others {
             earlier.extend(self.targets_of(other).await?);
         }
         let mut existing = None;
+        let mut checked = Checked::new();
         if !wanted.take_ownership {
-            let new = added(&objects, &deployed);
             let word = match wanted.action {
                 Action::Install => "install",
                 Action::Upgrade | Action::Rollback | Action::Uninstall => "update",
             };
-            existing = Some(apply::check_ownership(&self.cluster, new, &wanted.owner, word).await?);
+            let new: Vec<&Target> = added(&objects, &deployed).collect();
+            let looked_at: Vec<&Target> = match wanted.owner.parent {
+                Some(_) => objects.iter().collect(),
+                None => new.clone(),
+            };
+            checked =
+                apply::check_ownership(&self.cluster, looked_at.into_iter(), &wanted.owner, word).await?;
+            let there = new.into_iter().filter_map(Target::id);
+            let there = there.filter(|id| checked.contains_key(id));
+            existing = Some(there.map(ObjectId::path).collect());
+            self.check_hooks(wanted, word).await?;
         }
         let dropped = remove::dropped(earlier, &objects);
         Ok(Plan {
@@ -91,7 +111,28 @@ impl Releases {
             deployed,
             dropped,
             existing,
+            checked,
         })
+    }
+
+    /// Makes sure, before anything is written, that no hook of the action takes over an object that is not of the release.
+    async fn check_hooks(&self, wanted: &Wanted<'_>, word: &'static str) -> Result<(), Error> {
+        if wanted.owner.parent.is_none() || !self.options.hooks {
+            return Ok(());
+        }
+        let (before, after) = wanted.action.events();
+        let hooks = wanted.hooks.iter();
+        for hook in hooks.filter(|hook| hook.runs_at(&before) || hook.runs_at(&after)) {
+            let target = match self.hook_target(hook, &wanted.owner.namespace).await {
+                // A kind that the release is about to bring has no objects yet.
+                Err(Error::Locate { .. }) => continue,
+                target => target?,
+            };
+            if let Some(id) = target.as_ref().and_then(Target::id) {
+                self.check_hook(&wanted.owner, id, word).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Carries out a change to its end, good or bad.
@@ -123,7 +164,7 @@ impl Releases {
             take_ownership,
             ..
         } = change;
-        let owner = owner(&record.release);
+        let owner = self.owner(&record.release);
         let (before, after) = action.events();
         self.write_crds(&plan.crds).await?;
         self.run_hooks(records, record, &before).await?;
@@ -140,15 +181,12 @@ impl Releases {
         } else {
             Force::set_in(&plan.deployed)
         };
-        apply::write(
-            &self.cluster,
-            &plan.objects,
-            &owner,
-            &force,
-            written,
-            &self.tell(),
-        )
-        .await?;
+        let how = Writing {
+            owner: &owner,
+            force: &force,
+            checked: &plan.checked,
+        };
+        apply::write(&self.cluster, &plan.objects, &how, written, &self.tell()).await?;
         remove::remove(&self.cluster, &plan.dropped, &owner, Policy::OfLive, &self.tell()).await?;
         self.wait_until_ready(&written.objects).await?;
         self.run_hooks(records, record, &after).await
@@ -165,10 +203,10 @@ impl Releases {
             ..
         } = change;
         self.settled.note(&record, &written.objects);
-        let uninstalled = others
-            .into_iter()
-            .filter(|other| *other.status() == Status::Uninstalled);
-        let earlier: Vec<Record> = uninstalled.chain(current).collect();
+        // Below one that somebody else made, ours may still say that it is deployed.
+        let is_over = |other: &Record| matches!(other.status(), Status::Uninstalled | Status::Deployed);
+        let over = others.into_iter().filter(is_over);
+        let earlier: Vec<Record> = over.chain(current).collect();
         for mut earlier in earlier.iter().cloned() {
             if *earlier.status() != Status::Superseded {
                 earlier.release.info.status = Status::Superseded;
@@ -211,6 +249,12 @@ impl Releases {
                     .undo(&plan, written, current.as_ref(), &record, resumed)
                     .await;
                 match (undoing, &current) {
+                    (Ok(()), Some(current)) if !current.is_authentic() => Undone::Not {
+                        because: format!(
+                            "revision {} was made by somebody else and is not applied again",
+                            current.revision()
+                        ),
+                    },
                     (Ok(()), Some(current)) => Undone::RolledBack(current.revision()),
                     (Ok(()), None) => Undone::Removed,
                     (Err(failure), _) => Undone::Not {
@@ -259,19 +303,21 @@ impl Releases {
         } else if !written.begun {
             return Ok(());
         }
-        let owner = owner(&record.release);
-        if let Some(current) = current {
+        let owner = self.owner(&record.release);
+        if let Some(current) = current.filter(|current| current.is_authentic()) {
             let force = Force::set_in(&plan.deployed);
             let mut back = Written::default();
-            apply::write(
-                &self.cluster,
-                &plan.deployed,
-                &owner,
-                &force,
-                &mut back,
-                &self.tell(),
-            )
-            .await?;
+            let mut checked = Checked::new();
+            if owner.parent.is_some() {
+                checked =
+                    apply::check_ownership(&self.cluster, plan.deployed.iter(), &owner, "update").await?;
+            }
+            let how = Writing {
+                owner: &owner,
+                force: &force,
+                checked: &checked,
+            };
+            apply::write(&self.cluster, &plan.deployed, &how, &mut back, &self.tell()).await?;
             self.settled.note(current, &back.objects);
         }
         let made = remove::dropped(made, &plan.deployed);
@@ -280,11 +326,24 @@ impl Releases {
         removed.wait(&self.cluster, self.options.timeout).await
     }
 
-    /// The objects of a stored revision, as far as they can still be there.
+    /// The objects of a stored revision, as far as they can still be there. Of one that somebody else made, what cannot be
+    /// read is left out: it must not stand in the way of what comes next.
     pub(super) async fn targets_of(&self, record: &Record) -> Result<Vec<Target>, Error> {
         let what = format!("the manifest of revision {}", record.revision());
-        let objects = objects::parse(&record.release.manifest, &what)?;
-        objects::locate_earlier(&self.cluster, objects, &record.release.namespace).await
+        let namespace = &record.release.namespace;
+        let parsed = objects::parse(&record.release.manifest, &what);
+        if record.is_authentic() {
+            return objects::locate_earlier(&self.cluster, parsed?, namespace).await;
+        }
+        let mut targets = Vec::new();
+        for object in parsed.unwrap_or_default() {
+            match objects::locate_earlier(&self.cluster, vec![object], namespace).await {
+                Ok(located) => targets.extend(located),
+                Err(failure) if failure.is_transient() => return Err(failure),
+                Err(failure) => tracing::debug!(error = told(&failure), "left out an object of {what}"),
+            }
+        }
+        Ok(targets)
     }
 
     /// Writes a record, and tells of its status.

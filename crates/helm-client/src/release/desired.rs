@@ -6,7 +6,6 @@ use helm::hook::Hook;
 use helm::release::RecordedChart;
 use serde_json::{Map, Value};
 
-use super::ownership::Owner;
 use super::{Error, labels};
 
 /// A rendered chart, ready to be installed.
@@ -58,12 +57,5 @@ impl Desired {
 
     pub(super) fn described(&self, usual: &str) -> String {
         self.description.clone().unwrap_or_else(|| usual.to_owned())
-    }
-
-    pub(super) fn owner(&self) -> Owner {
-        Owner {
-            name: self.name.clone(),
-            namespace: self.namespace.clone(),
-        }
     }
 }

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use cluster::{Cluster, Delete, Election, Held, ObjectId};
+use helm::release::lease_name;
 use k8s_openapi::api::coordination::v1::Lease;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -40,7 +41,7 @@ impl Releases {
             release: name.to_owned(),
             source: Box::new(source),
         };
-        let lease = lease(name);
+        let lease = lease_name(name);
         let id = ObjectId::of::<Lease>(Some(namespace), &lease).map_err(failed)?;
         let mut election =
             Election::new(self.cluster.clone(), namespace, &lease, identity).map_err(failed)?;
@@ -83,11 +84,6 @@ impl Hold {
             tracing::debug!(lease = %self.id, error = super::told(&error), "could not remove the lease");
         }
     }
-}
-
-/// The Lease of a release.
-pub(super) fn lease(release: &str) -> String {
-    format!("sh.helm.release.v1.{release}")
 }
 
 /// How records name the holder of a Lease.

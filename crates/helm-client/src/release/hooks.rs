@@ -6,10 +6,12 @@ use helm::hook::{
 };
 use jiff::Timestamp;
 
-use super::apply::{Force, put_as_is};
+use super::apply::{self, Force, put_as_is};
 use super::objects::{self, Target};
 use super::output::output;
+use super::ownership::Owner;
 use super::{Error, Progress, Releases};
+use crate::json;
 use crate::records::{Record, Records, Stage};
 
 /// A hook that is to run, or that an earlier attempt at the same action ran.
@@ -107,6 +109,7 @@ impl Releases {
                 return Err((outputs, failure));
             }
         }
+        let owner = self.owner(&record.release);
         let goes = |(index, _): &(usize, Option<ObjectId>)| {
             is_deleted_by(&record.release.hooks[*index], &HookDeletePolicy::HookSucceeded)
         };
@@ -118,9 +121,8 @@ impl Releases {
         }
         for (index, id) in made.iter().rev() {
             let hook = &record.release.hooks[*index];
-            let deleted = self
-                .delete_by(hook, id.as_ref(), &HookDeletePolicy::HookSucceeded)
-                .await;
+            let policy = HookDeletePolicy::HookSucceeded;
+            let deleted = self.delete_by(&owner, hook, id.as_ref(), &policy).await;
             if let Err(failure) = deleted {
                 return Err((outputs, failed_hook(hook, event, None, failure)));
             }
@@ -137,6 +139,7 @@ impl Releases {
         so_far: SoFar,
         made: &mut Option<ObjectId>,
     ) -> Result<(), Error> {
+        let owner = self.owner(&record.release);
         let target = self
             .hook_target(&record.release.hooks[index], &record.release.namespace)
             .await?;
@@ -149,8 +152,8 @@ impl Releases {
             }
             SoFar::Begun => {}
             SoFar::Nothing => {
-                self.delete_by(hook, target.id(), &HookDeletePolicy::BeforeHookCreation)
-                    .await?;
+                let policy = HookDeletePolicy::BeforeHookCreation;
+                self.delete_by(&owner, hook, target.id(), &policy).await?;
                 hook.last_run = HookExecution {
                     started_at: Some(Timestamp::now()),
                     completed_at: None,
@@ -161,8 +164,14 @@ impl Releases {
         }
         self.tell_of(&record.release.hooks[index], event);
 
+        let mut object = target.manifest.clone();
+        if let Some(id) = target.id()
+            && let Some(uid) = self.check_hook(&owner, id, "update").await?
+        {
+            object["metadata"]["uid"] = uid.into();
+        }
         let nothing = Force::set_in(&[]);
-        let put = put_as_is(&self.cluster, &target, &target.manifest, &nothing).await;
+        let put = put_as_is(&self.cluster, &target, &object, &nothing).await;
         let (live, _) = put.map_err(Error::objects("write"))?;
         let id = made.insert(live.id);
         if is_awaited(id) {
@@ -176,7 +185,31 @@ impl Releases {
         Ok(())
     }
 
-    async fn hook_target(&self, hook: &Hook, namespace: &str) -> Result<Option<Target>, Error> {
+    /// Makes sure that a hook may take or remove the object of its name, and returns the UID of the one that is there. Of a
+    /// release that belongs to no object nothing is asked, as with Helm.
+    ///
+    /// # Errors
+    /// [`Error::NotOurs`].
+    pub(super) async fn check_hook(
+        &self,
+        owner: &Owner,
+        id: &ObjectId,
+        word: &'static str,
+    ) -> Result<Option<String>, Error> {
+        if owner.parent.is_none() {
+            return Ok(None);
+        }
+        let live = self.cluster.get_metadata(id).await;
+        let Some(live) = live.map_err(Error::objects("look for"))? else {
+            return Ok(None);
+        };
+        owner
+            .check_hook(id, &json::of(&live))
+            .map_err(|reason| apply::not_ours(id, word, reason))?;
+        Ok(live.metadata.uid)
+    }
+
+    pub(super) async fn hook_target(&self, hook: &Hook, namespace: &str) -> Result<Option<Target>, Error> {
         let objects = objects::parse(&hook.manifest, &format!("hook {}", hook.path))?;
         let targets = objects::locate(&self.cluster, objects, namespace, &[]).await?;
         Ok(targets.into_iter().next())
@@ -217,6 +250,7 @@ impl Releases {
     /// Deletes what a hook made, if its policy says so, and waits until it is gone.
     async fn delete_by(
         &self,
+        owner: &Owner,
         hook: &Hook,
         id: Option<&ObjectId>,
         policy: &HookDeletePolicy,
@@ -224,7 +258,11 @@ impl Releases {
         let Some(id) = id.filter(|_| is_deleted_by(hook, policy)) else {
             return Ok(());
         };
-        let how = Delete::with(Propagation::Background);
+        let mut how = Delete::with(Propagation::Background);
+        let uid = self.check_hook(owner, id, "update").await?;
+        if let Some(uid) = &uid {
+            how = how.uid(uid);
+        }
         let timeout = self.options.timeout;
         let deleted = if is_awaited(id) {
             self.cluster.delete_and_wait(id, &how, timeout, &mut |_| {}).await
@@ -238,6 +276,7 @@ impl Releases {
     /// Follows the delete policies after the last of `made` failed. What cannot be deleted is left: the failure of
     /// the hook is the one to report.
     async fn clean_up_after_failure(&self, record: &Record, made: &[(usize, Option<ObjectId>)]) {
+        let owner = self.owner(&record.release);
         for (place, (index, id)) in made.iter().enumerate() {
             let is_failed = place + 1 == made.len();
             let policy = if is_failed {
@@ -246,7 +285,7 @@ impl Releases {
                 HookDeletePolicy::HookSucceeded
             };
             let hook = &record.release.hooks[*index];
-            if let Err(failure) = self.delete_by(hook, id.as_ref(), &policy).await {
+            if let Err(failure) = self.delete_by(&owner, hook, id.as_ref(), &policy).await {
                 tracing::warn!(error = super::told(&failure), hook = %hook.path, "could not delete a hook");
             }
         }

@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use serde_json::json;
 
 use super::change::{Change, Wanted};
+use super::ownership::Owner;
 use super::{Action, Deployed, Desired, Error, Releases};
 use crate::records::{MANAGER, Observed};
 
@@ -30,7 +31,7 @@ impl Releases {
             });
         }
         let others: Vec<_> = observed.newest.iter().cloned().collect();
-        let wanted = Wanted::of(desired, Action::Install);
+        let wanted = Wanted::of(desired, self.owner_of(desired), Action::Install);
         let plan = self.plan_change(&wanted, None, &others).await?;
         if self.options.create_namespace {
             self.make_namespace(&desired.namespace).await?;
@@ -67,11 +68,12 @@ impl Releases {
 }
 
 impl<'a> Wanted<'a> {
-    pub(super) fn of(desired: &'a Desired, action: Action) -> Self {
+    pub(super) fn of(desired: &'a Desired, owner: Owner, action: Action) -> Self {
         Self {
             action,
-            owner: desired.owner(),
+            owner,
             manifest: &desired.manifest,
+            hooks: &desired.hooks,
             crds: desired.crds.clone(),
             take_ownership: desired.take_ownership,
         }

@@ -29,6 +29,7 @@ mod remove;
 mod resume;
 mod rollback;
 mod state;
+mod takeover;
 mod testing;
 mod touched;
 mod uninstall;
@@ -52,10 +53,12 @@ pub use progress::{Listener, Progress};
 pub use resume::Resumed;
 pub use rollback::To;
 pub use state::{Moment, Presence, Reason, State, state};
+pub use takeover::drawn_anew;
 pub use testing::{TestFilter, TestRun, Tested};
 pub use touched::{Role, Touched, touched};
 pub use uninstall::Uninstalled;
 
+use crate::authenticity::Parent;
 use crate::records::{Observed, Provenance, Record, Records};
 use drift::{DriftedObject, Settled};
 use ownership::Owner;
@@ -77,6 +80,8 @@ pub struct Releases {
     /// Whoever held these Leases: this writer is there in its place.
     succeeds: Arc<[String]>,
     listener: Option<Listener>,
+    /// The object that the release belongs to, if it belongs to one.
+    parent: Option<Arc<Parent>>,
     settled: Arc<Settled>,
     leases: Arc<LeaseWatch>,
 }
@@ -109,6 +114,7 @@ impl Releases {
             writer: None,
             succeeds: Arc::default(),
             listener: None,
+            parent: None,
             settled: Arc::default(),
             leases,
         }
@@ -131,6 +137,13 @@ impl Releases {
     pub fn in_place_of(self, writers: impl IntoIterator<Item = String>) -> Self {
         let succeeds = writers.into_iter().collect();
         Self { succeeds, ..self }
+    }
+
+    /// The same, for the release of this object. Its records are signed, and believed only where they are; no object is
+    /// written or removed that names another one.
+    pub fn belonging_to(self, parent: Parent) -> Self {
+        let parent = Some(Arc::new(parent));
+        Self { parent, ..self }
     }
 
     /// The same, with somebody who is told of every step.
@@ -241,7 +254,16 @@ impl Releases {
         let Options {
             driver, max_history, ..
         } = self.options;
-        Records::new(self.cluster.clone(), driver, namespace, name, max_history)
+        Records::new(self.cluster.clone(), driver, namespace, name, max_history).of(self.parent.clone())
+    }
+
+    /// The release that a record is of, as its objects know it.
+    fn owner(&self, release: &Release) -> Owner {
+        Owner::new(&release.namespace, &release.name, self.parent.as_deref())
+    }
+
+    fn owner_of(&self, desired: &Desired) -> Owner {
+        Owner::new(&desired.namespace, &desired.name, self.parent.as_deref())
     }
 
     /// Tells whoever wants to know.
@@ -325,19 +347,18 @@ impl Observed {
     pub fn is_under_its_own_lease(&self) -> bool {
         self.underway().is_some_and(|(_, record)| {
             let (namespace, name) = (&record.release.namespace, &record.release.name);
-            let own = hold::writer(namespace, &hold::lease(name));
+            let own = hold::writer(namespace, &helm::release::lease_name(name));
             record.provenance.writer.as_ref() == Some(&own)
         })
     }
 
-    /// The newest revision, when it is not the deployed one.
-    fn above_deployed(&self) -> Vec<Record> {
+    /// The revisions beside the deployed one that tell of objects in the cluster: the newest, and what is deployed below
+    /// a deployed one that somebody else made.
+    fn beside_deployed(&self) -> Vec<Record> {
         let deployed = self.deployed().map(Record::revision);
-        let newest = self
-            .newest
-            .iter()
-            .filter(|newest| Some(newest.revision()) != deployed);
-        newest.cloned().collect()
+        let known = self.newest.iter().chain(&self.older_deployed);
+        let others = known.filter(|known| Some(known.revision()) != deployed);
+        others.cloned().collect()
     }
 }
 
@@ -368,13 +389,6 @@ fn pending(desired: &Desired, observed: &Observed, status: Status, revision: i64
         apply_method: Some(ApplyMethod::ServerSide),
         labels: desired.labels.clone(),
         ..Release::default()
-    }
-}
-
-fn owner(release: &Release) -> Owner {
-    Owner {
-        name: release.name.clone(),
-        namespace: release.namespace.clone(),
     }
 }
 

@@ -1,8 +1,12 @@
 //! Whose an object is: the label and the annotations by which Helm knows the objects of a release
-//! (`pkg/action/validate.go`).
+//! (`pkg/action/validate.go`), and the label by which they name the object that the release belongs to.
 
+use std::collections::HashMap;
+
+use cluster::ObjectId;
 use serde_json::Value;
 
+use crate::authenticity::Parent;
 use crate::json::{self, Meta};
 
 const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
@@ -15,9 +19,23 @@ const RELEASE_NAMESPACE: &str = "meta.helm.sh/release-namespace";
 pub(crate) struct Owner {
     pub(crate) name: String,
     pub(crate) namespace: String,
+    /// The label of the object that the release belongs to, and its UID; none when it belongs to no object.
+    pub(crate) parent: Option<(&'static str, String)>,
 }
 
+/// Objects that were found to be of a release, with their UIDs.
+pub(crate) type Checked = HashMap<ObjectId, String>;
+
 impl Owner {
+    /// The release of that name, for the object that it belongs to.
+    pub(crate) fn new(namespace: &str, name: &str, parent: Option<&Parent>) -> Self {
+        Self {
+            name: name.to_owned(),
+            namespace: namespace.to_owned(),
+            parent: parent.map(|parent| (parent.label, parent.uid.clone())),
+        }
+    }
+
     /// Marks an object as one of this release, whatever its manifest says about that.
     pub(crate) fn claim(&self, object: &mut Value) {
         json::set_meta(object, Meta::Labels, MANAGED_BY, HELM);
@@ -25,16 +43,65 @@ impl Owner {
         json::set_meta(object, Meta::Annotations, RELEASE_NAMESPACE, &self.namespace);
     }
 
-    /// True when the object carries the three marks of this release.
+    /// True when the object is one of this release.
     pub(crate) fn owns(&self, live: &Value) -> bool {
         self.check(live).is_ok()
     }
 
-    /// Finds out whether an object is one of this release.
+    /// Finds out whether an object is one of this release: it names the object that the release belongs to, or no such
+    /// object and carries the three marks of Helm.
     ///
     /// # Errors
     /// What is missing or wrong, in Helm's words.
     pub(crate) fn check(&self, live: &Value) -> Result<(), String> {
+        match self.names_parent(live)? {
+            true => Ok(()),
+            false => self.check_marks(live),
+        }
+    }
+
+    /// Finds out whether a hook may take or remove an object. Hooks carry none of Helm's marks; so where a release
+    /// belongs to an object, one that names none is taken for the release's in its own namespace alone. Where it
+    /// belongs to none, Helm asks nothing.
+    ///
+    /// # Errors
+    /// Whose it is, or that nobody knows.
+    pub(crate) fn check_hook(&self, id: &ObjectId, live: &Value) -> Result<(), String> {
+        let Some((label, uid)) = &self.parent else {
+            return Ok(());
+        };
+        if self.names_parent(live)?
+            || id.namespace() == Some(&self.namespace)
+            || self.check_marks(live).is_ok()
+        {
+            return Ok(());
+        }
+        Err(format!(
+            "it has no label {label}, and outside of namespace {} a hook takes over nothing that does not say whose it \
+             is: remove the object, or set that label to {uid:?}",
+            self.namespace
+        ))
+    }
+
+    /// True when an object names the one that the release belongs to, false when it names none.
+    ///
+    /// # Errors
+    /// When it names another.
+    fn names_parent(&self, live: &Value) -> Result<bool, String> {
+        let Some((label, uid)) = &self.parent else {
+            return Ok(false);
+        };
+        match json::meta(live, Meta::Labels, label) {
+            None => Ok(false),
+            Some(named) if named == uid => Ok(true),
+            Some(named) => Err(format!(
+                "invalid ownership metadata; label validation error: key {label:?} must equal {uid:?}: current value is \
+                 {named:?}"
+            )),
+        }
+    }
+
+    fn check_marks(&self, live: &Value) -> Result<(), String> {
         let checks = [
             ("label", Meta::Labels, MANAGED_BY, HELM),
             ("annotation", Meta::Annotations, RELEASE_NAME, self.name.as_str()),
@@ -67,15 +134,25 @@ impl Owner {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
     use serde_json::json;
 
     use super::*;
 
     fn web() -> Owner {
+        Owner::new("shop", "web", None)
+    }
+
+    fn web_of_42() -> Owner {
+        let parent = ("krateo.io/composition-id", "42".to_owned());
         Owner {
-            name: "web".to_owned(),
-            namespace: "shop".to_owned(),
+            parent: Some(parent),
+            ..web()
         }
+    }
+
+    fn map(namespace: &str) -> ObjectId {
+        ObjectId::of::<ConfigMap>(Some(namespace), "a").unwrap()
     }
 
     #[test]
@@ -108,5 +185,42 @@ mod tests {
              annotation validation error: missing key \"meta.helm.sh/release-name\": must be set to \"web\"; \
              annotation validation error: missing key \"meta.helm.sh/release-namespace\": must be set to \"shop\""
         );
+    }
+
+    #[test]
+    fn an_object_that_names_another_parent_is_never_owned() {
+        let mut object = json!({"metadata": {"labels": {"krateo.io/composition-id": "43"}}});
+        web_of_42().claim(&mut object);
+        assert!(web().owns(&object), "Helm knows no parents");
+        assert!(!web_of_42().owns(&object));
+        assert_eq!(
+            web_of_42().check_hook(&map("shop"), &object).unwrap_err(),
+            "invalid ownership metadata; label validation error: key \"krateo.io/composition-id\" must equal \"42\": \
+             current value is \"43\""
+        );
+    }
+
+    #[test]
+    fn an_object_that_names_no_parent_is_owned_by_helms_marks() {
+        let mut object = json!({"metadata": {}});
+        assert!(!web_of_42().owns(&object));
+        web_of_42().claim(&mut object);
+        assert!(web_of_42().owns(&object));
+        let labelled = json!({"metadata": {"labels": {"krateo.io/composition-id": "42"}}});
+        assert!(web_of_42().owns(&labelled), "without any mark of Helm");
+    }
+
+    #[test]
+    fn a_hook_takes_objects_without_a_parent_at_home_alone() {
+        let nobodys = json!({"metadata": {}});
+        assert_eq!(web_of_42().check_hook(&map("shop"), &nobodys), Ok(()));
+        let refused = web_of_42().check_hook(&map("other"), &nobodys).unwrap_err();
+        assert!(
+            refused.starts_with("it has no label krateo.io/composition-id"),
+            "{refused}"
+        );
+        assert_eq!(web().check_hook(&map("other"), &nobodys), Ok(()), "as Helm does");
+        let ours = json!({"metadata": {"labels": {"krateo.io/composition-id": "42"}}});
+        assert_eq!(web_of_42().check_hook(&map("other"), &ours), Ok(()));
     }
 }

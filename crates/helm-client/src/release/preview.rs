@@ -68,7 +68,7 @@ impl Releases {
             deployed = self.targets_of(current).await?;
         }
         let mut earlier = deployed.clone();
-        for other in observed.above_deployed() {
+        for other in observed.beside_deployed() {
             earlier.extend(self.targets_of(&other).await?);
         }
         let force = if desired.take_ownership {
@@ -76,7 +76,7 @@ impl Releases {
         } else {
             Force::set_in(&deployed)
         };
-        let owner = desired.owner();
+        let owner = self.owner_of(desired);
         let mut changes = Vec::new();
         for target in &wanted {
             changes.extend(self.written(target, desired, &owner, &force).await?);

@@ -1,7 +1,7 @@
 //! An action that was cut off, continued by its successor.
 
 use super::change::{Change, Wanted, recorded_crds};
-use super::{Action, Deployed, Desired, Error, Releases, Undone, owner, told};
+use super::{Action, Deployed, Desired, Error, Releases, Undone, told};
 use crate::records::{Observed, Record};
 use helm::release::Status;
 
@@ -28,7 +28,7 @@ impl Releases {
     /// # Errors
     /// [`Error::NotUnderway`]; else as those of the action.
     pub async fn resume(&self, observed: &Observed, desired: Option<&Desired>) -> Result<Resumed, Error> {
-        let Some((action, newest)) = observed.underway() else {
+        let Some((action, newest)) = observed.underway().filter(|(_, record)| record.is_authentic()) else {
             return Err(Error::NotUnderway);
         };
         let mut record = newest.clone();
@@ -71,8 +71,9 @@ impl Releases {
         };
         let wanted = Wanted {
             action,
-            owner: owner(release),
+            owner: self.owner(release),
             manifest: &release.manifest,
+            hooks: &release.hooks,
             crds,
             take_ownership: desired.is_some_and(|desired| desired.take_ownership),
         };

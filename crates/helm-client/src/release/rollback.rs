@@ -5,7 +5,7 @@ use helm::release::{ApplyMethod, Info, Release};
 use jiff::Timestamp;
 
 use super::change::{Change, Wanted};
-use super::{Action, Deployed, Error, Releases, Resumed, owner};
+use super::{Action, Deployed, Error, Releases, Resumed};
 use crate::records::{Observed, Provenance, Record};
 
 /// Which revision a rollback goes back to.
@@ -41,12 +41,13 @@ impl Releases {
         }
         let target = self.target(to, newest).await?;
         let current = observed.deployed();
-        let others = observed.above_deployed();
+        let others = observed.beside_deployed();
         let (release, provenance) = self.rollback_to(target, observed);
         let wanted = Wanted {
             action: Action::Rollback,
-            owner: owner(&release),
+            owner: self.owner(&release),
             manifest: &release.manifest.clone(),
+            hooks: &release.hooks.clone(),
             crds: Vec::new(),
             take_ownership: false,
         };

@@ -8,7 +8,8 @@ use helm::release::{RecordedChart, Status};
 use jiff::Timestamp;
 
 use super::drift::DriftedObject;
-use super::{Action, Desired, Retries, Retry};
+use super::{Action, Desired, Retries, Retry, takeover};
+use crate::authenticity::Authenticity;
 use crate::json;
 use crate::records::{Observed, Record};
 
@@ -21,6 +22,12 @@ pub enum State {
     OutOfSync(Reason),
     /// The deployed revision is the wanted one: nothing to write.
     InSync,
+    /// The deployed revision is the wanted one, but its record does not carry our MAC, or an old one: sign.
+    Unsigned,
+    /// The deployed revision was made by somebody else of what is wanted, and in these fields its objects are not as our
+    /// render has them. Where the chart draws them anew with each render, an upgrade would change passwords and the like
+    /// ([`super::drawn_anew`]); else upgrade.
+    Differs(Vec<String>),
     /// The deployed revision is the wanted one, and these objects are not as it has them: correct.
     Drifted(Vec<DriftedObject>),
     /// Somebody is at it: look again later.
@@ -109,9 +116,15 @@ pub fn state(desired: &Desired, observed: &Observed, drifted: Vec<DriftedObject>
     }
     match newest.status() {
         Status::Uninstalled => State::Absent,
+        Status::Deployed if !newest.is_authentic() => made_by_another(desired, newest),
         Status::Deployed => match changed_input(desired, newest) {
             Some(reason) if renders_differently(desired, newest) => State::OutOfSync(reason),
-            Some(_) | None => in_sync(drifted),
+            Some(_) | None => match newest.authenticity {
+                Authenticity::ByPreviousKey => State::Unsigned,
+                Authenticity::Unchecked | Authenticity::Authentic | Authenticity::Unauthentic => {
+                    in_sync(drifted)
+                }
+            },
         },
         Status::Failed => match changed_input(desired, newest) {
             Some(reason) => State::OutOfSync(reason),
@@ -119,6 +132,18 @@ pub fn state(desired: &Desired, observed: &Observed, drifted: Vec<DriftedObject>
         },
         // Superseded without a successor, or a status of a later Helm.
         _ => State::OutOfSync(Reason::Foreign),
+    }
+}
+
+/// Only what the record itself holds counts: its annotations are whatever its writer wanted.
+fn made_by_another(desired: &Desired, record: &Record) -> State {
+    if !takeover::has_same_inputs(desired, record) {
+        return State::OutOfSync(Reason::Foreign);
+    }
+    match takeover::differences(desired, record) {
+        Ok(fields) if fields.is_empty() => State::Unsigned,
+        Ok(fields) => State::Differs(fields),
+        Err(_) => State::OutOfSync(Reason::Foreign),
     }
 }
 
@@ -148,8 +173,11 @@ fn underway(action: Action, record: &Record, desired: &Desired, moment: &Moment)
     let patience = i64::try_from(moment.timeout.as_secs())
         .unwrap_or(i64::MAX)
         .saturating_mul(2);
-    let is_over =
-        since.is_none_or(|since| moment.now.as_second().saturating_sub(since.as_second()) > patience);
+    // A time to come is nobody's honest start; a few minutes are what clocks differ by.
+    let is_over = since.is_none_or(|since| {
+        let age = moment.now.as_second().saturating_sub(since.as_second());
+        age > patience || age < -patience
+    });
     let is_gone = match moment.writer {
         Presence::Gone => true,
         Presence::There => false,
@@ -178,7 +206,7 @@ pub(super) fn is_interrupted_attempt_at(desired: &Desired, observed: &Observed) 
     let Some((action, record)) = observed.underway() else {
         return false;
     };
-    action != Action::Uninstall && changed_input(desired, record).is_none()
+    action != Action::Uninstall && record.is_authentic() && changed_input(desired, record).is_none()
 }
 
 /// Which attempt at what is desired the next one is, after failed ones.
@@ -443,5 +471,71 @@ mod tests {
             look(Presence::Gone, &uninstalling),
             State::Interrupted(Action::Uninstall)
         );
+    }
+
+    #[test]
+    fn a_revision_that_somebody_else_made_is_judged_by_what_it_holds() {
+        let unauthentic = |change: fn(&mut Record)| {
+            with(Status::Deployed, |record| {
+                record.authenticity = Authenticity::Unauthentic;
+                record.provenance = Provenance::default();
+                change(record);
+            })
+        };
+        check(&unauthentic(|_| {}), &State::Unsigned);
+        // Hooks are ours in any case.
+        check(&unauthentic(|r| r.release.hooks.clear()), &State::Unsigned);
+        check(
+            &unauthentic(|r| r.release.manifest.push_str("data: {a: b}\n")),
+            &State::Differs(vec!["ConfigMap : .data.a".to_owned()]),
+        );
+        let foreign = State::OutOfSync(Reason::Foreign);
+        check(&unauthentic(|r| r.release.config.clear()), &foreign);
+        check(&unauthentic(|r| r.release.manifest.push('[')), &foreign);
+
+        let old_key = |change: fn(&mut Record)| {
+            with(Status::Deployed, |record| {
+                record.authenticity = Authenticity::ByPreviousKey;
+                change(record);
+            })
+        };
+        check(&old_key(|_| {}), &State::Unsigned);
+        let changed = |r: &mut Record| {
+            r.release.config.clear();
+            r.release.manifest.clear();
+        };
+        check(&old_key(changed), &State::OutOfSync(Reason::Values));
+    }
+
+    #[test]
+    fn what_somebody_else_began_is_never_continued() {
+        let pending = |status: Status, age: i64| {
+            with(status, move |r| {
+                r.authenticity = Authenticity::Unauthentic;
+                r.provenance = Provenance::default();
+                r.release.info.last_deployed = Timestamp::from_second(NOW - age).ok();
+            })
+        };
+        let look = |observed: &Observed| state(&desired(), observed, Vec::new(), &moment(Presence::Unknown));
+        for status in [Status::PendingUpgrade, Status::Uninstalling] {
+            let over = pending(status.clone(), 121);
+            assert!(
+                matches!(
+                    look(&over),
+                    State::Failed {
+                        retry: Retry::Now,
+                        ..
+                    }
+                ),
+                "{status}"
+            );
+            assert!(!is_interrupted_attempt_at(&desired(), &over));
+            assert!(matches!(
+                look(&pending(status.clone(), 100)),
+                State::Locked { .. }
+            ));
+            // A start in the future locks nobody out for ever.
+            assert!(matches!(look(&pending(status, -1000)), State::Failed { .. }));
+        }
     }
 }

@@ -5,7 +5,7 @@ use helm::release::Status;
 use jiff::Timestamp;
 
 use super::remove::{self, Policy};
-use super::{Action, Error, Releases, owner};
+use super::{Action, Error, Releases};
 use crate::records::{Observed, Record, Records};
 
 /// What an uninstall left behind.
@@ -22,6 +22,8 @@ impl Releases {
     /// of the newest revision, in reverse order of kinds, and the wait until they are gone; post-delete hooks; the
     /// records, the newest last. When something fails, the same call continues from there; hooks that ended well do not
     /// run again.
+    ///
+    /// A record that somebody else made only names objects: those that are of the release go, its hooks do not run.
     ///
     /// # Errors
     /// [`Error::Hook`], [`Error::Objects`] (also when objects are not gone in time), [`Error::Records`].
@@ -64,14 +66,22 @@ impl Releases {
             self.update(records, record).await?;
         }
         let (before, after) = Action::Uninstall.events();
-        self.run_hooks(records, record, &before).await?;
-        let owner = owner(&record.release);
+        let hooks_run = record.is_authentic();
+        if hooks_run {
+            self.run_hooks(records, record, &before).await?;
+        } else {
+            tracing::warn!(release = %record.release.name, namespace = %record.release.namespace,
+                "somebody else made the newest revision: its hooks do not run, and of its objects those go that are of the release");
+        }
+        let owner = self.owner(&record.release);
         let removed =
             remove::remove(&self.cluster, &targets, &owner, Policy::OfManifest, &self.tell()).await?;
         removed.wait(&self.cluster, self.options.timeout).await?;
         self.settled
             .forget(targets.iter().filter_map(|target| target.id()));
-        self.run_hooks(records, record, &after).await?;
+        if hooks_run {
+            self.run_hooks(records, record, &after).await?;
+        }
         Ok(removed.kept)
     }
 

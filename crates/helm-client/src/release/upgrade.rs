@@ -25,8 +25,8 @@ impl Releases {
                 release: desired.name.clone(),
             });
         };
-        let others = observed.above_deployed();
-        let wanted = Wanted::of(desired, Action::Upgrade);
+        let others = observed.beside_deployed();
+        let wanted = Wanted::of(desired, self.owner_of(desired), Action::Upgrade);
         let plan = self.plan_change(&wanted, Some(current), &others).await?;
         let record = self
             .begin_desired(desired, observed, Action::Upgrade, plan.existing.clone())

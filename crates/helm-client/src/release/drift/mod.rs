@@ -18,12 +18,12 @@ use serde_json::Value;
 pub use policy::{InvalidPolicy, Mode, Policy};
 pub(super) use settled::Settled;
 
-use super::apply::{AT_ONCE, Force, put_as_is};
+use super::apply::{self, AT_ONCE, Force, put_as_is};
 use super::migrate;
 use super::objects::{Place, Target};
 use super::obstacle::Obstacles;
 use super::ownership::Owner;
-use super::{Error, Live, Progress, Releases, owner};
+use super::{Error, Live, Progress, Releases};
 use crate::records::{MANAGER, Record};
 use settled::{Known, fingerprint};
 
@@ -145,7 +145,7 @@ impl Releases {
         record: &Record,
         policy: &Policy,
     ) -> Result<Look, Error> {
-        let owner = owner(&record.release);
+        let owner = self.owner(&record.release);
         let targets = self.targets_of(record).await?;
         let (known, unknown): (Vec<_>, Vec<_>) = targets
             .iter()
@@ -250,7 +250,7 @@ impl Releases {
     /// # Errors
     /// [`Error::Parse`], [`Error::Locate`], [`Error::Objects`]; transient when somebody wrote in between.
     pub async fn correct(&self, record: &Record, drifted: &[DriftedObject]) -> Result<Vec<Live>, Error> {
-        let owner = owner(&record.release);
+        let owner = self.owner(&record.release);
         let targets = self.targets_of(record).await?;
         let mut corrected = Vec::new();
         for target in &targets {
@@ -261,8 +261,7 @@ impl Releases {
             else {
                 continue;
             };
-            let live = self.correct_one(target, id, &owner, drifted).await;
-            let (live, created) = live.map_err(Error::objects("correct"))?;
+            let (live, created) = self.correct_one(target, id, &owner, drifted).await?;
             self.tell()(&Progress::Applied { id, created });
             tracing::info!(object = %id, "corrected: {drifted}");
             corrected.push(live);
@@ -277,7 +276,8 @@ impl Releases {
         id: &ObjectId,
         owner: &Owner,
         drifted: &DriftedObject,
-    ) -> Result<(Live, bool), cluster::Error> {
+    ) -> Result<(Live, bool), Error> {
+        let failed = Error::objects("correct");
         let mut object = target.manifest.clone();
         owner.claim(&mut object);
         let of_mode = |mode: Mode| drifted.paths.iter().filter(move |path| path.mode == mode);
@@ -296,9 +296,17 @@ impl Releases {
             .iter()
             .map(|path| &path.path)
             .filter(|path| !is_corrected(path));
-        if let Some(live) = self.cluster.get::<Value>(id).await? {
+        if let Some(live) = self.cluster.get::<Value>(id).await.map_err(failed)? {
+            if owner.parent.is_some() {
+                // A release that belongs to no object is corrected whoever's marks are on it, as it is applied by Helm.
+                owner
+                    .check(&live)
+                    .map_err(|reason| apply::not_ours(id, "update", reason))?;
+                object["metadata"]["uid"] = live["metadata"]["uid"].clone();
+            }
             if !added.is_empty() {
-                migrate::take_over(&self.cluster, id, &live, is_hand, &added).await?;
+                let taking = migrate::take_over(&self.cluster, id, &live, is_hand, &added).await;
+                taking.map_err(failed)?;
             }
             for path in left.into_iter().chain(ignored) {
                 if path.get(&target.manifest).is_some() {
@@ -310,7 +318,8 @@ impl Releases {
             place: Place::Named(id.clone()),
             manifest: target.manifest.clone(),
         };
-        put_as_is(&self.cluster, &target, &object, &Force::All).await
+        let put = put_as_is(&self.cluster, &target, &object, &Force::All).await;
+        put.map_err(failed)
     }
 }
 

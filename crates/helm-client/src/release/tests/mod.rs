@@ -13,6 +13,7 @@ use serde_json::json;
 use super::*;
 use crate::records::Stage;
 
+mod belonging;
 mod drift;
 mod hooks;
 mod install;
@@ -105,11 +106,7 @@ fn observed(newest: Record) -> Observed {
 /// A live object of the release.
 fn owned(name: &str) -> Value {
     let mut object = json!({"metadata": {"name": name, "uid": format!("uid-{name}")}});
-    Owner {
-        name: "web".to_owned(),
-        namespace: "shop".to_owned(),
-    }
-    .claim(&mut object);
+    Owner::new("shop", "web", None).claim(&mut object);
     object
 }
 

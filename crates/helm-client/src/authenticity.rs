@@ -1,0 +1,266 @@
+//! What tells a release record that we wrote from one that somebody else did: a MAC over it, kept in an annotation.
+//!
+//! Whoever may write Secrets in a namespace can write release records there, with any content. So a record is believed
+//! only when it carries a MAC by a key that its writers cannot read. Any other one is a fact about the release: what it
+//! says is never applied and never continued.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use ring::hmac;
+
+use crate::digest::hex;
+
+/// Names the MAC on a record.
+pub const MAC: &str = "krateo.io/release-mac";
+
+/// Tells these MACs from those of a later layout of the message, and from other uses of the key.
+const LAYOUT: &str = "v1";
+
+/// Shorter keys could be guessed.
+const MIN_KEY: usize = 32;
+
+/// The keys that authenticate the records of one type's releases.
+pub struct RecordKeys {
+    current: hmac::Key,
+    /// Accepted until its records are signed anew.
+    previous: Option<hmac::Key>,
+}
+
+/// A key that is too short to be one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a key of release records has {0} bytes, at least {MIN_KEY} are needed")]
+pub struct ShortKey(usize);
+
+impl RecordKeys {
+    /// The key that signs, and the one before it, which is still accepted.
+    ///
+    /// # Errors
+    /// When one of them has less than 32 bytes.
+    pub fn new(current: &[u8], previous: Option<&[u8]>) -> Result<Self, ShortKey> {
+        let key = |bytes: &[u8]| {
+            if bytes.len() < MIN_KEY {
+                return Err(ShortKey(bytes.len()));
+            }
+            Ok(hmac::Key::new(hmac::HMAC_SHA256, bytes))
+        };
+        Ok(Self {
+            current: key(current)?,
+            previous: previous.map(key).transpose()?,
+        })
+    }
+}
+
+/// Without the keys.
+impl fmt::Debug for RecordKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecordKeys").finish_non_exhaustive()
+    }
+}
+
+/// The object that a release belongs to, for which a controller keeps it.
+#[derive(Debug, Clone)]
+pub struct Parent {
+    /// The label by which the release's objects name it.
+    pub label: &'static str,
+    /// Its UID, the value of that label.
+    pub uid: String,
+    /// What authenticates its release's records.
+    pub keys: Arc<RecordKeys>,
+}
+
+/// Whether a record was written by us, for the object that its release belongs to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Authenticity {
+    /// The release belongs to no object, so nobody signs its records: they are believed, as Helm believes them.
+    #[default]
+    Unchecked,
+    /// It carries our MAC.
+    Authentic,
+    /// It carries a MAC by the key before the current one.
+    ByPreviousKey,
+    /// It does not: somebody else wrote it, or changed it since, or the key was lost.
+    Unauthentic,
+}
+
+/// Everything of a record that counts.
+pub(crate) struct Signed<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) release: &'a str,
+    pub(crate) revision: i64,
+    /// The digest of the encoded release.
+    pub(crate) payload: &'a str,
+    /// Our annotations by name, without the MAC itself.
+    pub(crate) annotations: &'a BTreeMap<&'a str, &'a str>,
+}
+
+impl Parent {
+    /// The MAC of a record.
+    pub(crate) fn sign(&self, record: &Signed<'_>) -> String {
+        let tag = hmac::sign(&self.keys.current, &self.message(record));
+        format!("{LAYOUT}:{}", hex(tag.as_ref()))
+    }
+
+    /// Whether this is the MAC of a record.
+    pub(crate) fn verify(&self, record: &Signed<'_>, mac: Option<&str>) -> Authenticity {
+        let digits = mac.and_then(|mac| mac.strip_prefix(LAYOUT)?.strip_prefix(':'));
+        let Some(tag) = digits.and_then(unhex) else {
+            return Authenticity::Unauthentic;
+        };
+        let message = self.message(record);
+        let holds = |key: &hmac::Key| hmac::verify(key, &message, &tag).is_ok();
+        if holds(&self.keys.current) {
+            Authenticity::Authentic
+        } else if self.keys.previous.as_ref().is_some_and(holds) {
+            Authenticity::ByPreviousKey
+        } else {
+            Authenticity::Unauthentic
+        }
+    }
+
+    /// Each part with its length before it, so that no two records have the same message.
+    fn message(&self, record: &Signed<'_>) -> Vec<u8> {
+        let Signed {
+            namespace,
+            release,
+            revision,
+            payload,
+            annotations,
+        } = record;
+        let revision = revision.to_string();
+        let mut message = Vec::new();
+        let mut part = |text: &str| {
+            message.extend_from_slice(&(text.len() as u64).to_be_bytes());
+            message.extend_from_slice(text.as_bytes());
+        };
+        for text in [MAC, LAYOUT, &self.uid, namespace, release, &revision, payload] {
+            part(text);
+        }
+        for (name, value) in *annotations {
+            part(name);
+            part(value);
+        }
+        message
+    }
+}
+
+fn unhex(digits: &str) -> Option<Vec<u8>> {
+    let pairs = digits.as_bytes().chunks(2);
+    pairs
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parent(uid: &str, keys: RecordKeys) -> Parent {
+        Parent {
+            label: "krateo.io/composition-id",
+            uid: uid.to_owned(),
+            keys: Arc::new(keys),
+        }
+    }
+
+    fn keys(current: u8, previous: Option<u8>) -> RecordKeys {
+        let previous = previous.map(|byte| [byte; 32]);
+        RecordKeys::new(&[current; 32], previous.as_ref().map(<[u8; 32]>::as_slice)).unwrap()
+    }
+
+    /// A record in the words that its MAC is made of: namespace, release, revision, payload, and annotations.
+    type Words = (
+        &'static str,
+        &'static str,
+        i64,
+        &'static str,
+        BTreeMap<&'static str, &'static str>,
+    );
+
+    fn record() -> Words {
+        (
+            "shop",
+            "web",
+            3,
+            "sha256:1",
+            BTreeMap::from([("a", "1"), ("b", "2")]),
+        )
+    }
+
+    fn signed((namespace, release, revision, payload, annotations): &Words) -> Signed<'_> {
+        Signed {
+            namespace,
+            release,
+            revision: *revision,
+            payload,
+            annotations,
+        }
+    }
+
+    #[test]
+    fn a_record_is_authentic_as_it_was_signed_and_not_otherwise() {
+        let ours = parent("42", keys(1, None));
+        let mac = ours.sign(&signed(&record()));
+        let check = |record: &Words, expected| assert_eq!(ours.verify(&signed(record), Some(&mac)), expected);
+        check(&record(), Authenticity::Authentic);
+
+        let changes: [fn(&mut Words); 8] = [
+            |r| r.0 = "other",
+            |r| r.1 = "webb",
+            |r| r.2 = 4,
+            |r| r.3 = "sha256:2",
+            |r| r.4 = BTreeMap::from([("a", "2"), ("b", "2")]),
+            |r| r.4.clear(),
+            // The same text, parted otherwise.
+            |r| (r.0, r.1) = ("shopw", "eb"),
+            |r| r.4 = BTreeMap::from([("a", "1b"), ("2", "")]),
+        ];
+        for change in changes {
+            let mut changed = record();
+            change(&mut changed);
+            check(&changed, Authenticity::Unauthentic);
+        }
+        for other in [
+            None,
+            Some(""),
+            Some("v1:"),
+            Some("v1:zz"),
+            Some("v2:00"),
+            Some("v1:é0"),
+        ] {
+            let verified = ours.verify(&signed(&record()), other);
+            assert_eq!(verified, Authenticity::Unauthentic, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_record_is_of_one_object_alone() {
+        let mac = parent("42", keys(1, None)).sign(&signed(&record()));
+        let other = parent("43", keys(1, None));
+        assert_eq!(
+            other.verify(&signed(&record()), Some(&mac)),
+            Authenticity::Unauthentic
+        );
+    }
+
+    #[test]
+    fn the_key_before_is_accepted_while_it_is_kept() {
+        let mac = parent("42", keys(1, None)).sign(&signed(&record()));
+        let verify = |keys| parent("42", keys).verify(&signed(&record()), Some(&mac));
+        assert_eq!(verify(keys(2, Some(1))), Authenticity::ByPreviousKey);
+        assert_eq!(verify(keys(2, None)), Authenticity::Unauthentic);
+        assert_eq!(verify(keys(1, Some(2))), Authenticity::Authentic);
+    }
+
+    #[test]
+    fn short_keys_are_refused_and_none_is_printed() {
+        let refused = RecordKeys::new(&[1; 31], None).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "a key of release records has 31 bytes, at least 32 are needed"
+        );
+        assert!(RecordKeys::new(&[1; 32], Some(&[])).is_err());
+        assert_eq!(format!("{:?}", keys(7, Some(8))), "RecordKeys { .. }");
+    }
+}

@@ -1,0 +1,265 @@
+//! A deployed revision that somebody else made, held against our own render of what is wanted: whether it can become ours
+//! as it is, and which values would be lost if it were upgraded instead.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use helm::release::{RecordedChart, RecordedFile, Release};
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::{Desired, Error, Progress, Releases, objects};
+use crate::json;
+use crate::records::{Observed, Provenance, Record};
+
+impl Releases {
+    /// Makes the newest record ours, without a new revision ([`super::State::Unsigned`]): signs it by the current key.
+    ///
+    /// What somebody else recorded is replaced by our own render, which has the same objects; so hooks that only stand in
+    /// the record never run. What we recorded under the key before the current one stays as it is.
+    ///
+    /// # Errors
+    /// [`Error::NoRelease`]; [`Error::Records`], also when somebody wrote to the record since it was observed.
+    pub async fn sign(&self, desired: &Desired, observed: &Observed) -> Result<Record, Error> {
+        let newest = observed.newest.as_ref().ok_or(Error::NoRelease)?;
+        let mut record = newest.clone();
+        let records = self.records(&record.release.namespace, &record.release.name);
+        if record.is_authentic() {
+            self.update(&records, &mut record).await?;
+            return Ok(record);
+        }
+        let release = Release {
+            chart: desired.chart.clone(),
+            config: desired.config.clone(),
+            manifest: desired.manifest.clone(),
+            hooks: desired.hooks.clone(),
+            labels: desired.labels.clone(),
+            ..record.release.clone()
+        };
+        let provenance = Provenance {
+            chart_digest: Some(desired.chart_digest.clone()),
+            environment_digest: desired.environment_digest.clone(),
+            writer: self.writer.clone(),
+            ..Provenance::default()
+        };
+        let signed = records
+            .sign(&mut record, release, provenance, Timestamp::now())
+            .await;
+        signed.map_err(Error::Records)?;
+        tracing::info!(release = %record.release.name, namespace = %record.release.namespace,
+            revision = record.revision(), "took over a revision that somebody else had made");
+        self.tell()(&Progress::Recorded {
+            revision: record.revision(),
+            status: record.status(),
+        });
+        Ok(record)
+    }
+}
+
+/// True when a record was made of what is wanted, by the chart and the values that it holds.
+///
+/// Records hold no subcharts; what those render to is in the manifest.
+pub(super) fn has_same_inputs(desired: &Desired, record: &Record) -> bool {
+    let (stored, wanted) = (&record.release.chart, &desired.chart);
+    let name = |chart: &RecordedChart| {
+        let metadata = chart.metadata.as_ref();
+        metadata.map(|metadata| (metadata.name.clone(), metadata.version.clone()))
+    };
+    name(stored) == name(wanted)
+        && by_name(&stored.templates) == by_name(&wanted.templates)
+        && by_name(&stored.files) == by_name(&wanted.files)
+        && stored.schema == wanted.schema
+        && json::same_map(&stored.values, &wanted.values)
+        && json::same_map(&record.release.config, &desired.config)
+}
+
+fn by_name(files: &[RecordedFile]) -> BTreeMap<&str, Option<&str>> {
+    files
+        .iter()
+        .map(|file| (file.name.as_str(), file.data.as_deref()))
+        .collect()
+}
+
+/// The fields of objects in which a record differs from what is wanted, in their order, each as `Secret db: .data.password`.
+/// Labels that only say to what the release belongs do not count.
+///
+/// # Errors
+/// When one of the two manifests cannot be read.
+pub(super) fn differences(desired: &Desired, record: &Record) -> Result<Vec<String>, Error> {
+    differing(&desired.manifest, &record.release.manifest, desired)
+}
+
+/// Those of these fields that the chart's templates draw anew with each render, such as passwords: the fields in which two
+/// renders of the same inputs differ.
+///
+/// # Errors
+/// When one of the manifests cannot be read.
+pub fn drawn_anew(fields: &[String], render: &Desired, another: &Desired) -> Result<Vec<String>, Error> {
+    let drawn: BTreeSet<String> = differing(&render.manifest, &another.manifest, render)?
+        .into_iter()
+        .collect();
+    Ok(fields
+        .iter()
+        .filter(|field| drawn.contains(*field))
+        .cloned()
+        .collect())
+}
+
+fn differing(one: &str, other: &str, labelled: &Desired) -> Result<Vec<String>, Error> {
+    let one = fields(one, labelled)?;
+    let other = fields(other, labelled)?;
+    let names: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
+    let differs = |name: &&String| match (one.get(*name), other.get(*name)) {
+        (Some(one), Some(other)) => !json::same(one, other),
+        _ => true,
+    };
+    Ok(names.into_iter().filter(differs).cloned().collect())
+}
+
+/// The values of all fields of a manifest's objects, by object and path.
+fn fields(manifest: &str, labelled: &Desired) -> Result<BTreeMap<String, Value>, Error> {
+    let mut fields = BTreeMap::new();
+    for mut object in objects::parse(manifest, "the manifest")? {
+        let text = |at: &str| object.pointer(at).and_then(Value::as_str).unwrap_or_default();
+        let namespace = Some(text("/metadata/namespace")).filter(|namespace| !namespace.is_empty());
+        let place = namespace.unwrap_or(&labelled.namespace);
+        let object_name = format!("{} {}", text("/kind"), text("/metadata/name"));
+        let object_name = if place == labelled.namespace {
+            object_name
+        } else {
+            format!("{object_name} in namespace {place}")
+        };
+        if let Some(labels) = object
+            .pointer_mut("/metadata/labels")
+            .and_then(Value::as_object_mut)
+        {
+            labels.retain(|name, _| !labelled.labels.contains_key(name));
+            if labels.is_empty() {
+                object["metadata"]
+                    .as_object_mut()
+                    .map(|metadata| metadata.remove("labels"));
+            }
+        }
+        collect(&object, &format!("{object_name}: "), &mut fields);
+    }
+    Ok(fields)
+}
+
+fn collect(value: &Value, path: &str, into: &mut BTreeMap<String, Value>) {
+    match value {
+        Value::Object(map) if !map.is_empty() => {
+            for (key, value) in map {
+                collect(value, &format!("{path}.{key}"), into);
+            }
+        }
+        Value::Array(items) if !items.is_empty() => {
+            for (place, value) in items.iter().enumerate() {
+                collect(value, &format!("{path}[{place}]"), into);
+            }
+        }
+        Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Array(_)
+        | Value::Object(_) => {
+            into.insert(path.to_owned(), value.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn desired(manifest: &str) -> Desired {
+        Desired {
+            namespace: "shop".to_owned(),
+            chart: RecordedChart {
+                templates: vec![file("templates/a.yaml", "YQ=="), file("templates/b.yaml", "Yg==")],
+                values: json!({"size": 1}).as_object().cloned().unwrap_or_default(),
+                ..RecordedChart::default()
+            },
+            config: json!({"size": 2}).as_object().cloned().unwrap_or_default(),
+            manifest: manifest.to_owned(),
+            labels: BTreeMap::from([("krateo.io/composition-id".to_owned(), "42".to_owned())]),
+            ..Desired::default()
+        }
+    }
+
+    fn file(name: &str, data: &str) -> RecordedFile {
+        RecordedFile {
+            name: name.to_owned(),
+            data: Some(data.to_owned()),
+            ..RecordedFile::default()
+        }
+    }
+
+    fn record(manifest: &str) -> Record {
+        let desired = desired(manifest);
+        let release = Release {
+            namespace: desired.namespace,
+            chart: desired.chart,
+            config: desired.config,
+            manifest: desired.manifest,
+            ..Release::default()
+        };
+        Record::for_test(release, Provenance::default())
+    }
+
+    const SECRET: &str = "kind: Secret\nmetadata: {name: db}\nstringData: {password: one, user: ann}\n";
+
+    #[test]
+    fn inputs_are_what_the_record_holds_of_chart_and_values() {
+        let check = |change: fn(&mut Release), expected| {
+            let mut record = record(SECRET);
+            change(&mut record.release);
+            assert_eq!(has_same_inputs(&desired(SECRET), &record), expected);
+        };
+        check(|_| {}, true);
+        // Whoever wrote it may have sorted its files otherwise, and knows floats alone.
+        check(|r| r.chart.templates.reverse(), true);
+        check(
+            |r| r.config = json!({"size": 2.0}).as_object().cloned().unwrap(),
+            true,
+        );
+        check(|r| r.manifest.clear(), true);
+        check(|r| r.config.clear(), false);
+        check(|r| r.chart.values.clear(), false);
+        check(|r| r.chart.templates[0].data = Some("Yw==".to_owned()), false);
+        check(|r| r.chart.files.push(file("f", "")), false);
+        check(|r| r.chart.schema = Some("e30=".to_owned()), false);
+    }
+
+    #[test]
+    fn objects_are_compared_field_by_field_whatever_their_layout() {
+        let differs = |manifest: &str| differences(&desired(SECRET), &record(manifest)).unwrap();
+        let labelled = "stringData:\n  user: ann\n  password: one\nkind: Secret\n\
+                        metadata: {name: db, namespace: shop, labels: {krateo.io/composition-id: x}}\n";
+        assert_eq!(differs(labelled), ["Secret db: .metadata.namespace"]);
+        let labelled = labelled.replace("namespace: shop, ", "");
+        assert_eq!(differs(&labelled), [""; 0]);
+        let changed = SECRET
+            .replace("one", "two")
+            .replace("{name: db}", "{name: db, labels: {a: b}}");
+        assert_eq!(
+            differs(&changed),
+            ["Secret db: .metadata.labels.a", "Secret db: .stringData.password"]
+        );
+        let elsewhere = SECRET.replace("{name: db}", "{name: db, namespace: other}");
+        assert!(differs(&elsewhere).contains(&"Secret db in namespace other: .kind".to_owned()));
+        assert!(differences(&desired(SECRET), &record("a: [")).is_err());
+    }
+
+    #[test]
+    fn values_that_two_renders_do_not_agree_on_are_drawn() {
+        let stored = SECRET.replace("one", "two").replace("ann", "bob");
+        let fields = differences(&desired(SECRET), &record(&stored)).unwrap();
+        assert_eq!(fields.len(), 2);
+        let again = desired(&SECRET.replace("one", "three"));
+        let drawn = drawn_anew(&fields, &desired(SECRET), &again).unwrap();
+        assert_eq!(drawn, ["Secret db: .stringData.password"]);
+        assert!(drawn_anew(&fields, &again, &again).unwrap().is_empty());
+    }
+}

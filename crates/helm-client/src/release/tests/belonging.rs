@@ -1,0 +1,428 @@
+//! What actions on a release that belongs to an object ask of an API server, and what they do with records and objects
+//! that somebody else made.
+
+use std::sync::Mutex;
+
+use super::*;
+use crate::authenticity::{Authenticity, MAC, RecordKeys};
+
+const LABEL: &str = "krateo.io/composition-id";
+
+/// Releases of the object whose UID is 42.
+fn releases(script: &Script) -> Releases {
+    super::releases(script).belonging_to(Parent {
+        label: LABEL,
+        uid: "42".to_owned(),
+        keys: Arc::new(RecordKeys::new(&[7; 32], None).unwrap()),
+    })
+}
+
+/// A live object that names this parent.
+fn live(name: &str, parent: &str) -> Value {
+    json!({"metadata": {"name": name, "uid": format!("uid-{name}"), "labels": {LABEL: parent}}})
+}
+
+/// The record of a revision that somebody else wrote.
+fn unauthentic(revision: i64, status: Status, desired: &Desired) -> Record {
+    let mut record = stored(revision, status, desired);
+    record.authenticity = Authenticity::Unauthentic;
+    record
+}
+
+fn authentic(revision: i64, status: Status, desired: &Desired) -> Record {
+    let mut record = begun(revision, status, desired);
+    record.authenticity = Authenticity::Authentic;
+    record
+}
+
+trait Signed: Sized {
+    fn signs_record(self, revision: i64, status: &'static str) -> Self;
+    fn writes_unsigned(self, revision: i64, status: &'static str) -> Self;
+    fn applies_checked(self, name: &str) -> Self;
+}
+
+impl Signed for Script {
+    fn signs_record(self, revision: i64, status: &'static str) -> Self {
+        self.on(
+            Method::PATCH,
+            &record(revision),
+            move |sent| {
+                assert_eq!(sent["metadata"]["labels"]["status"], status);
+                let mac = sent["metadata"]["annotations"][MAC].as_str().unwrap();
+                assert!(mac.starts_with("v1:"), "{mac}");
+            },
+            200,
+            json!({"metadata": {"resourceVersion": "8"}}),
+        )
+    }
+
+    fn writes_unsigned(self, revision: i64, status: &'static str) -> Self {
+        self.on(
+            Method::PATCH,
+            &record(revision),
+            move |sent| {
+                assert_eq!(sent["metadata"]["labels"]["status"], status);
+                assert_eq!(sent["metadata"]["annotations"].get(MAC), None);
+            },
+            200,
+            json!({"metadata": {"resourceVersion": "8"}}),
+        )
+    }
+
+    /// An apply to the very object that was looked at.
+    fn applies_checked(self, name: &str) -> Self {
+        let uid = format!("uid-{name}");
+        self.on(
+            Method::PATCH,
+            &map(name),
+            move |sent| assert_eq!(sent["metadata"]["uid"], uid.as_str()),
+            200,
+            live(name, "42"),
+        )
+    }
+}
+
+#[tokio::test]
+async fn a_record_is_believed_as_it_was_signed_alone() {
+    let sent = Arc::new(Mutex::new(Value::Null));
+    let kept = sent.clone();
+    let script = Script::new("written, then read").on(
+        Method::PATCH,
+        &record(1),
+        move |sent| *kept.lock().unwrap() = sent.clone(),
+        201,
+        json!({"metadata": {"resourceVersion": "8"}}),
+    );
+    let releases = releases(&script);
+    let records = releases.records("shop", "web");
+    let release = pending(
+        &desired(&[("ConfigMap", "a")]),
+        &Observed::default(),
+        Status::Deployed,
+        1,
+        Timestamp::UNIX_EPOCH,
+    );
+    let provenance = Provenance {
+        chart_digest: Some("sha256:1".to_owned()),
+        existing: Some(vec!["/a".to_owned()]),
+        ..Provenance::default()
+    };
+    let created = records
+        .create(release.clone(), provenance.clone(), Timestamp::UNIX_EPOCH)
+        .await
+        .unwrap();
+    assert_eq!(created.authenticity, Authenticity::Authentic);
+    let sent = sent.lock().unwrap().clone();
+
+    let check = async |change: fn(&mut Value), revision: i64, expected: Authenticity| {
+        let mut secret = sent.clone();
+        change(&mut secret);
+        let script = Script::new("read again").get(&record(revision), secret);
+        let read = super::super::Releases {
+            parent: releases.parent.clone(),
+            ..super::releases(&script)
+        };
+        let read = read.records("shop", "web").read(revision).await.unwrap().unwrap();
+        assert_eq!(read.authenticity, expected);
+        assert_eq!((read.release.name.as_str(), read.revision()), ("web", revision));
+        read
+    };
+    let same = check(|_| {}, 1, Authenticity::Authentic).await;
+    assert_eq!(same.provenance, provenance);
+    assert_eq!(same.release.manifest, release.manifest);
+    // Labels are for those who look for records.
+    check(
+        |s| s["metadata"]["labels"]["team"] = json!("x"),
+        1,
+        Authenticity::Authentic,
+    )
+    .await;
+
+    let forged: [fn(&mut Value); 5] = [
+        |s| s["metadata"]["annotations"][MAC] = json!("v1:00"),
+        |s| s["metadata"]["annotations"]["krateo.io/chart-digest"] = json!("sha256:2"),
+        |s| s["metadata"]["annotations"]["krateo.io/release-attempt"] = json!("3"),
+        |s| s["data"]["release"] = json!(ByteString(b"e30=".to_vec())),
+        |s| s["data"]["release"] = json!(ByteString(b"no record".to_vec())),
+    ];
+    for forged in forged {
+        let read = check(forged, 1, Authenticity::Unauthentic).await;
+        assert_eq!(read.provenance, Provenance::default());
+    }
+    // A copy of it under the name of another revision.
+    check(|_| {}, 2, Authenticity::Unauthentic).await;
+}
+
+#[tokio::test]
+async fn who_is_at_work_by_the_releases_own_lease_is_worth_a_look_whoever_says_so() {
+    let writer = async |writer: &str| {
+        let release = pending(
+            &desired(&[]),
+            &Observed::default(),
+            Status::PendingUpgrade,
+            1,
+            Timestamp::UNIX_EPOCH,
+        );
+        let secret = json!({
+            "metadata": {"annotations": {"krateo.io/release-writer": writer, "krateo.io/chart-digest": "x"}},
+            "data": {"release": ByteString(helm::release::encode(&release).unwrap())},
+        });
+        let script = Script::new("claimed").get(&record(1), secret);
+        let read = releases(&script).records("shop", "web").read(1).await;
+        read.unwrap().unwrap().provenance
+    };
+    let own = writer("shop/sh.helm.release.v1.web").await;
+    assert_eq!(own.writer.as_deref(), Some("shop/sh.helm.release.v1.web"));
+    assert_eq!(own.chart_digest, None);
+    assert_eq!(
+        writer("kube-system/kube-controller-manager").await,
+        Provenance::default()
+    );
+}
+
+#[tokio::test]
+async fn endless_records_are_not_followed_without_end() {
+    let mut script = Script::new("forty records that say nothing");
+    for revision in 1..=33 {
+        script = script.get(
+            &record(revision),
+            json!({"data": {"release": ByteString(b"e30=".to_vec())}}),
+        );
+    }
+    // What is deployed below is looked for as far.
+    for revision in (1..33).rev() {
+        script = script.get(
+            &record(revision),
+            json!({"data": {"release": ByteString(b"e30=".to_vec())}}),
+        );
+    }
+    let observed = releases(&script).observe("shop", "web", 0).await.unwrap();
+    assert_eq!((observed.revision(), observed.may_be_newer), (33, true));
+    script.finish();
+}
+
+#[tokio::test]
+async fn every_object_that_is_there_is_looked_at_before_anything_is_written() {
+    let current = authentic(1, Status::Deployed, &desired(&[("ConfigMap", "a")]));
+    let script = Script::new("another owner").get(&map("a"), live("a", "43"));
+    let refused = releases(&script)
+        .upgrade(&desired(&[("ConfigMap", "a")]), &observed(current))
+        .await
+        .unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("key \"krateo.io/composition-id\" must equal \"42\": current value is \"43\""),
+        "{refused}"
+    );
+    script.finish();
+}
+
+#[tokio::test]
+async fn an_object_is_written_as_long_as_it_is_the_one_that_was_looked_at() {
+    let current = authentic(1, Status::Deployed, &desired(&[("ConfigMap", "a")]));
+    let script = Script::new("a hook replaced it")
+        .get(&map("a"), live("a", "42"))
+        .signs_record(2, "pending-upgrade")
+        .refuse(
+            Method::PATCH,
+            &map("a"),
+            409,
+            "Conflict",
+            "Precondition failed: UID in precondition",
+        )
+        .absent(&map("a"))
+        .on(
+            Method::PATCH,
+            &map("a"),
+            |sent| assert_eq!(sent["metadata"].get("uid"), None),
+            201,
+            live("a", "42"),
+        )
+        .signs_record(1, "superseded")
+        .signs_record(2, "deployed");
+    releases(&script)
+        .upgrade(&desired(&[("ConfigMap", "a")]), &observed(current))
+        .await
+        .unwrap();
+    script.finish();
+}
+
+#[tokio::test]
+async fn a_revision_of_somebody_else_names_objects_and_is_never_applied() {
+    let forged = unauthentic(
+        2,
+        Status::Deployed,
+        &desired(&[("ConfigMap", "a"), ("ConfigMap", "ours"), ("ConfigMap", "victim")]),
+    );
+    let script = Script::new("upgrade upon it, which fails")
+        .get(&map("a"), live("a", "42"))
+        .signs_record(3, "pending-upgrade")
+        // Fields that an update of somebody else's set are looked for in it.
+        .get(&map("a"), live("a", "42"))
+        .applies_checked("a")
+        .get(&map("ours"), live("ours", "42"))
+        .get(&map("victim"), live("victim", "43"))
+        .on(Method::DELETE, &map("ours"), |_| {}, 200, gone())
+        .writes_unsigned(2, "superseded")
+        .signs_record(3, "deployed");
+    let deployed = releases(&script)
+        .upgrade(&desired(&[("ConfigMap", "a")]), &observed(forged.clone()))
+        .await
+        .unwrap();
+    assert_eq!(deployed.record.authenticity, Authenticity::Authentic);
+    script.finish();
+
+    let script = Script::new("it fails and is not rolled back to what somebody says")
+        .get(&map("a"), live("a", "42"))
+        .signs_record(3, "pending-upgrade")
+        .get(&map("a"), live("a", "42"))
+        .on(Method::PATCH, &map("a"), |_| {}, 409, conflict(".data.size"))
+        .signs_record(3, "failed");
+    let failed = releases(&script)
+        .upgrade(&desired(&[("ConfigMap", "a")]), &observed(forged))
+        .await
+        .unwrap_err();
+    assert!(failed.to_string().contains("is not applied again"), "{failed}");
+    script.finish();
+}
+
+#[tokio::test]
+async fn ours_below_a_revision_of_somebody_else_still_tells_of_objects() {
+    let observed = Observed {
+        newest: Some(unauthentic(2, Status::Deployed, &desired(&[]))),
+        older_deployed: Some(authentic(1, Status::Deployed, &desired(&[("ConfigMap", "old")]))),
+        ..Observed::default()
+    };
+    let script = Script::new("upgrade")
+        .signs_record(3, "pending-upgrade")
+        .get(&map("old"), live("old", "42"))
+        .on(Method::DELETE, &map("old"), |_| {}, 200, gone())
+        .signs_record(1, "superseded")
+        .writes_unsigned(2, "superseded")
+        .signs_record(3, "deployed");
+    releases(&script).upgrade(&desired(&[]), &observed).await.unwrap();
+    script.finish();
+}
+
+#[tokio::test]
+async fn what_somebody_else_began_is_given_up_and_stays_theirs() {
+    let pending = unauthentic(2, Status::PendingUpgrade, &desired(&[("ConfigMap", "forged")]));
+    let observed = Observed {
+        older_deployed: Some(authentic(1, Status::Deployed, &desired(&[]))),
+        ..observed(pending.clone())
+    };
+    let refused = releases(&Script::new("not continued"))
+        .resume(&observed, None)
+        .await;
+    assert!(matches!(refused, Err(Error::NotUnderway)));
+    let script = Script::new("upgrade instead")
+        .writes_unsigned(2, "failed")
+        .signs_record(3, "pending-upgrade")
+        .absent(&map("forged"))
+        .signs_record(1, "superseded")
+        .signs_record(3, "deployed");
+    releases(&script)
+        .install_or_upgrade(&desired(&[]), &observed)
+        .await
+        .unwrap();
+    script.finish();
+}
+
+#[tokio::test]
+async fn on_removal_a_record_of_somebody_else_is_a_list_of_names() {
+    let forged = unauthentic(
+        2,
+        Status::Uninstalling,
+        &with_hook(
+            desired(&[("ConfigMap", "a"), ("ConfigMap", "victim")]),
+            HookEvent::PreDelete,
+        ),
+    );
+    let observed = Observed {
+        older_deployed: Some(authentic(1, Status::Deployed, &desired(&[("Service", "b")]))),
+        ..observed(forged)
+    };
+    let mut service_b = live("b", "42");
+    service_b["metadata"]["uid"] = json!("uid-b");
+    let script = Script::new("no hook runs")
+        .get(&service("b"), service_b)
+        .on(Method::DELETE, &service("b"), |_| {}, 200, gone())
+        .get(&map("a"), owned("a"))
+        .get(&map("victim"), live("victim", "43"))
+        .on(Method::DELETE, &map("a"), |_| {}, 200, gone())
+        .on(Method::DELETE, &record(1), |_| {}, 200, gone())
+        .on(Method::DELETE, &record(2), |_| {}, 200, gone());
+    let uninstalled = releases(&script).uninstall(&observed).await.unwrap();
+    assert_eq!(uninstalled.kept.len(), 1);
+    script.finish();
+
+    let mut garbage = unauthentic(1, Status::Deployed, &desired(&[]));
+    garbage.release.manifest = "a: [".to_owned();
+    let script = Script::new("what cannot be read stands in nobody's way")
+        .writes_unsigned(1, "uninstalling")
+        .on(Method::DELETE, &record(1), |_| {}, 200, gone());
+    releases(&script)
+        .uninstall(&super::observed(garbage))
+        .await
+        .unwrap();
+    script.finish();
+}
+
+#[tokio::test]
+async fn a_hook_that_would_take_over_the_object_of_another_writes_nothing() {
+    let wanted = with_hook(desired(&[]), HookEvent::PreInstall);
+    let mut theirs = job("None");
+    theirs["metadata"]["labels"] = json!({LABEL: "43"});
+    let script = Script::new("another owner").get(JOB, theirs);
+    let refused = releases(&script).install(&wanted, &Observed::default()).await;
+    assert!(matches!(refused, Err(Error::NotOurs { .. })));
+    script.finish();
+}
+
+#[tokio::test]
+async fn drift_of_an_object_that_became_anothers_is_not_corrected() {
+    let record = authentic(1, Status::Deployed, &desired(&[("ConfigMap", "a")]));
+    let script = Script::new("replaced by another composition").get(&map("a"), live("a", "43"));
+    let id = ObjectId::of::<ConfigMap>(Some("shop"), "a").unwrap();
+    let drifted = DriftedObject {
+        object: id,
+        removed: Some(crate::release::drift::Mode::Correct),
+        paths: Vec::new(),
+    };
+    let refused = releases(&script).correct(&record, &[drifted]).await;
+    assert!(matches!(refused, Err(Error::NotOurs { .. })));
+    script.finish();
+}
+
+#[tokio::test]
+async fn a_revision_of_somebody_else_with_the_same_objects_becomes_ours_without_a_new_one() {
+    let wanted = with_hook(desired(&[("ConfigMap", "a")]), HookEvent::PreDelete);
+    let mut theirs = unauthentic(3, Status::Deployed, &desired(&[("ConfigMap", "a")]));
+    theirs.release.labels.insert("team".to_owned(), "x".to_owned());
+    theirs.release.hooks = with_hook(desired(&[]), HookEvent::PostDelete).hooks;
+    let script = Script::new("signed").on(
+        Method::PATCH,
+        &record(3),
+        |sent| {
+            let metadata = &sent["metadata"];
+            assert_eq!(metadata["resourceVersion"], "7");
+            assert_eq!(metadata["labels"]["team"], Value::Null);
+            assert_eq!(metadata["labels"]["status"], "deployed");
+            assert_eq!(metadata["annotations"]["krateo.io/chart-digest"], "sha256:1");
+            assert_eq!(metadata["annotations"]["krateo.io/base-revision"], Value::Null);
+            assert!(metadata["annotations"][MAC].is_string());
+            let ByteString(data) = serde_json::from_value(sent["data"]["release"].clone()).unwrap();
+            let stored = helm::release::decode(&data).unwrap();
+            assert_eq!(stored.hooks[0].events, [HookEvent::PreDelete]);
+        },
+        200,
+        json!({"metadata": {"resourceVersion": "8"}}),
+    );
+    let signed = releases(&script).sign(&wanted, &observed(theirs)).await.unwrap();
+    assert_eq!(
+        (signed.revision(), signed.authenticity),
+        (3, Authenticity::Authentic)
+    );
+    script.finish();
+}
