@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::{annotations, labels};
+use api::{annotations, labels, release_key};
 use composition::Bound;
 use composition::bound::Resolved;
 use helm::text_template::{self, TextTemplate};
@@ -164,9 +164,14 @@ pub fn bundle(target: &Target, platform: &Platform, templates: &Templates) -> Re
             Asset::GrantsPolicy => {
                 let mut policy = labelled(object(asset, &render(asset, &variables, templates)?)?, target);
                 note_bound(&mut policy, &target.bound.bound);
-                note_edition(&mut policy, target);
+                note_edition(&mut policy, &objects, target);
                 objects.push(policy);
             }
+            // That of all versions: it carries the name of none.
+            Asset::ReleaseKey => objects.push(labelled_with(
+                object(asset, &render(asset, &variables, templates)?)?,
+                [(labels::CONTROLLER_RESOURCE, target.resource.clone())],
+            )),
             _ => objects.push(labelled(
                 object(asset, &render(asset, &variables, templates)?)?,
                 target,
@@ -177,7 +182,7 @@ pub fn bundle(target: &Target, platform: &Platform, templates: &Templates) -> Re
 }
 
 /// Labels that say whose object it is, whatever the template says.
-fn labelled(mut object: Value, target: &Target) -> Value {
+fn labelled(object: Value, target: &Target) -> Value {
     let written = [
         (labels::DEFINITION_NAME, labels::value(&target.definition)),
         (
@@ -187,6 +192,10 @@ fn labelled(mut object: Value, target: &Target) -> Value {
         (labels::CONTROLLER_RESOURCE, target.resource.clone()),
         (labels::CONTROLLER_VERSION, target.version.clone()),
     ];
+    labelled_with(object, written)
+}
+
+fn labelled_with(mut object: Value, written: impl IntoIterator<Item = (&'static str, String)>) -> Value {
     let labels = &mut object["metadata"]["labels"];
     if !labels.is_object() {
         *labels = json!({});
@@ -209,8 +218,14 @@ fn note_bound(policy: &mut Value, bound: &Bound) {
 
 /// Lets the policy say which it is when it refuses what core-provider tries to write: for a moment after it has changed,
 /// the API server still answers by what it was before.
-fn note_edition(policy: &mut Value, target: &Target) {
-    let edition = helm::digest::fnv1_64_hex(policy["spec"].to_string().as_bytes());
+///
+/// It stands for the policies that are written before it as well, which the API server learns of in that order. And for
+/// the definition: where another one had the same type, its policy may still answer after it was removed.
+fn note_edition(policy: &mut Value, before: &[Value], target: &Target) {
+    let policies = before.iter().filter(|object| is_policy(object));
+    let specs: Vec<&Value> = policies.chain([&*policy]).map(|policy| &policy["spec"]).collect();
+    let text = json!([target.definition_id, specs]).to_string();
+    let edition = helm::digest::fnv1_64_hex(text.as_bytes());
     let refusal = json!({
         "expression": format!("!has(request.name) || request.name != '{}'", target.dry_run_role()),
         "message": format!("edition {edition} of the policy is in force"),
@@ -220,6 +235,10 @@ fn note_edition(policy: &mut Value, target: &Target) {
         Some(validations) => validations.insert(0, refusal),
         None => policy["spec"]["validations"] = json!([refusal]),
     }
+}
+
+fn is_policy(object: &Value) -> bool {
+    object["kind"] == "ValidatingAdmissionPolicy"
 }
 
 /// What a policy says that is in force as it is written here.
@@ -248,6 +267,8 @@ pub enum Stage {
     Mark,
     /// What core-provider needs itself to write the rest.
     Own,
+    /// The key of the type.
+    Key,
     /// What bounds the controller.
     Bounding,
     /// The controller, and all that it may do.
@@ -260,7 +281,10 @@ pub fn stage(object: &Value) -> Stage {
     let name = text("/metadata/name");
     match text("/kind") {
         "ServiceAccount" => Stage::Mark,
-        "ClusterRole" | "ClusterRoleBinding" if name.ends_with("-provider") => Stage::Own,
+        "ClusterRole" | "ClusterRoleBinding" | "Role" | "RoleBinding" if name.ends_with("-provider") => {
+            Stage::Own
+        }
+        "Secret" => Stage::Key,
         "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding" => Stage::Bounding,
         "ConfigMap" if name.ends_with("-bound") => Stage::Bounding,
         _ => Stage::Controller,
@@ -303,6 +327,7 @@ fn variables(target: &Target, platform: &Platform) -> Map<String, Value> {
         "providerServiceAccount": platform.provider_service_account,
         "providerNamespace": platform.krateo_namespace,
         "krateoNamespace": platform.krateo_namespace,
+        "releaseKeySecret": release_key::secret_name(&target.resource, &target.group),
         "replicas": target.replicas.unwrap_or(platform.replicas),
         "shardLeases": cluster::shard_leases(&base, platform.shards),
         "metricsPort": METRICS_PORT,
@@ -416,11 +441,14 @@ pub(crate) mod tests {
                 "ServiceAccount/fireworksapps-v1-1-6",
                 "ClusterRole/fireworksapps-v1-1-6-provider",
                 "ClusterRoleBinding/fireworksapps-v1-1-6-provider",
+                "Role/fireworksapps-v1-1-6-provider",
+                "RoleBinding/fireworksapps-v1-1-6-provider",
+                "Secret/fireworksapps.composition.krateo.io-release-key",
                 "ConfigMap/fireworksapps-v1-1-6-bound",
-                "ValidatingAdmissionPolicy/fireworksapps-v1-1-6-grants",
-                "ValidatingAdmissionPolicyBinding/fireworksapps-v1-1-6-grants",
                 "ValidatingAdmissionPolicy/fireworksapps-v1-1-6-own",
                 "ValidatingAdmissionPolicyBinding/fireworksapps-v1-1-6-own",
+                "ValidatingAdmissionPolicy/fireworksapps-v1-1-6-grants",
+                "ValidatingAdmissionPolicyBinding/fireworksapps-v1-1-6-grants",
                 "ClusterRole/fireworksapps-v1-1-6",
                 "ClusterRoleBinding/fireworksapps-v1-1-6",
                 "Role/fireworksapps-v1-1-6",
@@ -429,6 +457,8 @@ pub(crate) mod tests {
                 "ClusterRoleBinding/fireworksapps-v1-1-6-inspector",
                 "ClusterRole/fireworksapps-v1-1-6-namespaces",
                 "ClusterRoleBinding/fireworksapps-v1-1-6-namespaces",
+                "Role/fireworksapps-v1-1-6-release-key",
+                "RoleBinding/fireworksapps-v1-1-6-release-key",
                 "ConfigMap/fireworksapps-v1-1-6-configmap",
                 "ConfigMap/fireworksapps-v1-1-6-jsonschema-configmap",
                 "Service/fireworksapps-v1-1-6-controller-service",
@@ -463,6 +493,53 @@ pub(crate) mod tests {
             .iter()
             .filter(|o| named(o) == "RoleBinding/fireworksapps-v1-1-6-secret");
         assert_eq!(bindings.count(), 2);
+    }
+
+    #[test]
+    fn one_key_serves_all_versions_and_the_bundle_never_has_it() {
+        let of = |target: &Target, name: &str| -> Value {
+            let objects = objects(target, &platform());
+            objects.iter().find(|o| named(o) == name).unwrap().clone()
+        };
+        let secret = "Secret/fireworksapps.composition.krateo.io-release-key";
+        let next = Target {
+            version: "v2-0-0".into(),
+            definition: "other".into(),
+            definition_id: "1c2d".into(),
+            ..target()
+        };
+        let key = of(&target(), secret);
+        assert_eq!(
+            key,
+            of(&next, secret),
+            "two versions must not take turns in writing it"
+        );
+        assert_eq!((&key["data"], &key["stringData"]), (&Value::Null, &Value::Null));
+        assert_eq!(key["metadata"]["namespace"], "krateo-system");
+        assert_eq!(
+            key["metadata"]["labels"]["krateo.io/controller-resource"],
+            "fireworksapps"
+        );
+        let rule = |verbs: Value| {
+            json!([{
+                "apiGroups": [""], "resources": ["secrets"],
+                "resourceNames": ["fireworksapps.composition.krateo.io-release-key"], "verbs": verbs,
+            }])
+        };
+        let rules = |name: &str| of(&target(), name)["rules"].clone();
+        assert_eq!(
+            rules("Role/fireworksapps-v1-1-6-release-key"),
+            rule(json!(["get"]))
+        );
+        assert_eq!(
+            rules("Role/fireworksapps-v1-1-6-provider"),
+            rule(json!(["get", "create", "patch", "delete"]))
+        );
+        let environment = of(&target(), "ConfigMap/fireworksapps-v1-1-6-configmap");
+        assert_eq!(
+            environment["data"]["COMPOSITION_CONTROLLER_RELEASE_KEY_SECRET"],
+            "krateo-system/fireworksapps.composition.krateo.io-release-key"
+        );
     }
 
     #[test]
@@ -565,6 +642,69 @@ pub(crate) mod tests {
         assert!(told(&target()).starts_with("edition "), "{}", told(&target()));
         assert_eq!(told(&target()), told(&target()));
         assert_ne!(told(&target()), told(&wider));
+        let mut another = target();
+        another.definition_id = "1c2d".into();
+        assert_ne!(told(&target()), told(&another), "another definition's policy");
+        let mut recursive = target();
+        recursive
+            .bound
+            .bound
+            .namespaced
+            .insert("composition.krateo.io/fireworksapps".parse().unwrap());
+        let own = |target: &Target| {
+            let objects = objects(target, &platform());
+            let own = "ValidatingAdmissionPolicy/fireworksapps-v1-1-6-own";
+            objects.iter().find(|o| named(o) == own).unwrap()["spec"].clone()
+        };
+        assert_ne!(own(&target()), own(&recursive));
+        assert_ne!(
+            told(&target()),
+            told(&recursive),
+            "it stands for the other policies"
+        );
+    }
+
+    /// Every object that a bundle can have.
+    fn most() -> Vec<Value> {
+        let mut target = target();
+        target.judged_at = Some(json!({"url": "https://host:9443/validate", "caBundle": "Yg=="}));
+        target.secrets = BTreeMap::from([("team".into(), ["ca".to_owned()].into())]);
+        target.bound.bound.chart_rbac = true;
+        let objects = objects(&target, &platform());
+        // The role and binding for Secrets are made once for each namespace, all others once.
+        assert_eq!(objects.len(), Asset::ALL.len());
+        objects
+    }
+
+    #[test]
+    fn no_controller_writes_a_kind_that_bundles_are_made_of() {
+        let objects = most();
+        let own = objects
+            .iter()
+            .find(|o| named(o) == "ValidatingAdmissionPolicy/fireworksapps-v1-1-6-own");
+        let rules = &own.unwrap()["spec"]["matchConstraints"]["resourceRules"];
+        let covers = |group: &str, plural: &str| {
+            rules.as_array().unwrap().iter().any(|rule| {
+                let lists = |field: &str, text: &str| rule[field].as_array().unwrap().contains(&json!(text));
+                lists("apiGroups", group)
+                    && lists("resources", plural)
+                    && ["CREATE", "UPDATE", "DELETE"]
+                        .iter()
+                        .all(|verb| lists("operations", verb))
+            })
+        };
+        for object in &objects {
+            let version = object["apiVersion"].as_str().unwrap();
+            let group = version.rsplit_once('/').map_or("", |(group, _)| group);
+            let kind = object["kind"].as_str().unwrap().to_lowercase();
+            let plural = kind
+                .strip_suffix('y')
+                .map_or(format!("{kind}s"), |stem| format!("{stem}ies"));
+            assert!(covers(group, &plural), "{} is not covered", named(object));
+            let marked = &object["metadata"]["labels"][labels::CONTROLLER_RESOURCE];
+            assert_eq!(marked, "fireworksapps", "{}", named(object));
+        }
+        assert!(covers("composition.krateo.io", "fireworksapps"));
     }
 
     #[test]
@@ -578,11 +718,13 @@ pub(crate) mod tests {
                 .filter(|o| o["kind"] == "ValidatingAdmissionPolicy");
             policies.map(named).collect::<Vec<_>>()
         };
-        assert_eq!(policies(false).len(), 2);
-        let more = policies(true).split_off(2);
-        let expected = ["clusterroles", "roles"]
-            .map(|of| format!("ValidatingAdmissionPolicy/fireworksapps-v1-1-6-{of}"));
-        assert_eq!(more, expected);
+        let named = |of: &[&str]| -> Vec<String> {
+            let name = |of: &&str| format!("ValidatingAdmissionPolicy/fireworksapps-v1-1-6-{of}");
+            of.iter().map(name).collect()
+        };
+        assert_eq!(policies(false), named(&["own", "grants"]));
+        // The one that is seen to be in force comes last.
+        assert_eq!(policies(true), named(&["own", "clusterroles", "roles", "grants"]));
     }
 
     #[test]

@@ -48,6 +48,16 @@ pub enum Asset {
     ProviderClusterRole,
     /// … given to it.
     ProviderClusterRoleBinding,
+    /// Permission of core-provider itself on the type's key.
+    ProviderRole,
+    /// … given to it.
+    ProviderRoleBinding,
+    /// The key of the type, by which its controllers know their own records.
+    ReleaseKey,
+    /// Permission to read it.
+    ReleaseKeyRole,
+    /// … given to the controller.
+    ReleaseKeyRoleBinding,
     /// Permission to read the registry's password.
     SecretRole,
     /// … given to it.
@@ -67,19 +77,23 @@ pub enum Asset {
 impl Asset {
     /// All files, in the order in which their objects are applied; they are removed in the reverse order, the
     /// account last of all. What bounds the controller is there before it may do anything.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 32] = [
         Self::ServiceAccount,
         Self::ProviderClusterRole,
         Self::ProviderClusterRoleBinding,
+        Self::ProviderRole,
+        Self::ProviderRoleBinding,
+        Self::ReleaseKey,
         Self::BoundConfigMap,
-        Self::GrantsPolicy,
-        Self::GrantsPolicyBinding,
         Self::OwnPolicy,
         Self::OwnPolicyBinding,
         Self::ClusterRolesPolicy,
         Self::ClusterRolesPolicyBinding,
         Self::RolesPolicy,
         Self::RolesPolicyBinding,
+        // Last: it is the one that is seen to be in force, and stands for those before it.
+        Self::GrantsPolicy,
+        Self::GrantsPolicyBinding,
         Self::ClusterRole,
         Self::ClusterRoleBinding,
         Self::Role,
@@ -88,6 +102,8 @@ impl Asset {
         Self::InspectorClusterRoleBinding,
         Self::NamespacesClusterRole,
         Self::NamespacesClusterRoleBinding,
+        Self::ReleaseKeyRole,
+        Self::ReleaseKeyRoleBinding,
         Self::SecretRole,
         Self::SecretRoleBinding,
         Self::ConfigMap,
@@ -136,6 +152,11 @@ impl Asset {
             Self::NamespacesClusterRoleBinding => asset!("cdc-rbac/namespaces-clusterrolebinding.yaml"),
             Self::ProviderClusterRole => asset!("cdc-rbac/provider-clusterrole.yaml"),
             Self::ProviderClusterRoleBinding => asset!("cdc-rbac/provider-clusterrolebinding.yaml"),
+            Self::ProviderRole => asset!("cdc-rbac/provider-role.yaml"),
+            Self::ProviderRoleBinding => asset!("cdc-rbac/provider-rolebinding.yaml"),
+            Self::ReleaseKey => asset!("cdc-rbac/release-key.yaml"),
+            Self::ReleaseKeyRole => asset!("cdc-rbac/release-key-role.yaml"),
+            Self::ReleaseKeyRoleBinding => asset!("cdc-rbac/release-key-rolebinding.yaml"),
             Self::SecretRole => asset!("cdc-rbac/secret-role.yaml"),
             Self::SecretRoleBinding => asset!("cdc-rbac/secret-rolebinding.yaml"),
             Self::ConfigMap => asset!("cdc-configmap/configmap.yaml"),

@@ -16,7 +16,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::plan::{Plan, Step};
-use super::{Context, FIELD_MANAGER, instances, observe};
+use super::{Context, FIELD_MANAGER, instances, observe, release_key};
 use crate::bundle::{self, Stage};
 
 /// How long a new type may take until the API server serves it.
@@ -49,6 +49,8 @@ pub(crate) enum Error {
         "policy {policy} is not in force {IN_FORCE_WITHIN:?} after it was written: without it the controller gets no rights"
     )]
     NotInForce { policy: String },
+    #[error("could not draw the key that the records of the type's releases are signed with")]
+    Key(#[source] cluster::Error),
     #[error("could not remove what the definition had made")]
     Remove(#[source] cluster::Error),
     #[error("could not make the role that lets core-provider remove policies")]
@@ -67,6 +69,7 @@ impl Error {
             Self::Access(error)
             | Self::Type(error)
             | Self::Bundle(error)
+            | Self::Key(error)
             | Self::Remove(error)
             | Self::Move(error)
             | Self::Mark(error)
@@ -138,6 +141,9 @@ async fn take(
             ctx.placed.note(id, object, &applied.object);
             Ok(Some(format!("applied {id}")))
         }
+        Step::KeepKey(id) => release_key::keep(id, definition, cluster)
+            .await
+            .map_err(Error::Key),
         Step::Remove(id) => remove(id, definition, ctx).await,
         Step::Move(id, version) => relabel(id, version, ctx).await.map_err(Error::Move),
         Step::Retire {
@@ -172,8 +178,9 @@ fn ungranted(id: &ObjectId, error: cluster::Error) -> Error {
 
 /// Removes an object.
 ///
-/// The role that lets us remove policies is written before them and goes after them: without it there are none. Where
-/// somebody else removed it, the list of policies says so, and it is written anew first.
+/// The roles that let us remove policies and the key are written before them and go after them: without them there are
+/// none. Where somebody else removed them, the list of policies says so, and they are written anew first; of the key
+/// nothing says so.
 async fn remove(
     id: &ObjectId,
     definition: &CompositionDefinition,
@@ -187,7 +194,19 @@ async fn remove(
             let Some(policy) = listed(id, ctx).await.map_err(Error::Remove)? else {
                 return Ok(None);
             };
-            regain(&policy, id, definition, ctx).await?;
+            let label = |name: &str| policy.labels().get(name).map_or("", String::as_str);
+            let (resource, version) = (
+                label(labels::CONTROLLER_RESOURCE),
+                label(labels::CONTROLLER_VERSION),
+            );
+            regain(resource, version, id, definition, ctx).await?;
+            ctx.cluster.delete(id, &how).await.map_err(Error::Remove)?;
+        }
+        Err(error) if error.is_forbidden() && is_key(id) => {
+            let Some((resource, version)) = observe::served(definition) else {
+                return Err(Error::Remove(error));
+            };
+            regain(&resource, &version, id, definition, ctx).await?;
             ctx.cluster.delete(id, &how).await.map_err(Error::Remove)?;
         }
         removed => {
@@ -207,18 +226,14 @@ async fn listed(id: &ObjectId, ctx: &Context) -> Result<Option<PartialObjectMeta
     Ok(all.into_iter().find(|policy| policy.name_any() == id.name()))
 }
 
-/// Writes what lets us remove the policies of a controller, and waits until it does.
+/// Writes what lets us remove the policies and the key of a controller, and waits until it does.
 async fn regain(
-    policy: &PartialObjectMeta,
+    resource: &str,
+    version: &str,
     id: &ObjectId,
     definition: &CompositionDefinition,
     ctx: &Context,
 ) -> Result<(), Error> {
-    let label = |name: &str| policy.labels().get(name).map_or("", String::as_str);
-    let (resource, version) = (
-        label(labels::CONTROLLER_RESOURCE),
-        label(labels::CONTROLLER_VERSION),
-    );
     let target = observe::target(definition, resource, version, b"");
     let objects = bundle::bundle(&target, &ctx.platform, &ctx.templates).map_err(Error::Role)?;
     for object in objects
@@ -231,7 +246,7 @@ async fn regain(
             .await
             .map_err(Error::Remove)?;
     }
-    let needed = [Access::to("delete", id.resource(), None).named(id.name())];
+    let needed = [Access::to("delete", id.resource(), id.namespace()).named(id.name())];
     ctx.cluster
         .wait_until_allowed(&needed, GRANTED_WITHIN)
         .await
@@ -240,6 +255,10 @@ async fn regain(
 
 fn is_policy(id: &ObjectId) -> bool {
     id.resource().group == "admissionregistration.k8s.io"
+}
+
+fn is_key(id: &ObjectId) -> bool {
+    id.resource().is_secret() && id.name().ends_with(api::release_key::SUFFIX)
 }
 
 /// Tries to write what the policy forbids, as a dry run, until it is refused by what the policy says now: the API server

@@ -9,6 +9,7 @@ mod instances;
 mod observe;
 mod placed;
 mod plan;
+mod release_key;
 mod resolution;
 mod settled;
 mod status;

@@ -25,7 +25,7 @@ use super::controllers::{self, Controller, Owner};
 use super::gate::Gate;
 use super::instances::{self, Claim, Instance};
 use super::resolution::{Resolution, resolve};
-use super::{Context, FIELD_MANAGER};
+use super::{Context, FIELD_MANAGER, release_key};
 use crate::bound;
 use crate::bundle::{self, Stage, Target, bundle};
 use crate::grants::{accesses, grants, secrets};
@@ -341,7 +341,12 @@ pub(crate) async fn wanted(
         target.judged_at = ctx.webhooks.client_config("/validate");
     }
     let objects = bundle(&target, &ctx.platform, &ctx.templates)?;
-    let members = members(objects, Some(&target.namespace), ctx).await?;
+    let members = keyed(
+        members(objects, Some(&target.namespace), ctx).await?,
+        definition,
+        ctx,
+    )
+    .await?;
     let kept = || open.grants.iter().chain(&members).map(|member| &member.id);
     let mut stale = granted(definition, &ctx.cluster).await?;
     stale.retain(|id| !kept().any(|kept| kept == id));
@@ -616,15 +621,19 @@ async fn former(
         known: true,
         ..Former::default()
     };
-    let mut running = BTreeSet::new();
+    let (mut running, mut keys) = (BTreeSet::new(), BTreeSet::new());
     for controller in own {
         let target = target(definition, &controller.resource, &controller.version, b"");
-        former.bundles.extend(removal(&target, ctx).await?);
-        if controller.resource == names.plural {
+        let key = if controller.resource == names.plural {
             running.insert(controller.version.clone());
+            TypeKey::Stays
         } else {
-            stranded(controller, controllers, &mut former, &ctx.cluster).await?;
-        }
+            match stranded(controller, controllers, &mut former, &ctx.cluster).await? {
+                TypeKey::Goes if keys.insert(controller.resource.clone()) => TypeKey::Goes,
+                TypeKey::Goes | TypeKey::Stays => TypeKey::Stays,
+            }
+        };
+        former.bundles.extend(removal(&target, key, ctx).await?);
     }
     let claim = Claim {
         definition: (definition.namespace().unwrap_or_default(), definition.name_any()),
@@ -662,31 +671,33 @@ async fn former(
     Ok(former)
 }
 
-/// Notes what is left of a former type: its compositions, or the type itself when there are none.
+/// Notes what is left of a former type: its compositions, or the type itself when there are none. Says what becomes of
+/// its key.
 async fn stranded(
     controller: &Controller,
     controllers: &[Controller],
     former: &mut Former,
     cluster: &Cluster,
-) -> Result<(), Error> {
+) -> Result<TypeKey, Error> {
     let id = type_id(&controller.resource)?;
     let live: Option<CustomResourceDefinition> = cluster.get(&id).await?;
+    let shared = controllers
+        .iter()
+        .any(|other| other.resource == controller.resource && other.owner != controller.owner);
+    let key = if shared { TypeKey::Stays } else { TypeKey::Goes };
     let Some(through) = live.as_ref().and_then(|live| served_resource(live, None)) else {
-        return Ok(());
+        return Ok(key);
     };
     let governed = format!("{}={}", api::labels::COMPOSITION_VERSION, controller.version);
     let left = instances::list(&through, Some(&governed), cluster)
         .await?
         .unwrap_or_default();
-    let shared = controllers
-        .iter()
-        .any(|other| other.resource == controller.resource && other.owner != controller.owner);
     if !left.is_empty() {
         former.stranded = Some((through.kind, left.len()));
     } else if !shared {
         former.types.push(id);
     }
-    Ok(())
+    Ok(key)
 }
 
 /// Versions that the definition served, as its status remembers.
@@ -768,8 +779,8 @@ async fn member(wanted: Value, namespace: Option<&str>, ctx: &Context) -> Result
     let id = ctx.cluster.locate(&wanted, namespace).await?;
     let stage = bundle::stage(&wanted);
     let in_place = match is_in_place(&id, &wanted, ctx).await {
-        // The role that lets us read and write policies by name is part of the bundle.
-        Err(error) if error.is_forbidden() && stage == Stage::Bounding => false,
+        // The roles that let us read and write policies and the key by name are part of the bundle.
+        Err(error) if error.is_forbidden() && matches!(stage, Stage::Key | Stage::Bounding) => false,
         in_place => in_place?,
     };
     Ok(Member {
@@ -778,6 +789,21 @@ async fn member(wanted: Value, namespace: Option<&str>, ctx: &Context) -> Result
         in_place,
         stage,
     })
+}
+
+/// A Secret for the key is in place once it has the key that is wanted.
+async fn keyed(
+    mut members: Vec<Member>,
+    definition: &CompositionDefinition,
+    ctx: &Context,
+) -> Result<Vec<Member>, Error> {
+    let keys = members
+        .iter_mut()
+        .filter(|member| member.stage == Stage::Key && member.in_place);
+    for key in keys {
+        key.in_place = !release_key::is_due(&key.id, definition, &ctx.cluster).await?;
+    }
+    Ok(members)
 }
 
 /// True when applying `wanted` would leave the object as it is: the server itself says so, in a dry run,
@@ -890,11 +916,7 @@ async fn made(definition: &CompositionDefinition, ctx: &Context) -> Result<Optio
         .map(|controller| (controller.resource.clone(), controller.version.clone()))
         .collect();
     // The status may know of a controller that was removed by hand.
-    if let Some(status) = &definition.status
-        && let (Some(api_version), Some(resource)) = (&status.api_version, &status.resource)
-    {
-        made.insert((resource.clone(), version_of(api_version).to_owned()));
-    }
+    made.extend(served(definition));
     made.extend(left_outside(&owner, &ctx.cluster).await?);
     if made.is_empty() {
         return Ok(None);
@@ -926,6 +948,13 @@ async fn made(definition: &CompositionDefinition, ctx: &Context) -> Result<Optio
         .await?;
     }
     Ok(Some(left))
+}
+
+/// The resource and version that the definition served last, as its status says.
+pub(super) fn served(definition: &CompositionDefinition) -> Option<(String, String)> {
+    let status = definition.status.as_ref()?;
+    let version = version_of(status.api_version.as_deref()?);
+    Some((status.resource.clone()?, version.to_owned()))
 }
 
 /// The resources and versions of controllers of which something lies outside of namespaces: their marks may have gone
@@ -974,12 +1003,19 @@ async fn leave(
         )
         .collect();
     let own: BTreeSet<&str> = versions.difference(&others_run).copied().collect();
+    let is_last = others_run.is_empty();
     // Versions whose controller is gone.
     let mut orphaned: BTreeSet<&str> = BTreeSet::new();
     for version in versions {
         // A second definition of the same version never had more than its own namespaced objects.
         let target = target(definition, resource, version, b"");
-        let mut ids = removal(&target, ctx).await?;
+        // Once, and first: what lets us remove it goes with any of the bundles.
+        let key = if is_last && Some(version) == versions.first() {
+            TypeKey::Goes
+        } else {
+            TypeKey::Stays
+        };
+        let mut ids = removal(&target, key, ctx).await?;
         let runs = |namespace: &str| {
             let mut own = controllers.iter().filter(|controller| controller.owner == owner);
             own.any(|c| c.namespace == namespace && c.resource == resource && c.version == *version)
@@ -991,7 +1027,7 @@ async fn leave(
                 secrets: BTreeMap::new(),
                 ..target.clone()
             };
-            let mut others = removal(&stand_in, ctx).await?;
+            let mut others = removal(&stand_in, key, ctx).await?;
             others.retain(|id| id.namespace().is_some());
             // Its mark last of all, the rest before what bounds it.
             let mark = others.pop();
@@ -1003,7 +1039,6 @@ async fn leave(
             orphaned.insert(*version);
         }
     }
-    let is_last = others_run.is_empty();
     if is_last && live.is_some() {
         left.own_types.push(id);
     }
@@ -1054,6 +1089,7 @@ async fn stand_in(
     target.bound.bound = noted_bound(&target, &ctx.cluster).await?;
     let objects = bundle(&target, &ctx.platform, &ctx.templates)?;
     let bundle = members(objects, Some(&target.namespace), ctx).await?;
+    let bundle = keyed(bundle, definition, ctx).await?;
     Ok(StandIn { target, bundle })
 }
 
@@ -1064,9 +1100,18 @@ pub(super) async fn noted_bound(target: &Target, cluster: &Cluster) -> Result<Bo
     Ok(bundle::noted_bound(&policy.unwrap_or_default()))
 }
 
+/// What becomes of a type's key when one of its controllers goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum TypeKey {
+    /// The type stays.
+    Stays,
+    /// The type goes, and nobody has records to read any more.
+    Goes,
+}
+
 /// The objects of a bundle in the order in which they are removed: the reverse of the one in which they are applied,
 /// and the mark by which all others are found at the very end.
-async fn removal(target: &Target, ctx: &Context) -> Result<Vec<ObjectId>, Error> {
+async fn removal(target: &Target, key: TypeKey, ctx: &Context) -> Result<Vec<ObjectId>, Error> {
     let (mut ids, mut marks) = (Vec::new(), Vec::new());
     // Whether there was a webhook is not known any more, nor whether the chart might bring roles.
     let mut target = Target {
@@ -1076,6 +1121,9 @@ async fn removal(target: &Target, ctx: &Context) -> Result<Vec<ObjectId>, Error>
     target.bound.bound.chart_rbac = true;
     let target = &target;
     for object in bundle(target, &ctx.platform, &ctx.templates)?.iter().rev() {
+        if key == TypeKey::Stays && bundle::stage(object) == Stage::Key {
+            continue;
+        }
         let id = ctx.cluster.locate(object, Some(&target.namespace)).await?;
         if bundle::is_mark(object) {
             marks.push(id);

@@ -39,6 +39,8 @@ pub(crate) enum Step {
     },
     /// Apply one object of the bundle.
     Apply(ObjectId, Value),
+    /// Draw the type's key into its Secret, where that has none or the admin asks for another.
+    KeepKey(ObjectId),
     /// Remove an object.
     Remove(ObjectId),
     /// Move a composition to another version.
@@ -185,6 +187,7 @@ fn carry_out(definition: &CompositionDefinition, wanted: &Wanted) -> Result<Plan
         steps.push(Step::Type(Box::new(wanted.next.clone())));
     }
     steps.extend(missing(at(Stage::Own)));
+    steps.extend(keyed(&wanted.bundle));
     steps.extend(bounding(&wanted.bundle, &wanted.target));
     steps.extend(missing(at(Stage::Controller)));
     steps.extend(wanted.stale.iter().cloned().map(Step::Remove));
@@ -199,8 +202,9 @@ fn carry_out(definition: &CompositionDefinition, wanted: &Wanted) -> Result<Plan
     }
     // While some cannot move, the controller of their version stays with them.
     if former.held_up == 0 {
-        steps.extend(former.bundles.iter().cloned().map(Step::Remove));
+        // By its controller a former type is found, so that goes after it.
         steps.extend(former.types.iter().cloned().map(Step::Remove));
+        steps.extend(former.bundles.iter().cloned().map(Step::Remove));
     }
     let version = wanted.source.version.as_str();
     let to_this = |id: &ObjectId| Step::Move(id.clone(), version.to_owned());
@@ -223,6 +227,18 @@ fn carry_out(definition: &CompositionDefinition, wanted: &Wanted) -> Result<Plan
         Standing::HeldUp
     };
     Ok(Plan { steps, standing })
+}
+
+/// The type's key, before anything that reads it.
+fn keyed(members: &[Member]) -> Vec<Step> {
+    let mut steps = Vec::new();
+    for key in at(members, Stage::Key).filter(|key| !key.in_place) {
+        let to = |verb: &str| Access::to(verb, key.id.resource(), key.id.namespace()).named(key.id.name());
+        steps.push(Step::Await(["get", "create", "patch"].map(to).into()));
+        steps.push(Step::Apply(key.id.clone(), key.wanted.clone()));
+        steps.push(Step::KeepKey(key.id.clone()));
+    }
+    steps
 }
 
 /// What bounds the controller, seen to be in force before anything is written that lets the controller act.
@@ -259,6 +275,7 @@ fn replacing(stand_in: &StandIn) -> Vec<Step> {
     let StandIn { target, bundle } = stand_in;
     let mut steps: Vec<Step> = missing(at(bundle, Stage::Mark)).collect();
     steps.extend(missing(at(bundle, Stage::Own)));
+    steps.extend(keyed(bundle));
     steps.extend(bounding(bundle, target));
     steps.extend(missing(at(bundle, Stage::Controller)));
     steps
@@ -511,6 +528,7 @@ mod tests {
             Step::Await(_) => "await".to_owned(),
             Step::Type(_) => "type".to_owned(),
             Step::Prove { .. } => "prove".to_owned(),
+            Step::KeepKey(id) => format!("keep key {}", id.name()),
             Step::Grant(id, _) => format!("grant {}", id.name()),
             Step::Apply(id, _) => format!("apply {}", id.name()),
             Step::Remove(id) => format!("remove {}", id.name()),
@@ -544,6 +562,8 @@ mod tests {
         new.bundle = vec![
             member("config", Stage::Controller, false),
             member("bound", Stage::Bounding, false),
+            member("key", Stage::Key, false),
+            member("own", Stage::Own, false),
             member("account", Stage::Mark, false),
         ];
         check(
@@ -551,6 +571,10 @@ mod tests {
             &[
                 "apply account",
                 "type",
+                "apply own",
+                "await",
+                "apply key",
+                "keep key key",
                 "await",
                 "apply bound",
                 "prove",

@@ -55,6 +55,13 @@ pub const ALLOW_CHART_RBAC: &str = "krateo.io/allow-chart-rbac";
 /// On a definition: how many replicas its controller has, in place of the platform's number.
 pub const CONTROLLER_REPLICAS: &str = "krateo.io/controller-replicas";
 
+/// On a definition: a new text here draws a new key for the records of its type's releases; the key before stays accepted.
+/// What the text says does not matter; a date tells when.
+pub const ROTATE_RELEASE_KEY: &str = "krateo.io/rotate-release-key";
+
+/// On the Secret of such a key, followed by the UID of a definition: the text that the key was drawn anew for.
+pub const ROTATED_FOR: &str = "rotated-for.krateo.io/";
+
 /// On the Lease of a shard: how many shards there are in all.
 pub const SHARDS: &str = "krateo.io/shards";
 

@@ -13,6 +13,7 @@ pub mod finalizers;
 pub mod inspection;
 pub mod labels;
 pub mod policy;
+pub mod release_key;
 
 pub use composition::{Composition, CompositionStatus};
 pub use definition::{CompositionDefinition, CompositionDefinitionSpec, CompositionDefinitionStatus};
