@@ -41,6 +41,8 @@ pub enum Answer {
     Status(u16),
     /// 401, asking for a password.
     AskPassword,
+    /// 401, asking for a token of the service at this URL.
+    AskToken(String),
     /// 302 to this URL.
     Redirect(String),
     /// 200 and so many zeros, sent as fast as they are taken.
@@ -224,6 +226,10 @@ fn response(answer: Answer) -> Result<Response<Body>, axum::http::Error> {
         Answer::AskPassword => Response::builder()
             .status(StatusCode::UNAUTHORIZED)
             .header(WWW_AUTHENTICATE, "Basic realm=\"e2e\"")
+            .body(Body::empty()),
+        Answer::AskToken(realm) => Response::builder()
+            .status(StatusCode::UNAUTHORIZED)
+            .header(WWW_AUTHENTICATE, format!("Bearer realm=\"{realm}\""))
             .body(Body::empty()),
         Answer::Redirect(to) => Response::builder()
             .status(StatusCode::FOUND)

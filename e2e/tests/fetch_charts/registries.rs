@@ -1,6 +1,8 @@
 //! OCI registries: open, with a password, with tokens, by TLS, with client certificates.
 
 use anyhow::Result;
+use e2e::HttpServer;
+use e2e::http_server::Answer;
 use serde_json::{Value, json};
 
 use super::sources::{PASSWORD, Sources, USER, assert_served, fetched, password, refused, secret};
@@ -203,5 +205,33 @@ fn a_token_is_asked_for_with_the_password_of_the_registry_alone() -> Result<()> 
                 || asked.query.contains("repository:charts/token-asked:pull")),
         "{asked:?}"
     );
+    Ok(())
+}
+
+#[test]
+fn the_password_of_a_registry_is_for_its_own_challenge_alone() -> Result<()> {
+    let namespace = Sources::shared()?.platform.namespace("challenges")?;
+    let credentials = password(&namespace)?;
+    let thief = HttpServer::start(|_| Answer::Content(br#"{"token": "taken"}"#.to_vec()))?;
+    for (name, challenge) in [
+        ("token-elsewhere", Answer::AskToken(thief.url("/token"))),
+        ("password-elsewhere", Answer::AskPassword),
+    ] {
+        let storage = HttpServer::start(move |_| challenge.clone())?;
+        let target = storage.url("/blob");
+        let registry = HttpServer::start(move |_| Answer::Redirect(target.clone()))?;
+        let host = registry.host();
+        let message = format!(
+            "{host} leads from charts/web:1.0.0 to {}, which asks who we are: credentials are for {host} alone; tell who \
+             runs it to lead to an address that needs none, or use the address that has the chart as url",
+            storage.url("/blob")
+        );
+        let chart = json!({"url": format!("oci://{host}/charts/web"), "version": "1.0.0", "credentials": credentials});
+        refused(&namespace, name, &chart, &message)?;
+        for asked in [registry.asked(), storage.asked()].concat() {
+            assert_eq!(asked.authorization, None, "{name}: {asked:?}");
+        }
+    }
+    assert_eq!(thief.asked(), [], "nobody was sent to the thief");
     Ok(())
 }

@@ -78,7 +78,8 @@ fn what_does_not_pass_is_said() -> Result<()> {
     check(
         "large",
         &format!(
-            "/large-1.0.0.tgz from {host} is larger than 104857600 bytes: charts up to that size are fetched"
+            "/large-1.0.0.tgz from {host} is larger than 104857600 bytes, the limit for an archive: take out of \
+             the chart what is no part of it, and publish it again"
         ),
     )?;
     check(

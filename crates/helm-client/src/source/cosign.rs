@@ -10,6 +10,8 @@ use rustls::pki_types::pem::PemObject as _;
 use serde::Deserialize;
 use spki::{ObjectIdentifier, SubjectPublicKeyInfoRef};
 
+use super::http::Limit;
+
 /// The layer of a signature.
 pub(super) const PAYLOAD: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
 /// The annotation of that layer with the signature over it.
@@ -22,8 +24,12 @@ pub(super) const BUNDLE: &str = "application/vnd.dev.sigstore.bundle";
 const STATEMENT: &str = "application/vnd.in-toto+json";
 /// What a statement says that it is. An attestation (`cosign attest`) by the same key may say that a chart is bad.
 const PREDICATE: &str = "https://sigstore.dev/cosign/sign/v1";
-/// Largest payload and bundle; they hold a digest and a few annotations.
-pub(super) const MAX_SIZE: u64 = 1024 * 1024;
+/// Payload and bundle hold a digest and a few annotations.
+pub(super) const LIMIT: Limit = Limit {
+    bytes: 1024 * 1024,
+    what: "a signature",
+    advice: "sign the chart again with cosign sign",
+};
 
 /// The public key whose signature a chart in a registry must carry.
 #[derive(Clone)]

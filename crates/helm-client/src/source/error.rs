@@ -5,7 +5,7 @@ use std::time::Duration;
 use rustls::AlertDescription;
 use url::Url;
 
-use super::http::host;
+use super::http::{Limit, host};
 
 /// A chart that could not be fetched. No text of it holds a credential or the query of a URL.
 #[derive(Debug, thiserror::Error)]
@@ -84,6 +84,30 @@ pub enum Error {
         /// The bound.
         limit: usize,
     },
+    /// A redirect led to somebody who asks for credentials, which are for the host that was asked alone.
+    #[error(
+        "{host} leads from {path} to {by}, which asks who we are: credentials are for {host} alone; tell who runs it to lead to an address that needs none, or use the address that has the chart as url"
+    )]
+    ChallengedElsewhere {
+        /// The host that was asked.
+        host: String,
+        /// What it was asked for.
+        path: String,
+        /// Who asks for credentials, without query.
+        by: String,
+    },
+    /// A token service redirects to another host. What that answers would be sent to the registry as a token.
+    #[error(
+        "{host} leads from {path} to {to}: a token service is asked at its own address only; tell who runs the registry to name that address"
+    )]
+    TokenServiceMoved {
+        /// The token service.
+        host: String,
+        /// What it was asked for.
+        path: String,
+        /// Where it leads, without query.
+        to: String,
+    },
     /// The login for the host is kept by a program.
     #[error(
         "the Docker configuration leaves the login for {host} to the credential helper {helper}, which is a program and is not run: write the login into its auths, or set credentials"
@@ -96,9 +120,19 @@ pub enum Error {
     },
     /// The registry names a token service that would get the password in plain text.
     #[error(
-        "{host} sends those who log in to {realm}, which is no TLS: refused, for a password would be readable on the way"
+        "{host} sends those who log in to {realm}, which is no TLS: refused, for a password would be readable on the way; tell who runs the registry to name a token service with https"
     )]
     InsecureRealm {
+        /// The registry.
+        host: String,
+        /// The token service.
+        realm: String,
+    },
+    /// The registry names a token service at an address that is another machine for everybody who uses it.
+    #[error(
+        "{host} sends those who log in to {realm}, an address of this machine or its link only: refused, for the registry is elsewhere; tell who runs it to name a token service that others reach"
+    )]
+    LocalRealm {
         /// The registry.
         host: String,
         /// The token service.
@@ -147,7 +181,7 @@ pub enum Error {
         host: String,
     },
     /// More bytes than a fetch may have.
-    #[error("{path} from {host} is larger than {limit} bytes: charts up to that size are fetched")]
+    #[error("{path} from {host} is larger than {limit} bytes, the limit for {what}: {advice}")]
     TooLarge {
         /// The host that was asked.
         host: String,
@@ -155,6 +189,10 @@ pub enum Error {
         path: String,
         /// The bound.
         limit: u64,
+        /// What is bounded, with its article.
+        what: &'static str,
+        /// What to do about it.
+        advice: &'static str,
     },
     /// The bound in time was reached.
     #[error("{chart} was not fetched within {} s: check that its host is reachable and fast enough", limit.as_secs())]
@@ -246,8 +284,11 @@ impl Error {
             | Self::ClientCertificate { .. }
             | Self::Downgraded { .. }
             | Self::Redirects { .. }
+            | Self::ChallengedElsewhere { .. }
+            | Self::TokenServiceMoved { .. }
             | Self::Helper { .. }
             | Self::InsecureRealm { .. }
+            | Self::LocalRealm { .. }
             | Self::Pinned { .. }
             | Self::Unsigned { .. }
             | Self::Signature { .. }
@@ -357,11 +398,13 @@ impl Request {
         }
     }
 
-    pub(super) fn too_large(&self, limit: u64) -> Error {
+    pub(super) fn too_large(&self, limit: Limit) -> Error {
         Error::TooLarge {
             host: self.host.clone(),
             path: self.path.clone(),
-            limit,
+            limit: limit.bytes,
+            what: limit.what,
+            advice: limit.advice,
         }
     }
 

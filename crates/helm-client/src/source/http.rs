@@ -1,6 +1,6 @@
 //! One question to a host, and its answer: bounded, and with our credentials for nobody but the origin they are for.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -43,9 +43,28 @@ pub(super) struct Ask<'a> {
     pub(super) authorization: Option<&'a HeaderValue>,
     /// Whether the answer of another time will do.
     pub(super) unless: Option<&'a Validators>,
-    /// Most bytes of the answer.
-    pub(super) limit: u64,
+    pub(super) limit: Limit,
+    pub(super) redirects: Redirects,
     pub(super) request: &'a Request,
+}
+
+/// How large an answer may be.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limit {
+    pub(super) bytes: u64,
+    /// What is asked for, with its article.
+    pub(super) what: &'static str,
+    /// What to do about one that is larger.
+    pub(super) advice: &'static str,
+}
+
+/// Which redirects are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Redirects {
+    /// To any host, but credentials stay behind.
+    Anywhere,
+    /// Within the origin that is asked.
+    SameOrigin,
 }
 
 /// The answer to one question.
@@ -92,6 +111,9 @@ impl Http {
     }
 
     /// Asks once, following redirects, and reads the body of an answer of status 200.
+    ///
+    /// An answer of status 401 is from the origin of the URL: only that may ask for credentials. Another host to which
+    /// a redirect has led is an error when it does, lest the caller meets its challenge.
     pub(super) async fn get(&self, ask: Ask<'_>) -> Result<Answer, Error> {
         let (response, request) = self.follow(ask).await?;
         answer(response, &request, ask.limit).await
@@ -103,7 +125,7 @@ impl Http {
         url: &Url,
         form: String,
         request: &Request,
-        limit: u64,
+        limit: Limit,
     ) -> Result<Answer, Error> {
         let post = self
             .client(url)
@@ -139,10 +161,24 @@ impl Http {
             let get = self.client(&url).get(url.clone()).headers(headers);
             let response = get.send().await.map_err(|failure| request.failed(failure))?;
             let Some(next) = target(&url, &response) else {
+                if response.status() == StatusCode::UNAUTHORIZED && !is_trusted {
+                    return Err(Error::ChallengedElsewhere {
+                        host: ask.request.host.clone(),
+                        path: ask.request.path.clone(),
+                        by: super::reference::without_query(&url),
+                    });
+                }
                 return Ok((response, request));
             };
             if url.scheme() == "https" && next.scheme() != "https" {
                 return Err(Error::Downgraded {
+                    host: request.host,
+                    path: request.path,
+                    to: super::reference::without_query(&next),
+                });
+            }
+            if ask.redirects == Redirects::SameOrigin && next.origin() != ask.url.origin() {
+                return Err(Error::TokenServiceMoved {
                     host: request.host,
                     path: request.path,
                     to: super::reference::without_query(&next),
@@ -204,12 +240,12 @@ fn target(url: &Url, response: &Response) -> Option<Url> {
     matches!(next.scheme(), "http" | "https").then_some(next)
 }
 
-async fn answer(mut response: Response, request: &Request, limit: u64) -> Result<Answer, Error> {
+async fn answer(mut response: Response, request: &Request, limit: Limit) -> Result<Answer, Error> {
     let status = response.status();
     let mut body = Vec::new();
     if status == StatusCode::OK {
         let announced = response.content_length().unwrap_or_default();
-        if announced > limit {
+        if announced > limit.bytes {
             return Err(request.too_large(limit));
         }
         // Growing bit by bit, a large index would be there twice at times.
@@ -219,7 +255,7 @@ async fn answer(mut response: Response, request: &Request, limit: u64) -> Result
             .await
             .map_err(|failure| request.failed(failure))?
         {
-            if (body.len() + chunk.len()) as u64 > limit {
+            if (body.len() + chunk.len()) as u64 > limit.bytes {
                 return Err(request.too_large(limit));
             }
             body.extend_from_slice(&chunk);
@@ -281,6 +317,31 @@ pub(super) fn is_loopback(host: &str) -> bool {
             .is_ok_and(|address| address.is_loopback())
 }
 
+/// Whether a host is this machine or can only be a neighbour on its link, such as a cloud's metadata service: what no
+/// registry elsewhere has a reason to name.
+pub(super) fn is_local(host: &str) -> bool {
+    let name = host.trim_end_matches('.').to_ascii_lowercase();
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    match address.parse() {
+        Ok(IpAddr::V4(address)) => {
+            address.is_loopback() || address.is_link_local() || address.is_unspecified()
+        }
+        Ok(IpAddr::V6(address)) => match address.to_ipv4_mapped() {
+            Some(mapped) => is_local(&mapped.to_string()),
+            None => {
+                address.is_loopback()
+                    || address.is_unicast_link_local()
+                    || address.is_unspecified()
+                    || address == METADATA_SERVICE
+            }
+        },
+        Err(_) => name == "localhost" || name.ends_with(".localhost"),
+    }
+}
+
+/// The one metadata service that has a global form of address.
+const METADATA_SERVICE: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+
 /// User name and password as basic authentication sends them.
 pub(super) fn basic(credentials: &super::Credentials) -> Option<HeaderValue> {
     use base64::Engine as _;
@@ -312,6 +373,35 @@ mod tests {
         assert_eq!(wanted("Wed, 21 Oct 2015 07:28:00 GMT"), Some(Duration::ZERO));
         assert!(wanted("Tue, 31 Dec 2199 23:59:59 GMT").unwrap() > Duration::from_hours(24));
         assert_eq!(wanted("soon"), None);
+    }
+
+    #[test]
+    fn this_machine_and_its_link_are_local() {
+        for host in [
+            "localhost",
+            "LOCALHOST.",
+            "registry.localhost",
+            "127.8.0.1",
+            "0.0.0.0",
+            "169.254.169.254",
+            "[::]",
+            "[::1]",
+            "[fe80::1]",
+            "[::ffff:127.0.0.1]",
+            "[::ffff:169.254.169.254]",
+            "[fd00:ec2::254]",
+        ] {
+            assert!(is_local(host), "{host}");
+        }
+        for host in [
+            "10.0.0.1",
+            "198.18.0.1",
+            "localhost.example.com",
+            "auth.docker.io",
+            "[fd00::1]",
+        ] {
+            assert!(!is_local(host), "{host}");
+        }
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub use error::Error;
 pub use provenance::{InvalidKeyring, Keyring};
 pub use reference::{ChartRef, InvalidRef};
 
-use http::Validators;
+use http::{Limit, Validators};
 use reference::{Image, Location};
 use repository::Found;
 
@@ -120,6 +120,24 @@ impl Default for Limits {
             time: Duration::from_mins(1),
             tries: 5,
             pause: Duration::from_millis(250),
+        }
+    }
+}
+
+impl Limits {
+    fn of_archive(self) -> Limit {
+        Limit {
+            bytes: self.bytes,
+            what: "an archive",
+            advice: "take out of the chart what is no part of it, and publish it again",
+        }
+    }
+
+    fn of_index(self) -> Limit {
+        Limit {
+            bytes: self.bytes,
+            what: "an index",
+            advice: "take old versions out of it, or use the address of the archive as url",
         }
     }
 }
@@ -220,7 +238,7 @@ async fn from_registry<T>(
     if let Some(known) = known(&resolved) {
         return Ok(Fetched::Known(resolved, known));
     }
-    let bytes = source.download(&resolved, &artifact, limits.bytes).await?;
+    let bytes = source.download(&resolved, &artifact, limits).await?;
     Ok(Fetched::Archive(Archive::new(bytes, resolved)))
 }
 

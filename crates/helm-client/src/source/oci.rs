@@ -134,9 +134,10 @@ impl<'a> Source<'a> {
         &self,
         resolved: &Resolved,
         artifact: &Artifact,
-        limit: u64,
+        limits: Limits,
     ) -> Result<Vec<u8>, Error> {
         let request = self.request_at(resolved);
+        let limit = limits.of_archive();
         let bytes = self.registry.blob(&artifact.layer, limit, &request).await;
         match (bytes, &artifact.replaced_by) {
             (Err(Error::Answered { status: 404, .. }), Some(actual)) => {
@@ -171,7 +172,7 @@ impl<'a> Source<'a> {
                         "make it with helm package --sign, then push it with its .prov file beside it",
                     )
                 })?;
-                let signed = self.registry.blob(layer, provenance::MAX_SIZE, &request).await?;
+                let signed = self.registry.blob(layer, provenance::LIMIT, &request).await?;
                 let file = resolved
                     .version
                     .as_deref()
@@ -209,14 +210,14 @@ impl<'a> Source<'a> {
             if layer.media_type != cosign::PAYLOAD {
                 continue;
             }
-            let payload = self.registry.blob(layer, cosign::MAX_SIZE, request).await?;
+            let payload = self.registry.blob(layer, cosign::LIMIT, request).await?;
             match key.verify(&payload, signature, digest) {
                 Ok(()) => return Ok(()),
                 Err(reason) => refused = Some(reason),
             }
         }
         for bundle in self.bundles(digest, request).await? {
-            let bundle = self.registry.blob(&bundle, cosign::MAX_SIZE, request).await?;
+            let bundle = self.registry.blob(&bundle, cosign::LIMIT, request).await?;
             match key.verify_bundle(&bundle, digest) {
                 Ok(()) => return Ok(()),
                 Err(reason) => refused = Some(reason),

@@ -5,10 +5,15 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::http::Limit;
 use super::openpgp::{self, Keys};
 
-/// Largest provenance file; it holds a `Chart.yaml` and a signature.
-pub(super) const MAX_SIZE: u64 = 1024 * 1024;
+/// A provenance file holds a `Chart.yaml` and a signature.
+pub(super) const LIMIT: Limit = Limit {
+    bytes: 1024 * 1024,
+    what: "a provenance file",
+    advice: "sign the chart again with helm package --sign",
+};
 
 /// The `OpenPGP` keys whose signature a chart may carry.
 #[derive(Debug, Clone)]

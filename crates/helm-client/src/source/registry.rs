@@ -15,17 +15,28 @@ use url::Url;
 use super::challenge::{self, Challenge};
 use super::credentials::Login;
 use super::error::Request;
-use super::http::{self, Answer, Ask, Http};
+use super::http::{self, Answer, Ask, Http, Limit, Redirects};
 use super::{Error, retry};
 
-/// Largest manifest; the specification asks registries to take at least this much.
-const MAX_MANIFEST: u64 = 4 * 1024 * 1024;
-/// Largest page of tags.
-const MAX_TAGS: u64 = 8 * 1024 * 1024;
+/// The specification asks registries to take manifests of this size.
+const MANIFEST: Limit = Limit {
+    bytes: 4 * 1024 * 1024,
+    what: "a manifest",
+    advice: "check that the url leads to a chart",
+};
+/// All pages together.
+const TAGS: Limit = Limit {
+    bytes: 8 * 1024 * 1024,
+    what: "a list of tags",
+    advice: "ask for an exact version, for which no list is read",
+};
 /// Most pages of tags, each of a thousand.
 const MAX_PAGES: usize = 100;
-/// Largest answer of a token service.
-const MAX_TOKEN: u64 = 1024 * 1024;
+const TOKEN: Limit = Limit {
+    bytes: 1024 * 1024,
+    what: "the answer of a token service",
+    advice: "tell who runs the registry",
+};
 
 const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, \
      application/vnd.docker.distribution.manifest.v2+json, application/vnd.docker.distribution.manifest.list.v2+json";
@@ -116,7 +127,7 @@ impl Registry {
         request: &Request,
     ) -> Result<Option<Manifest>, Error> {
         let url = self.at(&format!("manifests/{reference}"), request)?;
-        let Some(answer) = self.get(&url, MANIFESTS, MAX_MANIFEST, request).await? else {
+        let Some(answer) = self.get(&url, MANIFESTS, MANIFEST, request).await? else {
             return Ok(None);
         };
         let digest = crate::digest::sha256(&answer.body);
@@ -137,13 +148,13 @@ impl Registry {
     pub(super) async fn blob(
         &self,
         blob: &Descriptor,
-        limit: u64,
+        limit: Limit,
         request: &Request,
     ) -> Result<Vec<u8>, Error> {
         if !is_digest(&blob.digest) {
             return Err(request.not_a_chart("its layer has a digest of another kind than sha256".to_owned()));
         }
-        if blob.size > limit {
+        if blob.size > limit.bytes {
             return Err(request.too_large(limit));
         }
         let url = self.at(&format!("blobs/{}", blob.digest), request)?;
@@ -161,7 +172,7 @@ impl Registry {
     /// those who put it there have listed it behind a tag.
     pub(super) async fn referrers(&self, digest: &str, request: &Request) -> Result<Vec<Descriptor>, Error> {
         let url = self.at(&format!("referrers/{digest}"), request)?;
-        if let Some(answer) = self.get(&url, INDEX, MAX_MANIFEST, request).await? {
+        if let Some(answer) = self.get(&url, INDEX, MANIFEST, request).await? {
             let index = read(&answer.body, digest.to_owned());
             return index
                 .map(|index| index.manifests)
@@ -179,11 +190,16 @@ impl Registry {
             tags: Vec<String>,
         }
         let mut tags = Vec::new();
+        let mut size = 0;
         let mut next = Some(self.at("tags/list?n=1000", request)?);
         for _ in 0..MAX_PAGES {
             let Some(url) = next else { break };
-            let answer = self.get(&url, "application/json", MAX_TAGS, request).await?;
+            let answer = self.get(&url, "application/json", TAGS, request).await?;
             let answer = answer.ok_or_else(|| request.answered(404, None))?;
+            size += answer.body.len() as u64;
+            if size > TAGS.bytes {
+                return Err(request.too_large(TAGS));
+            }
             let page: Page = serde_json::from_slice(&answer.body).map_err(|_| no_registry(request))?;
             tags.extend(page.tags);
             next = next_page(&url, &answer);
@@ -200,7 +216,7 @@ impl Registry {
         &self,
         url: &Url,
         accept: &'static str,
-        limit: u64,
+        limit: Limit,
         request: &Request,
     ) -> Result<Option<Answer>, Error> {
         let attempt = || async {
@@ -211,6 +227,7 @@ impl Registry {
                 authorization,
                 unless: None,
                 limit,
+                redirects: Redirects::Anywhere,
                 request,
             };
             let mut answer = self.http.get(ask(known.as_ref())).await?;
@@ -265,6 +282,20 @@ impl Registry {
         }
     }
 
+    /// Whether a token service may be asked with the password of this registry. It may be another host, as that of
+    /// Docker Hub is, but none that only this machine reaches.
+    fn check_realm(&self, realm: &Url, request: &Request) -> Result<(), Error> {
+        let is_local = |url: &Url| url.host_str().is_none_or(http::is_local);
+        let (host, shown) = (request.host.clone(), super::reference::without_query(realm));
+        if self.root.scheme() == "https" && realm.scheme() != "https" {
+            return Err(Error::InsecureRealm { host, realm: shown });
+        }
+        if is_local(realm) && !is_local(&self.root) {
+            return Err(Error::LocalRealm { host, realm: shown });
+        }
+        Ok(())
+    }
+
     async fn token(
         &self,
         realm: &Url,
@@ -273,12 +304,7 @@ impl Registry {
         login: Option<&Login>,
         request: &Request,
     ) -> Result<HeaderValue, Error> {
-        if self.root.scheme() == "https" && realm.scheme() != "https" {
-            return Err(Error::InsecureRealm {
-                host: request.host.clone(),
-                realm: super::reference::without_query(realm),
-            });
-        }
+        self.check_realm(realm, request)?;
         let request = Request {
             missing: "the registry names this token service, but it is not there; tell who runs the registry",
             ..request.redirected_to(realm)
@@ -290,14 +316,15 @@ impl Registry {
         };
         let answer = if let Some(Login::Identity(token)) = login {
             let form = challenge::token_form(service, scope, token);
-            self.http.post(realm, form, &request, MAX_TOKEN).await?
+            self.http.post(realm, form, &request, TOKEN).await?
         } else {
             let ask = Ask {
                 url: &url,
                 accept: "application/json",
                 authorization: authorization.as_ref(),
                 unless: None,
-                limit: MAX_TOKEN,
+                limit: TOKEN,
+                redirects: Redirects::SameOrigin,
                 request: &request,
             };
             self.http.get(ask).await?
@@ -357,4 +384,70 @@ pub(super) fn root(host: &str, repository: &str, plain_http: bool) -> Option<Url
         host => host,
     };
     Url::parse(&format!("{scheme}://{host}/v2/{repository}/")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Limits, Trust};
+    use super::*;
+
+    /// What a registry at `root` is told when it names `realm`.
+    fn asked(root: &str, realm: &str) -> Result<(), String> {
+        let root = Url::parse(root).unwrap();
+        let http = Http::new(&root, &Trust::default(), false, Limits::default()).unwrap();
+        let request = Request {
+            host: http::host(&root),
+            path: "web:1.2.3".to_owned(),
+            missing: "",
+            authenticated: true,
+        };
+        let registry = Registry::new(http, root, "web", None);
+        let realm = registry.root.join(realm).unwrap();
+        registry
+            .check_realm(&realm, &request)
+            .map_err(|refused| refused.to_string())
+    }
+
+    #[test]
+    fn a_token_service_may_be_elsewhere_but_not_on_this_machine_nor_without_tls() {
+        let hub = "https://registry-1.docker.io/v2/library/web/";
+        let plain = "http://registry.example.com/v2/web/";
+        let here = "http://127.0.0.1:5000/v2/web/";
+        for (root, realm) in [
+            (hub, "https://auth.docker.io/token"),
+            (hub, "/token"),
+            (hub, "https://10.0.0.1/token"),
+            (plain, "https://auth.example.com/token"),
+            (plain, "http://auth.example.com/token"),
+            (here, "http://127.0.0.1:5001/token"),
+            (here, "http://localhost:5001/token"),
+            (here, "https://auth.docker.io/token"),
+        ] {
+            assert_eq!(asked(root, realm), Ok(()), "{root} {realm}");
+        }
+        assert_eq!(
+            asked(hub, "http://auth.docker.io/token?account=me"),
+            Err(
+                "registry-1.docker.io sends those who log in to http://auth.docker.io/token, which is no TLS: refused, \
+                 for a password would be readable on the way; tell who runs the registry to name a token service with \
+                 https"
+                    .to_owned()
+            )
+        );
+        let local = [
+            "http://169.254.169.254/latest/meta-data",
+            "https://localhost:10250/",
+            "https://127.1/",
+            "https://2130706433/",
+            "https://[::ffff:127.0.0.1]/",
+        ];
+        for (root, realm) in local.map(|realm| (plain, realm)) {
+            let refused = asked(root, realm).unwrap_err();
+            assert!(
+                refused.contains("an address of this machine or its link only"),
+                "{realm}: {refused}"
+            );
+        }
+        assert!(asked(hub, "https://127.0.0.1/token").is_err());
+    }
 }

@@ -7,7 +7,7 @@ use url::Url;
 use super::access::Verify;
 use super::credentials::Login;
 use super::error::Request;
-use super::http::{self, Answer, Ask, Http, Validators, host};
+use super::http::{self, Answer, Ask, Http, Limit, Redirects, Validators, host};
 use super::reference::{Repository, archive_name, without_query};
 use super::{Access, ChartRef, Error, Limits, Resolved, index, provenance, retry};
 
@@ -94,7 +94,7 @@ impl Source {
         let unless = previous
             .as_ref()
             .and_then(|(resolved, _)| resolved.validators.as_ref());
-        let limit = self.http.limits.bytes;
+        let limit = self.http.limits.of_index();
         let answer = self.get(&url, INDEX, limit, unless, &request).await?;
         if let (StatusCode::NOT_MODIFIED, Some((resolved, known))) = (answer.status, previous) {
             return Ok(Found::Same(resolved.clone(), known));
@@ -123,7 +123,7 @@ impl Source {
         let url = resolved.archive.as_ref().unwrap_or(&self.root);
         let request = self.request(url, self.missing);
         let answer = self
-            .get(url, ARCHIVE, self.http.limits.bytes, None, &request)
+            .get(url, ARCHIVE, self.http.limits.of_archive(), None, &request)
             .await?;
         let digest = crate::digest::sha256(&answer.body);
         match &resolved.digest {
@@ -142,7 +142,13 @@ impl Source {
             .as_ref()
             .and_then(|(resolved, _)| resolved.validators.as_ref());
         let answer = self
-            .get(&self.root, ARCHIVE, self.http.limits.bytes, unless, &request)
+            .get(
+                &self.root,
+                ARCHIVE,
+                self.http.limits.of_archive(),
+                unless,
+                &request,
+            )
             .await?;
         if let (StatusCode::NOT_MODIFIED, Some((resolved, known))) = (answer.status, previous) {
             return Ok(Found::Same(resolved.clone(), known));
@@ -178,7 +184,7 @@ impl Source {
         url.set_path(&format!("{}.prov", archive.path()));
         let missing = "make its provenance file with helm package --sign, and publish that beside it with .prov at the end";
         let request = self.request(&url, missing);
-        let answer = self.get(&url, "*/*", provenance::MAX_SIZE, None, &request).await;
+        let answer = self.get(&url, "*/*", provenance::LIMIT, None, &request).await;
         let answer = match answer {
             Err(Error::Answered { status: 404, .. }) => return Err(named.unsigned(missing)),
             answer => answer?,
@@ -209,7 +215,7 @@ impl Source {
         &self,
         url: &Url,
         accept: &'static str,
-        limit: u64,
+        limit: Limit,
         unless: Option<&Validators>,
         request: &Request,
     ) -> Result<Answer, Error> {
@@ -220,6 +226,7 @@ impl Source {
             authorization: self.authorization.as_ref().filter(|_| self.is_own(url)),
             unless,
             limit,
+            redirects: Redirects::Anywhere,
             request,
         };
         let attempt = || async {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
-use helm_client::source::{Access, DockerConfig};
+use helm_client::source::{Access, DockerConfig, Error};
 
 use super::server::{Server, registry};
 use super::{CHART, MY_HEADER, behind_basic_auth, chart_layer, fetched, me, told};
@@ -120,6 +120,163 @@ async fn tokens_of_a_docker_configuration_are_used() {
         CHART
     );
     assert_eq!(server.asked("/token"), 1);
+}
+
+/// 401 with this challenge.
+fn challenged(challenge: &str) -> Response {
+    let challenge = [(header::WWW_AUTHENTICATE, challenge.to_owned())];
+    (StatusCode::UNAUTHORIZED, challenge).into_response()
+}
+
+#[tokio::test]
+async fn a_token_service_on_another_host_gets_the_password() {
+    let service = Server::answering(|_| r#"{"token":"t0ken"}"#.into_response()).await;
+    let realm = format!(r#"Bearer realm="{}",service="s""#, service.url("http", "/token"));
+    let inner = registry(chart_layer());
+    let server = Server::answering(move |request| {
+        let given = request.headers().get(header::AUTHORIZATION);
+        if given.is_some_and(|given| given == "Bearer t0ken") {
+            inner(request)
+        } else {
+            challenged(&realm)
+        }
+    })
+    .await;
+    let url = server.url("oci", "/charts/web");
+    assert_eq!(fetched(&url, "", "1.2.3", &me()).await.unwrap().bytes, CHART);
+    assert_eq!(
+        service.seen(),
+        [("/token".to_owned(), Some(MY_HEADER.to_owned()))]
+    );
+}
+
+#[tokio::test]
+async fn whoever_a_redirect_leads_to_gets_no_answer_to_its_challenge() {
+    let thief = Server::answering(|_| r#"{"token":"t0ken"}"#.into_response()).await;
+    let bearer = format!(r#"Bearer realm="{}",service="s""#, thief.url("http", "/token"));
+    for challenge in [bearer.as_str(), "Basic realm=\"r\""] {
+        let asks = challenge.to_owned();
+        let storage = Server::answering(move |_| challenged(&asks)).await;
+        let target = storage.url("http", "/blob?signature=s3cret");
+        let registry = Server::answering(move |_| Redirect::temporary(&target).into_response()).await;
+        let failure = fetched(&registry.url("oci", "/charts/web"), "", "1.2.3", &me())
+            .await
+            .unwrap_err();
+        assert_eq!(
+            thief.seen(),
+            [],
+            "the password was sent where a redirect's target said: {challenge}"
+        );
+        assert_eq!(storage.seen(), [("/blob".to_owned(), None)], "{challenge}");
+        // Nobody but the registry may ask it for the password either.
+        assert!(
+            registry
+                .seen()
+                .iter()
+                .all(|(_, authorization)| authorization.is_none()),
+            "{challenge}: {:?}",
+            registry.seen()
+        );
+        assert_eq!(
+            told(&failure),
+            format!(
+                "{} leads from charts/web:1.2.3 to {}, which asks who we are: credentials are for {} alone; tell who runs \
+                 it to lead to an address that needs none, or use the address that has the chart as url",
+                registry.host(),
+                storage.url("http", "/blob"),
+                registry.host()
+            )
+        );
+        assert!(!failure.is_transient());
+    }
+}
+
+#[tokio::test]
+async fn a_challenge_on_the_way_back_from_another_host_is_not_met() {
+    let port = Arc::new(Mutex::new(0));
+    let known = Arc::clone(&port);
+    let other = Server::answering(move |_| {
+        let back = format!("http://127.0.0.1:{}/v2/charts/web/back", known.lock().unwrap());
+        Redirect::temporary(&back).into_response()
+    })
+    .await;
+    let away = other.url("http", "/on");
+    let inner = behind_basic_auth(registry(chart_layer()));
+    let first = Server::answering(move |request| match request.uri().path() {
+        path if path.ends_with("/manifests/1.2.3") => Redirect::temporary(&away).into_response(),
+        _ => inner(request),
+    })
+    .await;
+    *port.lock().unwrap() = first.port;
+    let failure = fetched(&first.url("oci", "/charts/web"), "", "1.2.3", &me())
+        .await
+        .unwrap_err();
+    assert!(
+        first.seen().iter().all(|(_, given)| given.is_none()),
+        "{:?}",
+        first.seen()
+    );
+    assert!(
+        told(&failure).contains("which asks who we are"),
+        "{}",
+        told(&failure)
+    );
+}
+
+#[tokio::test]
+async fn a_repository_whose_redirect_ends_at_a_host_that_asks_is_named_as_that() {
+    let storage = Server::answering(|_| challenged("Basic")).await;
+    let target = storage.url("http", "/web.tgz?signature=s3cret");
+    let first = Server::answering(move |_| Redirect::temporary(&target).into_response()).await;
+    let failure = fetched(&first.url("http", "/web.tgz"), "", "", &me())
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&failure, Error::ChallengedElsewhere { by, .. } if *by == storage.url("http", "/web.tgz")),
+        "{}",
+        told(&failure)
+    );
+}
+
+#[tokio::test]
+async fn a_token_service_is_asked_at_its_own_address_only() {
+    // What another host answers would be sent to the registry as a token.
+    let other = Server::answering(|_| r#"{"token":"t0ken"}"#.into_response()).await;
+    let target = other.url("http", "/metadata?signature=s3cret");
+    let service = Server::answering(move |_| Redirect::temporary(&target).into_response()).await;
+    let realm = format!(r#"Bearer realm="{}""#, service.url("http", "/token"));
+    let server = Server::answering(move |_| challenged(&realm)).await;
+    let url = server.url("oci", "/charts/web");
+    let failure = fetched(&url, "", "1.2.3", &me()).await.unwrap_err();
+    assert_eq!(other.seen(), []);
+    assert_eq!(
+        told(&failure),
+        format!(
+            "{} leads from /token to {}: a token service is asked at its own address only; tell who runs the registry to \
+             name that address",
+            service.host(),
+            other.url("http", "/metadata")
+        )
+    );
+    assert!(!failure.is_transient());
+}
+
+#[tokio::test]
+async fn the_answer_of_a_token_service_is_bounded() {
+    let server = Server::answering(|request| match request.uri().path() {
+        "/token" => vec![b' '; 1024 * 1024 + 1].into_response(),
+        _ => challenged(r#"Bearer realm="/token""#),
+    })
+    .await;
+    let url = server.url("oci", "/charts/web");
+    let failure = fetched(&url, "", "1.2.3", &me()).await.unwrap_err();
+    assert_eq!(
+        told(&failure),
+        format!(
+            "/token from {} is larger than 1048576 bytes, the limit for the answer of a token service: tell who runs the registry",
+            server.host()
+        )
+    );
 }
 
 #[tokio::test]

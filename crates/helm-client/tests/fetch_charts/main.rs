@@ -418,7 +418,14 @@ async fn a_chart_that_is_too_large_is_not_downloaded() {
     let announced = big.clone();
     let server = Server::answering(move |_| announced.clone().into_response()).await;
     let failure = get(&server.url("http", "/web.tgz"), "", "").await.unwrap_err();
-    assert!(told(&failure).contains("larger than 1000 bytes"));
+    assert!(
+        told(&failure).ends_with(
+            "is larger than 1000 bytes, the limit for an archive: take out of the chart what is no part of it, and \
+             publish it again"
+        ),
+        "{}",
+        told(&failure)
+    );
 
     let chunks = [big.slice(..600), big.slice(600..)];
     let chunks =
@@ -439,6 +446,67 @@ async fn a_chart_that_is_too_large_is_not_downloaded() {
         "{failure:?}"
     );
     assert!(!server.seen().iter().any(|(path, _)| path.contains("/blobs/")));
+}
+
+#[tokio::test]
+async fn what_leads_to_a_chart_is_bounded_as_well() {
+    let large = |bytes: usize| Bytes::from(vec![b' '; bytes]);
+    let check = async |body: Bytes, url: (&str, &str), repo: &str, version: &str, expected: &str| {
+        let server = Server::answering(move |_| body.clone().into_response()).await;
+        let failure = get(&server.url(url.0, url.1), repo, version).await.unwrap_err();
+        assert!(told(&failure).contains(expected), "{}", told(&failure));
+    };
+    let repository = ("http", "/charts");
+    check(
+        large(1001),
+        repository,
+        "web",
+        "",
+        "larger than 1000 bytes, the limit for an index",
+    )
+    .await;
+    let registry = ("oci", "/charts/web");
+    let manifest = large(4 * 1024 * 1024 + 1);
+    check(
+        manifest,
+        registry,
+        "",
+        "1.2.3",
+        "larger than 4194304 bytes, the limit for a manifest",
+    )
+    .await;
+    let tags = large(8 * 1024 * 1024 + 1);
+    check(
+        tags,
+        registry,
+        "",
+        "^1",
+        "larger than 8388608 bytes, the limit for a list of tags",
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn pages_of_tags_are_bounded_together() {
+    // Each page is small enough, and there is always a next one.
+    let mut page = br#"{"tags": ["1.2.3"]}"#.to_vec();
+    page.resize(5 * 1024 * 1024, b' ');
+    let page = Bytes::from(page);
+    let server = Server::answering(move |_| {
+        let next = [(header::LINK, "</v2/charts/web/tags/list?last=1>; rel=\"next\"")];
+        (next, page.clone()).into_response()
+    })
+    .await;
+    let failure = get(&server.url("oci", "/charts/web"), "", "^1")
+        .await
+        .unwrap_err();
+    assert!(
+        told(&failure)
+            .contains("larger than 8388608 bytes, the limit for a list of tags: ask for an exact version"),
+        "{}",
+        told(&failure)
+    );
+    assert_eq!(server.asked("tags"), 2);
 }
 
 #[tokio::test]

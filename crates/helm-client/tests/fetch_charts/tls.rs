@@ -217,6 +217,14 @@ async fn tls_is_not_left_on_the_way() {
             plain.url("http", "/web.tgz")
         )
     );
+    let failure = fetched(&first.url("oci", "/charts/web"), "", "1.2.3", &access)
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(&failure, Error::InsecureRealm { realm, .. } if *realm == plain.url("http", "/token")),
+        "{}",
+        told(&failure)
+    );
     assert_eq!(plain.seen(), []);
 }
 
