@@ -79,6 +79,11 @@ pub(crate) struct Args {
     /// Namespace of that ServiceAccount.
     #[arg(long = "saNamespace", env = "COMPOSITION_CONTROLLER_SA_NAMESPACE")]
     pub(crate) sa_namespace: String,
+    /// Where the key is that release records are authenticated with: `<namespace>/<name>` of its Secret. Where nothing is
+    /// said, the one that core-provider makes for the type; with a chart of its own, records are believed whoever wrote
+    /// them.
+    #[arg(long = "releaseKeySecret", env = api::release_key::VARIABLE, default_value = "")]
+    pub(crate) release_key_secret: String,
     /// Shortest pause after a failed pass.
     #[arg(
         long,

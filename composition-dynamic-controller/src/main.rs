@@ -8,6 +8,7 @@ mod definitions;
 mod figures;
 mod inspector;
 mod queue;
+mod release_key;
 mod run;
 mod shards;
 mod watches;

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use api::{CompositionDefinition, annotations, labels};
 use cluster::{Cluster, ResourceId, ShardNews, ShardTimes, Sharding, Shards};
 use composition::plan::Growth;
@@ -28,6 +28,7 @@ use crate::definitions::Definitions;
 use crate::figures::Parts;
 use crate::inspector::Inspector;
 use crate::queue::{Priority, Queue};
+use crate::release_key::ReleaseKey;
 use crate::shards::{self, OwnShards};
 use crate::watches::Watches;
 
@@ -200,7 +201,6 @@ impl Args {
             origin,
             namespace: (!self.namespace.is_empty()).then(|| self.namespace.clone()),
             comparison_interval: self.comparison_interval.0,
-            resource,
             account: Account {
                 namespace: self.sa_namespace.clone(),
                 name: self.sa_name.clone(),
@@ -226,6 +226,7 @@ impl Args {
                         .iter()
                         .map(|lease| release::writer(&self.sa_namespace, lease)),
                 ),
+            release_key: self.release_key(&resource, &cluster)?,
             inspector: Inspector::new(
                 self.url_chart_inspector.clone(),
                 self.chart_inspector_token_file.clone(),
@@ -234,9 +235,34 @@ impl Args {
             telemetry,
             parts: Parts::new(process.metrics())?,
             bound: Known::default(),
+            resource,
             backoff: Backoff::new(self.min_error_retry_interval.0, self.max_error_retry_interval.0),
             cluster,
         })
+    }
+}
+
+impl Args {
+    /// What authenticates the records of releases; none for a chart of its own, without a word about a key.
+    fn release_key(&self, resource: &ResourceId, cluster: &Cluster) -> Result<Option<ReleaseKey>> {
+        let usual = api::release_key::secret_name(&resource.plural, &resource.group);
+        let (namespace, name) = match self.release_key_secret.split_once('/') {
+            Some(said) => said,
+            None if !self.release_key_secret.is_empty() => bail!(
+                "{} says {:?}: write <namespace>/<name> of the Secret",
+                api::release_key::VARIABLE,
+                self.release_key_secret
+            ),
+            None if self.fixed_chart().is_some() => {
+                tracing::warn!(
+                    "release records are believed whoever wrote them: say in {} where their key is",
+                    api::release_key::VARIABLE
+                );
+                return Ok(None);
+            }
+            None => (self.krateo_namespace.as_str(), usual.as_str()),
+        };
+        Ok(Some(ReleaseKey::new(cluster.clone(), namespace, name)?))
     }
 }
 

@@ -7,6 +7,7 @@ use cluster::{Access, Apply, Delete, ObjectId, Propagation};
 use composition::permissions::{Grant, role_name};
 use composition::plan::{Plan, Step};
 use futures::future::try_join_all;
+use helm_client::records::{self, Record};
 use helm_client::release::{self, Deployed, Live};
 use jiff::Timestamp;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::memory::Memory;
 use super::observe::Observed;
-use super::{Context, FIELD_MANAGER, bound, going};
+use super::{Context, FIELD_MANAGER, bound, going, status};
 use crate::figures::Part;
 
 /// How long a granted permission may take to hold.
@@ -28,6 +29,7 @@ pub(super) enum Change {
     GracefullyPaused,
     Installed,
     Upgraded,
+    TakenOver,
     Corrected,
     Uninstalled,
 }
@@ -37,7 +39,11 @@ impl Change {
     pub(super) fn is_release(self) -> bool {
         match self {
             Self::Installed | Self::Upgraded => true,
-            Self::Granted | Self::GracefullyPaused | Self::Corrected | Self::Uninstalled => false,
+            Self::Granted
+            | Self::GracefullyPaused
+            | Self::TakenOver
+            | Self::Corrected
+            | Self::Uninstalled => false,
         }
     }
 }
@@ -55,6 +61,8 @@ pub(crate) enum Error {
     Install(#[source] release::Error),
     #[error("could not upgrade the release")]
     Upgrade(#[source] release::Error),
+    #[error("could not take over the release")]
+    Sign(#[source] release::Error),
     #[error("could not correct the objects of the release")]
     Correct(#[source] release::Error),
     #[error("could not uninstall the release")]
@@ -69,9 +77,11 @@ impl Error {
             Self::Mark(error) | Self::Grant(error) | Self::Revoke(error) | Self::Clear(error) => {
                 error.is_transient()
             }
-            Self::Install(error) | Self::Upgrade(error) | Self::Correct(error) | Self::Uninstall(error) => {
-                error.is_transient()
-            }
+            Self::Install(error)
+            | Self::Upgrade(error)
+            | Self::Sign(error)
+            | Self::Correct(error)
+            | Self::Uninstall(error) => error.is_transient(),
         }
     }
 }
@@ -118,7 +128,7 @@ pub(super) async fn apply(
 fn part(step: &Step) -> Option<telemetry::Part> {
     match step {
         Step::Install => Some(telemetry::Part::Create),
-        Step::Upgrade(_) | Step::Resume(_) | Step::Correct(_) => Some(telemetry::Part::Update),
+        Step::Upgrade(_) | Step::Resume(_) | Step::Sign | Step::Correct(_) => Some(telemetry::Part::Update),
         Step::Uninstall | Step::Clear(_) => Some(telemetry::Part::Delete),
         Step::LetGo => Some(telemetry::Part::RemoveFinalizer),
         Step::Label { .. }
@@ -157,6 +167,7 @@ impl Pass<'_> {
                 installing.await.map_err(Error::Install)
             }
             Step::Correct(_) => self.correct().await.map_err(Error::Correct),
+            Step::Sign => self.sign().await.map_err(Error::Sign),
             Step::Upgrade(_) | Step::Resume(_) => {
                 let parts = &self.ctx.parts;
                 let upgrading = parts.time(Part::HelmUpgrade, Box::pin(self.upgrade()));
@@ -221,6 +232,7 @@ impl Pass<'_> {
             | Step::Revoke(_)
             | Step::Install
             | Step::Correct(_)
+            | Step::Sign
             | Step::Upgrade(_)
             | Step::Resume(_)
             | Step::Uninstall
@@ -308,7 +320,7 @@ impl Pass<'_> {
         let (Some(wanted), Some(records)) = (&self.observed.wanted, &self.observed.records) else {
             return Ok(None);
         };
-        let deployed = self.ctx.releases.install(&wanted.desired, records).await?;
+        let deployed = self.observed.releases.install(&wanted.desired, records).await?;
         self.remember(deployed);
         Ok(Some(Change::Installed))
     }
@@ -320,7 +332,7 @@ impl Pass<'_> {
             return Ok(None);
         };
         let deployed = self
-            .ctx
+            .observed
             .releases
             .install_or_upgrade(&wanted.desired, records)
             .await?;
@@ -331,9 +343,9 @@ impl Pass<'_> {
     /// What the server returned to our writes need not be read again.
     fn remember(&mut self, deployed: Deployed) {
         let Deployed { record, objects } = deployed;
-        self.memory.records = Some(helm_client::records::Observed {
+        self.memory.records = Some(records::Observed {
             newest: Some(record),
-            ..helm_client::records::Observed::default()
+            ..records::Observed::default()
         });
         self.remember_objects(objects);
     }
@@ -347,21 +359,40 @@ impl Pass<'_> {
 
     async fn correct(&mut self) -> Result<Option<Change>, release::Error> {
         let records = self.observed.records.as_ref();
-        let Some(record) = records.and_then(helm_client::records::Observed::deployed) else {
+        let Some(record) = records.and_then(records::Observed::deployed) else {
             return Ok(None);
         };
-        let corrected = self.ctx.releases.correct(record, &self.observed.drifted).await?;
+        let corrected = self
+            .observed
+            .releases
+            .correct(record, &self.observed.drifted)
+            .await?;
         self.remember_objects(corrected);
         Ok(Some(Change::Corrected))
+    }
+
+    /// A revision that somebody else made, or that an old key authenticates, becomes ours as it is.
+    async fn sign(&mut self) -> Result<Option<Change>, release::Error> {
+        let (Some(wanted), Some(records)) = (&self.observed.wanted, &self.observed.records) else {
+            return Ok(None);
+        };
+        let was_ours = records.newest.as_ref().is_some_and(Record::is_authentic);
+        let record = self.observed.releases.sign(&wanted.desired, records).await?;
+        self.memory.records = Some(records::Observed {
+            newest: Some(record),
+            ..records::Observed::default()
+        });
+        Ok((!was_ours).then_some(Change::TakenOver))
     }
 
     async fn uninstall(&self) -> Result<Option<Change>, release::Error> {
         let Some(records) = &self.observed.records else {
             return Ok(None);
         };
-        let left = self.ctx.releases.uninstall(records).await?;
-        for kept in &left.kept {
-            tracing::info!(composition = %self.id, kept = %kept, "the release's object stays");
+        let left = self.observed.releases.uninstall(records).await?;
+        if !left.kept.is_empty() {
+            let left: Vec<_> = left.kept.iter().map(ToString::to_string).collect();
+            status::publish_left(self.composition, &left, self.ctx).await;
         }
         Ok(Some(Change::Uninstalled))
     }

@@ -67,6 +67,22 @@ pub(super) async fn outside(
     Ok(outside)
 }
 
+/// Those of these resources that lie within the bound, each looked at on its own.
+pub(super) async fn within(
+    home: &str,
+    resources: Vec<Resource>,
+    ctx: &Context,
+) -> Result<Vec<Resource>, cluster::Error> {
+    let mut within = Vec::with_capacity(resources.len());
+    for resource in resources {
+        let alone = std::slice::from_ref(&resource);
+        if outside(home, alone, ctx).await?.is_none() {
+            within.push(resource);
+        }
+    }
+    Ok(within)
+}
+
 /// The bound, with those of the `needed` namespaces in which the controller may grant permissions. `home` is the
 /// composition's, which may be about to be opened.
 async fn opened<'n>(

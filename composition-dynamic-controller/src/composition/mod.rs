@@ -14,9 +14,11 @@ mod status;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use api::{Composition, labels};
 use cluster::{Cluster, ObjectId, ResourceId};
 use composition::plan::{Growth, Plan, Standing, Step};
 use composition::{Account, Blocked, Schemas};
+use helm_client::authenticity::{Parent, RecordKeys};
 use helm_client::charts::Charts;
 use helm_client::release::Releases;
 use kube::core::DynamicObject;
@@ -33,6 +35,7 @@ use crate::compositions::{Compositions, Key};
 use crate::figures::Parts;
 use crate::inspector::Inspector;
 use crate::queue::{Priority, Queue};
+use crate::release_key::{self, ReleaseKey};
 use crate::watches::Watches;
 
 /// Our name on the fields of compositions and Roles that we set. Objects of releases carry Helm's.
@@ -52,7 +55,10 @@ pub(crate) struct Context {
     pub(crate) charts: Charts,
     /// By which compositions are read.
     pub(crate) schemas: Schemas,
+    /// What is the same for all releases: [`Context::releases_of`] one composition act for that.
     pub(crate) releases: Releases,
+    /// What authenticates their records; none where those are believed whoever wrote them.
+    pub(crate) release_key: Option<ReleaseKey>,
     pub(crate) inspector: Inspector,
     pub(crate) recorder: Recorder,
     pub(crate) telemetry: Telemetry,
@@ -83,6 +89,24 @@ pub(crate) struct Context {
 }
 
 impl Context {
+    /// The releases as they are acted on for a composition: its UID is on their objects and in what authenticates their
+    /// records.
+    async fn releases_of(&self, composition: &Composition) -> Result<Releases, release_key::Error> {
+        let keys = match &self.release_key {
+            Some(key) => Some(key.keys().await?),
+            None => None,
+        };
+        Ok(self.releases_by(keys, composition))
+    }
+
+    fn releases_by(&self, keys: Option<Arc<RecordKeys>>, composition: &Composition) -> Releases {
+        self.releases.clone().belonging_to(Parent {
+            label: labels::COMPOSITION_ID,
+            uid: composition.uid.clone(),
+            keys,
+        })
+    }
+
     /// Forgets a composition that is gone, or another replica's.
     pub(crate) fn forget(&self, key: &Key) {
         self.queue.forget(key);

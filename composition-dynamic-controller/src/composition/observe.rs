@@ -13,14 +13,13 @@ use composition::permissions::{Grant, role_name};
 use composition::plan::{self, Home, Release};
 use composition::release_name::InvalidReleaseName;
 use composition::{Given, Permissions, ReleaseName, Ungoverned, rendering};
-use helm::release::Status;
 use helm_client::charts::{self, LoadedChart};
 use helm_client::records;
 use helm_client::release::drift::{DriftedObject, InvalidPolicy};
-use helm_client::release::{self, Desired};
+use helm_client::release::{self, Desired, Releases};
 use helm_client::rendering::Leniency;
 pub(super) use inspection::told;
-use inspection::{Standing, Subject, drift_policy, is_of, looked_up};
+use inspection::{Standing, Stored, Subject, drift_policy, looked_up};
 use kube::ResourceExt as _;
 use runtime::telemetry;
 use serde_json::{Value, json};
@@ -30,12 +29,15 @@ use super::{Context, bound, going, naming};
 use crate::compositions::Key;
 use crate::figures::Part;
 use crate::inspector;
+use crate::release_key;
 
 /// What a pass saw.
 pub(super) struct Observed {
     /// What the plan is made from.
     pub(super) facts: plan::Observed,
     pub(super) release_name: ReleaseName,
+    /// The releases, as they are acted on for this composition.
+    pub(super) releases: Releases,
     /// What the release should be; `None` while deleting.
     pub(super) wanted: Option<Wanted>,
     /// Its records; `None` when they may not be read yet.
@@ -83,6 +85,8 @@ pub(crate) enum Error {
     ForeignSecret { secret: String },
     #[error("could not look at the release")]
     Release(#[source] release::Error),
+    #[error("could not tell which records of the release are the controller's own")]
+    ReleaseKey(#[from] release_key::Error),
     #[error("annotation krateo.io/drift of the composition cannot be read")]
     DriftPolicy(#[source] InvalidPolicy),
 }
@@ -95,6 +99,7 @@ impl Error {
             Self::Render(error) => error.is_transient(),
             Self::Inspect(error) => error.is_transient(),
             Self::Release(error) => error.is_transient(),
+            Self::ReleaseKey(error) => error.is_transient(),
             // The definition may be applied, or be ready, a moment later.
             Self::Ungoverned(Ungoverned::ByNone { .. }) => true,
             Self::ReleaseName(_)
@@ -129,21 +134,21 @@ pub(super) async fn observe(
     let given = naming::given(composition, ctx).await?;
     let release_name = ReleaseName::of(composition, given.name.as_deref(), ctx.safe_release_name)?;
     if composition.is_paused() || (composition.pause_has_taken_effect() && !composition.deleting) {
-        return Ok(Observed::nothing(release_name));
+        return Ok(Observed::nothing(release_name, ctx.releases.clone()));
     }
+    let mut releases = ctx.releases_of(composition).await?;
     let was_left = memory.left.take().is_some() && memory.records.is_some();
     let records = match memory.records.take() {
         Some(records) => Some(records),
         None if is_new(composition) => first_records(composition, &given, ctx),
-        None => records(composition, &release_name, ctx).await?,
+        None => records(composition, &release_name, &mut releases, ctx).await?,
     };
     let intention = if composition.deleting {
         None
     } else {
         Some(intention(composition, &release_name, records.as_ref(), memory, ctx).await?)
     };
-    let stored = inspection::stored(&ctx.releases, records.as_ref());
-    let stored = stored.await.map_err(Error::Release)?;
+    let stored = stored(composition, &releases, records.as_ref(), ctx).await?;
     let role = role_name(&ctx.resource.plural, &composition.namespace, &release_name);
     let labels = rendering::object_labels(composition, &ctx.krateo_namespace);
     let (permissions, needed) = ctx.parts.timed(Part::RbacGeneration, || {
@@ -170,10 +175,21 @@ pub(super) async fn observe(
         && going::may_be(needed == granted, records.as_ref(), stored.has_hooks)
         && going::is_going(&composition.namespace, &role, ctx).await?
     {
-        return leaving(composition, release_name, stored.objects, granted, memory, ctx).await;
+        let goes = Observed::nothing(release_name, releases);
+        return leaving(composition, goes, stored.objects, granted, memory, ctx).await;
     }
-    let Standing { release, retry_in } =
-        standing(composition, intention.as_ref(), records.as_ref(), &[], ctx).await?;
+    let Standing {
+        release, retry_in, ..
+    } = standing(
+        composition,
+        &release_name,
+        &releases,
+        intention.as_ref(),
+        records.as_ref(),
+        &[],
+        ctx,
+    )
+    .await?;
     if was_left && !(needed == granted && release == Release::InSync) {
         // Nothing is done on what was read a while ago.
         return Box::pin(observe(composition, memory, ctx)).await;
@@ -182,7 +198,15 @@ pub(super) async fn observe(
     let is_looked_at = needed == granted && (composition.deleting || !is_acted_upon(&release));
     let (objects, drifted) = if is_looked_at {
         ctx.watches.follow(&key(composition), stored.objects.iter());
-        Box::pin(look(composition, records.as_ref(), stored.objects, memory, ctx)).await?
+        Box::pin(look(
+            composition,
+            &releases,
+            records.as_ref(),
+            stored.objects,
+            memory,
+            ctx,
+        ))
+        .await?
     } else {
         (Vec::new(), Vec::new())
     };
@@ -195,10 +219,13 @@ pub(super) async fn observe(
         }
         _ => None,
     };
-    let Standing { release, retry_in } = if drifted.is_empty() {
-        Standing { release, retry_in }
+    let (release, retry_in) = if drifted.is_empty() {
+        (release, retry_in)
     } else {
-        standing(composition, intention.as_ref(), records.as_ref(), &drifted, ctx).await?
+        let desired = intention.as_ref().map(|intention| &intention.desired);
+        let standing = inspection::standing(&releases, composition, desired, records.as_ref(), &drifted);
+        let standing = standing.await.map_err(Error::Release)?;
+        (standing.release, standing.retry_in)
     };
     Ok(Observed {
         facts: plan::Observed {
@@ -214,6 +241,7 @@ pub(super) async fn observe(
             home: Home::Stays,
         },
         release_name,
+        releases,
         wanted: intention.map(|intention| Wanted {
             chart: intention.chart,
             desired: intention.desired,
@@ -231,13 +259,13 @@ pub(super) async fn observe(
 /// A composition that is deleted with its namespace: what the release has outside of it is all there is to remove.
 async fn leaving(
     composition: &Composition,
-    release_name: ReleaseName,
+    goes: Observed,
     objects: Vec<ObjectId>,
     mut granted: Vec<Grant>,
     memory: &mut Memory,
     ctx: &Context,
 ) -> Result<Observed, Error> {
-    let role = role_name(&ctx.resource.plural, &composition.namespace, &release_name);
+    let role = role_name(&ctx.resource.plural, &composition.namespace, &goes.release_name);
     let labels = rendering::object_labels(composition, &ctx.krateo_namespace);
     // What was cut off before the status knew of it is known from its roles alone.
     let mut unknown = reach(ctx).await?;
@@ -270,16 +298,17 @@ async fn leaving(
             ..Observed::facts_of_nothing()
         },
         outlying,
-        ..Observed::nothing(release_name)
+        ..goes
     })
 }
 
 impl Observed {
     /// A paused composition: nothing is looked at.
-    fn nothing(release_name: ReleaseName) -> Self {
+    fn nothing(release_name: ReleaseName, releases: Releases) -> Self {
         Self {
             facts: Self::facts_of_nothing(),
             release_name,
+            releases,
             wanted: None,
             records: None,
             objects: Vec::new(),
@@ -316,18 +345,29 @@ fn first_records(composition: &Composition, given: &Given, ctx: &Context) -> Opt
     is_of_uid.then(records::Observed::default)
 }
 
-/// The records of the release; `None` while its Role does not let us read them.
+/// The records of the release; `None` while its Role does not let us read them. One that the key does not authenticate may
+/// be signed with a newer one.
 async fn records(
     composition: &Composition,
     release: &ReleaseName,
+    releases: &mut Releases,
     ctx: &Context,
 ) -> Result<Option<records::Observed>, Error> {
     let hint = composition.status.release_revision.unwrap_or(0);
-    match ctx
-        .releases
-        .observe(&composition.namespace, release.as_str(), hint)
-        .await
+    let (namespace, name) = (&composition.namespace, release.as_str());
+    let mut observed = releases.observe(namespace, name, hint).await;
+    let newest = observed
+        .as_ref()
+        .ok()
+        .and_then(|observed| observed.newest.as_ref());
+    if newest.is_some_and(|newest| !newest.is_authentic())
+        && let Some(key) = &ctx.release_key
+        && let Some(newer) = key.newer().await?
     {
+        *releases = ctx.releases_by(Some(newer), composition);
+        observed = releases.observe(namespace, name, hint).await;
+    }
+    match observed {
         Ok(records) => Ok(Some(records)),
         Err(error) if error.is_forbidden() => Ok(None),
         Err(error) => Err(Error::Release(error)),
@@ -357,13 +397,7 @@ async fn intention(
         ask_first: is_news || memory.granted.is_none(),
         ..Leniency::default()
     };
-    let subject = Subject {
-        composition,
-        chart: &chart,
-        release,
-        schemas: &ctx.schemas,
-        krateo_namespace: &ctx.krateo_namespace,
-    };
+    let subject = subject(composition, release, &chart, ctx);
     let rendering = subject.render(&ctx.cluster, records, leniency).await?;
     if definition.is_none() {
         // chart-inspector renders charts of definitions and no others.
@@ -508,22 +542,72 @@ async fn reach(ctx: &Context) -> Result<BTreeSet<String>, cluster::Error> {
     Ok(namespaces)
 }
 
+/// How the release stands. Where somebody else deployed it and an upgrade might draw passwords anew, the chart is rendered
+/// once more to find out.
 async fn standing(
     composition: &Composition,
+    release_name: &ReleaseName,
+    releases: &Releases,
     intention: Option<&Intention>,
     records: Option<&records::Observed>,
     drifted: &[DriftedObject],
     ctx: &Context,
 ) -> Result<Standing, Error> {
     let desired = intention.map(|intention| &intention.desired);
-    let standing = inspection::standing(&ctx.releases, composition, desired, records, drifted);
-    standing.await.map_err(Error::Release)
+    let standing = inspection::standing(releases, composition, desired, records, drifted);
+    let standing = standing.await.map_err(Error::Release)?;
+    let Some(intention) = intention.filter(|_| standing.differs.is_some()) else {
+        return Ok(standing);
+    };
+    let subject = subject(composition, release_name, &intention.chart, ctx);
+    let another = subject.render(&ctx.cluster, records, Leniency::default()).await?;
+    standing
+        .after_another_render(&intention.desired, &another.desired)
+        .map_err(Error::Release)
+}
+
+fn subject<'a>(
+    composition: &'a Composition,
+    release: &'a ReleaseName,
+    chart: &'a LoadedChart,
+    ctx: &'a Context,
+) -> Subject<'a> {
+    Subject {
+        composition,
+        chart,
+        release,
+        schemas: &ctx.schemas,
+        krateo_namespace: &ctx.krateo_namespace,
+    }
+}
+
+/// What the stored revision has. Of one that somebody else made, what lies beyond the bound is left out: nothing is granted
+/// for it, and it stays where it is.
+async fn stored(
+    composition: &Composition,
+    releases: &Releases,
+    records: Option<&records::Observed>,
+    ctx: &Context,
+) -> Result<Stored, Error> {
+    let mut stored = inspection::stored(releases, records)
+        .await
+        .map_err(Error::Release)?;
+    let newest = records.and_then(|records| records.newest.as_ref());
+    if newest.is_some_and(|newest| !newest.is_authentic()) {
+        stored.touched = bound::within(&composition.namespace, stored.touched, ctx).await?;
+    }
+    Ok(stored)
 }
 
 /// True when the release is about to be written, whatever its objects are like.
 fn is_acted_upon(release: &Release) -> bool {
     match release {
-        Release::Absent | Release::OutOfSync(_) | Release::Failed(_) | Release::Interrupted(_) => true,
+        Release::Absent
+        | Release::OutOfSync(_)
+        | Release::Unsigned
+        | Release::WouldDrawAnew { .. }
+        | Release::Failed(_)
+        | Release::Interrupted(_) => true,
         Release::Unreadable
         | Release::Foreign(_)
         | Release::InSync
@@ -537,16 +621,14 @@ fn is_acted_upon(release: &Release) -> bool {
 /// not moved since it was looked at last is not looked at again.
 async fn look(
     composition: &Composition,
+    releases: &Releases,
     records: Option<&records::Observed>,
     objects: Vec<ObjectId>,
     memory: &mut Memory,
     ctx: &Context,
 ) -> Result<(Vec<(ObjectId, Health)>, Vec<DriftedObject>), Error> {
-    let deployed = records
-        .and_then(|records| records.newest.as_ref())
-        .filter(|newest| *newest.status() == Status::Deployed && is_of(composition, newest))
-        .filter(|_| !composition.deleting);
-    let Some(record) = deployed else {
+    let compared = records.and_then(|records| inspection::compared(composition, records));
+    let Some(record) = compared.filter(|_| !composition.deleting) else {
         return Ok((health(objects, memory, ctx).await?, Vec::new()));
     };
     let policy = drift_policy(composition).map_err(Error::DriftPolicy)?;
@@ -560,8 +642,7 @@ async fn look(
         })
         .cloned()
         .collect();
-    let look = ctx
-        .releases
+    let look = releases
         .look_but_at(&unmoved, record, &policy)
         .await
         .map_err(Error::Release)?;

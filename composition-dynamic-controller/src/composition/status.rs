@@ -161,16 +161,31 @@ pub(super) async fn report(
     Ok(())
 }
 
-/// Publishes what happened.
-pub(super) async fn publish(composition: &Composition, outcome: &Result<Outcome, Error>, ctx: &Context) {
-    let regarding = ObjectReference {
+/// Publishes which objects of the release stay when it is removed: their resource policy says so, or they are not of it.
+pub(super) async fn publish_left(composition: &Composition, objects: &[String], ctx: &Context) {
+    let happening = Happening {
+        severity: Severity::Normal,
+        reason: events::OBJECTS_LEFT,
+        action: events::DELETE,
+        note: &format!("left where they are: {}", objects.join(", ")),
+    };
+    ctx.recorder.publish(&regarding(composition), &happening).await;
+}
+
+fn regarding(composition: &Composition) -> ObjectReference {
+    ObjectReference {
         api_version: Some(composition.resource.api_version.clone()),
         kind: Some(composition.resource.kind.clone()),
         name: Some(composition.name.clone()),
         namespace: Some(composition.namespace.clone()),
         uid: Some(composition.uid.clone()),
         ..ObjectReference::default()
-    };
+    }
+}
+
+/// Publishes what happened.
+pub(super) async fn publish(composition: &Composition, outcome: &Result<Outcome, Error>, ctx: &Context) {
+    let regarding = regarding(composition);
     match outcome {
         Ok(outcome) => {
             if let Some(note) = &outcome.facts.ignored_name {
@@ -200,6 +215,12 @@ pub(super) async fn publish(composition: &Composition, outcome: &Result<Outcome,
                         events::COMPOSITION_UPDATED,
                         events::UPDATE,
                         "Composition values updated",
+                    ),
+                    Change::TakenOver => (
+                        events::RELEASE_TAKEN_OVER,
+                        events::UPDATE,
+                        "The deployed revision was made by somebody else and has the objects that are wanted: it is the \
+                         controller's own now, without a new revision",
                     ),
                     Change::Uninstalled => {
                         (events::COMPOSITION_DELETED, events::DELETE, "Composition deleted")

@@ -41,6 +41,10 @@ pub const CHART_NAME: &str = "krateo.io/chart-name";
 /// Digest of the permissions that a release needs: they may be granted, where growth waits for an approval.
 pub const APPROVED_PERMISSIONS: &str = "krateo.io/approved-permissions";
 
+/// On a composition: the revision of its release, made by somebody else, that may be upgraded from although that draws
+/// values anew, such as passwords.
+pub const TAKE_OVER_REVISION: &str = "krateo.io/take-over-revision";
+
 /// On a definition, the admin's word: kinds (`group/resource`, separated by commas) that its releases may hold
 /// besides those that a scan of the chart finds. `secrets` also lets the chart look up Secrets it does not render.
 pub const ALLOWED_KINDS: &str = "krateo.io/allowed-kinds";

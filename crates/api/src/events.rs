@@ -4,6 +4,10 @@
 pub const COMPOSITION_CREATED: &str = "CompositionCreated";
 /// A composition's release was upgraded.
 pub const COMPOSITION_UPDATED: &str = "CompositionUpdated";
+/// A revision of a composition's release that somebody else made became the controller's own, without a new one.
+pub const RELEASE_TAKEN_OVER: &str = "ReleaseTakenOver";
+/// Objects that a release's record names were left where they are.
+pub const OBJECTS_LEFT: &str = "ObjectsLeft";
 /// A composition's release was removed.
 pub const COMPOSITION_DELETED: &str = "CompositionDeleted";
 /// Objects of a composition's release were not as they were applied, and are again.

@@ -58,7 +58,8 @@ pub const MANAGE: [Verb; 6] = [
 /// What an object needs that stays when its release goes, as its resource policy says.
 pub const KEEP: [Verb; 5] = [Verb::Get, Verb::List, Verb::Watch, Verb::Create, Verb::Patch];
 
-/// What an object needs that comes and goes, as a hook, or that is a record: the same without the watch.
+/// What an object needs that comes and goes, as a hook, or that is a record: the same without the watch. Whose a hook's
+/// object is, is looked at before it is written.
 pub const WRITE: [Verb; 4] = [Verb::Get, Verb::Create, Verb::Patch, Verb::Delete];
 
 /// What a definition in `crds/` needs: made when it is not there, never removed.
@@ -80,7 +81,6 @@ impl Permissions {
         for resource in resources {
             let verbs: &[Verb] = match resource.verbs.as_slice() {
                 [] => &MANAGE,
-                verbs if *verbs == WRITE && !runs_to_an_end(resource) => &WRITE[1..],
                 verbs => verbs,
             };
             permissions.add(resource, verbs);
@@ -206,14 +206,6 @@ impl Permissions {
             })
             .collect()
     }
-}
-
-/// True for hooks that are awaited, and so read: others are done once they are there.
-fn runs_to_an_end(hook: &Resource) -> bool {
-    matches!(
-        (hook.group.as_str(), hook.resource.as_str()),
-        ("batch", "jobs") | ("", "pods")
-    )
 }
 
 /// True for what every controller may do without a grant: it makes the roles of its releases (policies decide which),
@@ -515,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn hooks_are_read_where_they_run_to_an_end() {
+    fn hooks_are_read_before_they_are_written() {
         let permissions = Permissions::of_resources(&[
             resource("batch", "jobs", "n", "migrate", &WRITE),
             resource("", "configmaps", "n", "seed", &WRITE),
@@ -523,7 +515,7 @@ mod tests {
         assert_eq!(
             lines(&permissions),
             [
-                "n|/configmaps|create,patch,delete|seed",
+                "n|/configmaps|get,create,patch,delete|seed",
                 "n|batch/jobs|get,create,patch,delete|migrate",
             ]
         );

@@ -70,6 +70,15 @@ pub enum Release {
     InSync,
     /// It is deployed, and this has changed.
     OutOfSync(String),
+    /// It is deployed and says what the composition wants, but its record is not signed by the key of the type.
+    Unsigned,
+    /// Somebody else deployed it, and an upgrade would draw these values anew.
+    WouldDrawAnew {
+        /// The revision.
+        revision: i64,
+        /// The fields that hold them.
+        fields: Vec<String>,
+    },
     /// It is deployed, and these of its objects are not as they were applied.
     Drifted(String),
     /// The operation that was to bring it here was cut off.
@@ -107,6 +116,8 @@ pub enum Step {
     Install,
     /// Upgrade the release, for this reason.
     Upgrade(String),
+    /// Sign the record of the deployed revision, which becomes ours as it is.
+    Sign,
     /// Continue the operation on the release that was cut off.
     Resume(String),
     /// Write the release's objects again that are not as they were applied: these.
@@ -158,6 +169,18 @@ pub enum Blocked {
     /// The release of that name is not ours.
     #[error("{0}: choose another name with the label krateo.io/release-name, or remove that release")]
     ForeignRelease(String),
+    /// Somebody else deployed the release, and an upgrade would change what nobody asked for.
+    #[error(
+        "revision {revision} of the release was not made by this controller, and its objects are not as the chart renders \
+         them now; an upgrade would draw these values anew: {}. To go on with new values, annotate the composition with \
+         {}: \"{revision}\"", listed(.fields), annotations::TAKE_OVER_REVISION
+    )]
+    WouldDrawAnew {
+        /// The revision.
+        revision: i64,
+        /// The fields that hold the values.
+        fields: Vec<String>,
+    },
     /// The release needs more than its definition's controller may ever be given.
     #[error("{0}")]
     Outside(Outside),
@@ -167,6 +190,18 @@ pub enum Blocked {
          krateo.io/approved-permissions: {}", .0.rights.join(", "), .0.digest
     )]
     Unapproved(Unapproved),
+}
+
+/// How many fields a message names.
+const MAX_FIELDS: usize = 10;
+
+fn listed(fields: &[String]) -> String {
+    let more = fields.len().saturating_sub(MAX_FIELDS);
+    let mut text = fields[..fields.len() - more].join(", ");
+    if more > 0 {
+        text.push_str(&format!(" and {more} more"));
+    }
+    text
 }
 
 /// Decides the steps of one pass.
@@ -223,6 +258,17 @@ pub fn plan(composition: &Composition, observed: &Observed) -> Result<Plan, Bloc
             });
         }
         Release::Foreign(who) => return Err(Blocked::ForeignRelease(who.clone())),
+        Release::WouldDrawAnew { revision, fields } => {
+            let allowed = composition.annotations.get(annotations::TAKE_OVER_REVISION);
+            if allowed.is_none_or(|allowed| *allowed != revision.to_string()) {
+                return Err(Blocked::WouldDrawAnew {
+                    revision: *revision,
+                    fields: fields.clone(),
+                });
+            }
+            Step::Upgrade("the author of the release changed".to_owned())
+        }
+        Release::Unsigned => Step::Sign,
         // The chart was told: the values say so, and nothing else is to be done.
         Release::InSync if composition.is_gracefully_paused() => Step::NotePause,
         Release::InSync if steps.is_empty() => return Ok(Plan::nothing(Standing::UpToDate)),
@@ -270,6 +316,8 @@ fn removal(
         Release::Locked(_) => return Plan::nothing(Standing::Waiting),
         Release::Unreadable
         | Release::InSync
+        | Release::Unsigned
+        | Release::WouldDrawAnew { .. }
         | Release::OutOfSync(_)
         | Release::Drifted(_)
         | Release::Interrupted(_)
@@ -356,6 +404,7 @@ impl fmt::Display for Step {
             Self::Revoke(namespaces) => write!(f, "remove the roles in {} namespaces", namespaces.len()),
             Self::Install => f.write_str("install the release"),
             Self::Upgrade(reason) => write!(f, "upgrade the release: {reason}"),
+            Self::Sign => f.write_str("sign the record of the deployed revision"),
             Self::Resume(action) => write!(f, "continue to {action} the release"),
             Self::Correct(objects) => write!(f, "correct the release's objects: {objects}"),
             Self::Uninstall => f.write_str("uninstall the release"),
@@ -501,6 +550,42 @@ pub(crate) mod tests {
         check(
             &deleted(it),
             &observed(changed()),
+            &[Step::Uninstall, revoke(), Step::LetGo],
+            Standing::Removed,
+        );
+    }
+
+    #[test]
+    fn a_revision_of_somebody_else_is_signed_or_held_until_an_annotation_names_it() {
+        let it = composition();
+        check(
+            &it,
+            &observed(Release::Unsigned),
+            &[Step::Sign],
+            Standing::Underway,
+        );
+        let drawn = || {
+            observed(Release::WouldDrawAnew {
+                revision: 3,
+                fields: (1..=12)
+                    .map(|field| format!("Secret db: .data.{field}"))
+                    .collect(),
+            })
+        };
+        for composition in [it, annotated(annotations::TAKE_OVER_REVISION, "2")] {
+            let held = plan(&composition, &drawn()).unwrap_err().to_string();
+            assert!(held.contains("Secret db: .data.10 and 2 more"), "{held}");
+            assert!(held.contains("krateo.io/take-over-revision: \"3\""), "{held}");
+        }
+        check(
+            &annotated(annotations::TAKE_OVER_REVISION, "3"),
+            &drawn(),
+            &[Step::Upgrade("the author of the release changed".into())],
+            Standing::Underway,
+        );
+        check(
+            &deleted(composition()),
+            &drawn(),
             &[Step::Uninstall, revoke(), Step::LetGo],
             Standing::Removed,
         );

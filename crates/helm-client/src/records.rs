@@ -636,15 +636,18 @@ impl Records {
         let mut annotations = provenance.to_annotations();
         if let Some(parent) = &self.parent {
             let texts = annotations.iter().map(|(name, value)| (*name, value.as_str()));
-            let mac = parent.sign(&self.revision(revision).signed(payload, &texts.collect()));
-            annotations.insert(MAC, mac);
+            let texts = texts.collect();
+            if let Some(mac) = parent.sign(&self.revision(revision).signed(payload, &texts)) {
+                annotations.insert(MAC, mac);
+            }
         }
         annotations
     }
 
     /// What a record that was just written by us is.
     fn own_authenticity(&self) -> Authenticity {
-        match self.parent {
+        let keys = self.parent.as_ref().and_then(|parent| parent.keys.as_ref());
+        match keys {
             Some(_) => Authenticity::Authentic,
             None => Authenticity::Unchecked,
         }

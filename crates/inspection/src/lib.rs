@@ -11,6 +11,6 @@ mod touched;
 
 pub use grants::granted;
 pub use permissions::permissions;
-pub use standing::{Standing, drift_policy, is_of, standing, told};
+pub use standing::{Difference, Standing, compared, drift_policy, is_of, standing, told};
 pub use subject::{Error, Subject};
 pub use touched::{Stored, looked_up, removed, resources, stored};

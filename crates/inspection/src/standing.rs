@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use api::{Composition, annotations, labels};
 use composition::plan::Release;
+use helm::release::Status;
+use helm_client::authenticity::Authenticity;
 use helm_client::records::{Observed, Record};
 use helm_client::release::drift::{DriftedObject, InvalidPolicy, Policy};
-use helm_client::release::{self, Desired, Presence, Releases, Retry, State};
+use helm_client::release::{self, Desired, Presence, Reason, Releases, Retry, State};
 use jiff::Timestamp;
 
 /// How a release stands.
@@ -16,6 +18,18 @@ pub struct Standing {
     pub release: Release,
     /// When a failed action is tried again, if it is by itself.
     pub retry_in: Option<Duration>,
+    /// Set when somebody else deployed the release of what is wanted, and these fields of its objects are not as our render
+    /// has them: [`Standing::after_another_render`] tells whether an upgrade would lose something.
+    pub differs: Option<Difference>,
+}
+
+/// In what a revision that somebody else made differs from our render of the same inputs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    /// The revision.
+    pub revision: i64,
+    /// The fields, each as `Secret db: .data.password`.
+    pub fields: Vec<String>,
 }
 
 impl From<Release> for Standing {
@@ -23,7 +37,27 @@ impl From<Release> for Standing {
         Self {
             release,
             retry_in: None,
+            differs: None,
         }
+    }
+}
+
+impl Standing {
+    /// The same, once what is wanted was rendered another time: where an upgrade would draw values anew, such as passwords,
+    /// the composition is to be held.
+    ///
+    /// # Errors
+    /// When a rendered document is no YAML.
+    pub fn after_another_render(self, desired: &Desired, another: &Desired) -> Result<Self, release::Error> {
+        let Some(Difference { revision, fields }) = &self.differs else {
+            return Ok(self);
+        };
+        let fields = release::drawn_anew(fields, desired, another)?;
+        if fields.is_empty() {
+            return Ok(self);
+        }
+        let revision = *revision;
+        Ok(Release::WouldDrawAnew { revision, fields }.into())
     }
 }
 
@@ -44,7 +78,7 @@ pub async fn standing(
     let Some(newest) = &records.newest else {
         return Ok(Release::Absent.into());
     };
-    if !is_of(composition, newest) {
+    if !is_of(composition, records) {
         let (name, namespace) = (&newest.release.name, &newest.release.namespace);
         let foreign = format!("release {name} in namespace {namespace} is not of this composition");
         return Ok(Release::Foreign(foreign).into());
@@ -58,12 +92,32 @@ pub async fn standing(
         return Ok(release.into());
     };
     let state = release::state(desired, records, drifted.to_vec(), &moment);
-    Ok(of_state(state, moment.now))
+    Ok(of_state(state, newest.revision(), moment.now))
 }
 
-/// True when the record is of a release of this composition.
-pub fn is_of(composition: &Composition, record: &Record) -> bool {
-    record.release.labels.get(labels::COMPOSITION_ID) == Some(&composition.uid)
+/// True when the release is one of this composition: its newest record, or one of ours below it, says so. Whoever may write
+/// records may say so of any release in that namespace; so each object is asked before it is touched.
+pub fn is_of(composition: &Composition, records: &Observed) -> bool {
+    let names = |record: &Record| record.release.labels.get(labels::COMPOSITION_ID) == Some(&composition.uid);
+    let is_signed = |record: &Record| {
+        matches!(
+            record.authenticity,
+            Authenticity::Authentic | Authenticity::ByPreviousKey
+        )
+    };
+    records
+        .newest
+        .as_ref()
+        .is_some_and(|newest| names(newest) || is_signed(newest))
+        || records.older_deployed.as_ref().is_some_and(is_signed)
+}
+
+/// The deployed revision against which the objects of the composition's release are compared: the newest one, when it is
+/// deployed and we made it.
+pub fn compared<'r>(composition: &Composition, records: &'r Observed) -> Option<&'r Record> {
+    let newest = records.newest.as_ref()?;
+    let is_deployed = *newest.status() == Status::Deployed && newest.is_authentic();
+    (is_deployed && is_of(composition, records)).then_some(newest)
 }
 
 /// What is done about drift in the composition's release.
@@ -83,11 +137,18 @@ pub fn told(objects: &[DriftedObject]) -> String {
     objects.join("; ")
 }
 
-fn of_state(state: State, now: Timestamp) -> Standing {
+fn of_state(state: State, revision: i64, now: Timestamp) -> Standing {
     let release = match state {
         State::Absent => Release::Absent,
         State::InSync => Release::InSync,
         State::OutOfSync(reason) => Release::OutOfSync(format!("{reason} changed")),
+        State::Unsigned => Release::Unsigned,
+        State::Differs(fields) => {
+            return Standing {
+                differs: Some(Difference { revision, fields }),
+                ..Release::OutOfSync(format!("{} changed", Reason::Foreign)).into()
+            };
+        }
         State::Drifted(objects) => Release::Drifted(told(&objects)),
         State::Interrupted(action) => Release::Interrupted(action.to_string()),
         State::Locked { writer, .. } => Release::Locked(named(writer)),
@@ -101,8 +162,8 @@ fn of_state(state: State, now: Timestamp) -> Standing {
                 let pause = Duration::try_from(time.duration_since(now)).unwrap_or_default();
                 let resting = format!("{description} (attempt {attempts}, the next one follows)");
                 return Standing {
-                    release: Release::Resting(resting),
                     retry_in: Some(pause),
+                    ..Release::Resting(resting).into()
                 };
             }
             Retry::Never => Release::Resting(format!(
@@ -129,9 +190,13 @@ mod tests {
             retry,
         };
         let check = |state, release: Release, retry_in: Option<u64>| {
-            let standing = of_state(state, Timestamp::UNIX_EPOCH);
+            let standing = of_state(state, 1, Timestamp::UNIX_EPOCH);
             let retry_in = retry_in.map(Duration::from_secs);
-            assert_eq!(standing, Standing { release, retry_in });
+            let expected = Standing {
+                retry_in,
+                ..release.into()
+            };
+            assert_eq!(standing, expected);
         };
         let soon = Timestamp::UNIX_EPOCH + Duration::from_secs(30);
         check(failed(Retry::Now), Release::Failed("no space".into()), None);
@@ -150,5 +215,27 @@ mod tests {
             since: None,
         };
         check(locked, Release::Locked("another program, as Helm".into()), None);
+    }
+
+    #[test]
+    fn values_that_an_upgrade_would_draw_anew_hold_the_composition() {
+        let render = |password: &str| Desired {
+            manifest: format!("kind: Secret\nmetadata: {{name: db}}\nstringData: {{password: {password}}}\n"),
+            ..Desired::default()
+        };
+        let standing = of_state(
+            State::Differs(vec![
+                "Secret db: .stringData.password".into(),
+                "Secret db: .stringData.user".into(),
+            ]),
+            3,
+            Timestamp::UNIX_EPOCH,
+        );
+        let fixed = standing.clone().after_another_render(&render("a"), &render("a"));
+        let changed = Release::OutOfSync("the author of the release changed".into());
+        assert_eq!(fixed.unwrap().release, changed);
+        let drawn = standing.after_another_render(&render("a"), &render("b")).unwrap();
+        let fields = vec!["Secret db: .stringData.password".into()];
+        assert_eq!(drawn.release, Release::WouldDrawAnew { revision: 3, fields });
     }
 }

@@ -118,7 +118,11 @@ pub async fn stored(
     };
     let objects = releases.objects(record).await?;
     let kept = releases.kept(record).await?;
-    let hooks = releases.hooks(record).await?;
+    let mut hooks = releases.hooks(record).await?;
+    if !record.is_authentic() {
+        // They never run.
+        hooks.clear();
+    }
     let role = |id: &ObjectId| {
         if kept.contains(id) {
             Role::Kept

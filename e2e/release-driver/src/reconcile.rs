@@ -107,7 +107,11 @@ async fn reconcile(
             releases.correct(deployed, &drifted).await?;
             Ok(Step::Corrected)
         }
-        other @ (State::Locked { .. } | State::Interrupted(_) | State::Failed { .. }) => {
+        other @ (State::Locked { .. }
+        | State::Interrupted(_)
+        | State::Failed { .. }
+        | State::Unsigned
+        | State::Differs(_)) => {
             bail!("release {name} is not to be expected so: {other:?}")
         }
     }

@@ -3,7 +3,6 @@
 use anyhow::{Context as _, Result};
 use api::Composition;
 use composition::plan::Release;
-use helm::release::Status;
 use helm_client::records::Observed;
 use helm_client::release::Desired;
 
@@ -20,11 +19,7 @@ pub(super) async fn standing(
     records: &Observed,
 ) -> Result<Release> {
     let releases = session.releases();
-    let deployed = records
-        .newest
-        .as_ref()
-        .filter(|newest| *newest.status() == Status::Deployed && inspection::is_of(composition, newest));
-    let drifted = match deployed {
+    let drifted = match inspection::compared(composition, records) {
         Some(record) => {
             let policy =
                 inspection::drift_policy(composition).context("annotation krateo.io/drift cannot be read")?;

@@ -147,7 +147,7 @@ pub(super) async fn write(
                         let place = Place::Named(live.id.clone());
                         written.made.push(Target {
                             place,
-                            manifest: target.manifest.clone(),
+                            ..target.clone()
                         });
                     }
                     written.objects.push(live);

@@ -338,7 +338,10 @@ impl Releases {
         let mut targets = Vec::new();
         for object in parsed.unwrap_or_default() {
             match objects::locate_earlier(&self.cluster, vec![object], namespace).await {
-                Ok(located) => targets.extend(located),
+                Ok(located) => targets.extend(located.into_iter().map(|target| Target {
+                    is_claimed: true,
+                    ..target
+                })),
                 Err(failure) if failure.is_transient() => return Err(failure),
                 Err(failure) => tracing::debug!(error = told(&failure), "left out an object of {what}"),
             }

@@ -11,6 +11,8 @@ pub(super) struct Target {
     pub(super) place: Place,
     /// The object as the manifest has it.
     pub(super) manifest: Value,
+    /// True when only a record that somebody else made names it.
+    pub(super) is_claimed: bool,
 }
 
 /// Where an object belongs.
@@ -132,7 +134,11 @@ pub(super) async fn locate(
             object: named(&manifest),
             source: Box::new(source),
         })?;
-        targets.push(Target { place, manifest });
+        targets.push(Target {
+            place,
+            manifest,
+            is_claimed: false,
+        });
     }
     Ok(targets)
 }
@@ -173,7 +179,11 @@ pub(super) async fn locate_earlier(
         };
         manifest["apiVersion"] = Value::from(resource.api_version());
         if let Ok(place @ Place::Named(_)) = place(resource, &manifest, namespace) {
-            targets.push(Target { place, manifest });
+            targets.push(Target {
+                place,
+                manifest,
+                is_claimed: false,
+            });
         }
     }
     Ok(targets)

@@ -37,8 +37,11 @@ pub(super) enum Policy {
 pub(super) fn dropped(earlier: Vec<Target>, wanted: &[Target]) -> Vec<Target> {
     let wanted: HashSet<Identity<'_>> = wanted.iter().filter_map(Target::identity).collect();
     let mut seen = HashSet::new();
-    let mut dropped: Vec<Target> = earlier
+    // What a record of ours names counts as named by that.
+    let (claimed, recorded): (Vec<_>, Vec<_>) = earlier.into_iter().partition(|target| target.is_claimed);
+    let mut dropped: Vec<Target> = recorded
         .into_iter()
+        .chain(claimed)
         .filter(|target| {
             target
                 .identity()
@@ -118,7 +121,12 @@ async fn remove_one(
             OnUninstall::Ignore => return Ok(Outcome::Ignored),
         }
     }
-    let Some(live) = cluster.get_metadata(id).await? else {
+    let live = match cluster.get_metadata(id).await {
+        // Nobody grants rights to whatever a record of somebody else names.
+        Err(refused) if target.is_claimed && refused.is_forbidden() => return Ok(Outcome::Kept),
+        live => live?,
+    };
+    let Some(live) = live else {
         return Ok(Outcome::Absent);
     };
     let live = json::of(&live);

@@ -316,7 +316,7 @@ impl Releases {
         }
         let target = Target {
             place: Place::Named(id.clone()),
-            manifest: target.manifest.clone(),
+            ..target.clone()
         };
         let put = put_as_is(&self.cluster, &target, &object, &Force::All).await;
         put.map_err(failed)

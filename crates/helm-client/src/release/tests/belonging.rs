@@ -13,7 +13,7 @@ fn releases(script: &Script) -> Releases {
     super::releases(script).belonging_to(Parent {
         label: LABEL,
         uid: "42".to_owned(),
-        keys: Arc::new(RecordKeys::new(&[7; 32], None).unwrap()),
+        keys: Some(Arc::new(RecordKeys::new(&[7; 32], None).unwrap())),
     })
 }
 

@@ -1,0 +1,159 @@
+//! The key that the records of this type's releases are authenticated with, out of its Secret.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api::release_key::{KEY, LENGTH, PREVIOUS};
+use cluster::{Cluster, ObjectId};
+use helm_client::authenticity::{RecordKeys, ShortKey};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use tokio::sync::Mutex;
+
+/// As long as a key is used without another look. Whoever meets a record that is signed with a newer one looks at once.
+const MAX_AGE: Duration = Duration::from_mins(5);
+
+/// As long as a key is not read again because a record is not authentic: most often it really is not.
+const MIN_AGE: Duration = Duration::from_secs(5);
+
+/// The key could not be read.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("could not read the key of release records, {0}")]
+    Read(ObjectId, #[source] Box<cluster::Error>),
+    #[error(
+        "there is no key of release records: {0} is missing. core-provider makes it within seconds; where none runs, make \
+         one with {LENGTH} random bytes under {KEY:?}"
+    )]
+    Missing(ObjectId),
+    #[error("{0} holds no usable key of release records under {KEY:?}: it has to have {LENGTH} random bytes")]
+    Unusable(ObjectId, #[source] ShortKey),
+}
+
+impl Error {
+    /// True when the same attempt can succeed later although nobody changed anything.
+    pub(crate) fn is_transient(&self) -> bool {
+        match self {
+            Self::Read(_, source) => source.is_transient() || source.is_forbidden(),
+            // core-provider makes it, and fills it, a moment later.
+            Self::Missing(_) | Self::Unusable(..) => true,
+        }
+    }
+}
+
+/// Where the key is, and what it was when it was read last.
+pub(crate) struct ReleaseKey {
+    cluster: Cluster,
+    secret: ObjectId,
+    known: Mutex<Option<Known>>,
+}
+
+#[derive(Clone)]
+struct Known {
+    keys: Arc<RecordKeys>,
+    /// The version of the Secret.
+    version: String,
+    since: Instant,
+}
+
+impl ReleaseKey {
+    pub(crate) fn new(cluster: Cluster, namespace: &str, name: &str) -> Result<Self, cluster::Error> {
+        Ok(Self {
+            cluster,
+            secret: ObjectId::of::<Secret>(Some(namespace), name)?,
+            known: Mutex::default(),
+        })
+    }
+
+    /// The key that signs, and the one before it.
+    pub(crate) async fn keys(&self) -> Result<Arc<RecordKeys>, Error> {
+        let mut known = self.known.lock().await;
+        if let Some(known) = known.as_ref().filter(|known| known.since.elapsed() < MAX_AGE) {
+            return Ok(known.keys.clone());
+        }
+        let read = self.read().await?;
+        Ok(known.insert(read).keys.clone())
+    }
+
+    /// The key as it is now, when it is another one than was known: for who met a record that the known one did not sign.
+    pub(crate) async fn newer(&self) -> Result<Option<Arc<RecordKeys>>, Error> {
+        let mut known = self.known.lock().await;
+        if known
+            .as_ref()
+            .is_some_and(|known| known.since.elapsed() < MIN_AGE)
+        {
+            return Ok(None);
+        }
+        let read = self.read().await?;
+        let is_same = known.as_ref().is_some_and(|known| known.version == read.version);
+        let keys = known.insert(read).keys.clone();
+        Ok((!is_same).then_some(keys))
+    }
+
+    async fn read(&self) -> Result<Known, Error> {
+        let secret = self.cluster.get(&self.secret).await;
+        let secret: Option<Secret> =
+            secret.map_err(|error| Error::Read(self.secret.clone(), Box::new(error)))?;
+        let Some(secret) = secret else {
+            return Err(Error::Missing(self.secret.clone()));
+        };
+        let data = secret.data.unwrap_or_default();
+        let key = |name: &str| data.get(name).map(|ByteString(bytes)| bytes.as_slice());
+        let keys = RecordKeys::new(key(KEY).unwrap_or_default(), key(PREVIOUS));
+        Ok(Known {
+            keys: Arc::new(keys.map_err(|error| Error::Unusable(self.secret.clone(), error))?),
+            version: secret.metadata.resource_version.unwrap_or_default(),
+            since: Instant::now(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cluster::scripted::Script;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const URL: &str = "/api/v1/namespaces/krateo-system/secrets/webs-release-key";
+
+    fn key(script: &Script) -> ReleaseKey {
+        ReleaseKey::new(script.cluster(), "krateo-system", "webs-release-key").unwrap()
+    }
+
+    fn secret(data: &Value) -> Value {
+        json!({"metadata": {"resourceVersion": "7"}, "data": data})
+    }
+
+    fn bytes(length: usize) -> Value {
+        json!(ByteString(vec![1; length]))
+    }
+
+    #[tokio::test]
+    async fn a_key_is_read_once() {
+        let script = Script::new("one read").get(URL, secret(&json!({"key": bytes(32)})));
+        let key = key(&script);
+        key.keys().await.unwrap();
+        key.keys().await.unwrap();
+        assert!(key.newer().await.unwrap().is_none(), "it was read a moment ago");
+        script.finish();
+    }
+
+    #[tokio::test]
+    async fn what_is_no_key_is_an_error_that_goes_when_there_is_one() {
+        let check = async |script: Script, expected: &str| {
+            let refused = key(&script).keys().await.unwrap_err();
+            assert!(refused.to_string().contains(expected), "{refused}");
+            assert!(refused.is_transient());
+        };
+        check(Script::new("none").absent(URL), "is missing").await;
+        let empty = secret(&json!({}));
+        check(
+            Script::new("not drawn yet").get(URL, empty),
+            "holds no usable key",
+        )
+        .await;
+        let short = secret(&json!({"key": bytes(32), "previous": bytes(3)}));
+        check(Script::new("short").get(URL, short), "holds no usable key").await;
+    }
+}
