@@ -208,6 +208,10 @@ namespaces: ## Namespaces deleted with compositions in them, or with their defin
 exactness: ## Each rule of the roles of 24 charts' compositions taken out in turn; prints rules, needed, denied
 	$(ON_CONTROL_PLANE) exactness
 
+.PHONY: take-over
+take-over: ## Releases whose records were made by helm, before records were signed, or under a lost key; prints upgrades and faults
+	$(ON_CONTROL_PLANE) take-over
+
 EDITS ?= 200
 .PHONY: composition-drift
 composition-drift: ## EDITS=200 edits of a release's objects behind our back; prints p50 and p99 until they are put back

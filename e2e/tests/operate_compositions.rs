@@ -1,5 +1,5 @@
-//! Compositions on a control plane of their own: the short forms of `make namespaces`, `make exactness`,
-//! `make composition-drift` and `make composition-idle`, who says name and chart of a release, and the figures that are
+//! Compositions on a control plane of their own: `make take-over`, and the short forms of `make namespaces`,
+//! `make exactness`, `make composition-drift` and `make composition-idle`, who says name and chart of a release, and the figures that are
 //! pushed.
 
 use std::sync::MutexGuard;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use e2e::Shared;
-use e2e::compositions::{Rig, drift, exactness, figures, idle, names, namespaces};
+use e2e::compositions::{Rig, drift, exactness, figures, idle, names, namespaces, take_over};
 
 /// Hooks, what lies outside of namespaces, a lookup, and objects that come and go.
 const CHARTS: [&str; 4] = ["hooks", "cluster-scoped", "lookup", "dropped"];
@@ -43,6 +43,13 @@ fn edits_of_every_kind_are_put_back_at_once() -> Result<()> {
 fn compositions_that_nobody_touches_are_not_written() -> Result<()> {
     let idle = idle::run(&*rig()?, 9, Duration::from_secs(40))?;
     assert!(idle.writes.is_empty(), "{:#?}", idle.writes);
+    Ok(())
+}
+
+#[test]
+fn releases_are_taken_over_by_what_they_hold_and_not_by_what_records_say() -> Result<()> {
+    let outcome = take_over::run(&*rig()?)?;
+    assert!(outcome.is_well(), "{outcome}");
     Ok(())
 }
 

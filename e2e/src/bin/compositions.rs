@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use e2e::compositions::{Rig, drift, exactness, idle, namespaces};
+use e2e::compositions::{Rig, drift, exactness, idle, namespaces, take_over};
 
 /// Tries compositions.
 #[derive(Debug, Parser)]
@@ -35,6 +35,8 @@ enum Command {
         #[arg(long, default_value_t = 200)]
         edits: usize,
     },
+    /// Records that the controller did not make.
+    TakeOver,
     /// Nothing happens.
     Idle {
         /// How many compositions.
@@ -85,6 +87,11 @@ fn run(rig: &Rig, command: Command) -> Result<bool> {
             let times = drift::run(rig, edits)?;
             println!("{times}");
             times.faults.is_empty()
+        }
+        Command::TakeOver => {
+            let outcome = take_over::run(rig)?;
+            println!("{outcome}");
+            outcome.is_well()
         }
         Command::Idle {
             compositions,

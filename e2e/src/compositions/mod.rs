@@ -7,6 +7,7 @@ pub mod figures;
 pub mod idle;
 pub mod names;
 pub mod namespaces;
+pub mod take_over;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

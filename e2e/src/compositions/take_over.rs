@@ -1,0 +1,361 @@
+//! Releases whose records a controller did not make, or can no longer tell from those of others: taken over as they are
+//! where nothing differs, upgraded from where something does, held where that would lose a password, and removed all the
+//! same.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
+
+use super::{Rig, Type, await_released, compose, list, until};
+use crate::Namespace;
+use crate::namespace::condition;
+use crate::platform::NAMESPACE;
+use crate::releases::{TrialChart, revisions};
+
+/// The annotation that tells our records.
+const MAC: &str = "krateo.io/release-mac";
+
+/// What became of one release.
+#[derive(Debug)]
+pub struct Case {
+    /// What was done to it.
+    pub what: &'static str,
+    /// Revisions that were made because of that.
+    pub upgrades: i64,
+    /// Objects that are other ones than before.
+    pub recreated: usize,
+    /// What is not as it should be.
+    pub fault: Option<String>,
+}
+
+/// What became of all of them.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// Those of which nothing but the record differed.
+    pub same: Vec<Case>,
+    /// The others.
+    pub others: Vec<Case>,
+}
+
+impl Outcome {
+    /// True when all is as it should be.
+    pub fn is_well(&self) -> bool {
+        let is_untouched = |case: &Case| case.upgrades == 0 && case.recreated == 0;
+        self.same.iter().all(is_untouched)
+            && self
+                .same
+                .iter()
+                .chain(&self.others)
+                .all(|case| case.fault.is_none())
+    }
+}
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(
+            f,
+            "| the record | upgrades | objects recreated | fault |\n|---|---|---|---|"
+        )?;
+        for case in self.same.iter().chain(&self.others) {
+            let fault = case.fault.as_deref().unwrap_or("-");
+            writeln!(
+                f,
+                "| {} | {} | {} | {fault} |",
+                case.what, case.upgrades, case.recreated
+            )?;
+        }
+        let sum = |count: fn(&Case) -> i64| self.same.iter().map(count).sum::<i64>();
+        let all = self.same.iter().chain(&self.others);
+        write!(
+            f,
+            "{} releases taken over with {} upgrades and {} objects recreated, {} others, {} faults",
+            self.same.len(),
+            sum(|case| case.upgrades),
+            sum(|case| case.recreated as i64),
+            self.others.len(),
+            all.filter(|case| case.fault.is_some()).count()
+        )
+    }
+}
+
+/// One composition, tried in its namespace.
+struct Trial<'t> {
+    rig: &'t Rig,
+    namespace: &'t Namespace,
+    type_: &'t Type,
+    url: &'t str,
+    name: &'static str,
+}
+
+/// Tries all of it.
+///
+/// # Errors
+/// When the platform does not do what comes before.
+pub fn run(rig: &Rig) -> Result<Outcome> {
+    let namespace = rig.platform.namespace("take-over")?;
+    let chart = TrialChart::named("several-kinds")?;
+    let url = rig.push(Path::new(&chart.path()), "settled")?;
+    let type_ = rig.define(&namespace, "settled", &url, &BTreeMap::new(), &[])?;
+    let names = [
+        "former",
+        "upgraded",
+        "rolled-back",
+        "lost",
+        "rotated",
+        "changed",
+        "leaving",
+    ];
+    let compositions: Vec<Value> = names
+        .map(|name| type_.composition(namespace.namespace(), name, &json!({})))
+        .into();
+    compose(&namespace, &compositions)?;
+    await_released(&namespace, &type_, names.len())?;
+    let trial = |name| Trial {
+        rig,
+        namespace: &namespace,
+        type_: &type_,
+        url: &url,
+        name,
+    };
+    let mut outcome = Outcome::default();
+    outcome
+        .same
+        .push(trial("former").settles("ours of before records were signed", 1, Trial::unsign)?);
+    outcome.same.push(trial("upgraded").settles(
+        "helm upgrade --reuse-values to the same chart",
+        2,
+        |trial| trial.helm_upgrade(&[]),
+    )?);
+    outcome.same.push(
+        trial("rolled-back").settles("helm rollback to the same revision", 2, |trial| {
+            trial.namespace.helm(&["rollback", trial.name, "1"]).map(drop)
+        })?,
+    );
+    outcome
+        .same
+        .push(trial("rotated").settles("the key was drawn anew", 1, Trial::rotate_key)?);
+    outcome
+        .same
+        .push(trial("lost").settles("the key was lost", 1, Trial::lose_key)?);
+    outcome.others.push(trial("changed").upgrades()?);
+    outcome.others.push(trial("leaving").leaves()?);
+    outcome.others.push(drawn(rig)?);
+    Ok(outcome)
+}
+
+impl Trial<'_> {
+    /// Does something to the record, and waits until the release has so many revisions of which the newest is signed.
+    fn settles(&self, what: &'static str, revisions: i64, act: impl Fn(&Self) -> Result<()>) -> Result<Case> {
+        let before = self.uids()?;
+        let former = self.mac(1)?;
+        act(self)?;
+        let signed = until(&format!("{}: the newest record to be signed", self.name), || {
+            self.look_again()?;
+            let newest = self.newest()?;
+            let mac = self.mac(newest)?;
+            // The first revision has one from before.
+            let is_new = newest > 1 || mac != former;
+            Ok((mac.is_some() && is_new && self.is_synced()?).then_some(newest))
+        });
+        let after = self.uids()?;
+        Ok(Case {
+            what,
+            upgrades: self.newest()? - revisions,
+            recreated: before.iter().filter(|uid| !after.contains(uid)).count(),
+            fault: signed.err().map(|fault| format!("{fault:#}")),
+        })
+    }
+
+    /// Other values by hand are an ordinary upgrade back.
+    fn upgrades(&self) -> Result<Case> {
+        self.helm_upgrade(&["--set", "one=by-hand"])?;
+        let back = until("values to be put back", || {
+            self.look_again()?;
+            let map = self.namespace.get("configmaps", self.name)?.unwrap_or_default();
+            let newest = self.newest()?;
+            let is_back = map["data"]["one"] == "first" && self.mac(newest)?.is_some();
+            Ok((is_back && newest > 2).then_some(()))
+        });
+        Ok(Case {
+            what: "helm upgrade with other values: upgraded back",
+            upgrades: self.newest()? - 2,
+            recreated: 0,
+            fault: back.err().map(|fault| format!("{fault:#}")),
+        })
+    }
+
+    /// A composition goes while its record says nothing and the registry is away; what is not its own stays.
+    fn leaves(&self) -> Result<Case> {
+        self.rig.platform.plane().kill_component("charts")?;
+        self.unsign()?;
+        self.namespace.kubectl(&[
+            "label",
+            "service",
+            self.name,
+            "krateo.io/composition-id=somebody-else",
+            "--overwrite",
+        ])?;
+        let resource = self.type_.resource();
+        self.namespace
+            .kubectl(&["delete", &resource, self.name, "--wait=false"])?;
+        let gone = self.namespace.wait_gone(&resource, self.name).and_then(|()| {
+            for kind in ["deployment", "configmap", "secret", "serviceaccount"] {
+                ensure!(
+                    self.namespace.get(kind, self.name)?.is_none(),
+                    "{kind} {} is left behind",
+                    self.name
+                );
+            }
+            self.namespace
+                .get("service", self.name)?
+                .context("the object of somebody else is gone")?;
+            until("the event that names what stays", || {
+                let events = list(self.namespace, "events.events.k8s.io")?;
+                let names_it = |event: &Value| {
+                    event["reason"] == "ObjectsLeft"
+                        && event["note"]
+                            .as_str()
+                            .is_some_and(|note| note.contains("Service"))
+                };
+                Ok(events.iter().any(names_it).then_some(()))
+            })
+        });
+        self.rig.platform.plane().restart_component("charts")?;
+        Ok(Case {
+            what: "unsigned on removal, registry down: objects of the release go, others stay and are named",
+            upgrades: 0,
+            recreated: 0,
+            fault: gone.err().map(|fault| format!("{fault:#}")),
+        })
+    }
+
+    fn unsign(&self) -> Result<()> {
+        let record = format!("sh.helm.release.v1.{}.v1", self.name);
+        self.namespace
+            .kubectl(&["annotate", "secret", &record, &format!("{MAC}-")])
+            .map(drop)
+    }
+
+    fn helm_upgrade(&self, further: &[&str]) -> Result<()> {
+        let mut arguments = vec![
+            "upgrade",
+            self.name,
+            self.url,
+            "--version",
+            "1.0.0",
+            "--plain-http",
+        ];
+        arguments.push("--reuse-values");
+        arguments.extend(further);
+        self.namespace.helm(&arguments).map(drop)
+    }
+
+    fn rotate_key(&self) -> Result<()> {
+        let annotation = "krateo.io/rotate-release-key=once";
+        self.namespace
+            .kubectl(&["annotate", "compositiondefinition", "settled", annotation])
+            .map(drop)
+    }
+
+    fn lose_key(&self) -> Result<()> {
+        let name = format!("{}-release-key", self.type_.resource());
+        let delete = ["delete", "secret", &name, "--namespace", NAMESPACE];
+        let site = self.rig.platform.site();
+        site.run(site.kubectl(delete))?;
+        // The definition is looked at when something about it changes.
+        self.namespace
+            .kubectl(&["annotate", "compositiondefinition", "settled", "test/look=again"])
+            .map(drop)
+    }
+
+    /// Records are not watched: a pass looks at them.
+    fn look_again(&self) -> Result<()> {
+        let now = format!("test/look={}", jiff::Timestamp::now());
+        let resource = self.type_.resource();
+        self.namespace
+            .kubectl(&["annotate", "--overwrite", &resource, self.name, &now])
+            .map(drop)
+    }
+
+    fn is_synced(&self) -> Result<bool> {
+        let composition = self.namespace.get(&self.type_.resource(), self.name)?;
+        let composition = composition.unwrap_or_default();
+        Ok(condition(&composition, "Synced").is_some_and(|synced| synced["status"] == "True"))
+    }
+
+    fn newest(&self) -> Result<i64> {
+        let plane = self.rig.platform.plane();
+        let revisions = revisions(plane, self.namespace.namespace(), self.name)?;
+        Ok(revisions.iter().map(|(revision, _)| *revision).max().unwrap_or(0))
+    }
+
+    fn mac(&self, revision: i64) -> Result<Option<String>> {
+        let record = format!("sh.helm.release.v1.{}.v{revision}", self.name);
+        let record = self.namespace.get("secret", &record)?.unwrap_or_default();
+        let mac = record["metadata"]["annotations"][MAC].as_str();
+        Ok(mac.map(str::to_owned))
+    }
+
+    /// The UIDs of the release's objects.
+    fn uids(&self) -> Result<Vec<String>> {
+        let mut uids = Vec::new();
+        for kind in ["deployment", "service", "configmap", "secret", "serviceaccount"] {
+            let object = self.namespace.get(kind, self.name)?;
+            let object = object.with_context(|| format!("{kind} {} is not there", self.name))?;
+            uids.extend(object["metadata"]["uid"].as_str().map(str::to_owned));
+        }
+        Ok(uids)
+    }
+}
+
+/// A chart that draws a password at every render is held with the field named, and goes on when the annotation says so.
+fn drawn(rig: &Rig) -> Result<Case> {
+    let namespace = rig.platform.namespace("take-over-drawn")?;
+    let chart = TrialChart::named("random")?;
+    let url = rig.push(Path::new(&chart.path()), "drawn")?;
+    let type_ = rig.define(&namespace, "drawn", &url, &BTreeMap::new(), &[])?;
+    let name = "random";
+    compose(
+        &namespace,
+        &[type_.composition(namespace.namespace(), name, &json!({}))],
+    )?;
+    await_released(&namespace, &type_, 1)?;
+    let trial = Trial {
+        rig,
+        namespace: &namespace,
+        type_: &type_,
+        url: &url,
+        name,
+    };
+    let password = || -> Result<Value> {
+        let secret = namespace.get("secret", name)?.unwrap_or_default();
+        Ok(secret["data"]["password"].clone())
+    };
+    let before = password()?;
+    let went_on = (|| {
+        trial.unsign()?;
+        until("the composition to be held", || {
+            trial.look_again()?;
+            let composition = namespace.get(&type_.resource(), name)?.unwrap_or_default();
+            let synced = condition(&composition, "Synced").cloned().unwrap_or_default();
+            let message = synced["message"].as_str().unwrap_or_default();
+            let is_held = message.contains("Secret random: .stringData.password")
+                && message.contains("krateo.io/take-over-revision: \"1\"");
+            Ok(is_held.then_some(()))
+        })?;
+        ensure!(password()? == before, "the password changed while it was held");
+        let annotation = "krateo.io/take-over-revision=1";
+        namespace.kubectl(&["annotate", &type_.resource(), name, annotation])?;
+        until("the composition to go on", || {
+            Ok((trial.newest()? == 2 && password()? != before).then_some(()))
+        })
+    })();
+    Ok(Case {
+        what: "unsigned, of a chart that draws a password: held, then upgraded by annotation",
+        upgrades: trial.newest()? - 1,
+        recreated: 0,
+        fault: went_on.err().map(|fault| format!("{fault:#}")),
+    })
+}
