@@ -154,7 +154,7 @@ crdgen-times: ## How long the types of all charts below CHARTS=<folder> … take
 
 STEP ?= 1
 .PHONY: definition-kills
-definition-kills: ## core-provider killed at every write (STEP=1) of create, upgrade and delete of a definition; prints kills and converged
+definition-kills: ## core-provider killed at every write (STEP=1) of create, move, upgrade and delete of a definition; prints kills and converged
 	$(BUILD) --quiet $(call bins,core-provider kills local-cluster)
 	$(DEBUG)/kills definition --step $(STEP)
 

@@ -8,6 +8,7 @@ use clap::Parser;
 use runtime::args::{ChartArgs, ClientArgs, boolean};
 use runtime::{GoDuration, PushArgs};
 
+use crate::bundle::Placement;
 use crate::webhook::{Terms, Times};
 
 /// Turns charts into types and runs their controllers.
@@ -70,6 +71,10 @@ pub(crate) struct Args {
     /// This program's own ServiceAccount.
     #[arg(long, env = "CORE_PROVIDER_SERVICE_ACCOUNT", default_value = "core-provider")]
     pub(crate) service_account: String,
+    /// Where controllers run: in the platform's own namespace, or in that of their definition, which is not isolated from
+    /// whoever may run pods there.
+    #[arg(long, env = "CDC_NAMESPACE", value_enum, default_value_t = Placement::Platform)]
+    pub(crate) cdc_namespace: Placement,
     /// Image of composition-dynamic-controller, with its tag.
     #[arg(long, env = "CDC_IMAGE", default_value = concat!("ghcr.io/krateo/composition-dynamic-controller:", env!("CARGO_PKG_VERSION")))]
     pub(crate) cdc_image: String,

@@ -19,7 +19,7 @@ pub struct Target {
     pub definition: String,
     /// Namespace of the definition.
     pub definition_namespace: String,
-    /// Namespace of the controller: that of the definition, unless that goes.
+    /// Namespace of the controller.
     pub namespace: String,
     /// Group of the generated type.
     pub group: String,
@@ -67,10 +67,27 @@ impl Target {
         )
     }
 
+    /// The same controller in another namespace.
+    pub fn at(&self, namespace: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            ..self.clone()
+        }
+    }
+
     /// Name of the Deployment.
     pub fn deployment_name(&self) -> String {
         format!("{}-controller", self.base_name())
     }
+}
+
+/// Where controllers run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Placement {
+    /// In the platform's own namespace, where tenants are nobody.
+    Platform,
+    /// In the namespace of their definition, where whoever may run pods can act as the controller.
+    Definition,
 }
 
 /// What is the same for all controllers of this installation.
@@ -78,6 +95,8 @@ impl Target {
 pub struct Platform {
     /// The platform's own namespace: that of core-provider and chart-inspector.
     pub krateo_namespace: String,
+    /// Where controllers run.
+    pub placement: Placement,
     /// Image of composition-dynamic-controller, with its tag.
     pub image: String,
     /// `imagePullPolicy` of that image.
@@ -94,6 +113,16 @@ pub struct Platform {
     pub shards: u16,
     /// Further environment variables of every controller.
     pub env: BTreeMap<String, String>,
+}
+
+impl Platform {
+    /// The namespace of a controller whose definition is in this one.
+    pub fn home<'n>(&'n self, definition_namespace: &'n str) -> &'n str {
+        match self.placement {
+            Placement::Platform => &self.krateo_namespace,
+            Placement::Definition => definition_namespace,
+        }
+    }
 }
 
 /// A bundle could not be made from its templates.
@@ -166,6 +195,11 @@ pub fn bundle(target: &Target, platform: &Platform, templates: &Templates) -> Re
                 note_bound(&mut policy, &target.bound.bound);
                 note_edition(&mut policy, &objects, target);
                 objects.push(policy);
+            }
+            Asset::ProviderClusterRole => {
+                let mut mark = labelled(object(asset, &render(asset, &variables, templates)?)?, target);
+                mark["metadata"]["labels"][labels::CONTROLLER_NAMESPACE] = json!(target.namespace);
+                objects.push(mark);
             }
             // That of all versions: it carries the name of none.
             Asset::ReleaseKey => objects.push(labelled_with(
@@ -255,15 +289,14 @@ pub fn noted_bound(policy: &Value) -> Bound {
     Bound::of_data(&data.unwrap_or_default())
 }
 
-/// True for the object that a bundle begins and ends with: where it is, all others may be.
-pub fn is_mark(object: &Value) -> bool {
-    object["kind"] == "ServiceAccount"
-}
+/// What the name of the role ends with that a bundle begins and ends with: where it is, all others may be. It is
+/// cluster-wide, so nobody else can make one, and nobody can hide it.
+pub const MARK_SUFFIX: &str = "-provider";
 
 /// When an object of a bundle is applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// The mark.
+    /// The role that marks the controller.
     Mark,
     /// What core-provider needs itself to write the rest.
     Own,
@@ -280,10 +313,8 @@ pub fn stage(object: &Value) -> Stage {
     let text = |at: &str| object.pointer(at).and_then(Value::as_str).unwrap_or_default();
     let name = text("/metadata/name");
     match text("/kind") {
-        "ServiceAccount" => Stage::Mark,
-        "ClusterRole" | "ClusterRoleBinding" | "Role" | "RoleBinding" if name.ends_with("-provider") => {
-            Stage::Own
-        }
+        "ClusterRole" if name.ends_with(MARK_SUFFIX) => Stage::Mark,
+        "ClusterRoleBinding" | "Role" | "RoleBinding" if name.ends_with(MARK_SUFFIX) => Stage::Own,
         "Secret" => Stage::Key,
         "ValidatingAdmissionPolicy" | "ValidatingAdmissionPolicyBinding" => Stage::Bounding,
         "ConfigMap" if name.ends_with("-bound") => Stage::Bounding,
@@ -393,7 +424,7 @@ pub(crate) mod tests {
         Target {
             definition: "fireworks".into(),
             definition_namespace: "fireworks-system".into(),
-            namespace: "fireworks-system".into(),
+            namespace: "krateo-system".into(),
             group: "composition.krateo.io".into(),
             version: "v1-1-6".into(),
             resource: "fireworksapps".into(),
@@ -409,6 +440,7 @@ pub(crate) mod tests {
     pub(crate) fn platform() -> Platform {
         Platform {
             krateo_namespace: "krateo-system".into(),
+            placement: Placement::Platform,
             image: "registry/cdc:1".into(),
             image_pull_policy: "IfNotPresent".into(),
             chart_inspector_url: "http://chart-inspector.krateo-system.svc.cluster.local:8081/".into(),
@@ -438,7 +470,6 @@ pub(crate) mod tests {
         assert_eq!(
             names,
             [
-                "ServiceAccount/fireworksapps-v1-1-6",
                 "ClusterRole/fireworksapps-v1-1-6-provider",
                 "ClusterRoleBinding/fireworksapps-v1-1-6-provider",
                 "Role/fireworksapps-v1-1-6-provider",
@@ -449,6 +480,7 @@ pub(crate) mod tests {
                 "ValidatingAdmissionPolicyBinding/fireworksapps-v1-1-6-own",
                 "ValidatingAdmissionPolicy/fireworksapps-v1-1-6-grants",
                 "ValidatingAdmissionPolicyBinding/fireworksapps-v1-1-6-grants",
+                "ServiceAccount/fireworksapps-v1-1-6",
                 "ClusterRole/fireworksapps-v1-1-6",
                 "ClusterRoleBinding/fireworksapps-v1-1-6",
                 "Role/fireworksapps-v1-1-6",

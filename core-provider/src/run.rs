@@ -31,8 +31,9 @@ use tokio_util::sync::CancellationToken;
 use crate::args::{Args, CertificateSource};
 use crate::backlog::Backlog;
 use crate::bound::Scans;
-use crate::bundle::Platform;
-use crate::definition::{Context, Error, HELD_UP, Looks, Placed, Settled, Turns, reconcile};
+use crate::bundle::{Placement, Platform};
+use crate::definition::{Context, Error, HELD_UP, Looks, Placed, Settled, Turns, Waits, reconcile};
+use crate::grants::secrets;
 use crate::namespaces::{Arrivals, Namespaces};
 use crate::templates::Templates;
 use crate::webhook::{
@@ -240,13 +241,7 @@ impl Args {
         process: &Process,
         lost: CancellationToken,
     ) {
-        let shutdown = process.shutdown();
-        let until = async move {
-            tokio::select! {
-                () = shutdown.cancelled() => {}
-                () = lost.cancelled() => {}
-            }
-        };
+        let until = process.shutdown().cancelled_owned();
         let definitions = Api::<CompositionDefinition>::all(process.cluster().client());
         let (store, writer) = reflector::store();
         let (triggers, backlog) = (Triggers::of(&context, store.clone()), context.backlog.clone());
@@ -257,7 +252,7 @@ impl Args {
             .applied_objects()
             .inspect_ok(move |definition| seen.fired(&ObjectRef::from_obj(definition)));
         let controller = Controller::for_stream(definitions, store);
-        watching(controller, process.cluster(), &triggers)
+        let working = watching(controller, process.cluster(), &triggers)
             .with_config(Config::default().concurrency(self.max_reconcile_rate))
             .reconcile_all_on(
                 changes(context.webhooks.bundle.clone()).inspect(move |()| triggers.all_fired()),
@@ -274,8 +269,12 @@ impl Args {
                     tracing::debug!(error = chain(&error), "pass ended");
                 }
                 std::future::ready(())
-            })
-            .await;
+            });
+        tokio::select! {
+            () = working => {}
+            // Passes under way stop where they are: somebody else has begun, and may undo what they were about to.
+            () = lost.cancelled() => {}
+        }
     }
 
     fn context(
@@ -296,6 +295,7 @@ impl Args {
             templates: Templates::from_folder(&assets())?,
             platform: Platform {
                 krateo_namespace: self.krateo_namespace.clone(),
+                placement: self.cdc_namespace,
                 image: with_tag(&self.cdc_image, self.cdc_image_tag.as_deref()),
                 image_pull_policy: self.cdc_image_pull_policy.clone(),
                 chart_inspector_url: self.url_chart_inspector.clone(),
@@ -310,6 +310,7 @@ impl Args {
             backlog,
             looks: Looks::default(),
             turns: Turns::default(),
+            waits: Waits::default(),
             settled: Arc::default(),
             placed: Placed::default(),
             sync: self.sync.0,
@@ -323,7 +324,7 @@ impl Args {
     }
 }
 
-/// The kinds of objects that bundles are made of.
+/// The kinds of objects that bundles are made of, Secrets aside, which nobody watches.
 fn kinds() -> [ResourceId; 11] {
     [
         ResourceId::of::<ServiceAccount>(),
@@ -340,12 +341,36 @@ fn kinds() -> [ResourceId; 11] {
     ]
 }
 
+/// The namespace in which objects of a kind are watched; all of them for roles, which also let controllers read Secrets
+/// elsewhere.
+fn watched<'p>(kind: &ResourceId, platform: &'p Platform) -> Option<&'p str> {
+    let is_placed = kind.namespaced && kind.group != "rbac.authorization.k8s.io";
+    let is_here = is_placed && platform.placement == Placement::Platform;
+    is_here.then_some(platform.krateo_namespace.as_str())
+}
+
+/// True when what an object in this namespace says of its definition is believed: labels are written by whoever may write
+/// there. So they count where only the platform writes, in the definition's own namespace, where nobody but that
+/// definition is concerned, and in those of the Secrets that it names.
+fn is_believed(
+    namespace: Option<&str>,
+    owner: &ObjectRef<CompositionDefinition>,
+    definition: Option<&CompositionDefinition>,
+    krateo_namespace: &str,
+) -> bool {
+    let Some(namespace) = namespace else { return true };
+    namespace == krateo_namespace
+        || Some(namespace) == owner.namespace.as_deref()
+        || definition.is_some_and(|definition| secrets(definition).contains_key(namespace))
+}
+
 /// What makes passes begin, noted as it fires.
 #[derive(Clone)]
 struct Triggers {
     settled: Arc<Settled>,
     backlog: Arc<Backlog>,
     definitions: Store<CompositionDefinition>,
+    platform: Platform,
 }
 
 impl Triggers {
@@ -354,6 +379,7 @@ impl Triggers {
             settled: context.settled.clone(),
             backlog: context.backlog.clone(),
             definitions,
+            platform: context.platform.clone(),
         }
     }
 
@@ -372,6 +398,14 @@ impl Triggers {
         let label = |name: &str| object.labels().get(name).cloned();
         let name = label(labels::DEFINITION_NAME).zip(label(labels::DEFINITION_NAMESPACE));
         let owner = name.map(|(name, namespace)| ObjectRef::new(&name).within(&namespace))?;
+        let definition = self.definitions.get(&owner);
+        let (place, own) = (
+            object.metadata.namespace.as_deref(),
+            &self.platform.krateo_namespace,
+        );
+        if !is_believed(place, &owner, definition.as_deref(), own) {
+            return None;
+        }
         self.settled.forget(&owner);
         self.fired(&owner);
         Some(owner)
@@ -414,9 +448,9 @@ fn watching(
 ) -> Controller<CompositionDefinition> {
     let made = watcher::Config::default().labels(labels::CONTROLLER_RESOURCE);
     for kind in kinds() {
-        let triggers = triggers.clone();
-        let owner = move |object: DynamicObject| triggers.owner(&object);
-        let objects = kind.api(cluster.client(), None);
+        let told = triggers.clone();
+        let owner = move |object: DynamicObject| told.owner(&object);
+        let objects = kind.api(cluster.client(), watched(&kind, &triggers.platform));
         controller = controller.watches_with(objects, kind.api_resource(), made.clone(), owner);
     }
     let types = ResourceId::of::<CustomResourceDefinition>();
@@ -497,7 +531,49 @@ fn retry(definition: Arc<CompositionDefinition>, error: &Error, ctx: Arc<Context
 
 #[cfg(test)]
 mod tests {
+    use api::CompositionDefinitionSpec;
+    use api::definition::{ChartSource, SecretItemRef};
+
     use super::*;
+
+    #[test]
+    fn labels_of_a_definition_count_where_others_cannot_write_them() {
+        let chart = ChartSource {
+            ca_bundle_ref: Some(SecretItemRef {
+                name: "ca".into(),
+                namespace: Some("vault".into()),
+                key: None,
+            }),
+            ..ChartSource::default()
+        };
+        let mut definition = CompositionDefinition::new("web", CompositionDefinitionSpec { chart });
+        definition.metadata.namespace = Some("defs".into());
+        let owner = ObjectRef::from_obj(&definition);
+        let check = |namespace: Option<&str>, expected: bool| {
+            let is_believed = is_believed(namespace, &owner, Some(&definition), "krateo");
+            assert_eq!(is_believed, expected, "{namespace:?}");
+        };
+        check(None, true);
+        check(Some("krateo"), true);
+        check(Some("defs"), true);
+        check(Some("vault"), true);
+        check(Some("team"), false);
+        assert!(!super::is_believed(Some("vault"), &owner, None, "krateo"));
+    }
+
+    #[test]
+    fn what_tenants_can_write_is_not_watched() {
+        let platform = crate::bundle::tests::platform();
+        let accounts = ResourceId::of::<ServiceAccount>();
+        assert_eq!(watched(&accounts, &platform), Some("krateo-system"));
+        assert_eq!(watched(&ResourceId::of::<Role>(), &platform), None);
+        assert_eq!(watched(&ResourceId::of::<ClusterRole>(), &platform), None);
+        let beside = Platform {
+            placement: Placement::Definition,
+            ..platform
+        };
+        assert_eq!(watched(&accounts, &beside), None);
+    }
 
     #[test]
     fn another_tag_takes_the_place_of_the_images_own() {

@@ -32,7 +32,7 @@ pub enum Asset {
     ClusterRole,
     /// … given to it.
     ClusterRoleBinding,
-    /// Permissions in the definition's namespace.
+    /// Permissions in the controller's namespace.
     Role,
     /// … given to it.
     RoleBinding,
@@ -75,10 +75,9 @@ pub enum Asset {
 }
 
 impl Asset {
-    /// All files, in the order in which their objects are applied; they are removed in the reverse order, the
-    /// account last of all. What bounds the controller is there before it may do anything.
+    /// All files, in the order in which their objects are applied; they are removed in the reverse order, so that the
+    /// role that marks the controller goes last of all. What bounds the controller is there before it may do anything.
     pub const ALL: [Self; 32] = [
-        Self::ServiceAccount,
         Self::ProviderClusterRole,
         Self::ProviderClusterRoleBinding,
         Self::ProviderRole,
@@ -94,6 +93,7 @@ impl Asset {
         // Last: it is the one that is seen to be in force, and stands for those before it.
         Self::GrantsPolicy,
         Self::GrantsPolicyBinding,
+        Self::ServiceAccount,
         Self::ClusterRole,
         Self::ClusterRoleBinding,
         Self::Role,

@@ -15,12 +15,13 @@ use serde_json::{Value, json};
 
 use crate::kills::{self, Life};
 use crate::namespace::is_ready;
+use crate::platform::NAMESPACE;
 use crate::proxy::{Outcome, Proxy};
 use crate::releases::crashes::check_hooks;
 use crate::releases::{self, TrialChart, bare};
 use crate::{ChartFolder, HostPlatform, Namespace};
 
-/// Namespace of the definition, and so of the controller.
+/// Namespace of the definition.
 const HOME: &str = "kill-compositions";
 /// The chart, and the definition: hooks at every event, a type of its own, cluster-wide objects, objects that come and go.
 const CHART: &str = "crash";
@@ -56,7 +57,11 @@ pub fn run(stride: usize) -> Result<Outcome> {
         platform,
     };
     trial.define()?;
-    let proxy = Proxy::open_as(trial.platform.plane(), HOME, &format!("{RESOURCE}-{VERSION}"))?;
+    let proxy = Proxy::open_as(
+        trial.platform.plane(),
+        NAMESPACE,
+        &format!("{RESOURCE}-{VERSION}"),
+    )?;
     kills::run(&proxy, stride, |name| Composition::begin(&trial, name))
 }
 
@@ -79,7 +84,10 @@ impl Trial {
             "spec": {"chart": {"url": url, "version": "1.0.0", "plainHTTP": true}},
         }))?;
         let deployment = format!("{RESOURCE}-{VERSION}-controller");
-        self.home.wait("deployments", &deployment, |_| true).map(drop)
+        self.home
+            .platform()
+            .wait("deployments", &deployment, |_| true)
+            .map(drop)
     }
 }
 
@@ -171,7 +179,7 @@ impl<'t> Composition<'t> {
             Step::Upgrade => ("-pre-upgrade", "-post-upgrade"),
             Step::Delete => ("-pre-delete", "-post-delete"),
         };
-        let account = format!("system:serviceaccount:{HOME}:{RESOURCE}-{VERSION}");
+        let account = format!("system:serviceaccount:{NAMESPACE}:{RESOURCE}-{VERSION}");
         let records = self.trial.platform.plane().audit().since(self.began.get())?;
         let is_ours =
             |record: &AuditRecord| record.user == account && record.namespace == self.namespace.namespace();
@@ -200,7 +208,7 @@ impl Life for Composition<'_> {
     }
 
     fn program(&self) -> Result<Command> {
-        let mut program = self.trial.platform.controller(HOME, RESOURCE, VERSION)?;
+        let mut program = self.trial.platform.controller(RESOURCE, VERSION)?;
         // A life that went wrong is none of the next one's business.
         program.env("COMPOSITION_CONTROLLER_NAMESPACE", self.namespace.namespace());
         Ok(program)

@@ -16,6 +16,7 @@ use local_cluster::registry::Settings;
 use serde_json::{Value, json};
 
 use crate::namespace::is_ready;
+use crate::platform::NAMESPACE;
 use crate::{ChartFolder, HostPlatform, Namespace, image, platform, progress, releases};
 
 /// Namespace of the definition and of its compositions.
@@ -154,7 +155,7 @@ impl Trial {
         let url = chart.push(site, &registry, &["--plain-http"])?;
         self.home.define(CHART, &url, "1.0.0")?;
         let deployment = format!("{RESOURCE}-{VERSION}-controller");
-        self.home.wait("deployments", &deployment, |_| true)?;
+        self.home.platform().wait("deployments", &deployment, |_| true)?;
         // Admission knows a new type a moment after it is served.
         let probe = composition("probe", "none");
         self.home.wait_until("the type to be known to admission", || {
@@ -172,7 +173,7 @@ impl Trial {
         let own = plane.folder().join(format!("{credential}.kubeconfig"));
         fs::rename(kubeconfig, &own)?;
         let log = File::create(plane.folder().join("logs").join(format!("{credential}.log")))?;
-        let mut command = self.host.controller(HOME, RESOURCE, VERSION)?;
+        let mut command = self.host.controller(RESOURCE, VERSION)?;
         let child = command
             .env("KUBECONFIG", own)
             .env("HOSTNAME", name)
@@ -313,7 +314,7 @@ impl Trial {
 
     /// Goes through the audit log: who wrote to which release, in which order.
     fn judge(&self, outcome: &mut Outcome) -> Result<()> {
-        let account = format!("system:serviceaccount:{HOME}:{RESOURCE}-{VERSION}");
+        let account = format!("system:serviceaccount:{NAMESPACE}:{RESOURCE}-{VERSION}");
         let mut writers: BTreeMap<String, Vec<(String, String)>> = BTreeMap::new();
         for record in self.host.plane().audit().records()? {
             let record = record?;

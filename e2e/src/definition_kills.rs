@@ -3,11 +3,12 @@
 //!
 //! On a control plane without nodes; the pods of controllers are said to be ready, which is the kubelet's part.
 
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use local_cluster::ControlPlane;
 use local_cluster::registry::Settings;
 use serde_json::{Value, json};
@@ -30,6 +31,10 @@ const KINDS: &str = "deployments,services,configmaps,serviceaccounts,roles,roleb
 enum Step {
     /// The definition is applied.
     Create,
+    /// Controllers are to run in the namespaces of their definitions.
+    MoveOut,
+    /// They are to run in the platform's namespace again.
+    MoveIn,
     /// It names another version of the chart; a composition moves along.
     Upgrade,
     /// It goes, and the composition with it.
@@ -47,7 +52,8 @@ struct Trial {
 /// # Errors
 /// When a life without a kill fails; what goes wrong after a kill is in the outcome.
 pub fn run(stride: usize) -> Result<Outcome> {
-    let platform = HostPlatform::installed()?;
+    // What core-provider may do where it has controllers in either place.
+    let platform = HostPlatform::installed_with(&["cdc.namespace=definition"])?;
     let registry = platform.plane().start_registry("charts", &Settings::default())?;
     let proxy = Proxy::open_as(platform.plane(), NAMESPACE, RELEASE)?;
     let trial = Trial {
@@ -63,6 +69,10 @@ struct Definition<'t> {
     name: String,
     url: String,
     namespace: Namespace,
+    /// Where controllers are to run.
+    placement: Cell<&'static str>,
+    /// The key of its type, once it has one.
+    key: RefCell<Option<Value>>,
     trial: &'t Trial,
 }
 
@@ -79,6 +89,8 @@ impl<'t> Definition<'t> {
             name: name.to_owned(),
             url,
             namespace,
+            placement: Cell::new("platform"),
+            key: RefCell::default(),
             trial,
         })
     }
@@ -92,6 +104,37 @@ impl<'t> Definition<'t> {
         all.extend(["--output", "json"]);
         let list: Value = serde_json::from_str(&self.namespace.kubectl(&all)?)?;
         Ok(list["items"].as_array().cloned().unwrap_or_default())
+    }
+
+    /// Where its controllers' Deployments are.
+    fn places(&self) -> Result<Vec<Value>> {
+        let mine = format!("krateo.io/composition-definition-namespace={}", self.name);
+        let found = self.list(&["get", "deployments", "--all-namespaces", "--selector", &mine])?;
+        Ok(found
+            .iter()
+            .map(|found| found["metadata"]["namespace"].clone())
+            .collect())
+    }
+
+    /// True while the type has the key that it had first; a key that was drawn twice is an error.
+    fn has_key(&self) -> Result<bool> {
+        let name = format!("{}s.composition.krateo.io-release-key", self.name);
+        let Some(secret) = self.namespace.platform().get("secret", &name)? else {
+            return Ok(false);
+        };
+        let now = secret["data"].clone();
+        let mut before = self.key.borrow_mut();
+        ensure!(
+            before.as_ref().is_none_or(|before| *before == now),
+            "the type has another key than before"
+        );
+        ensure!(
+            now["key"].is_string() && now["previous"].is_null(),
+            "no key: {}",
+            secret["metadata"]
+        );
+        *before = Some(now);
+        Ok(true)
     }
 
     fn anonymous(&self, object: &Value) -> Result<Value> {
@@ -122,13 +165,27 @@ impl<'t> Definition<'t> {
 impl Life for Definition<'_> {
     type Step = Step;
 
-    const STEPS: &'static [Step] = &[Step::Create, Step::Upgrade, Step::Delete];
+    const STEPS: &'static [Step] = &[
+        Step::Create,
+        Step::MoveOut,
+        Step::MoveIn,
+        Step::Upgrade,
+        Step::Delete,
+    ];
 
     const QUIET: Duration = Duration::from_millis(1500);
 
     fn ask_for(&self, step: Step) -> Result<()> {
         match step {
             Step::Create => self.namespace.define(&self.name, &self.url, "1.0.0"),
+            Step::MoveOut => {
+                self.placement.set("definition");
+                Ok(())
+            }
+            Step::MoveIn => {
+                self.placement.set("platform");
+                Ok(())
+            }
             Step::Upgrade => {
                 let mut kind = self.name.clone();
                 kind[..1].make_ascii_uppercase();
@@ -148,7 +205,9 @@ impl Life for Definition<'_> {
     }
 
     fn program(&self) -> Result<Command> {
-        self.trial.platform.provider()
+        let mut provider = self.trial.platform.provider()?;
+        provider.env("CDC_NAMESPACE", self.placement.get());
+        Ok(provider)
     }
 
     fn is_over(&self, step: Step) -> Result<bool> {
@@ -159,7 +218,11 @@ impl Life for Definition<'_> {
         let Some(definition) = definition else {
             bail!("the definition is gone");
         };
-        Ok(is_ready(&definition))
+        let place = match self.placement.get() {
+            "definition" => self.name.as_str(),
+            _ => NAMESPACE,
+        };
+        Ok(is_ready(&definition) && self.places()? == [place])
     }
 
     /// All that is there of the definition, under a name that all lives have.
@@ -181,7 +244,11 @@ impl Life for Definition<'_> {
             compositions = self.list(&["get", &kind])?;
         }
         let all = found.into_iter().chain(types).chain(compositions);
-        all.map(|object| self.anonymous(&object)).collect()
+        let mut end = all
+            .map(|object| self.anonymous(&object))
+            .collect::<Result<Vec<_>>>()?;
+        end.push(json!({"has the key of its type": self.has_key()?}));
+        Ok(end)
     }
 
     fn looks(&self) -> String {

@@ -124,7 +124,25 @@ impl HostPlatform {
         ]
     }
 
-    fn run_inspector(&self) -> Result<()> {
+    /// Upgrades the platform's release to these values of the chart. Programs that run are none of its business.
+    ///
+    /// # Errors
+    /// When Helm fails.
+    pub fn upgrade_to(&self, values: &[&str]) -> Result<()> {
+        let chart = image::root().join("charts/core-provider");
+        let mut upgrade = self.site.helm(["upgrade", RELEASE, &chart.to_string_lossy()]);
+        upgrade.args(["--namespace", NAMESPACE]);
+        for value in values {
+            upgrade.args(["--set", value]);
+        }
+        self.site.run(upgrade).map(drop)
+    }
+
+    /// Runs chart-inspector, where only the platform was installed.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn run_inspector(&self) -> Result<()> {
         let port = self.inspector.rsplit(':').next().unwrap_or_default();
         self.run(
             "chart-inspector",
@@ -139,15 +157,23 @@ impl HostPlatform {
     ///
     /// # Errors
     /// When its ServiceAccount is not there, or it cannot be started.
-    pub fn run_controller(&self, namespace: &str, resource: &str, version: &str) -> Result<()> {
-        self.run_controller_with(namespace, resource, version, &[])
+    pub fn run_controller(&self, resource: &str, version: &str) -> Result<()> {
+        self.run_controller_with(resource, version, &[])
     }
 
     /// The same, with these further environment variables.
     ///
     /// # Errors
     /// As [`HostPlatform::run_controller`].
-    pub fn run_controller_with(
+    pub fn run_controller_with(&self, resource: &str, version: &str, further: &[(&str, &str)]) -> Result<()> {
+        self.run_controller_in(NAMESPACE, resource, version, further)
+    }
+
+    /// The same in another namespace than the platform's: that of the definition, where core-provider has it there.
+    ///
+    /// # Errors
+    /// As [`HostPlatform::run_controller`].
+    pub fn run_controller_in(
         &self,
         namespace: &str,
         resource: &str,
@@ -165,11 +191,11 @@ impl HostPlatform {
     ///
     /// # Errors
     /// When its ServiceAccount is not there, or it is not built.
-    pub fn controller(&self, namespace: &str, resource: &str, version: &str) -> Result<Command> {
+    pub fn controller(&self, resource: &str, version: &str) -> Result<Command> {
         let mut command = Command::new(image::binary(CONTROLLER)?);
         command
             .env("NO_PROXY", "127.0.0.1")
-            .envs(self.controller_environment(namespace, resource, version)?);
+            .envs(self.controller_environment(NAMESPACE, resource, version)?);
         Ok(command)
     }
 
@@ -178,7 +204,7 @@ impl HostPlatform {
         namespace: &str,
         resource: &str,
         version: &str,
-    ) -> Result<[(&'static str, String); 8]> {
+    ) -> Result<[(&'static str, String); 9]> {
         let account = format!("{resource}-{version}");
         let token = self.token_file(namespace, &account)?;
         Ok([
@@ -187,6 +213,10 @@ impl HostPlatform {
             ("COMPOSITION_CONTROLLER_RESOURCE", resource.to_owned()),
             ("COMPOSITION_CONTROLLER_SA_NAME", account),
             ("COMPOSITION_CONTROLLER_SA_NAMESPACE", namespace.to_owned()),
+            (
+                "COMPOSITION_CONTROLLER_RELEASE_KEY_SECRET",
+                format!("{NAMESPACE}/{resource}.composition.krateo.io-release-key"),
+            ),
             ("KRATEO_NAMESPACE", NAMESPACE.to_owned()),
             ("URL_CHART_INSPECTOR", format!("http://{}/", self.inspector)),
             ("CHART_INSPECTOR_TOKEN_FILE", token.to_string_lossy().into_owned()),
@@ -197,7 +227,15 @@ impl HostPlatform {
     ///
     /// # Errors
     /// When it does not run.
-    pub fn kill_controller(&self, namespace: &str, resource: &str, version: &str) -> Result<()> {
+    pub fn kill_controller(&self, resource: &str, version: &str) -> Result<()> {
+        self.kill_controller_in(NAMESPACE, resource, version)
+    }
+
+    /// The same of one that runs in another namespace.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn kill_controller_in(&self, namespace: &str, resource: &str, version: &str) -> Result<()> {
         let name = format!("{CONTROLLER}.{namespace}.{resource}-{version}");
         self.plane.kill_component(&name)
     }

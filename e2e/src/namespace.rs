@@ -43,6 +43,11 @@ impl Namespace {
         }
     }
 
+    /// The namespace of the platform, where controllers run.
+    pub fn platform(&self) -> Self {
+        Self::of(platform::NAMESPACE, &self.site)
+    }
+
     /// Its name.
     pub fn namespace(&self) -> &str {
         &self.name

@@ -10,6 +10,8 @@ use e2e::{ChartFolder, Scenario, progress};
 use serde_json::{Value, json};
 
 const NAMESPACE: &str = "attack-with-controller";
+/// The namespace that the controller lives in.
+const PLATFORM: &str = "krateo-system";
 const ELSEWHERE: &str = "attack-elsewhere";
 const ACCOUNT: &str = "bastions-v1-0-0";
 const OWN_ROLE: &str = "composition:bastions:attack-with-controller:fixed";
@@ -127,7 +129,7 @@ struct Thief<'s> {
 
 impl<'s> Thief<'s> {
     fn of(scenario: &'s Scenario) -> Result<Self> {
-        let token = scenario.kubectl(&["create", "token", ACCOUNT])?;
+        let token = scenario.platform().kubectl(&["create", "token", ACCOUNT])?;
         let admin: Value =
             serde_json::from_str(&scenario.kubectl(&["config", "view", "--raw", "--output", "json"])?)?;
         let config = json!({
@@ -252,7 +254,7 @@ fn account(namespace: &str, name: &str) -> Value {
 
 #[expect(clippy::too_many_lines, reason = "one list, an entry for each attempt")]
 fn attempts() -> Vec<(&'static str, Attempt)> {
-    let own = || account(NAMESPACE, ACCOUNT);
+    let own = || account(PLATFORM, ACCOUNT);
     let named = |mut rule: Value, name: &str| {
         rule["resourceNames"] = json!([name]);
         rule
@@ -469,7 +471,7 @@ fn attempts() -> Vec<(&'static str, Attempt)> {
             "editing the Role of its bundle",
             Attempt::Write(role(
                 "Role",
-                NAMESPACE,
+                PLATFORM,
                 ACCOUNT,
                 json!([rule("", "secrets", &["list"])]),
             )),
@@ -481,12 +483,12 @@ fn attempts() -> Vec<(&'static str, Attempt)> {
         ("editing the list of its bound", {
             Attempt::Write(json!({
                 "apiVersion": "v1", "kind": "ConfigMap",
-                "metadata": {"name": "bastions-v1-0-0-bound", "namespace": NAMESPACE}, "data": {"kinds": "/secrets"},
+                "metadata": {"name": "bastions-v1-0-0-bound", "namespace": PLATFORM}, "data": {"kinds": "/secrets"},
             }))
         }),
         (
             "removing the list of its bound",
-            run("delete configmap bastions-v1-0-0-bound"),
+            run("delete configmap bastions-v1-0-0-bound --namespace krateo-system"),
         ),
         (
             "opening namespaces to itself",
@@ -542,7 +544,26 @@ fn attempts() -> Vec<(&'static str, Attempt)> {
         ),
         (
             "changing its own deployment",
-            run("scale deployment bastions-v1-0-0-controller --replicas=2"),
+            run("scale deployment bastions-v1-0-0-controller --replicas=2 --namespace krateo-system"),
+        ),
+        (
+            "changing the values of a composition",
+            run(r#"patch bastion web --type=merge --patch {"spec":{"greeting":"mine"}}"#),
+        ),
+        (
+            "an owner for a composition, so that it is collected",
+            run(
+                r#"patch bastion web --type=merge --patch {"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"x"}]}}"#,
+            ),
+        ),
+        ("removing a composition", run("delete bastion web --wait=false")),
+        (
+            "reading another type's key",
+            run("get secret others.composition.krateo.io-release-key --namespace krateo-system"),
+        ),
+        (
+            "writing its type's key",
+            run("annotate secret bastions.composition.krateo.io-release-key a=b --namespace krateo-system"),
         ),
         (
             "changing another composition's object",
@@ -589,7 +610,14 @@ fn honest(scenario: &Scenario) -> Result<Vec<(&'static str, Attempt)>> {
             "reading its release's record",
             run("get secret sh.helm.release.v1.fixed.v1"),
         ),
-        ("reading the bound", run("get configmap bastions-v1-0-0-bound")),
+        (
+            "reading the bound",
+            run("get configmap bastions-v1-0-0-bound --namespace krateo-system"),
+        ),
+        (
+            "reading its type's key",
+            run("get secret bastions.composition.krateo.io-release-key --namespace krateo-system"),
+        ),
         ("listing its compositions", run("get bastions --all-namespaces")),
     ])
 }

@@ -54,7 +54,9 @@ fn bindings_of_a_chart_give_roles_of_their_own_release_alone() -> Result<()> {
         "metadata": {"name": "binder", "namespace": "bind-roles", "annotations": {"krateo.io/allow-chart-rbac": "true"}},
         "spec": {"chart": {"url": url, "version": "1.0.0", "plainHTTP": true}},
     }))?;
-    scenario.wait("deployments", "binders-v1-0-0-controller", |_| true)?;
+    scenario
+        .platform()
+        .wait("deployments", "binders-v1-0-0-controller", |_| true)?;
     // Its namespace is one with a composition, without a controller that would act on it.
     let composition = json!({
         "apiVersion": "composition.krateo.io/v1-0-0", "kind": "Binder", "metadata": {"name": "web", "namespace": "bind-roles"},
@@ -164,7 +166,7 @@ fn bound(scenario: &Namespace, kind: &str, to_kind: &str, to: &str) -> Value {
 
 /// Why the controller may not write an object; nothing when it may.
 fn as_controller(scenario: &Namespace, object: &Value) -> Result<Option<String>> {
-    apply_as(scenario, scenario.namespace(), "binders-v1-0-0", object, false)
+    apply_as(scenario, "krateo-system", "binders-v1-0-0", object, false)
 }
 
 fn apply_as(

@@ -30,7 +30,9 @@ fn a_definition_with_a_new_version_takes_its_compositions_along() -> Result<()> 
             ("vacuum", false, true)
         ]
     );
-    scenario.wait_for("deployments", "movers-v1-1-0-controller", "Available", "True")?;
+    scenario
+        .platform()
+        .wait_for("deployments", "movers-v1-1-0-controller", "Available", "True")?;
     scenario.wait_until("nothing of the former controller", || {
         Ok(left_of(&scenario, "movers", "v1-0-0")?.is_empty().then_some(()))
     })?;
@@ -215,7 +217,9 @@ fn left_of(scenario: &Scenario, resource: &str, version: &str) -> Result<Vec<Str
     let labels = format!("krateo.io/controller-resource={resource},krateo.io/controller-version={version}");
     let kinds =
         "deployments,services,configmaps,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings";
-    let found = scenario.kubectl(&["get", kinds, "--selector", &labels, "--output", "name"])?;
+    let found = scenario
+        .platform()
+        .kubectl(&["get", kinds, "--selector", &labels, "--output", "name"])?;
     Ok(found.lines().map(str::to_owned).collect())
 }
 

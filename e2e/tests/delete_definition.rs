@@ -34,8 +34,13 @@ fn a_deleted_definition_removes_its_compositions_then_its_type_then_its_controll
         "clusterrolebindings",
     ] {
         scenario.wait_until(&format!("no {resource} of the definition"), || {
-            let names =
-                scenario.kubectl(&["get", resource, "--output", "jsonpath={.items[*].metadata.name}"])?;
+            let names = scenario.kubectl(&[
+                "get",
+                resource,
+                "--all-namespaces",
+                "--output",
+                "jsonpath={.items[*].metadata.name}",
+            ])?;
             Ok((!names.contains("leavers")).then_some(()))
         })?;
     }

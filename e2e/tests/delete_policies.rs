@@ -14,7 +14,9 @@ fn policies_go_although_somebody_removed_the_role_for_that() -> Result<()> {
     let package = ChartFolder::copy("web", "bounded", "1.0.0")?.package(scenario.site())?;
     let url = package.push(scenario.site(), &registry.to_string(), &["--plain-http"])?;
     scenario.define("bounded", &url, "1.0.0")?;
-    scenario.wait("deployments", "boundeds-v1-0-0-controller", |_| true)?;
+    scenario
+        .platform()
+        .wait("deployments", "boundeds-v1-0-0-controller", |_| true)?;
 
     // Paused, so that nobody heals the role before the definition goes.
     let pause = |value: &str| {

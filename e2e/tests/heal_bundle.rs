@@ -16,13 +16,14 @@ fn a_changed_bundle_is_restored_and_its_controller_runs_on() -> Result<()> {
     let pod = pod(&scenario)?;
     let generation = generation(&scenario, &deployment)?;
 
-    scenario.kubectl(&["delete", "role", BASE])?;
+    let platform = scenario.platform();
+    platform.kubectl(&["delete", "role", BASE])?;
     scenario.kubectl(&[
         "delete",
         "validatingadmissionpolicybinding",
         &format!("{BASE}-grants"),
     ])?;
-    scenario.kubectl(&["delete", "configmap", &format!("{BASE}-bound")])?;
+    platform.kubectl(&["delete", "configmap", &format!("{BASE}-bound")])?;
     scenario.kubectl(&[
         "patch",
         "clusterrole",
@@ -31,13 +32,13 @@ fn a_changed_bundle_is_restored_and_its_controller_runs_on() -> Result<()> {
         "--patch",
         r#"[{"op": "remove", "path": "/rules/0"}]"#,
     ])?;
-    scenario.wait("role", BASE, |_| true)?;
+    platform.wait("role", BASE, |_| true)?;
     scenario.wait(
         "validatingadmissionpolicybinding",
         &format!("{BASE}-grants"),
         |_| true,
     )?;
-    scenario.wait("configmap", &format!("{BASE}-bound"), |bound| {
+    platform.wait("configmap", &format!("{BASE}-bound"), |bound| {
         bound["data"]["kinds"]
             .as_str()
             .is_some_and(|kinds| kinds.contains("apps/deployments"))
@@ -52,8 +53,8 @@ fn a_changed_bundle_is_restored_and_its_controller_runs_on() -> Result<()> {
     );
     assert_eq!(self::generation(&scenario, &deployment)?, generation);
 
-    scenario.kubectl(&["scale", "deployment", &deployment, "--replicas=0"])?;
-    scenario.wait("deployment", &deployment, |deployment| {
+    platform.kubectl(&["scale", "deployment", &deployment, "--replicas=0"])?;
+    platform.wait("deployment", &deployment, |deployment| {
         deployment["spec"]["replicas"] == 1 && deployment["status"]["availableReplicas"] == 1
     })?;
     Ok(())
@@ -62,7 +63,11 @@ fn a_changed_bundle_is_restored_and_its_controller_runs_on() -> Result<()> {
 fn pod(scenario: &Scenario) -> Result<String> {
     let selector = format!("--selector=app.kubernetes.io/name={BASE}");
     let pods: Value =
-        serde_json::from_str(&scenario.kubectl(&["get", "pods", &selector, "--output=json"])?)?;
+        serde_json::from_str(
+            &scenario
+                .platform()
+                .kubectl(&["get", "pods", &selector, "--output=json"])?,
+        )?;
     let uid = pods["items"][0]["metadata"]["uid"]
         .as_str()
         .context("the controller has no pod")?;
@@ -71,6 +76,7 @@ fn pod(scenario: &Scenario) -> Result<String> {
 
 fn generation(scenario: &Scenario, deployment: &str) -> Result<Option<i64>> {
     let deployment = scenario
+        .platform()
         .get("deployment", deployment)?
         .context("the controller has no deployment")?;
     Ok(deployment["metadata"]["generation"].as_i64())

@@ -22,7 +22,7 @@ fn edited_and_deleted_objects_are_put_back_without_a_new_revision() -> Result<()
 
     let watcher = Watcher {
         audit: scenario.cluster().audit(),
-        controller: "system:serviceaccount:heal-composition:menders-v1-0-0".to_owned(),
+        controller: "system:serviceaccount:krateo-system:menders-v1-0-0".to_owned(),
         namespace: &scenario,
     };
     let mut times = Times::default();

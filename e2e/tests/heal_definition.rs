@@ -10,34 +10,36 @@ fn changed_and_removed_objects_of_a_controller_are_put_back_unless_the_definitio
     let url = scenario.push_web_chart("healer", "1.0.0")?;
     scenario.define("healer", &url, "1.0.0")?;
     scenario.wait_for("compositiondefinitions", "healer", "Ready", "True")?;
-    let base = "healers-v1-0-0";
+    let (base, platform) = ("healers-v1-0-0", scenario.platform());
     let controller = format!("{base}-controller");
     let role = scenario.get("clusterroles", base)?.unwrap();
     let started = pods(&scenario, &controller)?;
 
     damage(&scenario, base, &controller)?;
     scenario.wait("clusterroles", base, |live| live["rules"] == role["rules"])?;
-    scenario.wait("roles", base, |_| true)?;
-    scenario.wait("deployments", &controller, |live| live["spec"]["replicas"] == 1)?;
+    platform.wait("roles", base, |_| true)?;
+    platform.wait("deployments", &controller, |live| live["spec"]["replicas"] == 1)?;
     scenario.wait_for("compositiondefinitions", "healer", "Ready", "True")?;
 
     annotate(&scenario, "krateo.io/paused=true")?;
     let paused = scenario.wait_for("compositiondefinitions", "healer", "Synced", "False")?;
     assert_eq!(condition(&paused, "Synced").unwrap()["reason"], "ReconcilePaused");
-    scenario.kubectl(&["delete", "roles", base])?;
+    scenario.platform().kubectl(&["delete", "roles", base])?;
     std::thread::sleep(std::time::Duration::from_secs(3));
-    assert_eq!(scenario.get("roles", base)?, None);
+    assert_eq!(platform.get("roles", base)?, None);
 
     annotate(&scenario, "krateo.io/paused-")?;
-    scenario.wait("roles", base, |_| true)?;
+    platform.wait("roles", base, |_| true)?;
     // The pods were scaled away and came back; nothing of the rest is a reason to start anew.
     assert!(!pods(&scenario, &controller)?.is_empty() && !started.is_empty());
     Ok(())
 }
 
 fn damage(scenario: &Scenario, base: &str, controller: &str) -> Result<()> {
-    scenario.kubectl(&["delete", "roles", base])?;
-    scenario.kubectl(&["scale", "deployments", controller, "--replicas=0"])?;
+    scenario.platform().kubectl(&["delete", "roles", base])?;
+    scenario
+        .platform()
+        .kubectl(&["scale", "deployments", controller, "--replicas=0"])?;
     let nothing = r#"{"rules":[]}"#;
     scenario.kubectl(&["patch", "clusterroles", base, "--type=merge", "--patch", nothing])?;
     Ok(())
@@ -58,5 +60,7 @@ fn annotate(scenario: &Scenario, annotation: &str) -> Result<()> {
 fn pods(scenario: &Scenario, controller: &str) -> Result<String> {
     let name = controller.trim_end_matches("-controller");
     let labels = format!("app.kubernetes.io/name={name}");
-    scenario.kubectl(&["get", "pods", "--selector", &labels, "--output", "name"])
+    scenario
+        .platform()
+        .kubectl(&["get", "pods", "--selector", &labels, "--output", "name"])
 }

@@ -92,6 +92,8 @@ fn left_of(scenario: &Scenario, labels: &str) -> Result<Vec<String>> {
     );
     let kinds = "deployments,services,configmaps,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,\
                  validatingadmissionpolicies,validatingadmissionpolicybindings";
-    let found = scenario.kubectl(&["get", kinds, "--selector", &own, "--output", "name"])?;
+    let found = scenario
+        .platform()
+        .kubectl(&["get", kinds, "--selector", &own, "--output", "name"])?;
     Ok(found.lines().map(str::to_owned).collect())
 }

@@ -16,8 +16,10 @@ fn the_first_composition_of_a_namespace_waits_for_core_provider_and_goes_on_when
     let package = ChartFolder::copy("web", "guest", "1.0.0")?.package(scenario.site())?;
     let url = package.push(scenario.site(), &registry.to_string(), &["--plain-http"])?;
     scenario.define("guest", &url, "1.0.0")?;
-    scenario.wait("deployments", "guests-v1-0-0-controller", |_| true)?;
-    platform.run_controller(scenario.namespace(), "guests", "v1-0-0")?;
+    scenario
+        .platform()
+        .wait("deployments", "guests-v1-0-0-controller", |_| true)?;
+    platform.run_controller("guests", "v1-0-0")?;
     let composition = composition(&scenario);
     scenario.wait_until("the type", || Ok(scenario.apply(&composition).ok()))?;
     scenario.wait_for("guests", "web", "Released", "True")?;

@@ -39,8 +39,12 @@ fn a_definition_that_cannot_be_carried_out_says_what_to_do() -> Result<()> {
         "could not observe the definition: the chart cannot become a type: chart name \"3scale\" starts with a digit",
     )?;
 
-    let deployments = scenario.kubectl(&["get", "deployments", "--output", "name"])?;
-    assert_eq!(deployments.trim(), "", "nothing is deployed for them");
+    let own = format!(
+        "--selector=krateo.io/composition-definition-namespace={}",
+        scenario.namespace()
+    );
+    let get = ["get", "deployments", "--all-namespaces", &own, "--output", "name"];
+    assert_eq!(scenario.kubectl(&get)?.trim(), "", "nothing is deployed for them");
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! chart-inspector answers who shows a token made for it and may read the composition, and nobody else.
 
 use anyhow::Result;
-use e2e::{Scenario, platform};
+use e2e::{Namespace, Scenario, platform};
 use serde_json::{Value, json};
 
 #[test]
@@ -19,21 +19,23 @@ fn chart_inspector_answers_only_whom_it_may() -> Result<()> {
     scenario.wait_for("shies", "web", "Ready", "True")?;
     scenario.kubectl(&["create", "serviceaccount", "stranger"])?;
 
-    let token = |account: &str, audience: &str| -> Result<String> {
+    let platform = scenario.platform();
+    let token_of = |namespace: &Namespace, account: &str, audience: &str| -> Result<String> {
         let audience = format!("--audience={audience}");
-        Ok(scenario
+        Ok(namespace
             .kubectl(&["create", "token", account, &audience])?
             .trim()
             .to_owned())
     };
     let controller = "shies-v1-0-0";
+    let token = |account: &str, audience: &str| token_of(&platform, account, audience);
     let kubernetes = "https://kubernetes.default.svc";
     for (status, token) in [
         ("401", None),
         ("401", Some("not-a-token".to_owned())),
         ("401", Some(token(controller, kubernetes)?)),
         ("401", Some(token(controller, "somebody-else")?)),
-        ("403", Some(token("stranger", "chart-inspector")?)),
+        ("403", Some(token_of(&scenario, "stranger", "chart-inspector")?)),
         ("200", Some(token(controller, "chart-inspector")?)),
     ] {
         assert_eq!(ask(&scenario, token.as_deref())?.0, status, "{token:?}");

@@ -56,7 +56,7 @@ fn a_pass_over_an_unchanged_composition_writes_nothing(scenario: &Scenario, rele
 }
 
 fn controller_account(scenario: &Scenario) -> String {
-    format!("system:serviceaccount:{}:tuners-v1-0-0", scenario.namespace())
+    "system:serviceaccount:krateo-system:tuners-v1-0-0".to_owned()
 }
 
 fn tuner(scenario: &Scenario, greeting: &str, replicas: u8) -> Value {

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use api::{Composition, annotations, finalizers, labels};
-use cluster::{Access, Apply, Delete, ObjectId, Propagation};
+use cluster::{Access, Apply, Delete, ObjectId, Propagation, ResourceId};
 use composition::permissions::{Grant, role_name};
 use composition::plan::{Plan, Step};
+use crdgen::CustomResourceDefinition;
 use futures::future::try_join_all;
 use helm_client::records::{self, Record};
 use helm_client::release::{self, Deployed, Live};
@@ -198,10 +199,50 @@ impl Pass<'_> {
                 (place, value) => *place = value,
             }
         }
-        let patch = json!({"metadata": metadata});
-        let written = self.ctx.cluster.merge(self.id, &patch, FIELD_MANAGER).await?;
-        self.ctx.wrote(written);
+        let patch = &json!({"metadata": metadata});
+        match self.ctx.cluster.merge(self.id, patch, FIELD_MANAGER).await {
+            Ok(written) => self.ctx.wrote(written),
+            // What another version returns has other words for the values; the watch brings it in ours.
+            Err(error) if error.is_forbidden() => {
+                let merging = |id| async move {
+                    let merged = self.ctx.cluster.merge(&id, patch, FIELD_MANAGER).await;
+                    merged.map(drop)
+                };
+                self.through_another_version(error, merging).await?;
+            }
+            Err(error) => return Err(error),
+        }
         Ok(())
+    }
+
+    /// Writes through another version of the type what was `refused` through ours.
+    ///
+    /// A write through a version fills in that version's defaults. Of an object that was written through another one, as
+    /// where a user moved it here by its label, that would change the values, which the controller's own policy refuses
+    /// it. Through the version that the object was last written through, nothing is filled in.
+    async fn through_another_version<F>(
+        &self,
+        refused: cluster::Error,
+        write: impl Fn(ObjectId) -> F,
+    ) -> Result<(), cluster::Error>
+    where
+        F: Future<Output = Result<(), cluster::Error>>,
+    {
+        let own = self.id.resource();
+        let type_ = ObjectId::of::<CustomResourceDefinition>(None, &format!("{}.{}", own.plural, own.group))?;
+        let type_: Option<CustomResourceDefinition> = self.ctx.cluster.get(&type_).await?;
+        let versions = type_.iter().flat_map(crdgen::served_versions);
+        for version in versions.filter(|version| *version != own.version) {
+            let resource = ResourceId {
+                version: version.to_owned(),
+                ..own.clone()
+            };
+            match write(ObjectId::new(resource, self.id.namespace(), self.id.name())?).await {
+                Err(error) if error.is_forbidden() => {}
+                written => return written,
+            }
+        }
+        Err(refused)
     }
 
     /// What a step writes into which field of the composition's metadata; none for steps that act elsewhere.
@@ -242,10 +283,20 @@ impl Pass<'_> {
     }
 
     async fn let_go(&self) -> Result<Option<Change>, cluster::Error> {
-        self.ctx
-            .cluster
-            .remove_finalizer(self.id, &self.seen(), finalizers::COMPOSITION)
-            .await?;
+        let (cluster, seen) = (&self.ctx.cluster, &self.seen());
+        match cluster
+            .remove_finalizer(self.id, seen, finalizers::COMPOSITION)
+            .await
+        {
+            Err(error) if error.is_forbidden() => {
+                let removing = |id| async move {
+                    let removed = cluster.remove_finalizer(&id, seen, finalizers::COMPOSITION).await;
+                    removed.map(drop)
+                };
+                self.through_another_version(error, removing).await?;
+            }
+            removed => drop(removed?),
+        }
         Ok(None)
     }
 

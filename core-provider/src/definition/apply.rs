@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::{CompositionDefinition, finalizers, labels};
+use api::{COMPOSITION_GROUP, CompositionDefinition, finalizers, labels};
 use cluster::{Access, Apply, Delete, Goal, ObjectId, Propagation, ResourceId, Selector};
 use crdgen::CustomResourceDefinition;
 use futures::FutureExt as _;
@@ -15,6 +15,7 @@ use runtime::telemetry::Part;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::controllers::Owner;
 use super::plan::{Plan, Step};
 use super::{Context, FIELD_MANAGER, instances, observe, release_key};
 use crate::bundle::{self, Stage};
@@ -144,6 +145,17 @@ async fn take(
         Step::KeepKey(id) => release_key::keep(id, definition, cluster)
             .await
             .map_err(Error::Key),
+        Step::Stop(id) => {
+            let how = Delete::with(Propagation::Foreground);
+            cluster.delete(id, &how).await.map_err(Error::Remove)?;
+            Ok(Some(format!("stopping {id}")))
+        }
+        Step::Rebind(id, patch) => match cluster.merge(id, patch, FIELD_MANAGER).await {
+            Err(error) if error.is_not_found() => Ok(None),
+            written => written
+                .map(|_| Some(format!("gave {id} to the controller's new account")))
+                .map_err(Error::Bundle),
+        },
         Step::Remove(id) => remove(id, definition, ctx).await,
         Step::Move(id, version) => relabel(id, version, ctx).await.map_err(Error::Move),
         Step::Retire {
@@ -176,7 +188,10 @@ fn ungranted(id: &ObjectId, error: cluster::Error) -> Error {
     }
 }
 
-/// Removes an object.
+/// How often a removal is decided anew after somebody else wrote the object.
+const REMOVALS: u32 = 5;
+
+/// Removes an object, unless another definition has it by now.
 ///
 /// The roles that let us remove policies and the key are written before them and go after them: without them there are
 /// none. Where somebody else removed them, the list of policies says so, and they are written anew first; of the key
@@ -188,32 +203,75 @@ async fn remove(
 ) -> Result<Option<String>, Error> {
     ctx.namespaces.forget(id);
     ctx.placed.forget(id);
-    let how = Delete::with(Propagation::Background);
-    match ctx.cluster.delete(id, &how).await {
+    match remove_own(id, definition, ctx).await {
         Err(error) if error.is_forbidden() && is_policy(id) => {
             let Some(policy) = listed(id, ctx).await.map_err(Error::Remove)? else {
                 return Ok(None);
             };
+            if is_anothers(&policy, definition) {
+                return Ok(None);
+            }
             let label = |name: &str| policy.labels().get(name).map_or("", String::as_str);
             let (resource, version) = (
                 label(labels::CONTROLLER_RESOURCE),
                 label(labels::CONTROLLER_VERSION),
             );
             regain(resource, version, id, definition, ctx).await?;
-            ctx.cluster.delete(id, &how).await.map_err(Error::Remove)?;
         }
         Err(error) if error.is_forbidden() && is_key(id) => {
             let Some((resource, version)) = observe::served(definition) else {
                 return Err(Error::Remove(error));
             };
             regain(&resource, &version, id, definition, ctx).await?;
-            ctx.cluster.delete(id, &how).await.map_err(Error::Remove)?;
         }
         removed => {
-            removed.map_err(Error::Remove)?;
+            let removed = removed.map_err(Error::Remove)?;
+            return Ok(removed.then(|| format!("removed {id}")));
         }
     }
-    Ok(Some(format!("removed {id}")))
+    let removed = remove_own(id, definition, ctx).await.map_err(Error::Remove)?;
+    Ok(removed.then(|| format!("removed {id}")))
+}
+
+/// Removes an object as it was read, so that nobody gets it meanwhile; false when another definition has it.
+///
+/// Two definitions may come to one type by different ways: one leaves it, while the other begins to use it under the same
+/// names. What bounds the other's controller stays. Labels in namespaces that are not ours say nothing, and there nobody
+/// else has objects of these names.
+async fn remove_own(
+    id: &ObjectId,
+    definition: &CompositionDefinition,
+    ctx: &Context,
+) -> Result<bool, cluster::Error> {
+    let how = Delete::with(Propagation::Background);
+    let is_ours_to_label = id
+        .namespace()
+        .is_none_or(|place| place == ctx.platform.krateo_namespace);
+    if !is_ours_to_label || id.resource().group == COMPOSITION_GROUP {
+        ctx.cluster.delete(id, &how).await?;
+        return Ok(true);
+    }
+    for round in 1.. {
+        let Some(live) = ctx.cluster.get_metadata(id).await? else {
+            return Ok(true);
+        };
+        if is_anothers(&live, definition) {
+            return Ok(false);
+        }
+        let version = live.resource_version().unwrap_or_default();
+        match ctx.cluster.delete(id, &how.resource_version(&version)).await {
+            Err(error) if error.is_conflict() && round < REMOVALS => {}
+            removed => return removed.map(|_| true),
+        }
+    }
+    Ok(true)
+}
+
+/// True of an object of a bundle that another definition's controller has.
+fn is_anothers(object: &PartialObjectMeta, definition: &CompositionDefinition) -> bool {
+    let owner = Owner::of_object(object);
+    object.labels().contains_key(labels::CONTROLLER_RESOURCE)
+        && owner.is_some_and(|owner| owner != Owner::of(definition))
 }
 
 /// A policy, or a binding of one, as the list has it.
@@ -234,15 +292,20 @@ async fn regain(
     definition: &CompositionDefinition,
     ctx: &Context,
 ) -> Result<(), Error> {
-    let target = observe::target(definition, resource, version, b"");
+    let target = observe::target(definition, resource, version, b"", ctx);
     let objects = bundle::bundle(&target, &ctx.platform, &ctx.templates).map_err(Error::Role)?;
     for object in objects
         .iter()
-        .filter(|object| bundle::stage(object) == Stage::Own)
+        .filter(|object| bundle::stage(object) <= Stage::Own)
     {
-        let own = ctx.cluster.locate(object, None).await.map_err(Error::Remove)?;
+        let mut object = object.clone();
+        // Where the controller lies is not known any more: it is looked for in all places.
+        if let Some(labels) = object["metadata"]["labels"].as_object_mut() {
+            labels.remove(labels::CONTROLLER_NAMESPACE);
+        }
+        let own = ctx.cluster.locate(&object, None).await.map_err(Error::Remove)?;
         ctx.cluster
-            .apply(&own, object, &Apply::by(FIELD_MANAGER).force())
+            .apply(&own, &object, &Apply::by(FIELD_MANAGER).force())
             .await
             .map_err(Error::Remove)?;
     }

@@ -79,7 +79,13 @@ async fn carries_more(
     source: &Source,
     ctx: &Context,
 ) -> Result<bool, Error> {
-    let target = target(definition, &source.names.plural, source.version.as_str(), b"");
+    let target = target(
+        definition,
+        &source.names.plural,
+        source.version.as_str(),
+        b"",
+        ctx,
+    );
     let carried = match noted_bound(&target, &ctx.cluster).await {
         // What lets us read the policy is part of the bundle.
         Err(error) if error.is_forbidden() => return Ok(false),

@@ -1,13 +1,17 @@
-//! The controllers that are deployed, found by the ServiceAccount that each bundle begins and ends with.
+//! The controllers that are deployed, found by the role that each bundle begins and ends with.
 //!
-//! The ServiceAccount is applied before anything else and removed after everything else, so whoever finds it has
-//! found all that may be there of a controller, also after an interruption at any write.
+//! The role is applied before anything else and removed after everything else, so whoever finds it has found all that may
+//! be there of a controller, also after an interruption at any write. It is a `ClusterRole`: tenants can neither make one
+//! nor take one away, and a controller's own policy refuses it every write to one. Labels of objects in namespaces, which
+//! anybody may have written there, tell nothing.
 
 use api::{CompositionDefinition, labels};
 use cluster::{Cluster, ResourceId, Selector};
-use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use kube::ResourceExt as _;
 use kube::core::PartialObjectMeta;
+
+use crate::bundle::MARK_SUFFIX;
 
 /// One deployed controller.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,10 +20,17 @@ pub(super) struct Controller {
     pub(super) resource: String,
     /// Version of the type that it serves.
     pub(super) version: String,
-    /// Where it runs: in its definition's namespace, or in the platform's own when that goes.
-    pub(super) namespace: String,
+    /// Where it runs. Earlier releases did not say so: then it is its definition's namespace, or the platform's own.
+    pub(super) namespace: Option<String>,
     /// The definition that it was deployed for.
     pub(super) owner: Owner,
+}
+
+impl Controller {
+    /// True for the controller of this version of a type.
+    pub(super) fn serves(&self, resource: &str, version: &str) -> bool {
+        self.resource == resource && self.version == version
+    }
 }
 
 /// A definition as labels name it.
@@ -37,6 +48,15 @@ impl Owner {
             name: labels::value(&definition.name_any()),
         }
     }
+
+    /// The definition that an object of a bundle was made for.
+    pub(super) fn of_object(object: &PartialObjectMeta) -> Option<Self> {
+        let label = |name: &str| object.labels().get(name).cloned();
+        Some(Self {
+            namespace: label(labels::DEFINITION_NAMESPACE)?,
+            name: label(labels::DEFINITION_NAME)?,
+        })
+    }
 }
 
 /// All controllers of all definitions.
@@ -45,21 +65,84 @@ pub(super) async fn all(cluster: &Cluster) -> Result<Vec<Controller>, cluster::E
         namespace: None,
         labels: Some(labels::CONTROLLER_RESOURCE),
     };
-    let markers: Vec<PartialObjectMeta> = cluster
-        .list(&ResourceId::of::<ServiceAccount>(), selector)
-        .await?;
-    Ok(markers.iter().filter_map(read).collect())
+    let roles: Vec<PartialObjectMeta> = cluster.list(&ResourceId::of::<ClusterRole>(), selector).await?;
+    Ok(roles.iter().filter_map(read).collect())
 }
 
-fn read(marker: &PartialObjectMeta) -> Option<Controller> {
-    let label = |name: &str| marker.labels().get(name).cloned();
-    Some(Controller {
-        resource: label(labels::CONTROLLER_RESOURCE)?,
-        version: label(labels::CONTROLLER_VERSION)?,
-        namespace: marker.namespace()?,
-        owner: Owner {
-            namespace: label(labels::DEFINITION_NAMESPACE)?,
-            name: label(labels::DEFINITION_NAME)?,
-        },
+/// A role is a mark under the name that its labels give it, and no other.
+fn read(role: &PartialObjectMeta) -> Option<Controller> {
+    let label = |name: &str| role.labels().get(name).cloned();
+    let (resource, version) = (
+        label(labels::CONTROLLER_RESOURCE)?,
+        label(labels::CONTROLLER_VERSION)?,
+    );
+    let is_mark = role.name_any() == format!("{resource}-{version}{MARK_SUFFIX}");
+    is_mark.then_some(Controller {
+        resource,
+        version,
+        namespace: label(labels::CONTROLLER_NAMESPACE),
+        owner: Owner::of_object(role)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::marker::PhantomData;
+
+    use kube::core::ObjectMeta;
+
+    use super::*;
+
+    fn role(name: &str, labels: &[(&str, &str)]) -> PartialObjectMeta {
+        let labels = labels
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let metadata = ObjectMeta {
+            name: Some(name.to_owned()),
+            labels: Some(labels.collect()),
+            ..ObjectMeta::default()
+        };
+        PartialObjectMeta {
+            types: None,
+            metadata,
+            _phantom: PhantomData,
+        }
+    }
+
+    #[test]
+    fn a_role_marks_a_controller_under_its_expected_name_alone() {
+        let labels = [
+            (labels::CONTROLLER_RESOURCE, "webs"),
+            (labels::CONTROLLER_VERSION, "v1-0-0"),
+            (labels::DEFINITION_NAMESPACE, "defs"),
+            (labels::DEFINITION_NAME, "web"),
+        ];
+        let found = read(&role("webs-v1-0-0-provider", &labels)).unwrap();
+        assert!(found.serves("webs", "v1-0-0"));
+        assert_eq!(found.namespace, None, "made by an earlier release");
+        assert_eq!(
+            (found.owner.namespace.as_str(), found.owner.name.as_str()),
+            ("defs", "web")
+        );
+
+        assert_eq!(
+            read(&role("webs-v1-0-0", &labels)),
+            None,
+            "another role of the bundle"
+        );
+        assert_eq!(
+            read(&role("shops-v1-0-0-provider", &labels)),
+            None,
+            "another controller's"
+        );
+        assert_eq!(
+            read(&role("webs-v1-0-0-provider", &labels[..3])),
+            None,
+            "nobody's"
+        );
+
+        let placed = [&labels[..], &[(labels::CONTROLLER_NAMESPACE, "krateo")]].concat();
+        let found = read(&role("webs-v1-0-0-provider", &placed)).unwrap();
+        assert_eq!(found.namespace.as_deref(), Some("krateo"));
+    }
 }

@@ -10,6 +10,7 @@ mod observe;
 mod placed;
 mod plan;
 mod release_key;
+mod relocation;
 mod resolution;
 mod settled;
 mod status;
@@ -37,6 +38,7 @@ use crate::webhook::Registration;
 use observe::Observed;
 pub(crate) use placed::Placed;
 pub(crate) use plan::Standing;
+pub(crate) use relocation::Waits;
 pub(crate) use resolution::Looks;
 use settled::Rest;
 pub(crate) use settled::Settled;
@@ -58,6 +60,7 @@ pub(crate) struct Context {
     pub(crate) backlog: Arc<Backlog>,
     pub(crate) looks: Looks,
     pub(crate) turns: Turns,
+    pub(crate) waits: Waits,
     pub(crate) settled: Arc<Settled>,
     pub(crate) placed: Placed,
     /// After how long a definition is looked at whole although nothing of it changed.
@@ -308,8 +311,8 @@ pub(crate) const HELD_UP: Duration = Duration::from_secs(15);
 fn next_check(standing: Standing, poll_interval: Duration) -> Option<Duration> {
     match standing {
         Standing::Underway => Some(Duration::ZERO),
-        // Compositions may not be read yet, or go one by one: they are not watched.
-        Standing::Starting | Standing::Draining(_) => Some(Duration::from_secs(1)),
+        // Compositions may not be read yet, or go one by one: they are not watched. Nor are objects in other namespaces.
+        Standing::Starting | Standing::Relocating | Standing::Draining(_) => Some(Duration::from_secs(1)),
         Standing::Ready => Some(poll_interval),
         Standing::HeldUp => Some(poll_interval.min(HELD_UP)),
         Standing::Paused | Standing::Removed => None,

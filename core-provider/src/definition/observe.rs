@@ -24,6 +24,7 @@ use super::carried::carry;
 use super::controllers::{self, Controller, Owner};
 use super::gate::Gate;
 use super::instances::{self, Claim, Instance};
+use super::relocation::{Relocation, relocation, running};
 use super::resolution::{Resolution, resolve};
 use super::{Context, FIELD_MANAGER, release_key};
 use crate::bound;
@@ -91,6 +92,8 @@ pub(crate) struct Wanted {
     pub(crate) target: Target,
     /// The most that it may be given, as the status says it.
     pub(crate) bound: BoundStatus,
+    /// The controller runs in another namespace than it should.
+    pub(crate) relocation: Option<Relocation>,
     /// Roles for Secrets, and their bindings, that the definition needed before.
     pub(crate) stale: Vec<ObjectId>,
     /// True when the controller's Deployment says it is available.
@@ -165,10 +168,12 @@ pub(crate) struct Made {
     pub(crate) stand_ins: Vec<StandIn>,
 }
 
-/// A controller in the platform's own namespace for compositions whose own went with the definition's namespace.
+/// A controller in the platform's own namespace for compositions whose own is gone, as with the definition's namespace.
 pub(crate) struct StandIn {
     pub(crate) target: Target,
     pub(crate) bundle: Vec<Member>,
+    /// What is left of it in the definition's namespace.
+    pub(crate) relocation: Option<Relocation>,
 }
 
 /// A definition could not be observed.
@@ -335,7 +340,7 @@ pub(crate) async fn wanted(
     let mut target = Target {
         bound: bound.resolved,
         replicas: replicas(definition)?,
-        ..target(definition, &names.plural, version.as_str(), schema)
+        ..target(definition, &names.plural, version.as_str(), schema, ctx)
     };
     if !structural.degraded.is_empty() {
         target.judged_at = ctx.webhooks.client_config("/validate");
@@ -347,6 +352,7 @@ pub(crate) async fn wanted(
         ctx,
     )
     .await?;
+    let relocation = relocated(definition, &target, &controllers, ctx).await?;
     let kept = || open.grants.iter().chain(&members).map(|member| &member.id);
     let mut stale = granted(definition, &ctx.cluster).await?;
     stale.retain(|id| !kept().any(|kept| kept == id));
@@ -387,6 +393,7 @@ pub(crate) async fn wanted(
         bundle: members,
         target,
         bound: bound.status,
+        relocation,
         stale,
         is_available,
         unadmitted,
@@ -623,7 +630,7 @@ async fn former(
     };
     let (mut running, mut keys) = (BTreeSet::new(), BTreeSet::new());
     for controller in own {
-        let target = target(definition, &controller.resource, &controller.version, b"");
+        let target = target(definition, &controller.resource, &controller.version, b"", ctx);
         let key = if controller.resource == names.plural {
             running.insert(controller.version.clone());
             TypeKey::Stays
@@ -633,7 +640,9 @@ async fn former(
                 TypeKey::Goes | TypeKey::Stays => TypeKey::Stays,
             }
         };
-        former.bundles.extend(removal(&target, key, ctx).await?);
+        let places = places(definition, Some(controller), ctx);
+        let ids = removal(&target, &places, key, ctx).await?;
+        former.bundles.extend(ids);
     }
     let claim = Claim {
         definition: (definition.namespace().unwrap_or_default(), definition.name_any()),
@@ -957,8 +966,8 @@ pub(super) fn served(definition: &CompositionDefinition) -> Option<(String, Stri
     Some((status.resource.clone()?, version.to_owned()))
 }
 
-/// The resources and versions of controllers of which something lies outside of namespaces: their marks may have gone
-/// with the definition's namespace before the status said anything.
+/// The resources and versions of controllers of which something lies outside of namespaces, also where somebody removed
+/// the mark.
 async fn left_outside(owner: &Owner, cluster: &Cluster) -> Result<Vec<(String, String)>, cluster::Error> {
     let own = [
         (labels::DEFINITION_NAME, &owner.name),
@@ -1008,34 +1017,25 @@ async fn leave(
     let mut orphaned: BTreeSet<&str> = BTreeSet::new();
     for version in versions {
         // A second definition of the same version never had more than its own namespaced objects.
-        let target = target(definition, resource, version, b"");
+        let target = target(definition, resource, version, b"", ctx);
+        let mark = own_mark(controllers, &owner, resource, version);
+        let places = places(definition, mark, ctx);
         // Once, and first: what lets us remove it goes with any of the bundles.
         let key = if is_last && Some(version) == versions.first() {
             TypeKey::Goes
         } else {
             TypeKey::Stays
         };
-        let mut ids = removal(&target, key, ctx).await?;
-        let runs = |namespace: &str| {
-            let mut own = controllers.iter().filter(|controller| controller.owner == owner);
-            own.any(|c| c.namespace == namespace && c.resource == resource && c.version == *version)
-        };
-        let elsewhere = &ctx.platform.krateo_namespace;
-        if *elsewhere != target.namespace && runs(elsewhere) {
-            let stand_in = Target {
-                namespace: elsewhere.clone(),
-                secrets: BTreeMap::new(),
-                ..target.clone()
+        let ids = removal(&target, &places, key, ctx).await?;
+        // What another definition has of this version goes by the same names.
+        let is_shared = |id: &ObjectId| {
+            let is_ours_alone = |namespace: &str| {
+                namespace != ctx.platform.krateo_namespace && namespace == target.definition_namespace
             };
-            let mut others = removal(&stand_in, key, ctx).await?;
-            others.retain(|id| id.namespace().is_some());
-            // Its mark last of all, the rest before what bounds it.
-            let mark = others.pop();
-            ids = others.into_iter().chain(ids).chain(mark).collect();
-        }
-        let is_shared = |id: &ObjectId| others_run.contains(version) && id.namespace().is_none();
+            others_run.contains(version) && !id.namespace().is_some_and(is_ours_alone)
+        };
         left.bundles.extend(ids.into_iter().filter(|id| !is_shared(id)));
-        if own.contains(version) && !runs(&target.namespace) {
+        if own.contains(version) && !runs(&target, &places, &ctx.cluster).await? {
             orphaned.insert(*version);
         }
     }
@@ -1066,7 +1066,7 @@ async fn leave(
         }
         if let Some(version) = controlled_by.filter(|version| instance.held && orphaned.remove(version)) {
             left.stand_ins
-                .push(stand_in(definition, resource, version, ctx).await?);
+                .push(stand_in(definition, resource, version, controllers, ctx).await?);
         }
         left.compositions.push(id);
     }
@@ -1079,18 +1079,24 @@ async fn stand_in(
     definition: &CompositionDefinition,
     resource: &str,
     version: &str,
+    controllers: &[Controller],
     ctx: &Context,
 ) -> Result<StandIn, Error> {
     let mut target = Target {
         namespace: ctx.platform.krateo_namespace.clone(),
         secrets: BTreeMap::new(),
-        ..target(definition, resource, version, b"")
+        ..target(definition, resource, version, b"", ctx)
     };
     target.bound.bound = noted_bound(&target, &ctx.cluster).await?;
     let objects = bundle(&target, &ctx.platform, &ctx.templates)?;
     let bundle = members(objects, Some(&target.namespace), ctx).await?;
     let bundle = keyed(bundle, definition, ctx).await?;
-    Ok(StandIn { target, bundle })
+    let relocation = relocated(definition, &target, controllers, ctx).await?;
+    Ok(StandIn {
+        target,
+        bundle,
+        relocation,
+    })
 }
 
 /// The bound that a controller has now; nothing is allowed where its policy is not there.
@@ -1109,29 +1115,90 @@ enum TypeKey {
     Goes,
 }
 
-/// The objects of a bundle in the order in which they are removed: the reverse of the one in which they are applied,
-/// and the mark by which all others are found at the very end.
-async fn removal(target: &Target, key: TypeKey, ctx: &Context) -> Result<Vec<ObjectId>, Error> {
-    let (mut ids, mut marks) = (Vec::new(), Vec::new());
-    // Whether there was a webhook is not known any more, nor whether the chart might bring roles.
-    let mut target = Target {
-        judged_at: Some(Value::Null),
-        ..target.clone()
-    };
-    target.bound.bound.chart_rbac = true;
-    let target = &target;
-    for object in bundle(target, &ctx.platform, &ctx.templates)?.iter().rev() {
-        if key == TypeKey::Stays && bundle::stage(object) == Stage::Key {
-            continue;
-        }
-        let id = ctx.cluster.locate(object, Some(&target.namespace)).await?;
-        if bundle::is_mark(object) {
-            marks.push(id);
-        } else {
-            ids.push(id);
+/// The mark of a controller of this definition.
+fn own_mark<'c>(
+    controllers: &'c [Controller],
+    owner: &Owner,
+    resource: &str,
+    version: &str,
+) -> Option<&'c Controller> {
+    let mut own = controllers.iter().filter(|controller| controller.owner == *owner);
+    own.find(|controller| controller.serves(resource, version))
+}
+
+/// The namespaces in which objects of a controller may lie. It is one, which its mark tells; earlier releases did not write
+/// that, and somebody may have removed the mark.
+fn places(definition: &CompositionDefinition, mark: Option<&Controller>, ctx: &Context) -> Vec<String> {
+    if let Some(place) = mark.and_then(|mark| mark.namespace.clone()) {
+        return vec![place];
+    }
+    let (own, platform) = (
+        definition.namespace().unwrap_or_default(),
+        ctx.platform.krateo_namespace.clone(),
+    );
+    let mut places = vec![own, platform];
+    places.dedup();
+    places
+}
+
+/// True while a controller runs in one of these namespaces.
+async fn runs(target: &Target, places: &[String], cluster: &Cluster) -> Result<bool, cluster::Error> {
+    for place in places {
+        let running = running(&target.at(place), cluster).await?;
+        if running.is_some_and(|running| !running.is_going) {
+            return Ok(true);
         }
     }
-    ids.append(&mut marks);
+    Ok(false)
+}
+
+/// What has to be done before the definition's controller may run where it should; nothing when it runs nowhere else.
+async fn relocated(
+    definition: &CompositionDefinition,
+    target: &Target,
+    controllers: &[Controller],
+    ctx: &Context,
+) -> Result<Option<Relocation>, Error> {
+    let owner = Owner::of(definition);
+    let Some(mark) = own_mark(controllers, &owner, &target.resource, &target.version) else {
+        return Ok(None);
+    };
+    let own = definition.namespace().unwrap_or_default();
+    let from = mark.namespace.as_deref().unwrap_or(&own);
+    if from == target.namespace {
+        return Ok(None);
+    }
+    relocation(target, from, ctx).await.map(Some)
+}
+
+/// The objects of a bundle in the order in which they are removed: the reverse of the one in which they are applied, and
+/// so the mark by which all others are found at the very end. Those in namespaces are looked for in each of `places`.
+async fn removal(
+    target: &Target,
+    places: &[String],
+    key: TypeKey,
+    ctx: &Context,
+) -> Result<Vec<ObjectId>, Error> {
+    let mut ids: Vec<ObjectId> = Vec::new();
+    for place in places {
+        // Whether there was a webhook is not known any more, nor whether the chart might bring roles.
+        let mut target = Target {
+            judged_at: Some(Value::Null),
+            ..target.at(place)
+        };
+        target.bound.bound.chart_rbac = true;
+        let objects = bundle(&target, &ctx.platform, &ctx.templates)?;
+        let mut here = Vec::new();
+        for object in objects.iter().rev() {
+            if key == TypeKey::Stays && bundle::stage(object) == Stage::Key {
+                continue;
+            }
+            here.push(ctx.cluster.locate(object, Some(place)).await?);
+        }
+        // What each place has of its own goes before what bounds them all.
+        here.retain(|id| !ids.contains(id));
+        ids.splice(0..0, here);
+    }
     Ok(ids)
 }
 
@@ -1141,11 +1208,13 @@ pub(super) fn target(
     plural: &str,
     version: &str,
     schema: &[u8],
+    ctx: &Context,
 ) -> Target {
+    let definition_namespace = definition.namespace().unwrap_or_default();
     Target {
         definition: definition.name_any(),
-        definition_namespace: definition.namespace().unwrap_or_default(),
-        namespace: definition.namespace().unwrap_or_default(),
+        namespace: ctx.platform.home(&definition_namespace).to_owned(),
+        definition_namespace,
         group: COMPOSITION_GROUP.to_owned(),
         version: version.to_owned(),
         resource: plural.to_owned(),

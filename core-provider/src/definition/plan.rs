@@ -9,6 +9,8 @@ use serde_json::Value;
 
 use crate::bundle::{self, Stage, Target};
 
+use super::relocation::Relocation;
+
 use super::observe::{Barred, Leaving, Locked, Made, Member, Observed, Source, StandIn, Wanted};
 
 /// The steps of one pass, and how things stand once they are done.
@@ -43,6 +45,10 @@ pub(crate) enum Step {
     KeepKey(ObjectId),
     /// Remove an object.
     Remove(ObjectId),
+    /// Remove a Deployment, which stays until its pods are gone.
+    Stop(ObjectId),
+    /// Let a binding name another account.
+    Rebind(ObjectId, Value),
     /// Move a composition to another version.
     Move(ObjectId, String),
     /// Take a version out of the type, once no stored object is of it.
@@ -56,9 +62,9 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    /// True for the move of a composition to another version.
+    /// True for what is done once for each composition.
     pub(crate) fn is_move(&self) -> bool {
-        matches!(self, Self::Move(..))
+        matches!(self, Self::Move(..) | Self::Rebind(..))
     }
 }
 
@@ -67,6 +73,8 @@ impl Step {
 pub(crate) enum Standing {
     /// Something was changed: look at what became of it.
     Underway,
+    /// The controller runs elsewhere, and has to stop there first.
+    Relocating,
     /// All is in place, the controller is not up yet.
     Starting,
     /// The type is served and its controller runs.
@@ -174,10 +182,21 @@ fn missing<'m>(members: impl IntoIterator<Item = &'m Member>) -> impl Iterator<I
 }
 
 fn carry_out(definition: &CompositionDefinition, wanted: &Wanted) -> Result<Plan, Blocked> {
+    let mut plan = advance(definition, wanted)?;
+    // Nothing waits for these: whoever may make roles can label one so that it is taken for stale, again and again.
+    plan.steps.extend(wanted.stale.iter().cloned().map(Step::Remove));
+    Ok(plan)
+}
+
+fn advance(definition: &CompositionDefinition, wanted: &Wanted) -> Result<Plan, Blocked> {
     may_be_carried_out(wanted)?;
     let mut steps = Vec::new();
     if !is_held(definition) {
         steps.push(Step::Hold);
+    }
+    let standing = relocate(wanted.relocation.as_ref(), &mut steps);
+    if let Some(standing) = standing {
+        return Ok(Plan { steps, standing });
     }
     let at = |stage: Stage| at(&wanted.bundle, stage);
     // The mark comes before the type, so that an interrupted definition leaves nothing that cannot be found.
@@ -190,7 +209,6 @@ fn carry_out(definition: &CompositionDefinition, wanted: &Wanted) -> Result<Plan
     steps.extend(keyed(&wanted.bundle));
     steps.extend(bounding(&wanted.bundle, &wanted.target));
     steps.extend(missing(at(Stage::Controller)));
-    steps.extend(wanted.stale.iter().cloned().map(Step::Remove));
     if !steps.is_empty() {
         return Ok(underway(steps));
     }
@@ -270,10 +288,38 @@ fn at(bundle: &[Member], stage: Stage) -> impl Iterator<Item = &Member> {
     bundle.iter().filter(move |member| member.stage == stage)
 }
 
+/// What is done at the former place of a controller; how things stand while it has to stop there.
+fn relocate(relocation: Option<&Relocation>, steps: &mut Vec<Step>) -> Option<Standing> {
+    let Relocation {
+        running,
+        withdrawn,
+        rebound,
+        left,
+    } = relocation?;
+    if let Some(running) = running {
+        if !running.is_going {
+            steps.push(Step::Stop(running.id.clone()));
+        }
+        return Some(Standing::Relocating);
+    }
+    steps.extend(withdrawn.iter().cloned().map(Step::Remove));
+    steps.extend(rebound.iter().cloned().map(|(id, patch)| Step::Rebind(id, patch)));
+    steps.extend(left.iter().cloned().map(Step::Remove));
+    None
+}
+
 /// What runs a controller in place of one that is gone, in the order of any bundle.
 fn replacing(stand_in: &StandIn) -> Vec<Step> {
-    let StandIn { target, bundle } = stand_in;
-    let mut steps: Vec<Step> = missing(at(bundle, Stage::Mark)).collect();
+    let StandIn {
+        target,
+        bundle,
+        relocation,
+    } = stand_in;
+    let mut steps = Vec::new();
+    if relocate(relocation.as_ref(), &mut steps).is_some() {
+        return steps;
+    }
+    steps.extend(missing(at(bundle, Stage::Mark)));
     steps.extend(missing(at(bundle, Stage::Own)));
     steps.extend(keyed(bundle));
     steps.extend(bounding(bundle, target));
@@ -412,11 +458,12 @@ mod tests {
     use helm::chart::{Chart, File, Limits};
     use helm::engine::Engine;
     use helm_client::charts::LoadedChart;
-    use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
+    use k8s_openapi::api::core::v1::ConfigMap;
     use serde_json::json;
 
     use super::super::admission::Probe;
     use super::super::observe::{Former, Unused};
+    use super::super::relocation::Running;
     use super::*;
 
     fn definition() -> CompositionDefinition {
@@ -471,13 +518,8 @@ mod tests {
     }
 
     fn member(name: &str, stage: Stage, in_place: bool) -> Member {
-        let id = if stage == Stage::Mark {
-            ObjectId::of::<ServiceAccount>(Some("defs"), name).unwrap()
-        } else {
-            id(name)
-        };
         Member {
-            id,
+            id: id(name),
             wanted: json!({}),
             in_place,
             stage,
@@ -502,6 +544,7 @@ mod tests {
             target: crate::bundle::tests::target(),
             bound: BoundStatus::default(),
             stale: Vec::new(),
+            relocation: None,
             is_available: true,
             unadmitted: None,
             previous: None,
@@ -534,6 +577,8 @@ mod tests {
             Step::Remove(id) => format!("remove {}", id.name()),
             Step::Move(id, version) => format!("move {} {version}", id.name()),
             Step::Retire { version, .. } => format!("retire {version}"),
+            Step::Stop(id) => format!("stop {}", id.name()),
+            Step::Rebind(id, _) => format!("rebind {}", id.name()),
             Step::LetGo => "let go".to_owned(),
         };
         steps.iter().map(word).collect()
@@ -585,6 +630,63 @@ mod tests {
         let mut starting = running();
         starting.is_available = false;
         check(starting, &[], Standing::Starting);
+    }
+
+    #[test]
+    fn a_controller_that_runs_elsewhere_is_stopped_there_before_anything_lets_it_run_here() {
+        let relocating = |running: Option<Running>| {
+            let mut wanted = running_elsewhere();
+            wanted.relocation.as_mut().unwrap().running = running;
+            wanted
+        };
+        let running = |is_going: bool| Running {
+            id: id("former-deployment"),
+            is_going,
+        };
+        check(
+            relocating(Some(running(false))),
+            &["stop former-deployment"],
+            Standing::Relocating,
+        );
+        check(relocating(Some(running(true))), &[], Standing::Relocating);
+        check(
+            relocating(None),
+            &[
+                "remove binding",
+                "rebind release",
+                "remove former-account",
+                "apply mark",
+                "await",
+                "apply bound",
+                "prove",
+                "apply config",
+            ],
+            Standing::Underway,
+        );
+    }
+
+    /// In another namespace, as an earlier release ran it.
+    fn running_elsewhere() -> Wanted {
+        let mut wanted = running();
+        wanted.bundle = vec![
+            member("mark", Stage::Mark, false),
+            member("bound", Stage::Bounding, false),
+            member("config", Stage::Controller, false),
+        ];
+        wanted.relocation = Some(Relocation {
+            running: None,
+            withdrawn: vec![id("binding")],
+            rebound: vec![(id("release"), json!({}))],
+            left: vec![id("former-account")],
+        });
+        wanted
+    }
+
+    #[test]
+    fn nothing_waits_for_what_is_stale() {
+        let mut forged = running();
+        forged.stale = vec![id("role")];
+        check(forged, &["remove role"], Standing::Ready);
     }
 
     #[test]
@@ -736,6 +838,7 @@ mod tests {
                 stand_ins: vec![StandIn {
                     target: crate::bundle::tests::target(),
                     bundle,
+                    relocation: None,
                 }],
             }),
         };

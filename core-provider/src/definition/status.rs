@@ -356,6 +356,11 @@ fn verdicts(outcome: &Result<Outcome, Error>) -> Vec<Verdict> {
                     synced(),
                 ]
             }
+            Standing::Relocating => {
+                let message =
+                    "the controller moves to another namespace: its pods in the former one have to go first";
+                vec![Verdict::no(READY, reason::CREATING, message), synced()]
+            }
             Standing::HeldUp => {
                 let message = "compositions of the version before cannot move: see status.breakers";
                 vec![Verdict::no(READY, reason::INCOMPATIBLE, message), synced()]

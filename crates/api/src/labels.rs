@@ -54,6 +54,9 @@ pub const CONTROLLER_RESOURCE: &str = "krateo.io/controller-resource";
 /// On the objects of a controller's bundle: version of the type that the controller serves.
 pub const CONTROLLER_VERSION: &str = "krateo.io/controller-version";
 
+/// On the role that marks a controller: the namespace that the controller runs in.
+pub const CONTROLLER_NAMESPACE: &str = "krateo.io/controller-namespace";
+
 /// On the Leases under which the replicas of a controller share its compositions: name of the controller's bundle.
 pub const SHARDS_OF: &str = "krateo.io/shards-of";
 

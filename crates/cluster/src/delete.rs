@@ -28,6 +28,7 @@ pub enum Propagation {
 pub struct Delete<'a> {
     propagation: Propagation,
     uid: Option<&'a str>,
+    resource_version: Option<&'a str>,
     grace_seconds: Option<u32>,
     dry_run: bool,
 }
@@ -45,6 +46,14 @@ impl<'a> Delete<'a> {
     pub fn uid(self, uid: &'a str) -> Self {
         Self {
             uid: Some(uid),
+            ..self
+        }
+    }
+
+    /// Only the object as it was read: one that somebody wrote since is a conflict.
+    pub fn resource_version(self, version: &'a str) -> Self {
+        Self {
+            resource_version: Some(version),
             ..self
         }
     }
@@ -72,7 +81,10 @@ impl<'a> Delete<'a> {
             Propagation::Orphan => "Orphan",
         }});
         if let Some(uid) = self.uid {
-            options["preconditions"] = json!({"uid": uid});
+            options["preconditions"]["uid"] = uid.into();
+        }
+        if let Some(version) = self.resource_version {
+            options["preconditions"]["resourceVersion"] = version.into();
         }
         if let Some(seconds) = self.grace_seconds {
             options["gracePeriodSeconds"] = seconds.into();

@@ -166,9 +166,7 @@ impl<'r> Life<'r> {
     fn row(self) -> Result<Row> {
         self.live()?;
         let type_ = &self.type_;
-        self.rig
-            .platform
-            .kill_controller(&type_.namespace, &type_.plural, &type_.version)?;
+        self.rig.platform.kill_controller(&type_.plural, &type_.version)?;
         let (requests, denied) = self.requests()?;
         let rules = self.roles.rules(&type_.plural)?;
         let replay = Replay::new(self.rig, &type_.user())?;

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use crate::definition_kills::ReadyPods;
 use crate::namespace::condition;
+use crate::platform::NAMESPACE;
 use crate::{ChartFolder, Collector, HostPlatform, Namespace, image};
 
 /// How long anything may take until it is called lost.
@@ -56,12 +57,8 @@ impl Type {
 
     /// The user that its controller is.
     pub fn user(&self) -> String {
-        self.user_in(&self.namespace)
-    }
-
-    fn user_in(&self, namespace: &str) -> String {
         format!(
-            "system:serviceaccount:{namespace}:{}-{}",
+            "system:serviceaccount:{NAMESPACE}:{}-{}",
             self.plural, self.version
         )
     }
@@ -124,12 +121,8 @@ impl Rig {
         environment: &[(&str, &str)],
     ) -> Result<Type> {
         let type_ = Self::serve(namespace, name, url, annotations)?;
-        self.platform.run_controller_with(
-            namespace.namespace(),
-            &type_.plural,
-            &type_.version,
-            environment,
-        )?;
+        self.platform
+            .run_controller_with(&type_.plural, &type_.version, environment)?;
         Ok(type_)
     }
 

@@ -25,8 +25,7 @@ pub fn of_definitions(rig: &Rig) -> Result<()> {
     let type_ = Rig::serve(&namespace, "named", &url, &annotations)?;
     namespace.apply(&composition(&type_, &namespace, "first"))?;
     is_foretold(&namespace, &type_)?;
-    rig.platform
-        .run_controller(namespace.namespace(), &type_.plural, &type_.version)?;
+    rig.platform.run_controller(&type_.plural, &type_.version)?;
     let first = released(&namespace, &type_, "first")?;
     ensure!(first["status"]["releaseName"] == "shop", "{first:#}");
     ensure!(
@@ -146,8 +145,8 @@ pub fn of_kinds_that_go(rig: &Rig) -> Result<()> {
     let patch = r#"--patch={"spec": {"chart": {"version": "1.1.0"}}}"#;
     namespace.kubectl(&["patch", "compositiondefinition", "poorer", "--type=merge", patch])?;
     namespace.wait("compositiondefinitions", "poorer", is_ready)?;
-    platform.kill_controller(&type_.namespace, &type_.plural, &type_.version)?;
-    platform.run_controller(namespace.namespace(), &type_.plural, "v1-1-0")?;
+    platform.kill_controller(&type_.plural, &type_.version)?;
+    platform.run_controller(&type_.plural, "v1-1-0")?;
     let type_ = Type {
         version: "v1-1-0".to_owned(),
         ..type_
@@ -176,8 +175,7 @@ pub fn of_kinds_handed_over(rig: &Rig) -> Result<()> {
     namespace.define("leaner-next", &url, "1.1.0")?;
     namespace.wait("compositiondefinitions", "leaner-next", is_ready)?;
     let version = "v1-1-0";
-    rig.platform
-        .run_controller(namespace.namespace(), &type_.plural, version)?;
+    rig.platform.run_controller(&type_.plural, version)?;
     let next = Type {
         version: version.to_owned(),
         ..type_.clone()
@@ -222,8 +220,7 @@ pub fn of_kinds_handed_over(rig: &Rig) -> Result<()> {
         !handles_services(definition)
     })?;
     end(rig, &namespace, &type_)?;
-    rig.platform
-        .kill_controller(&next.namespace, &next.plural, &next.version)
+    rig.platform.kill_controller(&next.plural, &next.version)
 }
 
 fn handles_services(definition: &Value) -> bool {
@@ -265,6 +262,5 @@ fn end(rig: &Rig, namespace: &Namespace, type_: &Type) -> Result<()> {
     namespace.kubectl(&["delete", &type_.resource(), "--all", "--timeout=60s"])?;
     let releases = namespace.helm(&["list", "--short"])?;
     ensure!(releases.trim().is_empty(), "releases are left: {releases}");
-    rig.platform
-        .kill_controller(&type_.namespace, &type_.plural, &type_.version)
+    rig.platform.kill_controller(&type_.plural, &type_.version)
 }

@@ -8,7 +8,6 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 use super::{PATIENCE, Rig, Type, WORKERS, await_released, compose, list, until};
-use crate::platform::NAMESPACE;
 use crate::{Namespace, image, progress};
 
 /// What releases have outside of their namespace goes into this one.
@@ -113,41 +112,14 @@ impl Trial<'_> {
         self.look_for_left_overs(&busy)
     }
 
-    /// The controller goes with the namespace, the compositions of others after it.
+    /// The definition goes with its namespace, its compositions elsewhere after it; their controller stays to the end.
     fn the_definitions_own(&mut self, definitions: &Namespace, type_: &Type) -> Result<()> {
         let other = self.fill("other", self.count, type_)?;
         let own = self.compose_in(definitions, self.count, type_)?;
         await_released(&other, type_, self.count)?;
         await_released(definitions, type_, own)?;
-        let begun = Instant::now();
-        definitions.kubectl(&["delete", "namespace", definitions.namespace(), "--wait=false"])?;
-        // Its pod goes as well, and the one that core-provider has run instead is ours to run here.
-        self.rig
-            .platform
-            .kill_controller(definitions.namespace(), &type_.plural, &type_.version)?;
-        let deployment = format!("{}-{}-controller", type_.plural, type_.version);
-        until("a controller in the platform's namespace", || {
-            let get = [
-                "get",
-                "deployment",
-                &deployment,
-                "--ignore-not-found",
-                "--output",
-                "name",
-            ];
-            let found = definitions.kubectl(&[&get[..], &["--namespace", NAMESPACE]].concat())?;
-            Ok((!found.trim().is_empty()).then_some(()))
-        })?;
-        self.rig
-            .platform
-            .run_controller_with(NAMESPACE, &type_.plural, &type_.version, &[WORKERS])?;
-        definitions.wait_gone("namespace", definitions.namespace())?;
-        self.outcome
-            .gone
-            .push(("the definition's own namespace".to_owned(), begun.elapsed()));
-        self.rig
-            .platform
-            .kill_controller(NAMESPACE, &type_.plural, &type_.version)?;
+        self.delete("the definition's own namespace", definitions)?;
+        self.rig.platform.kill_controller(&type_.plural, &type_.version)?;
         self.look_for_left_overs(definitions)?;
         self.look_for_left_overs(&other)?;
         // Nothing of the type and its controller either.

@@ -38,7 +38,9 @@ impl Walk {
             |walk| {
                 let install =
                     "helm install krateo-core-provider krateo/core-provider --namespace krateo-system --create-namespace";
-                walk.run(&format!("{install}{}", walk.servers.values()))?;
+                // The walk-through looks for controllers where Krateo has them.
+                let place = " --set cdc.namespace=definition";
+                walk.run(&format!("{install}{}{place}", walk.servers.values()))?;
                 let up = "kubectl wait deployments --all --namespace krateo-system --for condition=Available=True";
                 walk.run(&format!("{up} --timeout=180s")).map(drop)
             },

@@ -67,9 +67,7 @@ fn a_composition_of_a_chart_behind_a_password_is_installed() -> Result<()> {
     let definition = fetched(&namespace, "behind", &chart)?;
     assert_eq!(definition["status"]["chart"]["digest"], digest);
 
-    sources
-        .platform
-        .run_controller("behind-a-password", "behinds", "v1-2-0")?;
+    sources.platform.run_controller("behinds", "v1-2-0")?;
     let composition = json!({
         "apiVersion": "composition.krateo.io/v1-2-0",
         "kind": "Behind",

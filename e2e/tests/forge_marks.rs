@@ -1,0 +1,122 @@
+//! Objects that say of themselves that they are a controller's say nothing where tenants can write.
+
+use anyhow::Result;
+use e2e::scenario::condition;
+use e2e::{ChartFolder, HostPlatform, Namespace};
+use local_cluster::registry::Settings;
+use serde_json::{Value, json};
+
+const HOME: &str = "forge-marks";
+const TEAM: &str = "forge-marks-team";
+
+#[test]
+fn labels_of_a_tenants_objects_change_nothing_for_definitions() -> Result<()> {
+    let platform = HostPlatform::shared()?;
+    let (home, team) = (platform.namespace(HOME)?, platform.namespace(TEAM)?);
+    let registry = platform.plane().start_registry(HOME, &Settings::default())?;
+    let push = |name: &str| -> Result<String> {
+        let package = ChartFolder::copy("web", name, "1.0.0")?.package(home.site())?;
+        package.push(home.site(), &registry.to_string(), &["--plain-http"])
+    };
+    // The older of two has a type.
+    team.define("rival", &push("rival")?, "1.0.0")?;
+    home.platform()
+        .wait("deployments", "rivals-v1-0-0-controller", |_| true)?;
+    home.define("victim", &push("victim")?, "1.0.0")?;
+    home.platform()
+        .wait("deployments", "victims-v1-0-0-controller", |_| true)?;
+
+    let forged = [
+        // The rival has the victim's type, so the victim may not.
+        ("victims-v1-0-0", TEAM, marked("victims", "v1-0-0", TEAM, "rival")),
+        // The victim had another version before, of which everything is to go.
+        (
+            "victims-v0-9-0",
+            TEAM,
+            marked("victims", "v0-9-0", HOME, "victim"),
+        ),
+        // It had another type before.
+        ("rivals-v1-0-0", TEAM, marked("rivals", "v1-0-0", HOME, "victim")),
+        // The same where the victim itself lives.
+        ("rivals-v1-0-0", HOME, marked("rivals", "v1-0-0", HOME, "victim")),
+        ("victims-v1-0-0", HOME, marked("victims", "v1-0-0", TEAM, "rival")),
+    ];
+    for (name, place, labels) in &forged {
+        home.apply(&json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": name, "namespace": place, "labels": labels},
+        }))?;
+    }
+    // A role that lets the victim's Secrets be read, and so is stale, as often as it is made.
+    let id = home.get("compositiondefinition", "victim")?.unwrap()["metadata"]["uid"].clone();
+    home.apply(&json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+        "metadata": {"name": "forged", "namespace": TEAM, "labels": {"krateo.io/composition-definition-id": id}},
+        "rules": [],
+    }))?;
+
+    let there = bundle(&home)?;
+    for name in ["victim", "rival"] {
+        let place = if name == "victim" { &home } else { &team };
+        place.kubectl(&[
+            "annotate",
+            "compositiondefinition",
+            name,
+            "example.org/look=again",
+        ])?;
+    }
+    // The forged role is what tells that core-provider has looked.
+    team.wait_gone("role", "forged")?;
+    let victim = home.get("compositiondefinition", "victim")?.unwrap();
+    let ready = condition(&victim, "Ready").unwrap();
+    assert_ne!(ready["reason"], "Conflict", "{}", ready["message"]);
+    assert_eq!(condition(&victim, "Synced").unwrap()["status"], "True");
+    assert_eq!(
+        bundle(&home)?,
+        there,
+        "something of the controllers was made anew or removed"
+    );
+
+    // Who goes takes what is its own, and nothing by the names that others gave.
+    home.kubectl(&["delete", "compositiondefinition", "victim", "--timeout=90s"])?;
+    let rivals = |all: &[Value]| -> Vec<Value> {
+        let of = |object: &&Value| object[1].as_str().is_some_and(|name| name.starts_with("rivals"));
+        all.iter().filter(of).cloned().collect()
+    };
+    assert_eq!(rivals(&bundle(&home)?), rivals(&there));
+    for (name, place, _) in &forged {
+        let place = Namespace::of(place, home.site());
+        assert!(place.get("serviceaccount", name)?.is_some(), "{name} was removed");
+    }
+    Ok(())
+}
+
+fn marked(resource: &str, version: &str, namespace: &str, name: &str) -> Value {
+    json!({
+        "krateo.io/controller-resource": resource, "krateo.io/controller-version": version,
+        "krateo.io/composition-definition-namespace": namespace, "krateo.io/composition-definition-name": name,
+    })
+}
+
+/// The objects of the two controllers, by identity.
+fn bundle(home: &Namespace) -> Result<Vec<Value>> {
+    let kinds = "deployments,configmaps,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,\
+                 validatingadmissionpolicies,validatingadmissionpolicybindings";
+    let found = home.platform().kubectl(&[
+        "get",
+        kinds,
+        "--selector=krateo.io/controller-resource in (victims,rivals)",
+        "--output=json",
+    ])?;
+    let found: Value = serde_json::from_str(&found)?;
+    let objects = found["items"].as_array().unwrap().iter();
+    Ok(objects
+        .map(|object| {
+            json!([
+                object["kind"],
+                object["metadata"]["name"],
+                object["metadata"]["uid"]
+            ])
+        })
+        .collect())
+}

@@ -1,0 +1,209 @@
+//! What a controller's own policy refuses it, whatever else lets it: here it may do everything that RBAC knows.
+
+use anyhow::{Result, ensure};
+use e2e::platform::NAMESPACE;
+use e2e::{ChartFolder, HostPlatform, Namespace, progress};
+use local_cluster::registry::Settings;
+use serde_json::{Value, json};
+
+const HOME: &str = "limit-controller";
+
+/// One more value with a default than the chart has of itself.
+const NEXT_SCHEMA: &str = r#"{
+    "type": "object",
+    "properties": {
+        "image": {"type": "string"},
+        "replicas": {"type": "integer", "default": 1},
+        "greeting": {"type": "string", "default": "Hello"},
+        "farewell": {"type": "string", "default": "Bye"}
+    }
+}"#;
+
+#[test]
+fn a_controller_writes_of_compositions_only_what_it_marks_them_with() -> Result<()> {
+    let platform = HostPlatform::shared()?;
+    let scenario = platform.namespace(HOME)?;
+    let registry = platform.plane().start_registry(HOME, &Settings::default())?;
+    let push = |chart: &ChartFolder| -> Result<String> {
+        let package = chart.package(scenario.site())?;
+        package.push(scenario.site(), &registry.to_string(), &["--plain-http"])
+    };
+    let url = push(&ChartFolder::copy("web", "limited", "1.0.0")?)?;
+    let next = ChartFolder::copy("web", "limited", "2.0.0")?;
+    next.write("values.schema.json", NEXT_SCHEMA)?;
+    push(&next)?;
+    for (name, version) in [("one", "1.0.0"), ("two", "2.0.0")] {
+        scenario.define(name, &url, version)?;
+        let deployment = format!("limiteds-v{}-controller", version.replace('.', "-"));
+        Namespace::of(NAMESPACE, scenario.site()).wait("deployments", &deployment, |_| true)?;
+    }
+    may_do_everything(&scenario)?;
+    scenario.wait_until("the type", || Ok(scenario.apply(&composition("web", 1, 1)).ok()))?;
+    // Written through the version before, and so without the defaults of its own.
+    scenario.apply(&composition("moved", 1, 2))?;
+
+    let mut wrong = Vec::new();
+    let mut check = |what: &str, as_version: u8, allowed: bool, arguments: &[&str]| -> Result<()> {
+        let said = as_controller(&scenario, as_version, arguments);
+        progress(format_args!("{what}: {said:?}"));
+        let is_refused = match &said {
+            None => false,
+            Some(said) => {
+                ensure!(
+                    said.contains("ValidatingAdmissionPolicy 'limiteds-v"),
+                    "{what}: {said}"
+                );
+                true
+            }
+        };
+        if is_refused == allowed {
+            wrong.push(what.to_owned());
+        }
+        Ok(())
+    };
+    let own = ["limiteds.v1-0-0.composition.krateo.io", "web"];
+    let next = ["limiteds.v2-0-0.composition.krateo.io", "moved"];
+    let before = ["limiteds.v1-0-0.composition.krateo.io", "moved"];
+    let patch = |place: [&'static str; 2], text: &'static str| {
+        ["patch", place[0], place[1], "--type=merge", "--patch", text]
+    };
+    check(
+        "a label",
+        1,
+        true,
+        &patch(own, r#"{"metadata": {"labels": {"a": "b"}}}"#),
+    )?;
+    check(
+        "an annotation",
+        1,
+        true,
+        &patch(own, r#"{"metadata": {"annotations": {"a": "b"}}}"#),
+    )?;
+    check(
+        "a finalizer",
+        1,
+        true,
+        &patch(own, r#"{"metadata": {"finalizers": ["a/b"]}}"#),
+    )?;
+    check(
+        "no finalizer",
+        1,
+        true,
+        &patch(own, r#"{"metadata": {"finalizers": null}}"#),
+    )?;
+    let status = [
+        "patch",
+        own[0],
+        own[1],
+        "--subresource=status",
+        "--type=merge",
+        "--patch",
+        r#"{"status": {"digest": "x"}}"#,
+    ];
+    check("its status", 1, true, &status)?;
+    check(
+        "a value",
+        1,
+        false,
+        &patch(own, r#"{"spec": {"greeting": "Gotcha"}}"#),
+    )?;
+    check(
+        "a value that is not set",
+        1,
+        false,
+        &patch(own, r#"{"spec": {"extra": "Gotcha"}}"#),
+    )?;
+    check(
+        "a value less",
+        1,
+        false,
+        &patch(own, r#"{"spec": {"greeting": null, "image": null}}"#),
+    )?;
+    let owner = r#"{"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "0"}]}}"#;
+    check("an owner that is not there", 1, false, &patch(own, owner))?;
+    check("deletion", 1, false, &["delete", own[0], own[1], "--wait=false"])?;
+    // A write through a version fills in that version's defaults, which is a change of values as any other.
+    check(
+        "a label that fills in defaults",
+        2,
+        false,
+        &patch(next, r#"{"metadata": {"labels": {"a": "b"}}}"#),
+    )?;
+    check(
+        "the same through the version before",
+        2,
+        true,
+        &patch(before, r#"{"metadata": {"labels": {"a": "b"}}}"#),
+    )?;
+    assert!(wrong.is_empty(), "{wrong:?}");
+
+    for (what, object) in forbidden() {
+        let said = create_as_controller(&scenario, &object)?;
+        progress(format_args!("{what}: {said:?}"));
+        let said = said.unwrap_or_default();
+        assert!(
+            said.contains("ValidatingAdmissionPolicy 'limiteds-v1-0-0-own'"),
+            "{what}: {said:?}"
+        );
+    }
+    Ok(())
+}
+
+/// Objects that no controller makes.
+fn forbidden() -> [(&'static str, Value); 3] {
+    let webhook = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "forged", "labels": {"krateo.io/controller-resource": "limiteds"}}, "webhooks": [],
+    });
+    let key = json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": "others.composition.krateo.io-release-key", "namespace": NAMESPACE},
+        "data": {"key": "Zm9yZ2Vk"},
+    });
+    [
+        ("a composition", composition("made", 1, 1)),
+        ("a webhook of a bundle", webhook),
+        ("the key of a type that is to come", key),
+    ]
+}
+
+fn composition(name: &str, through: u8, label: u8) -> Value {
+    json!({
+        "apiVersion": format!("composition.krateo.io/v{through}-0-0"), "kind": "Limited",
+        "metadata": {
+            "name": name, "namespace": HOME,
+            "labels": {"krateo.io/composition-version": format!("v{label}-0-0")},
+        },
+        "spec": {"image": "nginx"},
+    })
+}
+
+/// So that it is the policy that refuses, and nothing else.
+fn may_do_everything(scenario: &Namespace) -> Result<()> {
+    let account = |version: u8| json!({"kind": "ServiceAccount", "name": format!("limiteds-v{version}-0-0"), "namespace": NAMESPACE});
+    scenario.apply(&json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": "limiteds-may-do-everything"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [account(1), account(2)],
+    }))
+}
+
+/// Why the controller may not; nothing when it may.
+fn as_controller(scenario: &Namespace, version: u8, arguments: &[&str]) -> Option<String> {
+    let user = format!("--as=system:serviceaccount:{NAMESPACE}:limiteds-v{version}-0-0");
+    let arguments = [arguments, &[&user]].concat();
+    scenario
+        .kubectl(&arguments)
+        .err()
+        .map(|error| format!("{error:#}"))
+}
+
+fn create_as_controller(scenario: &Namespace, object: &Value) -> Result<Option<String>> {
+    let file = tempfile::NamedTempFile::new()?;
+    std::fs::write(file.path(), object.to_string())?;
+    let path = file.path().to_string_lossy();
+    let place = object["metadata"]["namespace"].as_str().unwrap_or(HOME);
+    let place = Namespace::of(place, scenario.site());
+    Ok(as_controller(&place, 1, &["create", "--filename", &path]))
+}
