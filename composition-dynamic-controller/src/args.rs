@@ -84,6 +84,10 @@ pub(crate) struct Args {
     /// them.
     #[arg(long = "releaseKeySecret", env = api::release_key::VARIABLE, default_value = "")]
     pub(crate) release_key_secret: String,
+    /// Namespace of the definition. Controllers lived there once, and may again: the one there is gone before this one
+    /// starts, so that what it left is continued.
+    #[arg(long, env = "COMPOSITION_CONTROLLER_DEFINITION_NAMESPACE")]
+    pub(crate) definition_namespace: Option<String>,
     /// Shortest pause after a failed pass.
     #[arg(
         long,

@@ -73,6 +73,17 @@ impl Args {
         Ok((resource, shards, news))
     }
 
+    /// The namespaces in which this controller runs, or ran: core-provider moves it, and runs one at a time.
+    fn places(&self) -> impl Iterator<Item = &str> {
+        let former = [
+            Some(self.krateo_namespace.as_str()),
+            self.definition_namespace.as_deref(),
+        ];
+        let former = former.into_iter().flatten();
+        let former = former.filter(|former| *former != self.sa_namespace);
+        std::iter::once(self.sa_namespace.as_str()).chain(former)
+    }
+
     /// The Leases that the bundle's Role names.
     async fn sharding(&self, cluster: &Cluster) -> Sharding {
         let name = format!("{}-{}", self.resource, self.version);
@@ -220,12 +231,10 @@ impl Args {
             schemas: Schemas::default(),
             releases: Releases::new(cluster.clone(), self.release_options())
                 .written_by(release::writer(&self.sa_namespace, shards.anchor()))
-                .in_place_of(
-                    shards
-                        .leases()
-                        .iter()
-                        .map(|lease| release::writer(&self.sa_namespace, lease)),
-                ),
+                .in_place_of(self.places().flat_map(|place| {
+                    let leases = shards.leases().iter();
+                    leases.map(move |lease| release::writer(place, lease))
+                })),
             release_key: self.release_key(&resource, &cluster)?,
             inspector: Inspector::new(
                 self.url_chart_inspector.clone(),

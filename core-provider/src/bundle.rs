@@ -346,6 +346,7 @@ fn variables(target: &Target, platform: &Platform) -> Map<String, Value> {
         "composition_controller_sa_namespace": target.namespace,
 
         "definitionId": target.definition_id,
+        "definitionNamespace": target.definition_namespace,
         "webhookClientConfig": target.judged_at,
         "caBundle": target.judged_at.as_ref().map(|client| &client["caBundle"]),
         "bound": target.bound.bound.data(),
