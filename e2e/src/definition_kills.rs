@@ -106,6 +106,23 @@ impl<'t> Definition<'t> {
         Ok(list["items"].as_array().cloned().unwrap_or_default())
     }
 
+    /// What a release has been given: it goes with the controller.
+    fn grant(&self) -> Result<()> {
+        self.namespace.apply(&json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "RoleBinding",
+            "metadata": {"name": self.granted(), "namespace": self.name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": self.granted()},
+            "subjects": [{
+                "kind": "ServiceAccount", "name": format!("{}s-v1-0-0", self.name), "namespace": NAMESPACE,
+            }],
+        }))
+    }
+
+    fn granted(&self) -> String {
+        format!("composition:{}s:{}:web", self.name, self.name)
+    }
+
     /// Where its controllers' Deployments are.
     fn places(&self) -> Result<Vec<Value>> {
         let mine = format!("krateo.io/composition-definition-namespace={}", self.name);
@@ -114,6 +131,15 @@ impl<'t> Definition<'t> {
             .iter()
             .map(|found| found["metadata"]["namespace"].clone())
             .collect())
+    }
+
+    /// A namespace, under a name that all lives have.
+    fn place_of(&self, namespace: &Value) -> Value {
+        if *namespace == self.name {
+            "its own".into()
+        } else {
+            namespace.clone()
+        }
     }
 
     /// True while the type has the key that it had first; a key that was drawn twice is an error.
@@ -180,7 +206,7 @@ impl Life for Definition<'_> {
             Step::Create => self.namespace.define(&self.name, &self.url, "1.0.0"),
             Step::MoveOut => {
                 self.placement.set("definition");
-                Ok(())
+                self.grant()
             }
             Step::MoveIn => {
                 self.placement.set("platform");
@@ -247,6 +273,11 @@ impl Life for Definition<'_> {
         let mut end = all
             .map(|object| self.anonymous(&object))
             .collect::<Result<Vec<_>>>()?;
+        let granted = self
+            .namespace
+            .get("rolebinding", &self.granted())?
+            .unwrap_or_default();
+        end.push(json!({"given to an account of": self.place_of(&granted["subjects"][0]["namespace"])}));
         end.push(json!({"has the key of its type": self.has_key()?}));
         Ok(end)
     }

@@ -14,4 +14,5 @@ mod open_namespace;
 mod operate_compositions;
 mod relocate_controller;
 mod rotate_certificates;
+mod rotate_key;
 mod share_compositions;

@@ -14,6 +14,7 @@ mod interrupt_definition;
 mod judge_composition;
 mod leave_composition_alone;
 mod look_at_composition;
+mod move_controller;
 mod operate_releases;
 mod pause_composition;
 mod refuse_definition;
