@@ -199,6 +199,14 @@ bench-compositions: setup ## What COMPOSITIONS=100 compositions cost: seconds, r
 # As `make interop` and its like, for compositions.
 ON_CONTROL_PLANE = $(BUILD) --quiet $(call bins,core-provider composition-dynamic-controller chart-inspector compositions local-cluster) && $(DEBUG)/compositions
 
+# `make attacks ONLY="lookup-fail token-spec"` tries those alone, LATER=true also those that are not refused yet.
+ONLY ?=
+LATER ?=
+.PHONY: attacks
+attacks: ## What each of seven actors can try with his real token, ONLY=<names> of them; prints what refused it and what the victim saw
+	$(BUILD) --quiet $(call bins,core-provider composition-dynamic-controller chart-inspector attacks local-cluster) && \
+	    $(DEBUG)/attacks $(addprefix --only ,$(ONLY)) $(if $(LATER),--later)
+
 NAMESPACE_COMPOSITIONS ?= 20
 .PHONY: namespaces
 namespaces: ## Namespaces deleted with compositions in them, or with their definition; prints how soon they went and what is left

@@ -276,6 +276,11 @@ impl HostPlatform {
             .start_program(&name, &image::binary(program)?, arguments, &environment)
     }
 
+    /// Where chart-inspector answers, with a slash at its end.
+    pub fn inspector_url(&self) -> String {
+        format!("http://{}/", self.inspector)
+    }
+
     /// The control plane.
     pub fn plane(&self) -> &ControlPlane {
         &self.plane

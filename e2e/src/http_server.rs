@@ -229,7 +229,10 @@ fn response(answer: Answer) -> Result<Response<Body>, axum::http::Error> {
             .body(Body::empty()),
         Answer::AskToken(realm) => Response::builder()
             .status(StatusCode::UNAUTHORIZED)
-            .header(WWW_AUTHENTICATE, format!("Bearer realm=\"{realm}\""))
+            .header(
+                WWW_AUTHENTICATE,
+                format!("Bearer realm=\"{realm}\",service=\"e2e\""),
+            )
             .body(Body::empty()),
         Answer::Redirect(to) => Response::builder()
             .status(StatusCode::FOUND)

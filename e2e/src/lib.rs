@@ -6,6 +6,7 @@
 )]
 
 pub mod admission;
+pub mod attacks;
 pub mod chart;
 pub mod collector;
 pub mod composition_kills;

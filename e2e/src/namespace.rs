@@ -1,6 +1,6 @@
 //! A namespace of a cluster, and words for what scenarios do in it.
 
-use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 pub struct Namespace {
     name: String,
     site: Site,
-    gave_up: Cell<bool>,
+    gave_up: AtomicBool,
 }
 
 impl Namespace {
@@ -39,7 +39,7 @@ impl Namespace {
         Self {
             name: name.to_owned(),
             site: site.clone(),
-            gave_up: Cell::new(false),
+            gave_up: AtomicBool::new(false),
         }
     }
 
@@ -55,7 +55,7 @@ impl Namespace {
 
     /// True when something was waited for that never came.
     pub fn gave_up(&self) -> bool {
-        self.gave_up.get()
+        self.gave_up.load(Ordering::Relaxed)
     }
 
     /// Where it is.
@@ -214,7 +214,7 @@ impl Namespace {
                 return Ok(found);
             }
             if started.elapsed() > PATIENCE {
-                self.gave_up.set(true);
+                self.gave_up.store(true, Ordering::Relaxed);
                 bail!("{what}: not so after {} s", PATIENCE.as_secs());
             }
             std::thread::sleep(Duration::from_millis(250));

@@ -1,0 +1,236 @@
+//! chart-inspector answers who shows a token made for it and may read the composition, and nobody else. Its own token
+//! reads little.
+
+use anyhow::{Context as _, Result};
+use serde_json::json;
+
+use super::bindings::outcome;
+use super::stage::{CATALOG, Scene};
+use super::{Actor, Attack, Outcome, Stage};
+use crate::Namespace;
+
+pub(super) fn attacks() -> Vec<Attack> {
+    let asked =
+        |name: &str, actor: Actor, what: &str, token: fn(&Stage, &Scene<'_>) -> Result<Option<String>>| {
+            let own = name.to_owned();
+            Attack::new(name, actor, what, move |stage| {
+                let scene = Scene::with_victim(stage, &own, &json!({}))?;
+                let token = token(stage, &scene)?;
+                asks(stage, &scene, token.as_deref())
+            })
+        };
+    let reads = |name: &str, what: &str, words: &'static str| {
+        Attack::new(name, Actor::Inspector, what, move |stage| {
+            stage.bazaar()?;
+            let words: Vec<&str> = words.split(' ').collect();
+            Ok(outcome(&stage.inspector()?.run(&words)?))
+        })
+        .quick()
+    };
+    vec![
+        asked(
+            "inspector-nobody",
+            Actor::Peer,
+            "asks without a token what the victim's release touches",
+            |_, _| Ok(None),
+        ),
+        asked(
+            "inspector-no-token",
+            Actor::Peer,
+            "asks with a text that is no token",
+            |_, _| Ok(Some("not-a-token".to_owned())),
+        ),
+        asked(
+            "inspector-other-audience",
+            Actor::Controller,
+            "asks with a token for the API server",
+            |stage, scene| token(&home(stage, scene), &scene.bazaar.account(), None),
+        ),
+        asked(
+            "inspector-somebody-else",
+            Actor::Controller,
+            "asks with a token for somebody else",
+            |stage, scene| {
+                token(
+                    &home(stage, scene),
+                    &scene.bazaar.account(),
+                    Some("somebody-else"),
+                )
+            },
+        ),
+        asked(
+            "inspector-stranger",
+            Actor::Tenant,
+            "asks about the victim's composition with a token for chart-inspector",
+            |_, scene| token(&scene.a, "tenant", Some("chart-inspector")),
+        ),
+        asked(
+            "inspector-other-controller",
+            Actor::Controller,
+            "asks about a composition of another type",
+            |stage, _| {
+                let bastion = stage.bastion()?;
+                let home = Namespace::of(&bastion.home, stage.platform().site());
+                token(&home, &bastion.account(), Some("chart-inspector"))
+            },
+        ),
+        Attack::new(
+            "inspector-answer",
+            Actor::Controller,
+            "has chart-inspector look the victim's Secret up, and reads its answer",
+            answered,
+        ),
+        reads(
+            "inspector-secrets",
+            "lists all Secrets",
+            "get secrets --all-namespaces",
+        ),
+        reads(
+            "inspector-key",
+            "reads a Secret of the platform",
+            "get secrets --namespace krateo-system",
+        ),
+        reads(
+            "inspector-writes",
+            "makes a ConfigMap",
+            "create configmap forged --namespace catalog",
+        ),
+        reads(
+            "inspector-tokens",
+            "makes a token of core-provider",
+            "create token core-provider --namespace krateo-system",
+        ),
+        reads(
+            "inspector-roles",
+            "makes a role",
+            "create clusterrole forged --verb=get --resource=secrets",
+        ),
+        Attack::new(
+            "inspector-registry-password",
+            Actor::Inspector,
+            "reads the password of a registry that a definition names",
+            |stage| {
+                stage.bazaar()?;
+                let words = [
+                    "get",
+                    "secret",
+                    super::stage::REGISTRY_SECRET,
+                    "--namespace",
+                    CATALOG,
+                ];
+                Ok(outcome(&stage.inspector()?.run(&words)?))
+            },
+        )
+        .quick()
+        .residue("never Secrets but those that a definition names for its chart"),
+    ]
+}
+
+fn home(stage: &Stage, scene: &Scene<'_>) -> Namespace {
+    Namespace::of(&scene.bazaar.home, stage.platform().site())
+}
+
+fn token(namespace: &Namespace, account: &str, audience: Option<&str>) -> Result<Option<String>> {
+    let audience = audience.map(|audience| format!("--audience={audience}"));
+    let mut words = vec!["create", "token", account];
+    words.extend(audience.as_deref());
+    Ok(Some(namespace.kubectl(&words)?.trim().to_owned()))
+}
+
+/// Asks what the victim's release touches.
+fn asks(stage: &Stage, scene: &Scene<'_>, token: Option<&str>) -> Result<Outcome> {
+    let (status, body) = get(stage, scene, scene.b.namespace(), "web", token)?;
+    Ok(if status == 200 {
+        Outcome::got_through(format!("chart-inspector answers: {body}"))
+    } else {
+        Outcome::refused(
+            format!("chart-inspector answers {status}: {body}"),
+            "nothing is answered",
+        )
+    })
+}
+
+/// Status and body of chart-inspector's answer about a composition of the shared type.
+fn get(
+    stage: &Stage,
+    scene: &Scene<'_>,
+    namespace: &str,
+    name: &str,
+    token: Option<&str>,
+) -> Result<(u16, String)> {
+    let url = format!(
+        "{}resources?compositionName={name}&compositionNamespace={namespace}&compositionVersion={}\
+         &compositionResource={}&compositionDefinitionName=bazaar&compositionDefinitionNamespace={CATALOG}\
+         &releaseName={name}",
+        stage.platform().inspector_url(),
+        scene.bazaar.version,
+        scene.bazaar.plural,
+    );
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = reqwest::Client::builder().no_proxy().build()?;
+    runtime.block_on(async {
+        let mut request = client.get(url);
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        let answer = request.send().await.context("chart-inspector does not answer")?;
+        Ok((answer.status().as_u16(), answer.text().await?))
+    })
+}
+
+/// The holder of the controller's token asks about a composition of the attacker's whose template fails with the
+/// Secret: chart-inspector reads with its own rights.
+fn answered(stage: &Stage) -> Result<Outcome> {
+    let name = "inspector-answer";
+    let text = "tell-tale-of-inspector-answer";
+    let scene = Scene::with_victim(stage, name, &json!({"password": text, "greeting": text}))?;
+    let b = scene.b.namespace();
+    let template = |kind: &str, namespace: &str, name: &str| {
+        format!(
+            r#"{{{{ $s := lookup "v1" "{kind}" "{namespace}" "{name}" }}}}{{{{ if $s }}}}{{{{ fail ($s.data | toJson) }}}}{{{{ end }}}}"#
+        )
+    };
+    let cases = [
+        ("one", template("Secret", b, "web-login")),
+        ("two", template("Secret", CATALOG, super::stage::REGISTRY_SECRET)),
+        ("three", template("ConfigMap", b, "web-settings")),
+        (
+            "four",
+            format!(
+                r#"{{{{ $c := lookup "composition.krateo.io/v1-0-0" "Bazaar" "{b}" "web" }}}}{{{{ if $c }}}}{{{{ fail ($c.spec | toJson) }}}}{{{{ end }}}}"#
+            ),
+        ),
+    ];
+    let token = token(
+        &home(stage, &scene),
+        &scene.bazaar.account(),
+        Some("chart-inspector"),
+    )?;
+    let password = stage
+        .catalog()
+        .get("secrets", super::stage::REGISTRY_SECRET)?
+        .unwrap_or_default();
+    let password = password["data"]["password"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    let encoded = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, text);
+    let mut last = String::new();
+    for (name, template) in cases {
+        scene.compose(name, &json!({"extraDeploy": [template]}))?;
+        let (status, body) = get(stage, &scene, scene.a.namespace(), name, token.as_deref())?;
+        if [text, &encoded, &password]
+            .iter()
+            .any(|text| body.contains(*text))
+        {
+            return Ok(Outcome::got_through(format!(
+                "chart-inspector answers {status}: {body}"
+            )));
+        }
+        last = format!("chart-inspector answers {status}: {body}");
+    }
+    Ok(Outcome::refused(last, "the texts are in none of its answers"))
+}

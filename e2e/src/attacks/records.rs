@@ -1,0 +1,442 @@
+//! Release records that a tenant writes: it may, in its own namespace. Nothing that stands in one makes the controller
+//! touch what is another's.
+
+use std::io::{Read as _, Write as _};
+
+use anyhow::{Context as _, Result};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use serde_json::{Value, json};
+
+use super::stage::Scene;
+use super::{Actor, Attack, Outcome, Stage};
+
+pub(super) fn attacks() -> Vec<Attack> {
+    let tenant = |name: &str, what: &str, attempt: fn(&Stage) -> Result<Outcome>| {
+        Attack::new(name, Actor::Tenant, what, attempt)
+    };
+    vec![
+        tenant(
+            "record-foreign-object",
+            "writes an object in another namespace into its record",
+            |stage| {
+                forged(stage, "record-foreign-object", 1, |scene, record, _| {
+                    add_to_manifest(record, &config_map(scene.b.namespace(), "forged"));
+                })
+            },
+        ),
+        tenant(
+            "record-victims-object",
+            "writes another content of the victim's object into its record",
+            |stage| {
+                forged(stage, "record-victims-object", 1, |scene, record, _| {
+                    add_to_manifest(record, &config_map(scene.b.namespace(), "web-settings"));
+                })
+            },
+        ),
+        tenant(
+            "record-cluster-object",
+            "writes the victim's object outside of namespaces into its record",
+            |stage| {
+                forged(stage, "record-cluster-object", 1, |scene, record, _| {
+                    add_to_manifest(
+                        record,
+                        &format!(
+                            "---\n# Source: bazaar/templates/objects.yaml\napiVersion: networking.k8s.io/v1\nkind: IngressClass\nmetadata:\n  name: {}-class\nspec:\n  controller: example.org/forged\n",
+                            scene.b.namespace()
+                        ),
+                    );
+                })
+            },
+        ),
+        tenant(
+            "record-victims-name",
+            "writes name and namespace of the victim's release into its record",
+            |stage| {
+                forged(stage, "record-victims-name", 1, |scene, record, _| {
+                    record["namespace"] = json!(scene.b.namespace());
+                })
+            },
+        ),
+        tenant(
+            "record-victims-uninstall",
+            "writes the victim's release, as being uninstalled, into its record",
+            |stage| {
+                forged(stage, "record-victims-uninstall", 1, |scene, record, secret| {
+                    impersonate(scene, record);
+                    set_status(record, secret, "uninstalling");
+                })
+            },
+        ),
+        tenant(
+            "record-uninstall",
+            "writes the victim's objects, as being uninstalled, into its record",
+            |stage| {
+                forged(stage, "record-uninstall", 1, |scene, record, secret| {
+                    add_to_manifest(record, &config_map(scene.b.namespace(), "web-settings"));
+                    set_status(record, secret, "uninstalling");
+                })
+            },
+        ),
+        tenant(
+            "record-pending-upgrade",
+            "writes an upgrade of foreign objects that was cut off",
+            |stage| {
+                forged(stage, "record-pending-upgrade", 1, |scene, record, secret| {
+                    add_to_manifest(record, &config_map(scene.b.namespace(), "forged"));
+                    add_to_manifest(record, &config_map(scene.b.namespace(), "web-settings"));
+                    set_status(record, secret, "pending-upgrade");
+                })
+            },
+        ),
+        tenant(
+            "record-pending-install",
+            "writes an install of the victim's objects that was cut off, to have it undone",
+            |stage| {
+                forged(stage, "record-pending-install", 1, |scene, record, secret| {
+                    add_to_manifest(record, &config_map(scene.b.namespace(), "web-settings"));
+                    set_status(record, secret, "pending-install");
+                    secret["metadata"]["annotations"]["krateo.io/existing-objects"] = json!("[]");
+                })
+            },
+        ),
+        tenant(
+            "record-pending-rollback",
+            "writes a rollback to foreign objects that was cut off",
+            |stage| {
+                forged(stage, "record-pending-rollback", 1, |scene, record, secret| {
+                    add_to_manifest(record, &config_map(scene.b.namespace(), "forged"));
+                    set_status(record, secret, "pending-rollback");
+                })
+            },
+        ),
+        tenant(
+            "record-without-annotations",
+            "writes foreign objects into its record, as if Helm had made it",
+            |stage| {
+                forged(stage, "record-without-annotations", 1, |scene, record, secret| {
+                    add_to_manifest(record, &config_map(scene.b.namespace(), "forged"));
+                    secret["metadata"]["annotations"] = json!({});
+                })
+            },
+        ),
+        tenant(
+            "record-next-revision",
+            "makes the record of the next revision, with foreign objects",
+            |stage| {
+                forged(stage, "record-next-revision", 2, |scene, record, _| {
+                    add_to_manifest(record, &config_map(scene.b.namespace(), "forged"));
+                })
+            },
+        ),
+        tenant(
+            "record-next-pending",
+            "makes the record of the next revision, an upgrade to foreign objects that was cut off",
+            |stage| {
+                forged(stage, "record-next-pending", 2, |scene, record, secret| {
+                    add_to_manifest(record, &config_map(scene.b.namespace(), "forged"));
+                    set_status(record, secret, "pending-upgrade");
+                    secret["metadata"]["annotations"]["krateo.io/base-revision"] = json!("1");
+                })
+            },
+        ),
+        tenant(
+            "record-deleted",
+            "writes the victim's objects into its record and deletes its composition",
+            |stage| {
+                deleted(stage, "record-deleted", |scene, record| {
+                    add_to_manifest(record, &config_map(scene.b.namespace(), "web-settings"));
+                })
+            },
+        ),
+        tenant(
+            "record-deleted-name",
+            "writes the victim's release into its record and deletes its composition",
+            |stage| deleted(stage, "record-deleted-name", impersonate),
+        ),
+        tenant(
+            "record-hook",
+            "writes a hook that makes an object in another namespace, and deletes its composition",
+            |stage| {
+                deleted(stage, "record-hook", |scene, record| {
+                    add_hook(record, scene.b.namespace(), "forged");
+                })
+            },
+        ),
+        tenant(
+            "record-hook-replaces",
+            "writes a hook that replaces the victim's object, and deletes its composition",
+            |stage| {
+                deleted(stage, "record-hook-replaces", |scene, record| {
+                    add_hook(record, scene.b.namespace(), "web-settings");
+                })
+            },
+        ),
+        tenant(
+            "record-of-another",
+            "copies the record of another release of its namespace, and deletes its composition",
+            of_another,
+        ),
+        tenant(
+            "record-replayed",
+            "copies an older record of its release over the newest",
+            replayed,
+        ),
+        tenant("records-empty", "makes twelve records that say nothing", empty)
+            .alone()
+            .later(),
+        tenant(
+            "record-inflates",
+            "makes a record of 250 KiB that is 256 MiB when it is read",
+            inflates,
+        )
+        .alone()
+        .later(),
+    ]
+}
+
+/// The victim has an object outside of namespaces as well.
+fn victims(scene: &str) -> Value {
+    json!({"className": format!("{scene}-b-class")})
+}
+
+/// A record of the attacker's release, changed, is given back or made; the controller looks at it.
+fn forged(
+    stage: &Stage,
+    name: &str,
+    revision: i64,
+    change: impl Fn(&Scene<'_>, &mut Value, &mut Value),
+) -> Result<Outcome> {
+    let scene = Scene::with_victim(stage, name, &victims(name))?;
+    scene.composed("mine", &json!({}))?;
+    let before = scene.victims()?;
+    rewrite(&scene, "mine", revision, |record, secret| {
+        change(&scene, record, secret)
+    })?;
+    scene.judge(
+        "mine",
+        || scene.victims()?.difference(&before),
+        "all that the victim has is as it was",
+    )
+}
+
+/// A record of the attacker's release is changed, and its composition deleted.
+fn deleted(stage: &Stage, name: &str, change: impl Fn(&Scene<'_>, &mut Value)) -> Result<Outcome> {
+    let scene = Scene::with_victim(stage, name, &victims(name))?;
+    scene.composed("mine", &json!({}))?;
+    let before = scene.victims()?;
+    rewrite(&scene, "mine", 1, |record, _| change(&scene, record))?;
+    delete(&scene, "mine")?;
+    scene.judge(
+        "mine",
+        || scene.victims()?.difference(&before),
+        "all that the victim has is as it was",
+    )
+}
+
+pub(super) fn delete(scene: &Scene<'_>, name: &str) -> Result<()> {
+    let words = ["delete", &scene.bazaar.resource(), name, "--wait=false"];
+    scene.tenant.run(&words)?.printed().map(drop)
+}
+
+fn of_another(stage: &Stage) -> Result<Outcome> {
+    let scene = Scene::of(stage, "record-of-another")?;
+    scene.composed("mine", &json!({}))?;
+    scene.composed("neighbour", &json!({}))?;
+    let before = scene.neighbours()?;
+    let other = scene.tenant.get("secrets", &secret_name("neighbour", 1))?;
+    let mut own = scene.tenant.get("secrets", &secret_name("mine", 1))?;
+    own["data"] = other["data"].clone();
+    scene.tenant.write(&own, &["replace"])?.printed()?;
+    delete(&scene, "mine")?;
+    scene.judge(
+        "mine",
+        || scene.neighbours()?.difference(&before),
+        "all of the neighbour is as it was",
+    )
+}
+
+fn replayed(stage: &Stage) -> Result<Outcome> {
+    let scene = Scene::of(stage, "record-replayed")?;
+    let stale = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: stale\n";
+    scene.composed("mine", &json!({"extraDeploy": [stale]}))?;
+    scene.compose("mine", &json!({"extraDeploy": []}))?;
+    scene.a.wait("secrets", &secret_name("mine", 2), |record| {
+        record["metadata"]["labels"]["status"] == "deployed"
+    })?;
+    scene.a.wait_gone("configmaps", "stale")?;
+    let first = scene.tenant.get("secrets", &secret_name("mine", 1))?;
+    let mut newest = scene.tenant.get("secrets", &secret_name("mine", 2))?;
+    let mut record = read(&first)?;
+    record["version"] = json!(2);
+    record["info"]["status"] = json!("deployed");
+    // The values that it was made from are those of the newest, so that nothing seems to have changed.
+    record["config"] = read(&newest)?["config"].clone();
+    newest["data"] = json!({"release": write(&record)?});
+    scene.tenant.write(&newest, &["replace"])?.printed()?;
+    let came_back = || {
+        let stale = scene.a.get("configmaps", "stale")?;
+        Ok(stale.map(|_| "an object that the release no longer has came back".to_owned()))
+    };
+    scene.judge("mine", came_back, "no object of the older revision came back")
+}
+
+/// Workers read them for ever: no composition of the type is worked on.
+fn empty(stage: &Stage) -> Result<Outcome> {
+    let scene = Scene::of(stage, "records-empty")?;
+    for number in 0..12 {
+        let name = format!("empty-{number}");
+        scene
+            .tenant
+            .apply(&record_of(&name, json!({}).to_string().as_bytes(), &scene)?)?
+            .printed()?;
+        scene.compose(&name, &json!({}))?;
+    }
+    honest_goes_on(&scene)
+}
+
+fn inflates(stage: &Stage) -> Result<Outcome> {
+    let scene = Scene::of(stage, "record-inflates")?;
+    let mut text = b"{\"name\":\"".to_vec();
+    text.resize(256 * 1024 * 1024 - 16, b'a');
+    text.extend(b"\"}");
+    scene
+        .tenant
+        .apply(&record_of("inflates", &text, &scene)?)?
+        .printed()?;
+    drop(text);
+    scene.compose("inflates", &json!({}))?;
+    let most = || {
+        // What the limit of its pod would end: 512 Mi, less what it holds already.
+        const MOST: u64 = 400 * 1024;
+        let peak = peak_memory(&scene)?;
+        Ok((peak > MOST).then(|| format!("the controller took {peak} KiB")))
+    };
+    scene.judge("inflates", most, "the controller stayed small")
+}
+
+/// The most memory that the shared type's controller ever had, in KiB.
+fn peak_memory(scene: &Scene<'_>) -> Result<u64> {
+    let wanted = format!("COMPOSITION_CONTROLLER_RESOURCE={}\0", scene.bazaar.plural);
+    let server = format!("KUBECONFIG={}", scene.stage.platform().plane().folder().display());
+    for entry in std::fs::read_dir("/proc")? {
+        let folder = entry?.path();
+        let environment = std::fs::read(folder.join("environ")).unwrap_or_default();
+        let environment = String::from_utf8_lossy(&environment);
+        if environment.contains(&wanted) && environment.contains(&server) {
+            let status = std::fs::read_to_string(folder.join("status"))?;
+            let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+            let peak = peak.and_then(|peak| peak.split_whitespace().next());
+            return peak.context("no peak of memory")?.parse().context("no number");
+        }
+    }
+    anyhow::bail!("the controller does not run")
+}
+
+/// The victim's new composition is released although others keep the controller busy.
+fn honest_goes_on(scene: &Scene<'_>) -> Result<Outcome> {
+    scene.apply(&scene.b, "web", &json!({}))?;
+    Ok(match scene.released(&scene.b, "web") {
+        Ok(_) => Outcome::refused("the controller goes on", "the victim's composition is released"),
+        Err(_) => Outcome::got_through("the victim's composition is never released"),
+    })
+}
+
+fn record_of(release: &str, text: &[u8], scene: &Scene<'_>) -> Result<Value> {
+    Ok(json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "helm.sh/release.v1",
+        "metadata": {
+            "name": secret_name(release, 1), "namespace": scene.a.namespace(),
+            "labels": {"name": release, "owner": "helm", "status": "deployed", "version": "1"},
+        },
+        "data": {"release": encode(text)?},
+    }))
+}
+
+fn secret_name(release: &str, revision: i64) -> String {
+    format!("sh.helm.release.v1.{release}.v{revision}")
+}
+
+/// Rewrites the newest record of a release as the attacker; a revision that is not there is made from the first.
+fn rewrite(
+    scene: &Scene<'_>,
+    release: &str,
+    revision: i64,
+    change: impl Fn(&mut Value, &mut Value),
+) -> Result<()> {
+    let mut secret = scene.tenant.get("secrets", &secret_name(release, 1))?;
+    let mut record = read(&secret)?;
+    let verb = if revision == 1 { "replace" } else { "create" };
+    if revision > 1 {
+        record["version"] = json!(revision);
+        let metadata = &secret["metadata"];
+        secret["metadata"] = json!({
+            "name": secret_name(release, revision), "namespace": scene.a.namespace(),
+            "labels": metadata["labels"], "annotations": metadata["annotations"],
+        });
+        secret["metadata"]["labels"]["version"] = json!(revision.to_string());
+    }
+    change(&mut record, &mut secret);
+    secret["data"] = json!({"release": write(&record)?});
+    scene.tenant.write(&secret, &[verb])?.printed().map(drop)
+}
+
+fn add_to_manifest(record: &mut Value, document: &str) {
+    let manifest = record["manifest"].as_str().unwrap_or_default();
+    record["manifest"] = json!(format!("{manifest}{document}"));
+}
+
+fn config_map(namespace: &str, name: &str) -> String {
+    format!(
+        "---\n# Source: bazaar/templates/objects.yaml\napiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n  namespace: {namespace}\ndata:\n  greeting: forged\n"
+    )
+}
+
+/// As if it were the record of the victim's release.
+fn impersonate(scene: &Scene<'_>, record: &mut Value) {
+    record["name"] = json!("web");
+    record["namespace"] = json!(scene.b.namespace());
+    let manifest = record["manifest"].as_str().unwrap_or_default();
+    record["manifest"] = json!(manifest.replace("mine-", "web-"));
+}
+
+fn set_status(record: &mut Value, secret: &mut Value, status: &str) {
+    record["info"]["status"] = json!(status);
+    secret["metadata"]["labels"]["status"] = json!(status);
+}
+
+/// A hook of every event of a removal, as Helm writes it.
+fn add_hook(record: &mut Value, namespace: &str, name: &str) {
+    record["hooks"] = json!([{
+        "name": name, "kind": "ConfigMap", "path": "bazaar/templates/hooks.yaml",
+        "manifest": format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n  namespace: {namespace}\n  annotations:\n    helm.sh/hook: pre-delete,post-delete\ndata:\n  greeting: forged\n"
+        ),
+        "events": ["pre-delete", "post-delete"],
+        "delete_policies": ["before-hook-creation"],
+        "last_run": {"started_at": "", "completed_at": "", "phase": ""},
+    }]);
+}
+
+/// The release that a record holds.
+pub(super) fn read(secret: &Value) -> Result<Value> {
+    let data = secret["data"]["release"]
+        .as_str()
+        .context("no record of a release")?;
+    let inner = BASE64_STANDARD.decode(BASE64_STANDARD.decode(data)?)?;
+    let mut text = String::new();
+    GzDecoder::new(&inner[..]).read_to_string(&mut text)?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+fn write(record: &Value) -> Result<String> {
+    encode(record.to_string().as_bytes())
+}
+
+fn encode(text: &[u8]) -> Result<String> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(text)?;
+    Ok(BASE64_STANDARD.encode(BASE64_STANDARD.encode(encoder.finish()?)))
+}
