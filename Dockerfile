@@ -8,8 +8,10 @@ FROM docker.io/library/rust:1.95-bookworm AS build
 ARG PROGRAM
 WORKDIR /src
 COPY . .
+# The toolchain of the image, not the name that rust-toolchain.toml has for it: that would be downloaded.
 # A static glibc program needs no file of the image it runs in but CA certificates.
 RUN set -eu; \
+    export RUSTUP_TOOLCHAIN="$RUST_VERSION"; \
     triple="$(rustc -vV | sed -n 's/^host: //p')"; \
     RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --release --features jemalloc --target "$triple" --package "$PROGRAM"; \
     mkdir -p /out; \

@@ -23,14 +23,19 @@ CHARTS ?=
 HELM3 ?=
 
 # Cargo builds a dependency once for each set of features, and what is selected decides the set: `--workspace`
-# everywhere keeps it to one.
-BUILD := cargo build --workspace
-TEST := cargo test --workspace
+# everywhere keeps it to one. `--locked`: what Cargo.lock says is built, and a Cargo.toml that does not fit it is an error.
+BUILD := cargo build --locked --workspace
+TEST := cargo test --locked --workspace
 # Release builds of the programs allocate with jemalloc.
-BUILD_RELEASE := cargo build --workspace --release --features jemalloc
+BUILD_RELEASE := cargo build --locked --workspace --release --features jemalloc
 
 DEBUG := $(or $(CARGO_TARGET_DIR),target)/$(TRIPLE)/debug
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/$(TRIPLE)/release
+
+# Tools that are built from crates.io, each in a folder of its version: a new version is built anew.
+TOOLS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kco/tools
+CARGO_DENY_VERSION := 0.20.2
+CARGO_DENY := $(TOOLS)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 
 PROGRAMS := core-provider composition-dynamic-controller chart-inspector web-server
 bins = $(addprefix --bin ,$(1))
@@ -46,17 +51,38 @@ setup: ## Install the Debian packages and build the parts of the local cluster (
 	$(DEBUG)/local-cluster parts
 
 .PHONY: check
-check: ## The inner loop: format, lints, unit tests
+check: lint unit ## The inner loop: format, lints, unit tests
+
+.PHONY: lint
+lint: ## Format and lints
 	cargo fmt --all --check
-	cargo clippy --quiet --workspace --all-targets -- --deny warnings
-	$(MAKE) --no-print-directory unit
+	cargo clippy --locked --quiet --workspace --all-targets -- --deny warnings
 
 .PHONY: unit
 unit: ## Unit tests: no cluster, no root
 	$(TEST) --quiet
 
+.PHONY: deny
+deny: $(CARGO_DENY) ## Banned crates, several versions of one, licenses, sources, as deny.toml has them
+	$(CARGO_DENY) --locked check --hide-inclusion-graph --deny warnings bans licenses sources
+
+# cargo-deny wants to clone the database; git finds it in the given folder.
+.PHONY: advisories
+advisories: $(CARGO_DENY) ## Known vulnerabilities of the crates in Cargo.lock, by DB=<clone of RustSec's advisory-db>
+	@[ -n "$(DB)" ] || { echo "say where a clone of RustSec's advisory-db is: make advisories DB=<folder>" >&2; exit 2; }
+	GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0="url.file://$(abspath $(DB)).insteadOf" \
+	    GIT_CONFIG_VALUE_0=https://github.com/RustSec/advisory-db \
+	    $(CARGO_DENY) --locked check advisories
+
+# Its own profile, with LTO over all crates, would take longer to build than it ever saves.
+$(CARGO_DENY):
+	CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
+	    cargo install --locked --no-track --version $(CARGO_DENY_VERSION) --root $(TOOLS)/cargo-deny-$(CARGO_DENY_VERSION) \
+	    --target-dir $(TOOLS)/build cargo-deny
+	rm -rf $(TOOLS)/build
+
 .PHONY: test
-test: unit rig e2e ## Everything CI runs: unit tests, the local cluster's own tests, end-to-end tests
+test: lint deny unit rig e2e ## Everything CI runs: lints, crates, unit tests, the local cluster's own tests, end-to-end tests
 
 .PHONY: rig
 rig: setup ## Tests of the local cluster itself (needs root)
@@ -187,7 +213,7 @@ scan: ## The scan behind the bound of permissions against renderings of all char
 
 .PHONY: bench
 bench: ## The template engine against Go's, on the same chart: parse and render, with their ratio
-	cargo bench --workspace --quiet --bench render
+	cargo bench --locked --workspace --quiet --bench render
 	cd crates/gotemplate/tests/go && go test -run '^$$' -bench . ./bench
 
 COMPOSITIONS ?= 100
@@ -234,7 +260,7 @@ composition-idle: ## COMPOSITIONS=300 compositions left alone for MINUTES=10 at 
 .PHONY: bench-engine
 bench-engine: ## Whole charts against Helm's engine in one process: a large one of our own, or the five largest in each CHARTS=<folder> …
 	cd crates/helm/tests/goldens && go build -mod=mod -o $(CURDIR)/target/helm-bench ./bench
-	cargo bench --workspace --features jemalloc --quiet --bench engine -- --helm $(CURDIR)/target/helm-bench $(CHARTS)
+	cargo bench --locked --workspace --features jemalloc --quiet --bench engine -- --helm $(CURDIR)/target/helm-bench $(CHARTS)
 
 .PHONY: big-index
 big-index: ## kco show and pull from a repository with an index of 20 MiB against helm; prints the ratios of time and peak memory
@@ -258,4 +284,4 @@ fuzz: ## Each fuzz target of the template engine and the chart reader for FUZZ_S
 
 .PHONY: crds
 crds: ## Write the custom resource definitions of charts/core-provider from the code
-	cargo run --quiet --package api --example crds > charts/core-provider/crds/compositiondefinitions.yaml
+	cargo run --locked --quiet --package api --example crds > charts/core-provider/crds/compositiondefinitions.yaml

@@ -1,6 +1,6 @@
-//! The arrows between the members of the workspace point the way `docs/architecture.md` draws them.
+//! Members of the workspace import only what the table of `docs/architecture.md` lets them.
 //!
-//! Judged by `cargo tree`, on what is really compiled in, tests aside.
+//! Judged by what their `Cargo.toml` names and, for the pure ones, by what is really compiled in; tests aside.
 #![expect(
     clippy::unwrap_used,
     reason = "without cargo's answer there is nothing to test"
@@ -9,107 +9,126 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-/// Which members each member may import.
-const MAY_IMPORT: [(&str, &[&str]); 16] = [
-    (
-        "core-provider",
-        &[
-            "runtime",
-            "inspection",
-            "helm-client",
-            "cluster",
-            "composition",
-            "helm",
-            "crdgen",
-            "api",
-            "gotemplate",
-        ],
-    ),
-    (
-        "composition-dynamic-controller",
-        &[
-            "runtime",
-            "inspection",
-            "helm-client",
-            "cluster",
-            "composition",
-            "helm",
-            "crdgen",
-            "api",
-            "gotemplate",
-        ],
-    ),
-    // It answers what a chart would touch; what becomes of the schema is not its business.
-    (
-        "chart-inspector",
-        &[
-            "runtime",
-            "inspection",
-            "helm-client",
-            "cluster",
-            "composition",
-            "helm",
-            "api",
-            "gotemplate",
-        ],
-    ),
-    (
-        "cli",
-        &[
-            "inspection",
-            "helm-client",
-            "cluster",
-            "composition",
-            "helm",
-            "crdgen",
-            "api",
-            "gotemplate",
-        ],
-    ),
-    ("runtime", &["cluster", "api"]),
-    (
-        "inspection",
-        &["helm-client", "cluster", "composition", "helm", "api"],
-    ),
-    ("helm-client", &["cluster", "helm"]),
-    ("cluster", &[]),
-    ("composition", &["helm", "crdgen", "api", "gotemplate"]),
-    ("helm", &["gotemplate"]),
-    ("crdgen", &[]),
-    ("api", &[]),
-    ("gotemplate", &[]),
-    // Outside of the product: they try it.
-    ("e2e", &["local-cluster"]),
-    ("release-driver", &["helm-client", "cluster", "helm"]),
-    ("local-cluster", &[]),
-];
+use serde_json::Value;
 
-/// Members that nobody imports and that import nobody.
-const ALONE: [&str; 2] = ["web-server", "parity"];
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
 /// Crates that the pure members must never bring along: they would be a client, a runtime or a clock.
 const IMPURE: [&str; 5] = ["tokio", "hyper", "reqwest", "kube-client", "rand"];
 
-const PURE: [&str; 5] = ["composition", "helm", "crdgen", "api", "gotemplate"];
+/// One row of the table.
+struct Row {
+    layer: String,
+    /// The folder of the member.
+    folder: String,
+    /// The folder's last part, which is the member's name.
+    name: String,
+    may_import: BTreeSet<String>,
+}
+
+/// The table of `docs/architecture.md`, top to bottom.
+fn table() -> Vec<Row> {
+    let text = std::fs::read_to_string(format!("{ROOT}/docs/architecture.md")).unwrap();
+    read(&text)
+}
+
+fn read(text: &str) -> Vec<Row> {
+    let lines = text
+        .lines()
+        .skip_while(|line| !line.starts_with("| layer | member |"))
+        .skip(2)
+        .take_while(|line| line.starts_with('|'));
+    let mut rows: Vec<(String, String, String)> = Vec::new();
+    for line in lines {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [layer, member, _, may_import] = cells.as_slice() else {
+            panic!("{line} has not four columns")
+        };
+        let layer = match (*layer, rows.last()) {
+            ("", Some((above, _, _))) => above.clone(),
+            ("", None) => panic!("the first row names no layer"),
+            (layer, _) => layer.to_owned(),
+        };
+        rows.push((layer, quoted(member).remove(0), (*may_import).to_owned()));
+    }
+    let all: Vec<(String, String)> = rows
+        .iter()
+        .map(|(layer, folder, _)| (layer.clone(), name(folder)))
+        .collect();
+    let allowed = |position: usize, text: &str| -> BTreeSet<String> {
+        let listed = || quoted(text).into_iter();
+        let Some(except) = text.strip_prefix("all below") else {
+            assert!(text == "–" || !quoted(text).is_empty(), "cannot read {text:?}");
+            return listed().collect();
+        };
+        assert!(
+            except.is_empty() || except.starts_with(" but "),
+            "cannot read {text:?}"
+        );
+        // Members of one layer do not import each other unless they say so.
+        let below = all[position..]
+            .iter()
+            .filter(|(layer, _)| *layer != all[position].0);
+        let below = below.map(|(_, name)| name.clone());
+        below
+            .filter(|name| listed().all(|except| except != *name))
+            .collect()
+    };
+    rows.iter()
+        .enumerate()
+        .map(|(position, (layer, folder, may_import))| Row {
+            layer: layer.clone(),
+            folder: folder.clone(),
+            name: name(folder),
+            may_import: allowed(position, may_import),
+        })
+        .collect()
+}
+
+/// What stands between backticks.
+fn quoted(text: &str) -> Vec<String> {
+    text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+fn name(folder: &str) -> String {
+    folder.rsplit('/').next().unwrap().to_owned()
+}
 
 #[test]
-fn members_import_only_what_stands_to_their_right() {
-    let members = members();
-    let table: BTreeMap<&str, &[&str]> = MAY_IMPORT.into_iter().collect();
-    for member in &members {
-        if ALONE.contains(&member.as_str()) {
-            continue;
-        }
-        let may_import = table
-            .get(member.as_str())
-            .unwrap_or_else(|| panic!("{member} has no line in the layer table"));
-        for import in tree(member, &["--depth", "1"])
-            .intersection(&members)
-            .filter(|import| *import != member)
-        {
+fn every_member_has_a_row() {
+    let listed: BTreeMap<String, String> = table().into_iter().map(|row| (row.folder, row.name)).collect();
+    let members: BTreeMap<String, String> = members()
+        .into_iter()
+        .map(|member| (member.folder, member.name))
+        .collect();
+    assert_eq!(listed, members);
+}
+
+#[test]
+fn the_table_lets_members_import_only_what_stands_below_them() {
+    let table = table();
+    for (position, row) in table.iter().enumerate() {
+        for import in &row.may_import {
             assert!(
-                may_import.contains(&import.as_str()),
-                "{member} must not import {import}"
+                table[position + 1..].iter().any(|below| below.name == *import),
+                "{} may import {import}, which does not stand below it",
+                row.name
+            );
+        }
+    }
+}
+
+#[test]
+fn members_import_only_what_the_table_lets_them() {
+    let table: BTreeMap<String, BTreeSet<String>> = table()
+        .into_iter()
+        .map(|row| (row.name, row.may_import))
+        .collect();
+    for member in members() {
+        for import in member.imports.difference(&table[&member.name]) {
+            panic!(
+                "{} imports {import}, which its row in docs/architecture.md does not have",
+                member.name
             );
         }
     }
@@ -117,27 +136,60 @@ fn members_import_only_what_stands_to_their_right() {
 
 #[test]
 fn pure_members_bring_no_client_no_runtime_and_no_randomness() {
-    for member in PURE {
-        let imported = tree(member, &[]);
+    let table = table();
+    let pure: Vec<&Row> = table.iter().filter(|row| row.layer == "pure").collect();
+    assert!(!pure.is_empty(), "the table has no layer of pure members");
+    for row in pure {
+        let imported = tree(&row.name);
         for impure in IMPURE {
             assert!(
-                !imported.contains(impure) || is_excused(member, impure),
-                "{member} brings {impure}"
+                !imported.contains(impure) || is_excused(impure, &imported),
+                "{} brings {impure}",
+                row.name
             );
         }
     }
 }
 
 /// `rsa` makes keys from the random bytes it is handed, through the traits of `rand_core`, but names `rand`.
-fn is_excused(member: &str, impure: &str) -> bool {
-    impure == "rand" && matches!(member, "helm" | "composition")
+fn is_excused(impure: &str, imported: &BTreeSet<String>) -> bool {
+    impure == "rand" && imported.contains("rsa")
+}
+
+#[test]
+fn a_table_is_read_as_it_is_meant() {
+    let rows = read(
+        "text\n| layer | member | one line | may import |\n|---|---|---|---|\n\
+         | top | `one` | says | all below |\n| | `crates/two` | says | all below but `four` |\n\
+         | end | `crates/three` | says | `four` |\n| | `four` | says | – |\n\n| other | `table` | is | – |\n",
+    );
+    let read: Vec<(&str, &str, &str, Vec<&str>)> = rows
+        .iter()
+        .map(|row| {
+            let may_import = row.may_import.iter().map(String::as_str).collect();
+            (
+                row.layer.as_str(),
+                row.folder.as_str(),
+                row.name.as_str(),
+                may_import,
+            )
+        })
+        .collect();
+    assert_eq!(
+        read,
+        [
+            ("top", "one", "one", vec!["four", "three"]),
+            ("top", "crates/two", "two", vec!["three"]),
+            ("end", "crates/three", "three", vec!["four"]),
+            ("end", "four", "four", vec![]),
+        ]
+    );
 }
 
 #[test]
 fn banned_crates_are_not_in_the_lock_file() {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
-    let deny = std::fs::read_to_string(format!("{root}/deny.toml")).unwrap();
-    let lock = std::fs::read_to_string(format!("{root}/Cargo.lock")).unwrap();
+    let deny = std::fs::read_to_string(format!("{ROOT}/deny.toml")).unwrap();
+    let lock = std::fs::read_to_string(format!("{ROOT}/Cargo.lock")).unwrap();
     let banned: Vec<&str> = deny
         .lines()
         .filter_map(|line| line.trim().strip_prefix("{ crate = \"")?.split_once('"'))
@@ -155,26 +207,44 @@ fn banned_crates_are_not_in_the_lock_file() {
     }
 }
 
-fn members() -> BTreeSet<String> {
-    cargo(&[
-        "tree",
-        "--workspace",
-        "--depth",
-        "0",
-        "--prefix",
-        "none",
-        "--format",
-        "{p}",
-    ])
-    .lines()
-    .filter_map(|line| line.split_whitespace().next())
-    .map(str::to_owned)
-    .collect()
+/// A member of the workspace.
+struct Member {
+    /// Its folder below the root.
+    folder: String,
+    name: String,
+    /// The members that its `Cargo.toml` names, those of its tests aside.
+    imports: BTreeSet<String>,
+}
+
+fn members() -> Vec<Member> {
+    let metadata: Value =
+        serde_json::from_str(&cargo(&["metadata", "--no-deps", "--format-version", "1"])).unwrap();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let root = text(&metadata["workspace_root"]);
+    let packages = metadata["packages"].as_array().unwrap().iter();
+    packages
+        .map(|package| {
+            let manifest = text(&package["manifest_path"]);
+            let folder = manifest.strip_prefix(&root).unwrap();
+            let dependencies = package["dependencies"].as_array().unwrap().iter();
+            let imports = dependencies
+                .filter(|dependency| dependency["kind"] != "dev" && dependency["path"].is_string())
+                .map(|dependency| text(&dependency["name"]));
+            Member {
+                folder: folder
+                    .trim_matches('/')
+                    .trim_end_matches("/Cargo.toml")
+                    .to_owned(),
+                name: text(&package["name"]),
+                imports: imports.collect(),
+            }
+        })
+        .collect()
 }
 
 /// What a member compiles in, itself included.
-fn tree(member: &str, more: &[&str]) -> BTreeSet<String> {
-    let mut arguments = vec![
+fn tree(member: &str) -> BTreeSet<String> {
+    let arguments = [
         "tree",
         "--package",
         member,
@@ -185,7 +255,6 @@ fn tree(member: &str, more: &[&str]) -> BTreeSet<String> {
         "--format",
         "{p}",
     ];
-    arguments.extend(more);
     cargo(&arguments)
         .lines()
         .filter_map(|line| line.split_whitespace().next())
@@ -196,7 +265,7 @@ fn tree(member: &str, more: &[&str]) -> BTreeSet<String> {
 fn cargo(arguments: &[&str]) -> String {
     let output = Command::new(env!("CARGO"))
         .args(arguments)
-        .arg("--offline")
+        .args(["--offline", "--locked"])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .unwrap();
