@@ -13,14 +13,14 @@ pub(super) fn attacks() -> Vec<Attack> {
         Attack::new(
             "marker-blocks",
             Actor::Tenant,
-            "labels a ServiceAccount as the controller of a type that is to come",
+            "labels a ServiceAccount as another definition's, but with a type that is to come",
             marker_blocks,
         ),
         Attack::new(
             "marker-removes",
             Actor::Tenant,
-            "labels a ServiceAccount as the controller that another definition has left",
-            |stage| marker_removes(stage, "marker-removes", "left"),
+            "labels a ServiceAccount as another definition's, but with the victim's type",
+            |stage| marker_removes(stage, "marker-removes", "bystander"),
         ),
         Attack::new(
             "marker-doubles",
@@ -91,7 +91,9 @@ fn marker(scene: &Scene<'_>, plural: &str, definition: (&str, &str)) -> Value {
 
 fn marker_blocks(stage: &Stage) -> Result<Outcome> {
     let scene = Scene::of(stage, "marker-blocks")?;
-    let forged = marker(&scene, "stalls", (scene.a.namespace(), "mine"));
+    let bystander = ChartFolder::copy("web", "onlooker", "1.0.0")?;
+    stage.define(&scene.b, &bystander, "bystander", &json!({}))?;
+    let forged = marker(&scene, "stalls", (scene.b.namespace(), "bystander"));
     scene.tenant.apply(&forged)?.printed()?;
     let chart = ChartFolder::copy("web", "stall", "1.0.0")?;
     Ok(match stage.define(&scene.b, &chart, "stall", &json!({})) {
@@ -117,6 +119,8 @@ fn marker_removes(stage: &Stage, name: &str, definition: &str) -> Result<Outcome
     let scene = Scene::of(stage, name)?;
     // Charts have short names, plurals an s.
     let chart_name = name.replace('-', "");
+    let bystander = ChartFolder::copy("web", &format!("{chart_name}onlooker"), "1.0.0")?;
+    stage.define(&scene.b, &bystander, "bystander", &json!({}))?;
     let chart = ChartFolder::copy("web", &chart_name, "1.0.0")?;
     let type_ = stage.define(&scene.b, &chart, name, &json!({}))?;
     let before = bundle(stage, &type_)?;

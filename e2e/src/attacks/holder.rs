@@ -71,15 +71,6 @@ impl Holder {
         })
     }
 
-    /// The same, where commands without a namespace mean another one.
-    pub fn in_namespace(&self, namespace: &str) -> Self {
-        Self {
-            site: self.site.clone(),
-            kubeconfig: self.kubeconfig.clone(),
-            namespace: namespace.to_owned(),
-        }
-    }
-
     fn kubectl(&self, arguments: &[&str]) -> Command {
         // A namespace among the arguments comes later and counts.
         let mut command = self.site.kubectl(["--namespace", &self.namespace]);
@@ -145,8 +136,11 @@ impl Holder {
         let file = NamedTempFile::new()?;
         fs::write(file.path(), object.to_string())?;
         let path = file.path().to_string_lossy();
+        let place = object["metadata"]["namespace"]
+            .as_str()
+            .unwrap_or(&self.namespace);
         let mut arguments = words.to_vec();
-        arguments.extend(["--filename", &path]);
+        arguments.extend(["--filename", &path, "--namespace", place]);
         self.run(&arguments)
     }
 

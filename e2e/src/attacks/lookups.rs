@@ -128,7 +128,7 @@ pub(super) fn attacks() -> Vec<Attack> {
         Attack::new(
             "lookup-neighbour",
             Actor::Tenant,
-            "without any right to Secrets, looks up one of its own namespace that is another's",
+            "without any right to Secrets, looks up that of a neighbour in its own namespace",
             neighbour,
         ),
         Attack::new(
@@ -185,8 +185,7 @@ fn victims_record(stage: &Stage) -> Result<Outcome> {
     let text = record["data"]["release"].as_str().unwrap_or_default();
     let text = &text[text.len().saturating_sub(80)..];
     let template = format!(
-        r#"{}{{{{ (lookup "v1" "Secret" "{}" "{name}").data | toJson | quote }}}}"#,
-        map(),
+        r#"{{{{ $s := lookup "v1" "Secret" "{}" "{name}" }}}}{{{{ if $s }}}}{{{{ fail (trunc -200 $s.data.release) }}}}{{{{ end }}}}"#,
         scene.b.namespace()
     );
     scene.compose("mine", &json!({"extraDeploy": [template]}))?;
@@ -238,16 +237,11 @@ fn neighbour(stage: &Stage) -> Result<Outcome> {
     let text = secret_text("lookup-neighbour");
     let scene = Scene::of(stage, "lookup-neighbour")?;
     let poor = stage.person(scene.a.namespace(), "poor", "")?;
-    scene.a.apply(&json!({
-        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "private", "namespace": scene.a.namespace()},
-        "stringData": {"password": text},
-    }))?;
-    let template = r#"{{ $s := lookup "v1" "Secret" .Release.Namespace "private" }}{{ if $s }}{{ fail ($s.data | toJson) }}{{ end }}"#;
-    let composition =
-        scene
-            .bazaar
-            .composition(scene.a.namespace(), "mine", &json!({"extraDeploy": [template]}));
-    poor.apply(&composition)?.printed()?;
+    scene.composed("neighbour", &json!({"password": text}))?;
+    let template = r#"{{ $s := lookup "v1" "Secret" .Release.Namespace "neighbour-login" }}{{ if $s }}{{ fail ($s.data | toJson) }}{{ end }}"#;
+    let spec = json!({"extraDeploy": [template]});
+    poor.apply(&scene.bazaar.composition(scene.a.namespace(), "mine", &spec))?
+        .printed()?;
     // The Secret itself has the text: what counts is what the attacker reads, which is compositions.
     let told = || {
         let composition = scene.a.get(&scene.bazaar.resource(), "mine")?.unwrap_or_default();
@@ -274,7 +268,7 @@ fn of_another_chart(stage: &Stage) -> Result<Outcome> {
         "metadata": {"name": "private", "namespace": scene.b.namespace(), "annotations": {"text": text}},
     }))?;
     let template = format!(
-        r#"{{{{ $s := lookup "v1" "Endpoints" "{}" "private" }}}}{{{{ if $s }}}}{{{{ fail ($s | toJson) }}}}{{{{ end }}}}"#,
+        r#"{{{{ $s := lookup "v1" "Endpoints" "{}" "" }}}}{{{{ if $s }}}}{{{{ fail ($s | toJson) }}}}{{{{ end }}}}"#,
         scene.b.namespace()
     );
     scene.compose("mine", &json!({"extraDeploy": [template]}))?;

@@ -146,7 +146,7 @@ pub(super) fn attacks() -> Vec<Attack> {
             "record-deleted",
             "writes the victim's objects into its record and deletes its composition",
             |stage| {
-                deleted(stage, "record-deleted", |scene, record| {
+                deleted(stage, "record-deleted", |scene, record, _| {
                     add_to_manifest(record, &config_map(scene.b.namespace(), "web-settings"));
                 })
             },
@@ -154,13 +154,27 @@ pub(super) fn attacks() -> Vec<Attack> {
         tenant(
             "record-deleted-name",
             "writes the victim's release into its record and deletes its composition",
-            |stage| deleted(stage, "record-deleted-name", impersonate),
+            |stage| {
+                deleted(stage, "record-deleted-name", |scene, record, _| {
+                    impersonate(scene, record)
+                })
+            },
+        ),
+        tenant(
+            "record-deleted-uninstalling",
+            "writes the victim's release, as being uninstalled, into its record and deletes its composition",
+            |stage| {
+                deleted(stage, "record-deleted-uninstalling", |scene, record, secret| {
+                    impersonate(scene, record);
+                    set_status(record, secret, "uninstalling");
+                })
+            },
         ),
         tenant(
             "record-hook",
             "writes a hook that makes an object in another namespace, and deletes its composition",
             |stage| {
-                deleted(stage, "record-hook", |scene, record| {
+                deleted(stage, "record-hook", |scene, record, _| {
                     add_hook(record, scene.b.namespace(), "forged");
                 })
             },
@@ -169,7 +183,7 @@ pub(super) fn attacks() -> Vec<Attack> {
             "record-hook-replaces",
             "writes a hook that replaces the victim's object, and deletes its composition",
             |stage| {
-                deleted(stage, "record-hook-replaces", |scene, record| {
+                deleted(stage, "record-hook-replaces", |scene, record, _| {
                     add_hook(record, scene.b.namespace(), "web-settings");
                 })
             },
@@ -223,11 +237,15 @@ fn forged(
 }
 
 /// A record of the attacker's release is changed, and its composition deleted.
-fn deleted(stage: &Stage, name: &str, change: impl Fn(&Scene<'_>, &mut Value)) -> Result<Outcome> {
+fn deleted(
+    stage: &Stage,
+    name: &str,
+    change: impl Fn(&Scene<'_>, &mut Value, &mut Value),
+) -> Result<Outcome> {
     let scene = Scene::with_victim(stage, name, &victims(name))?;
     scene.composed("mine", &json!({}))?;
     let before = scene.victims()?;
-    rewrite(&scene, "mine", 1, |record, _| change(&scene, record))?;
+    rewrite(&scene, "mine", 1, |record, secret| change(&scene, record, secret))?;
     delete(&scene, "mine")?;
     scene.judge(
         "mine",

@@ -553,6 +553,13 @@ impl<'s> Scene<'s> {
         Belongings::of(&self.a, &self.bazaar, |name| name.contains("neighbour"))
     }
 
+    /// False of a line of a log that says which composition it is about, when that is another attack's.
+    fn is_about_us(&self, line: &str) -> bool {
+        let line: Value = serde_json::from_str(line).unwrap_or_default();
+        let about = line["composition"].as_str();
+        about.is_none_or(|about| about.contains(&format!("{}/", self.a.namespace())))
+    }
+
     /// Where a text of the victim's can be read by the attacker: in the attacker's namespace or in the logs.
     ///
     /// # Errors
@@ -579,7 +586,8 @@ impl<'s> Scene<'s> {
             let is_ours = ["core-provider", "composition-dynamic", "chart-inspector"];
             if is_ours.iter().any(|ours| name.starts_with(ours)) {
                 let log = std::fs::read(entry.path())?;
-                if tells(&String::from_utf8_lossy(&log)) {
+                let log = String::from_utf8_lossy(&log);
+                if log.lines().any(|line| self.is_about_us(line) && tells(line)) {
                     return Ok(Some(format!("the victim's text is in the log {name}")));
                 }
             }
@@ -599,12 +607,16 @@ impl Belongings {
     fn of(namespace: &Namespace, type_: &Type, is_meant: impl Fn(&str) -> bool) -> Result<Self> {
         let kinds = format!("{},{KINDS}", type_.resource());
         let mut objects = BTreeMap::new();
+        let own_grants = ["web", "neighbour"]
+            .map(|release| format!("composition:{}:{}:{release}", type_.plural, namespace.namespace()));
         let mut take = |kinds: &str, is_meant: &dyn Fn(&str) -> bool| -> Result<()> {
             let listed: Value =
                 serde_json::from_str(&namespace.kubectl(&["get", kinds, "--output", "json"])?)?;
             for object in listed["items"].as_array().context("no list")? {
                 let name = object["metadata"]["name"].as_str().unwrap_or_default();
-                if is_meant(name) {
+                // What a controller grants itself is its own; that of the victim's release is part of the release.
+                let is_grant = name.starts_with("composition:") && !own_grants.iter().any(|own| own == name);
+                if is_meant(name) && !is_grant {
                     let kind = object["kind"].as_str().unwrap_or_default();
                     objects.insert(format!("{kind} {name}"), essence(object));
                 }
