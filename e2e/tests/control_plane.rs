@@ -2,7 +2,8 @@
 //! `ServiceAccount` that it has in a pod.
 #![expect(clippy::unwrap_used, reason = "a field that is not there fails the scenario")]
 
-mod bind_roles;
+mod attack_others;
+mod change_bound;
 mod convert_versions;
 mod delete_policies;
 mod fetch_charts;

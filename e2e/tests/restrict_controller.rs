@@ -39,20 +39,13 @@ fn a_controller_is_restricted_and_holds_exactly_what_its_release_needs() -> Resu
             "apps/deployments get,list,watch ",
         ]
     );
-    for (allowed, request) in [
-        (true, ["patch", "configmaps/fixed-web"]),
-        (true, ["get", "secrets/sh.helm.release.v1.fixed.v1"]),
-        (false, ["patch", "configmaps/kube-root-ca.crt"]),
-        (true, ["watch", "configmaps"]),
-        (false, ["create", "configmaps"]),
-        (false, ["list", "secrets"]),
-        (false, ["get", "secrets/other"]),
-        (false, ["create", "pods"]),
-        (false, ["list", "pods"]),
-        (false, ["get", "pods/log"]),
-        (false, ["delete", "namespaces"]),
+    // What it may not do is in the list of `make attacks`.
+    for request in [
+        ["patch", "configmaps/fixed-web"],
+        ["get", "secrets/sh.helm.release.v1.fixed.v1"],
+        ["watch", "configmaps"],
     ] {
-        assert_eq!(may(&scenario, &request)?, allowed, "{request:?}");
+        assert!(may(&scenario, &request)?, "{request:?}");
     }
     Ok(())
 }

@@ -1,11 +1,11 @@
-//! chart-inspector answers who shows a token made for it and may read the composition, and nobody else.
+//! chart-inspector answers who shows a token made for it, from a pod and through its Service.
 
 use anyhow::Result;
-use e2e::{Namespace, Scenario, platform};
+use e2e::{Scenario, platform};
 use serde_json::{Value, json};
 
 #[test]
-fn chart_inspector_answers_only_whom_it_may() -> Result<()> {
+fn chart_inspector_answers_who_may_ask() -> Result<()> {
     let scenario = Scenario::start("restrict-inspector")?;
     let url = scenario.push_web_chart("shy", "1.0.0")?;
     scenario.define("shy", &url, "1.0.0")?;
@@ -17,31 +17,13 @@ fn chart_inspector_answers_only_whom_it_may() -> Result<()> {
         "spec": {"image": scenario.web_image()},
     }))?;
     scenario.wait_for("shies", "web", "Ready", "True")?;
-    scenario.kubectl(&["create", "serviceaccount", "stranger"])?;
-
-    let platform = scenario.platform();
-    let token_of = |namespace: &Namespace, account: &str, audience: &str| -> Result<String> {
-        let audience = format!("--audience={audience}");
-        Ok(namespace
-            .kubectl(&["create", "token", account, &audience])?
-            .trim()
-            .to_owned())
-    };
-    let controller = "shies-v1-0-0";
-    let token = |account: &str, audience: &str| token_of(&platform, account, audience);
-    let kubernetes = "https://kubernetes.default.svc";
-    for (status, token) in [
-        ("401", None),
-        ("401", Some("not-a-token".to_owned())),
-        ("401", Some(token(controller, kubernetes)?)),
-        ("401", Some(token(controller, "somebody-else")?)),
-        ("403", Some(token_of(&scenario, "stranger", "chart-inspector")?)),
-        ("200", Some(token(controller, "chart-inspector")?)),
-    ] {
-        assert_eq!(ask(&scenario, token.as_deref())?.0, status, "{token:?}");
-    }
-
-    let (_, answer) = ask(&scenario, Some(&token(controller, "chart-inspector")?))?;
+    // Whom it does not answer is in the list of `make attacks`; this is the way through its Service.
+    assert_eq!(ask(&scenario, None)?.0, "401");
+    let token = scenario
+        .platform()
+        .kubectl(&["create", "token", "shies-v1-0-0", "--audience=chart-inspector"])?;
+    let (status, answer) = ask(&scenario, Some(token.trim()))?;
+    assert_eq!(status, "200");
     let resources: Vec<Value> = serde_json::from_str(&answer)?;
     let named = |plural: &str| {
         resources

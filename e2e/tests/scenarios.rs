@@ -1,7 +1,6 @@
 //! Every scenario, on one cluster. Each file is named for what is done to what.
 #![expect(clippy::unwrap_used, reason = "a field that is not there fails the scenario")]
 
-mod attack_with_controller;
 mod change_version;
 mod delete_composition;
 mod delete_definition;

@@ -1,4 +1,4 @@
-//! The accounts that controllers run as: whoever may use one is that controller. And ServiceAccounts that only look like
+//! The accounts that controllers run as: whoever may use one is that controller. And others that only look like
 //! one.
 
 use anyhow::{Context as _, Result};
@@ -96,22 +96,19 @@ fn marker_blocks(stage: &Stage) -> Result<Outcome> {
     let forged = marker(&scene, "stalls", (scene.b.namespace(), "bystander"));
     scene.tenant.apply(&forged)?.printed()?;
     let chart = ChartFolder::copy("web", "stall", "1.0.0")?;
-    Ok(match stage.define(&scene.b, &chart, "stall", &json!({})) {
-        Ok(_) => Outcome::refused(
+    if stage.define(&scene.b, &chart, "stall", &json!({})).is_ok() {
+        return Ok(Outcome::refused(
             "core-provider, which does not believe it",
             "the definition is ready",
-        ),
-        Err(_) => {
-            let said = scene.b.kubectl(&[
-                "get",
-                "compositiondefinition",
-                "stall",
-                "--output",
-                "jsonpath={.status.conditions[*].message}",
-            ])?;
-            Outcome::got_through(format!("the definition does not become ready: {said}"))
-        }
-    })
+        ));
+    }
+    let said = "jsonpath={.status.conditions[*].message}";
+    let said = scene
+        .b
+        .kubectl(&["get", "compositiondefinition", "stall", "--output", said])?;
+    Ok(Outcome::got_through(format!(
+        "the definition does not become ready: {said}"
+    )))
 }
 
 /// The marker names the victim's type; which definition it says that it is of decides what it pretends.

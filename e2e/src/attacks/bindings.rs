@@ -8,6 +8,8 @@ use crate::Namespace;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 const HOME: &str = "guild-hall";
+/// Where another tenant has a composition of the type.
+const ANNEX: &str = "guild-annex";
 
 /// A binding, what it binds, and the role's name.
 const FOREIGN: [(&str, &str, &str); 9] = [
@@ -58,6 +60,20 @@ pub(super) fn attacks() -> Vec<Attack> {
     );
     attacks.push(
         Attack::new(
+            "role-of-chart-elsewhere",
+            Actor::Controller,
+            "writes a role of the chart's into another tenant's namespace",
+            |stage| {
+                let hall = Hall::open(stage)?;
+                let mut object = role("Role", "elsewhere", Some("mine"));
+                object["metadata"]["namespace"] = json!(ANNEX);
+                Ok(outcome(&hall.controller.apply(&object)?))
+            },
+        )
+        .quick(),
+    );
+    attacks.push(
+        Attack::new(
             "rule-beyond-the-chart",
             Actor::Controller,
             "writes a rule that the chart does not have into a role of the chart's",
@@ -99,21 +115,23 @@ impl Hall {
         let type_ = stage.guild()?;
         let namespace = Namespace::of(HOME, stage.platform().site());
         let controller = stage.controller(&type_, HOME)?;
-        let is_new = namespace.get("namespaces", HOME)?.is_none();
-        if is_new {
-            stage.platform().namespace(HOME)?;
-        }
-        let composition = type_.composition(HOME, "web", &json!({}));
-        namespace.wait_until("the composition", || Ok(namespace.apply(&composition).ok()))?;
-        for kind in ["Role", "ClusterRole"] {
-            namespace.apply(&role(kind, "foreign", None))?;
-            namespace.apply(&role(kind, "others", Some("other")))?;
-            // The namespace is open to the controller once core-provider has seen the composition.
-            namespace.wait_until("the chart's own role", || {
-                let answer = controller.apply(&role(kind, "own", Some("mine")))?;
-                Ok(answer.refusal().is_none().then_some(()))
-            })?;
-        }
+        stage.prepare("hall", || {
+            for place in [HOME, ANNEX] {
+                let place = stage.platform().namespace(place)?;
+                let composition = type_.composition(place.namespace(), "web", &json!({}));
+                place.wait_until("the composition", || Ok(place.apply(&composition).ok()))?;
+            }
+            for kind in ["Role", "ClusterRole"] {
+                namespace.apply(&role(kind, "foreign", None))?;
+                namespace.apply(&role(kind, "others", Some("other")))?;
+                // The namespace is open to the controller once core-provider has seen the composition.
+                namespace.wait_until("the chart's own role", || {
+                    let answer = controller.apply(&role(kind, "own", Some("mine")))?;
+                    Ok(answer.refusal().is_none().then_some(()))
+                })?;
+            }
+            Ok(())
+        })?;
         Ok(Self {
             controller,
             type_,
@@ -130,9 +148,13 @@ impl Hall {
         self.controller.apply(&bound(kind, to_kind, to))
     }
 
-    /// The namespace.
-    pub fn namespace(&self) -> &Namespace {
-        &self.namespace
+    /// Binds these as an admin would.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub fn bind_as_admin(&self, binding: (&str, &str, &str)) -> Result<()> {
+        let (kind, to_kind, to) = binding;
+        self.namespace.apply(&bound(kind, to_kind, to))
     }
 }
 

@@ -53,6 +53,11 @@ pub(super) fn attacks() -> Vec<Attack> {
             },
         ),
         tenant(
+            "label-helm-release",
+            "calls its release as one that somebody made by Helm",
+            helm_release,
+        ),
+        tenant(
             "label-release-later",
             "calls its release as a neighbour's once it is released, and deletes its composition",
             label_release_later,
@@ -177,6 +182,30 @@ fn named(stage: &Stage, name: &str, metadata: &Value) -> Result<Outcome> {
         "mine",
         || scene.neighbours()?.difference(&before),
         "all of the neighbour is as it was",
+    )
+}
+
+fn helm_release(stage: &Stage) -> Result<Outcome> {
+    let scene = Scene::of(stage, "label-helm-release")?;
+    let chart = crate::ChartFolder::copy("bazaar", "bazaar", "1.0.0")?;
+    scene
+        .a
+        .helm(&["install", "neighbour", &chart.folder().to_string_lossy()])?;
+    let before = scene.neighbours()?;
+    let mut composition =
+        scene
+            .bazaar
+            .composition(scene.a.namespace(), "mine", &json!({"greeting": "forged"}));
+    composition["metadata"]["labels"] = json!({"krateo.io/release-name": "neighbour"});
+    scene.tenant.apply(&composition)?.printed()?;
+    if let Some(seen) = scene.watch(|| scene.neighbours()?.difference(&before))? {
+        return Ok(Outcome::got_through(seen));
+    }
+    super::records::delete(&scene, "mine")?;
+    scene.judge(
+        "mine",
+        || scene.neighbours()?.difference(&before),
+        "all of the release is as it was",
     )
 }
 

@@ -152,8 +152,8 @@ fn foreign(stage: &Stage, name: &str, names: impl Fn(&mut Value, &str)) -> Resul
             BASE64_STANDARD.encode(format!("robot:{text}")),
         ];
         let shown = host.asked().into_iter().filter_map(|asked| asked.authorization);
-        let told = shown.filter(|shown| shown.starts_with("Basic"));
-        if let Some(shown) = told.last() {
+        let mut told = shown.filter(|shown| shown.starts_with("Basic"));
+        if let Some(shown) = told.next() {
             return Ok(Some(format!("the attacker's host was shown {shown}")));
         }
         let definition = scene

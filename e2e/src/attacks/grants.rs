@@ -14,6 +14,8 @@ use crate::platform::NAMESPACE;
 pub const HOME: &str = "bastion-home";
 /// Where it has none.
 pub const ELSEWHERE: &str = "bastion-elsewhere";
+/// Where another tenant has a release of the type.
+const ANNEX: &str = "bastion-annex";
 
 const OWN_ROLE: &str = "composition:bastions:bastion-home:fixed";
 const OTHER_ROLE: &str = "composition:bastions:bastion-home:other";
@@ -43,17 +45,22 @@ impl Post {
     /// When something does not come up.
     pub fn take(stage: &Stage) -> Result<Self> {
         let type_ = stage.bastion()?;
-        let namespace = stage.platform().namespace(HOME)?;
-        stage.platform().namespace(ELSEWHERE)?;
-        let mut composition =
-            type_.composition(HOME, "web", &json!({"image": "example.org/none", "replicas": 0}));
-        composition["metadata"]["labels"] = json!({"krateo.io/release-name": "fixed"});
-        namespace.wait_until("the composition", || Ok(namespace.apply(&composition).ok()))?;
-        namespace.wait_for(&type_.resource(), "web", "Released", "True")?;
-        namespace.apply(&json!({
-            "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "foreign", "namespace": HOME},
-            "stringData": {"password": "p"},
-        }))?;
+        let namespace = Namespace::of(HOME, stage.platform().site());
+        stage.prepare("post", || {
+            stage.platform().namespace(ELSEWHERE)?;
+            for place in [HOME, ANNEX] {
+                let place = stage.platform().namespace(place)?;
+                let spec = json!({"image": "example.org/none", "replicas": 0});
+                let mut composition = type_.composition(place.namespace(), "web", &spec);
+                composition["metadata"]["labels"] = json!({"krateo.io/release-name": "fixed"});
+                place.wait_until("the composition", || Ok(place.apply(&composition).ok()))?;
+                place.wait_for(&type_.resource(), "web", "Released", "True")?;
+            }
+            namespace.apply(&json!({
+                "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "foreign", "namespace": HOME},
+                "stringData": {"password": "p"},
+            }))
+        })?;
         Ok(Self {
             controller: stage.controller(&type_, HOME)?,
             type_,
@@ -394,12 +401,12 @@ fn account(namespace: &str, name: &str) -> Value {
 fn attempts(place: &str, bundle: &str) -> Vec<(&'static str, Attempt)> {
     use Attempt::{Run, Write};
     let own = || account(place, bundle);
-    let aggregates = || {
+    let collecting = || {
         let mut role = role("ClusterRole", "", OWN_ROLE, json!([]));
         role["aggregationRule"] = json!({"clusterRoleSelectors": [{"matchLabels": {"kubernetes.io/bootstrapping": "rbac-defaults"}}]});
         role
     };
-    let aggregated = || {
+    let labelled = || {
         let mut role = role("ClusterRole", "", OWN_ROLE, json!([]));
         role["metadata"]["labels"] = json!({"rbac.authorization.k8s.io/aggregate-to-admin": "true"});
         role
@@ -503,6 +510,10 @@ fn attempts(place: &str, bundle: &str) -> Vec<(&'static str, Attempt)> {
             role_in(ELSEWHERE, OWN_ROLE),
         ),
         (
+            "a role for its release in another tenant's namespace",
+            role_in(ANNEX, OWN_ROLE),
+        ),
+        (
             "a role in kube-system",
             role_in("kube-system", "composition:bastions:kube-system:x"),
         ),
@@ -534,8 +545,8 @@ fn attempts(place: &str, bundle: &str) -> Vec<(&'static str, Attempt)> {
             "a ClusterRole for URLs",
             own_cluster_role(json!({"nonResourceURLs": ["/metrics"], "verbs": ["get"]})),
         ),
-        ("a ClusterRole that aggregates", Write(aggregates())),
-        ("a ClusterRole that is aggregated", Write(aggregated())),
+        ("a ClusterRole that aggregates", Write(collecting())),
+        ("a ClusterRole that is aggregated", Write(labelled())),
         (
             "binding itself to cluster-admin",
             Write(binding(
@@ -661,6 +672,19 @@ fn attempts(place: &str, bundle: &str) -> Vec<(&'static str, Attempt)> {
         (
             "changing another's object",
             Run("annotate configmap kube-root-ca.crt a=b"),
+        ),
+        (
+            "deleting a namespace",
+            Run("delete namespace bastion-home --dry-run=server"),
+        ),
+        (
+            "making a ConfigMap of another name",
+            Run("create configmap other"),
+        ),
+        ("listing pods", Run("get pods")),
+        (
+            "reading a pod's log",
+            Run("get --raw /api/v1/namespaces/bastion-home/pods/any/log"),
         ),
         (
             "deleting a composition",

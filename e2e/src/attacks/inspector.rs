@@ -9,6 +9,7 @@ use super::stage::{CATALOG, Scene};
 use super::{Actor, Attack, Outcome, Stage};
 use crate::Namespace;
 
+#[expect(clippy::too_many_lines, reason = "one list, an entry for each attack")]
 pub(super) fn attacks() -> Vec<Attack> {
     let asked =
         |name: &str, actor: Actor, what: &str, token: fn(&Stage, &Scene<'_>) -> Result<Option<String>>| {
@@ -18,6 +19,7 @@ pub(super) fn attacks() -> Vec<Attack> {
                 let token = token(stage, &scene)?;
                 asks(stage, &scene, token.as_deref())
             })
+            .quick()
         };
     let reads = |name: &str, what: &str, words: &'static str| {
         Attack::new(name, Actor::Inspector, what, move |stage| {

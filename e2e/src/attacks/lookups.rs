@@ -8,6 +8,7 @@ use super::{Actor, Attack, Outcome, Stage};
 use crate::ChartFolder;
 use crate::platform::NAMESPACE;
 
+#[expect(clippy::too_many_lines, reason = "one list, an entry for each attack")]
 pub(super) fn attacks() -> Vec<Attack> {
     let tenant = |name: &'static str, what: &str, template: fn(&str) -> String| {
         Attack::new(name, Actor::Tenant, what, move |stage| {

@@ -23,6 +23,8 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result};
 
+pub use bindings::{Hall, OWN as OWN_BINDINGS};
+pub use grants::{ELSEWHERE, Post};
 pub use holder::{Answer, Holder};
 pub use stage::{Scene, Stage, Type};
 

@@ -8,6 +8,7 @@ use super::stage::Scene;
 use super::{Actor, Attack, Outcome, Stage};
 use crate::platform::{NAMESPACE, RELEASE};
 
+#[expect(clippy::too_many_lines, reason = "one list, an entry for each attack")]
 pub(super) fn attacks() -> Vec<Attack> {
     let tenant = |name: &str, what: &str, attempt: fn(&Stage) -> Result<Outcome>| {
         Attack::new(name, Actor::Tenant, what, attempt)
@@ -148,6 +149,13 @@ pub(super) fn attacks() -> Vec<Attack> {
             "places an object in the platform's namespace",
             |stage| protected(stage, "namespace-platform", NAMESPACE),
         ),
+        Attack::new(
+            "chart-names-namespace",
+            Actor::ChartAuthor,
+            "spells out another tenant's namespace in a chart",
+            chart_names,
+        )
+        .residue("namespaces that are written out"),
         tenant(
             "namespace-empty",
             "places an object in a namespace that has no composition",
@@ -199,6 +207,41 @@ fn neighbour(stage: &Stage, name: &str, values: &Value) -> Result<Outcome> {
         "mine",
         || scene.neighbours()?.difference(&before),
         "all of the neighbour is as it was",
+    )
+}
+
+/// Somebody has made a definition of the author's chart, which is a cluster admin's to do.
+fn chart_names(stage: &Stage) -> Result<Outcome> {
+    let scene = Scene::with_victim(stage, "chart-names-namespace", &json!({}))?;
+    let before = scene.victims()?;
+    let chart = crate::ChartFolder::copy("bazaar", "settler", "1.0.0")?;
+    chart.write(
+        "templates/settled.yaml",
+        &format!(
+            "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: settled\n  namespace: {}\n",
+            scene.b.namespace()
+        ),
+    )?;
+    let type_ = stage.define(stage.catalog(), &chart, "settler", &json!({}))?;
+    stage.run_often(&type_)?;
+    let composition = type_.composition(scene.a.namespace(), "mine", &json!({}));
+    scene
+        .a
+        .wait_until("the composition", || Ok(scene.a.apply(&composition).ok()))?;
+    let settled = || {
+        let found = scene.a.get(&type_.resource(), "mine")?.unwrap_or_default();
+        Ok(found["status"]["conditions"]
+            .as_array()
+            .is_some_and(|all| !all.is_empty()))
+    };
+    Ok(
+        match stage.watch(settled, || scene.victims()?.difference(&before))? {
+            Some(seen) => Outcome::got_through(seen),
+            None => Outcome::refused(
+                scene.said_of(&type_, "mine")?,
+                "all that the victim has is as it was",
+            ),
+        },
     )
 }
 

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::stage::Scene;
 use super::{Actor, Attack, Outcome, Stage};
 
+#[expect(clippy::too_many_lines, reason = "one list, an entry for each attack")]
 pub(super) fn attacks() -> Vec<Attack> {
     let tenant = |name: &str, what: &str, attempt: fn(&Stage) -> Result<Outcome>| {
         Attack::new(name, Actor::Tenant, what, attempt)
@@ -156,7 +157,7 @@ pub(super) fn attacks() -> Vec<Attack> {
             "writes the victim's release into its record and deletes its composition",
             |stage| {
                 deleted(stage, "record-deleted-name", |scene, record, _| {
-                    impersonate(scene, record)
+                    impersonate(scene, record);
                 })
             },
         ),
@@ -227,7 +228,7 @@ fn forged(
     scene.composed("mine", &json!({}))?;
     let before = scene.victims()?;
     rewrite(&scene, "mine", revision, |record, secret| {
-        change(&scene, record, secret)
+        change(&scene, record, secret);
     })?;
     scene.judge(
         "mine",
@@ -278,8 +279,8 @@ fn of_another(stage: &Stage) -> Result<Outcome> {
 
 fn replayed(stage: &Stage) -> Result<Outcome> {
     let scene = Scene::of(stage, "record-replayed")?;
-    let stale = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: stale\n";
-    scene.composed("mine", &json!({"extraDeploy": [stale]}))?;
+    let former = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: stale\n";
+    scene.composed("mine", &json!({"extraDeploy": [former]}))?;
     scene.compose("mine", &json!({"extraDeploy": []}))?;
     scene.a.wait("secrets", &secret_name("mine", 2), |record| {
         record["metadata"]["labels"]["status"] == "deployed"
@@ -295,8 +296,8 @@ fn replayed(stage: &Stage) -> Result<Outcome> {
     newest["data"] = json!({"release": write(&record)?});
     scene.tenant.write(&newest, &["replace"])?.printed()?;
     let came_back = || {
-        let stale = scene.a.get("configmaps", "stale")?;
-        Ok(stale.map(|_| "an object that the release no longer has came back".to_owned()))
+        let found = scene.a.get("configmaps", "stale")?;
+        Ok(found.map(|_| "an object that the release no longer has came back".to_owned()))
     };
     scene.judge("mine", came_back, "no object of the older revision came back")
 }

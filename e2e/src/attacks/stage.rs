@@ -1,6 +1,6 @@
 //! What attacks share: the platform, the types that several tenants use, and for each attack two tenants of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -101,6 +101,7 @@ pub struct Stage {
     registry: String,
     catalog: Namespace,
     types: Mutex<BTreeMap<&'static str, Arc<Type>>>,
+    prepared: Mutex<BTreeSet<&'static str>>,
     _pods: ReadyPods,
 }
 
@@ -136,6 +137,7 @@ impl Stage {
             registry,
             catalog,
             types: Mutex::default(),
+            prepared: Mutex::default(),
             _pods: ReadyPods::keep(platform.plane())?,
             platform,
         })
@@ -202,12 +204,25 @@ impl Stage {
 
     fn type_once(&self, name: &'static str, make: impl FnOnce() -> Result<Type>) -> Result<Arc<Type>> {
         let mut types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(type_) = types.get(name) {
-            return Ok(Arc::clone(type_));
+        if let Some(known) = types.get(name) {
+            return Ok(Arc::clone(known));
         }
-        let type_ = Arc::new(make().with_context(|| format!("type {name}"))?);
-        types.insert(name, Arc::clone(&type_));
-        Ok(type_)
+        let new = Arc::new(make().with_context(|| format!("type {name}"))?);
+        types.insert(name, Arc::clone(&new));
+        Ok(new)
+    }
+
+    /// Does once what several attacks need.
+    ///
+    /// # Errors
+    /// When it fails; the next to need it tries again.
+    pub fn prepare(&self, name: &'static str, prepare: impl FnOnce() -> Result<()>) -> Result<()> {
+        let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        if !prepared.contains(name) {
+            prepare().with_context(|| format!("preparing {name}"))?;
+            prepared.insert(name);
+        }
+        Ok(())
     }
 
     /// Packages a chart, pushes it, and applies a definition of it with these annotations; waits until that is ready.
@@ -292,7 +307,8 @@ impl Stage {
             let place = Namespace::of(place, self.platform.site());
             matches!(place.get("serviceaccounts", &account), Ok(Some(_)))
         });
-        type_.home = home.context("the controller has no account")?.to_owned();
+        home.context("the controller has no account")?
+            .clone_into(&mut type_.home);
         Ok(type_)
     }
 

@@ -1,0 +1,91 @@
+//! The short form of `make attacks`: what a token, a request or two can do. And what the holder of a controller's token
+//! may do, so that a platform which refuses everything does not pass.
+
+use std::collections::BTreeSet;
+use std::sync::MutexGuard;
+
+use anyhow::Result;
+use e2e::attacks::{self, Hall, OWN_BINDINGS, Post, Stage};
+use e2e::{Shared, progress};
+
+/// One for all of these, one after the other. It goes with the process.
+fn stage() -> Result<MutexGuard<'static, Stage>> {
+    static STAGE: Shared<Stage> = Shared::new();
+    STAGE.get(Stage::start)
+}
+
+#[test]
+fn nobody_gets_through_to_others() -> Result<()> {
+    let quick: Vec<_> = attacks::all()
+        .into_iter()
+        .filter(|attack| attack.quick && !attack.later)
+        .collect();
+    let table = attacks::run(&*stage()?, &quick, 2)?;
+    progress(&table);
+    assert!(table.is_good(), "{table}");
+    Ok(())
+}
+
+#[test]
+fn a_controllers_token_gets_what_its_releases_need() -> Result<()> {
+    let stage = stage()?;
+    let post = Post::take(&stage)?;
+    for (what, answer) in post.honest()? {
+        assert_eq!(answer.refusal(), None, "{what}");
+    }
+    Ok(())
+}
+
+/// What the controller may do where it has no release: its type, and what bounds and roles are made of.
+#[test]
+fn a_controllers_token_holds_nothing_else() -> Result<()> {
+    let stage = stage()?;
+    let post = Post::take(&stage)?;
+    let words = [
+        "auth",
+        "can-i",
+        "--list",
+        "--no-headers",
+        "--namespace",
+        attacks::ELSEWHERE,
+    ];
+    let rights = post.controller.run(&words)?.printed()?;
+    let mut resources = BTreeSet::new();
+    for right in rights.lines().filter(|right| !right.starts_with([' ', '['])) {
+        progress(format_args!(
+            "may {}",
+            right.split_whitespace().collect::<Vec<_>>().join(" ")
+        ));
+        assert!(!right.contains('*'), "{right}");
+        resources.extend(right.split_whitespace().next());
+    }
+    // Every account of Kubernetes may ask about itself.
+    resources.retain(|resource| !resource.starts_with("selfsubject"));
+    let expected = [
+        "bastions.composition.krateo.io",
+        "bastions.composition.krateo.io/finalizers",
+        // Served nowhere: its policies ask for it.
+        "bastions.composition.krateo.io/permissions",
+        "bastions.composition.krateo.io/status",
+        "clusterrolebindings.rbac.authorization.k8s.io",
+        "clusterroles.rbac.authorization.k8s.io",
+        "compositiondefinitions.core.krateo.io",
+        "customresourcedefinitions.apiextensions.k8s.io",
+        "events.events.k8s.io",
+        "rolebindings.rbac.authorization.k8s.io",
+        "roles.rbac.authorization.k8s.io",
+    ];
+    assert_eq!(Vec::from_iter(resources), expected);
+    Ok(())
+}
+
+#[test]
+fn bindings_of_a_chart_give_roles_of_their_own_release() -> Result<()> {
+    let stage = stage()?;
+    let hall = Hall::open(&stage)?;
+    for binding in OWN_BINDINGS {
+        assert_eq!(hall.binds(binding)?.refusal(), None, "{binding:?}");
+    }
+    // Everybody else binds what they like, under the same label.
+    hall.bind_as_admin(("RoleBinding", "Role", "foreign"))
+}

@@ -1,0 +1,46 @@
+//! A policy that changed is told from what it was by what it says, so that nobody takes the one for the other.
+
+use anyhow::Result;
+use e2e::attacks::Holder;
+use e2e::platform::{NAMESPACE, RELEASE};
+use e2e::{ChartFolder, HostPlatform};
+use local_cluster::registry::Settings;
+use serde_json::{Value, json};
+
+#[test]
+fn a_policy_says_which_edition_it_is() -> Result<()> {
+    let platform = HostPlatform::shared()?;
+    let scenario = platform.namespace("change-bound")?;
+    let registry = platform
+        .plane()
+        .start_registry("change-bound", &Settings::default())?;
+    let package = ChartFolder::copy("web", "binder", "1.0.0")?.package(scenario.site())?;
+    let url = package.push(scenario.site(), &registry.to_string(), &["--plain-http"])?;
+    scenario.define("binder", &url, "1.0.0")?;
+
+    let name = "binders-v1-0-0-grants";
+    let edition = |policy: &Value| {
+        let message = policy["spec"]["validations"][0]["message"].as_str();
+        message.unwrap_or_default().to_owned()
+    };
+    let before = edition(&scenario.wait("validatingadmissionpolicies", name, |_| true)?);
+    let wider = "krateo.io/allowed-kinds=batch/jobs";
+    scenario.kubectl(&["annotate", "compositiondefinition", "binder", wider])?;
+    let policy = scenario.wait("validatingadmissionpolicies", name, |policy| {
+        edition(policy) != before
+    })?;
+    let now = edition(&policy);
+    assert!(now.starts_with("edition "), "{now}");
+    let tried = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+        "metadata": {"name": "composition:binders:binders-v1-0-0:core-provider-dry-run"},
+        "rules": [],
+    });
+    let provider = Holder::of(platform, (NAMESPACE, RELEASE), NAMESPACE)?;
+    scenario.wait_until("the policy as it is now to be in force", || {
+        let answer = provider.dry_run(&tried)?;
+        let said = answer.refusal().unwrap_or_default();
+        assert!(said.contains(&now) || said.contains(&before), "{said}");
+        Ok(said.contains(&now).then_some(()))
+    })
+}
