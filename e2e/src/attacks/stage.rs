@@ -318,7 +318,7 @@ impl Stage {
     /// When it cannot be started.
     pub fn run_controller(&self, type_: &Type, environment: &[(&str, &str)]) -> Result<()> {
         self.platform
-            .run_controller_with(&type_.home, &type_.plural, &type_.version, environment)
+            .run_controller_in(&type_.home, &type_.plural, &type_.version, environment)
     }
 
     /// Runs the controller of a type that acts at once.
