@@ -211,6 +211,12 @@ scan: ## The scan behind the bound of permissions against renderings of all char
 	$(BUILD_RELEASE) --quiet --bin kco
 	$(RELEASE)/kco audit-rbac --check $(CHARTS)
 
+.PHONY: scan-lookups
+scan-lookups: ## Which charts below CHARTS=<folder> … have their compositions held for a lookup, and what allows it; prints counts
+	@[ -n "$(CHARTS)" ] || { echo "say where the charts are: make scan-lookups CHARTS=<folder>" >&2; exit 2; }
+	$(BUILD_RELEASE) --quiet --bin kco
+	$(RELEASE)/kco audit-rbac --lookups $(CHARTS)
+
 .PHONY: bench
 bench: ## The template engine against Go's, on the same chart: parse and render, with their ratio
 	cargo bench --locked --workspace --quiet --bench render

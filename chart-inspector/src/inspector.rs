@@ -6,9 +6,9 @@ use api::inspection::{Query, Resource};
 use api::{Composition, CompositionDefinition};
 use cluster::{Cluster, ObjectId};
 use composition::release_name::InvalidReleaseName;
-use composition::{ReleaseName, Schemas, chart_of, has_served};
+use composition::{Bound, ReleaseName, Schemas, chart_of, has_served};
 use helm_client::charts::{self, Charts};
-use inspection::Subject;
+use inspection::{Bounds, Judging, Renderer, Subject, noted_bound};
 use kube::core::{DynamicObject, GroupVersionResource};
 
 use crate::definitions::Definitions;
@@ -74,7 +74,12 @@ impl Inspector {
             schemas: &self.schemas,
             krateo_namespace: &self.krateo_namespace,
         };
-        Ok(subject.inspect(&self.cluster).await?)
+        let bounds = NotedBound {
+            cluster: &self.cluster,
+            composition: &composition,
+        };
+        let judging = Judging::new(&composition, &bounds, Renderer::Inspector);
+        Ok(subject.inspect(&self.cluster, &judging).await?)
     }
 
     async fn composition(&self, query: &Query) -> Result<Composition, Error> {
@@ -125,5 +130,19 @@ impl Inspector {
                 api_version: api_version.clone(),
             })
         }
+    }
+}
+
+/// The bound of the composition's controller, as its policy carries it. Where there is no policy, nothing is open.
+struct NotedBound<'a> {
+    cluster: &'a Cluster,
+    composition: &'a Composition,
+}
+
+impl Bounds for NotedBound<'_> {
+    async fn bound(&self) -> Result<Option<Bound>, cluster::Error> {
+        let resource = &self.composition.resource;
+        let noted = noted_bound(self.cluster, &resource.plural, &resource.version).await?;
+        Ok(Some(noted.unwrap_or_default()))
     }
 }

@@ -5,10 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use api::definition::BoundStatus;
-use cluster::{Cluster, Served};
-use composition::bound::{Allowed, Bound, BuiltIn, GroupResource, Kinds, Known, NotAKind, Resolved};
+use cluster::Cluster;
+use composition::bound::{Allowed, BadAnnotation, Bound, GroupResource, Resolved};
+use composition::lookups::Lookups;
 use composition::scan::{self, Scan};
 use helm_client::charts::LoadedChart;
+use inspection::ServedKinds;
 
 use crate::bundle::Platform;
 
@@ -28,11 +30,8 @@ const ALLOWED_NAMESPACES: &str = "COMPOSITION_CONTROLLER_ALLOWED_NAMESPACES";
 /// The bound could not be found out.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error(
-        "annotation {} of the definition is not usable",
-        api::annotations::ALLOWED_KINDS
-    )]
-    Allowed(#[from] NotAKind),
+    #[error(transparent)]
+    Allowed(#[from] BadAnnotation),
     #[error("could not find out what the cluster serves")]
     Served(#[from] cluster::Error),
     #[error("the scan of the chart ended early")]
@@ -113,32 +112,25 @@ fn everywhere(platform: &Platform) -> impl Iterator<Item = String> {
     names.filter(|name| !name.is_empty()).map(str::to_owned)
 }
 
-/// What the cluster serves, and what every Kubernetes does.
-struct ServedKinds(Arc<Served>);
-
-impl Kinds for ServedKinds {
-    fn kind(&self, group: &str, kind: &str) -> Option<Known> {
-        let served = self.0.preferred(group, kind).map(|served| Known {
-            plural: served.id.plural.clone(),
-            namespaced: served.id.namespaced,
-        });
-        served.or_else(|| BuiltIn.kind(group, kind))
-    }
-
-    fn is_namespaced(&self, group: &str, plural: &str) -> Option<bool> {
-        let served = self
-            .0
-            .resources()
-            .find(|served| served.id.group == group && served.id.plural == plural);
-        served
-            .map(|served| served.id.namespaced)
-            .or_else(|| BuiltIn.is_namespaced(group, plural))
-    }
-}
-
 fn kinds(bound: &Bound) -> Vec<String> {
     let all = bound.namespaced.iter().chain(&bound.cluster);
     all.map(GroupResource::to_string).collect()
+}
+
+/// Kinds that are looked up and not written, and what the admin adds.
+fn lookups(bound: &Bound) -> Vec<String> {
+    let Lookups {
+        namespaced,
+        cluster,
+        allowed,
+    } = &bound.lookups;
+    let is_read_only =
+        |kind: &&GroupResource| !bound.namespaced.contains(kind) && !bound.cluster.contains(kind);
+    let kinds = namespaced.keys().chain(cluster.keys()).filter(is_read_only);
+    kinds
+        .map(GroupResource::to_string)
+        .chain(allowed.iter().map(ToString::to_string))
+        .collect()
 }
 
 fn status(scan: &Scan, resolved: &Resolved) -> BoundStatus {
@@ -152,6 +144,7 @@ fn status(scan: &Scan, resolved: &Resolved) -> BoundStatus {
     }
     BoundStatus {
         kinds: kinds(bound),
+        lookups: lookups(bound),
         namespaces: bound.namespaces.iter().cloned().collect(),
         unresolved,
         has_rbac: scan

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use api::{annotations, labels, release_key};
 use composition::Bound;
-use composition::bound::Resolved;
+use composition::bound::{Resolved, grants_policy};
 use helm::text_template::{self, TextTemplate};
 use serde_json::{Map, Value, json};
 
@@ -50,7 +50,7 @@ impl Target {
 
     /// Name of the policy for what the controller grants itself, and of its binding.
     pub fn policy_name(&self) -> String {
-        format!("{}-grants", self.base_name())
+        grants_policy(&self.resource, &self.version)
     }
 
     /// Name of the `ClusterRole` that names the namespaces with compositions.
@@ -285,8 +285,7 @@ pub fn edition(policy: &Value) -> &str {
 /// The bound that a policy has on it; nothing is allowed when it has none.
 pub fn noted_bound(policy: &Value) -> Bound {
     let noted = policy["metadata"]["annotations"][annotations::BOUND].as_str();
-    let data = noted.and_then(|text| serde_json::from_str(text).ok());
-    Bound::of_data(&data.unwrap_or_default())
+    Bound::of_annotation(noted.unwrap_or_default())
 }
 
 /// What the name of the role ends with that a bundle begins and ends with: where it is, all others may be. It is
@@ -350,7 +349,7 @@ fn variables(target: &Target, platform: &Platform) -> Map<String, Value> {
         "webhookClientConfig": target.judged_at,
         "caBundle": target.judged_at.as_ref().map(|client| &client["caBundle"]),
         "bound": target.bound.bound.data(),
-        "lookups": lookups(&target.bound),
+        "lookups": lookups(&target.bound.bound),
         "image": platform.image,
         "imagePullPolicy": platform.image_pull_policy,
         "chartInspectorUrl": platform.chart_inspector_url,
@@ -372,9 +371,9 @@ fn variables(target: &Target, platform: &Platform) -> Map<String, Value> {
 }
 
 /// What chart-inspector may read.
-fn lookups(bound: &Resolved) -> Value {
+fn lookups(bound: &Bound) -> Value {
     bound
-        .lookups
+        .inspected()
         .iter()
         .map(|(kind, verbs)| json!({"group": kind.group, "resource": kind.resource, "verbs": verbs}))
         .collect()
@@ -419,6 +418,8 @@ fn object(asset: Asset, text: &str) -> Result<Value, Error> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use composition::scan::Reads;
+
     use super::*;
 
     pub(crate) fn target() -> Target {
@@ -769,10 +770,10 @@ pub(crate) mod tests {
     #[test]
     fn the_inspector_reads_what_the_chart_looks_up_and_no_more() {
         let mut target = target();
-        target.bound.lookups = vec![(
-            "networking.k8s.io/ingresses".parse().unwrap(),
-            vec![api::inspection::Verb::Get, api::inspection::Verb::List],
-        )];
+        let reads = Reads { one: true, all: true };
+        let lookups = &mut target.bound.bound.lookups.namespaced;
+        lookups.insert("networking.k8s.io/ingresses".parse().unwrap(), reads);
+        lookups.insert("secrets".parse().unwrap(), reads);
         let objects = objects(&target, &platform());
         let role = objects
             .iter()

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a field that is not there fails the scenario")]
 
 mod attack_others;
+mod bind_roles;
 mod change_bound;
 mod convert_versions;
 mod delete_policies;
@@ -14,6 +15,8 @@ mod limit_controller;
 mod open_namespace;
 mod operate_compositions;
 mod relocate_controller;
+mod restrict_lookups;
+mod restrict_namespaces;
 mod rotate_certificates;
 mod rotate_key;
 mod share_compositions;

@@ -19,9 +19,10 @@ fn chart_inspector_answers_who_may_ask() -> Result<()> {
     scenario.wait_for("shies", "web", "Ready", "True")?;
     // Whom it does not answer is in the list of `make attacks`; this is the way through its Service.
     assert_eq!(ask(&scenario, None)?.0, "401");
-    let token = scenario
-        .platform()
-        .kubectl(&["create", "token", "shies-v1-0-0", "--audience=chart-inspector"])?;
+    let token =
+        scenario
+            .platform()
+            .kubectl(&["create", "token", "shies-v1-0-0", "--audience=chart-inspector"])?;
     let (status, answer) = ask(&scenario, Some(token.trim()))?;
     assert_eq!(status, "200");
     let resources: Vec<Value> = serde_json::from_str(&answer)?;

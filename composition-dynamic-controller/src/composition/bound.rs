@@ -8,6 +8,7 @@ use api::inspection::Resource;
 use cluster::{Access, Apply, ObjectId};
 use composition::Bound;
 use composition::bound::{GRANT, Outside, PERMISSIONS};
+use inspection::Bounds;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::Value;
 
@@ -27,20 +28,79 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// is refused by the API server's policies.
 const HOLDS: Duration = Duration::from_secs(5);
 
-/// The bound as it was read last.
+/// The bound as it was read last, and the namespaces of compositions in which this controller was seen to be allowed to
+/// grant.
 #[derive(Default)]
-pub(crate) struct Known(Mutex<Option<(Bound, Instant)>>);
+pub(crate) struct Known(Mutex<Option<Read>>);
+
+struct Read {
+    bound: Bound,
+    opened: BTreeSet<String>,
+    since: Instant,
+}
 
 impl Known {
     /// True when all that is `needed` lay within the bound a moment ago.
-    fn has(&self, needed: &[Resource]) -> bool {
+    fn has(&self, home: &str, needed: &[Resource]) -> bool {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let young = known.as_ref().filter(|(_, since)| since.elapsed() < HOLDS);
-        young.is_some_and(|(bound, _)| bound.outside(needed).is_none())
+        let young = known.as_ref().filter(|read| read.since.elapsed() < HOLDS);
+        young.is_some_and(|read| {
+            let is_opened = !is_at(home, needed) || read.is_open(home);
+            is_opened && read.bound.outside(home, needed).is_none()
+        })
     }
 
     fn keep(&self, bound: Bound) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((bound, Instant::now()));
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let opened = known.take().map(|read| read.opened).unwrap_or_default();
+        *known = Some(Read {
+            bound,
+            opened,
+            since: Instant::now(),
+        });
+    }
+
+    fn note_opened(&self, home: &str) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(read) = known.as_mut() {
+            read.opened.insert(home.to_owned());
+        }
+    }
+
+    /// The bound, while what was read of it is taken to hold.
+    fn young(&self) -> Option<Bound> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let young = known.as_ref().filter(|read| read.since.elapsed() < HOLDS);
+        young.map(|read| read.bound.clone())
+    }
+}
+
+impl Read {
+    fn is_open(&self, home: &str) -> bool {
+        self.opened.contains(home) || self.bound.namespaces.contains(home)
+    }
+}
+
+fn is_at(home: &str, needed: &[Resource]) -> bool {
+    needed.iter().any(|needed| needed.namespace == home)
+}
+
+/// The bound, read when a template looks something up.
+pub(super) struct Written<'a>(pub(super) &'a Context);
+
+impl Bounds for Written<'_> {
+    async fn bound(&self) -> Result<Option<Bound>, cluster::Error> {
+        let ctx = self.0;
+        if let Some(bound) = ctx.bound.young() {
+            return Ok(Some(bound));
+        }
+        let found = found(ctx).await?;
+        if found.is_none() && ctx.origin.is_fixed() {
+            return Ok(None);
+        }
+        let bound = found.unwrap_or_default();
+        ctx.bound.keep(bound.clone());
+        Ok(Some(bound))
     }
 }
 
@@ -51,7 +111,7 @@ pub(super) async fn outside(
     needed: &[Resource],
     ctx: &Context,
 ) -> Result<Option<Outside>, cluster::Error> {
-    if ctx.bound.has(needed) {
+    if ctx.bound.has(home, needed) {
         return Ok(None);
     }
     let written = found(ctx).await?;
@@ -59,12 +119,18 @@ pub(super) async fn outside(
         // Nobody made a definition, so nobody but the API server bounds us.
         return Ok(None);
     }
-    let namespaces: BTreeSet<&str> = needed.iter().map(|needed| needed.namespace.as_str()).collect();
-    let bound = opened(written.unwrap_or_default(), home, namespaces.into_iter(), ctx).await?;
-    let outside = bound.outside(needed);
-    let outside = outside.map(|outside| outside.from_home(home, &ctx.krateo_namespace));
+    let bound = written.unwrap_or_default();
+    let outside = bound.outside(home, needed);
+    let is_open = !is_at(home, needed) || bound.namespaces.contains(home);
     ctx.bound.keep(bound);
-    Ok(outside)
+    if outside.is_some() || is_open {
+        return Ok(outside);
+    }
+    if opens(home, ctx).await? {
+        ctx.bound.note_opened(home);
+        return Ok(None);
+    }
+    Ok(Outside::at_home(home, needed, &ctx.krateo_namespace))
 }
 
 /// Those of these resources that lie within the bound, each looked at on its own.
@@ -83,34 +149,17 @@ pub(super) async fn within(
     Ok(within)
 }
 
-/// The bound, with those of the `needed` namespaces in which the controller may grant permissions. `home` is the
-/// composition's, which may be about to be opened.
-async fn opened<'n>(
-    mut bound: Bound,
-    home: &str,
-    needed: impl Iterator<Item = &'n str>,
-    ctx: &Context,
-) -> Result<Bound, cluster::Error> {
-    for namespace in needed {
-        if namespace.is_empty() || bound.namespaces.contains(namespace) {
-            continue;
-        }
-        let access = Access {
-            subresource: Some(PERMISSIONS.to_owned()),
-            ..Access::to(GRANT, &ctx.resource, None).named(namespace)
-        };
-        let within = if namespace == home {
-            OPEN_WITHIN
-        } else {
-            Duration::ZERO
-        };
-        match ctx.cluster.wait_until_allowed(&[access], within).await {
-            Ok(()) => bound.namespaces.insert(namespace.to_owned()),
-            Err(cluster::Error::NotAllowed { .. }) => false,
-            Err(error) => return Err(error),
-        };
+/// True when the controller may grant permissions in the composition's namespace, which may be about to be opened.
+async fn opens(home: &str, ctx: &Context) -> Result<bool, cluster::Error> {
+    let access = Access {
+        subresource: Some(PERMISSIONS.to_owned()),
+        ..Access::to(GRANT, &ctx.resource, None).named(home)
+    };
+    match ctx.cluster.wait_until_allowed(&[access], OPEN_WITHIN).await {
+        Ok(()) => Ok(true),
+        Err(cluster::Error::NotAllowed { .. }) => Ok(false),
+        Err(error) => Err(error),
     }
-    Ok(bound)
 }
 
 /// The bound as the `ConfigMap` has it: without the namespaces of compositions.

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::inspection::{Query, Resource, Verb};
+use api::inspection::{Query, Resource};
 use api::{Composition, CompositionDefinition, DEFINITION_GROUP};
 use cluster::{Health, ObjectId, ResourceId};
 use composition::permissions::{Grant, role_name};
@@ -19,7 +19,7 @@ use helm_client::release::drift::{DriftedObject, InvalidPolicy};
 use helm_client::release::{self, Desired, Releases};
 use helm_client::rendering::Leniency;
 pub(super) use inspection::told;
-use inspection::{Standing, Stored, Subject, drift_policy, looked_up};
+use inspection::{Judging, Renderer, Standing, Stored, Subject, drift_policy, looked_up};
 use kube::ResourceExt as _;
 use runtime::telemetry;
 use serde_json::{Value, json};
@@ -77,16 +77,12 @@ pub(crate) enum Error {
     Render(#[from] inspection::Error),
     #[error("could not find out which objects the chart would touch")]
     Inspect(#[source] inspector::Error),
-    #[error(
-        "the chart looks up Secret {secret}, which it does not render: a chart may read no Secret but its own; \
-         pass the value in the composition's spec instead, or let an admin allow it on the CompositionDefinition with \
-         the annotation krateo.io/allowed-kinds: secrets"
-    )]
-    ForeignSecret { secret: String },
     #[error("could not look at the release")]
     Release(#[source] release::Error),
     #[error("could not tell which records of the release are the controller's own")]
     ReleaseKey(#[from] release_key::Error),
+    #[error(transparent)]
+    Granted(#[from] inspection::GrantsError),
     #[error("annotation krateo.io/drift of the composition cannot be read")]
     DriftPolicy(#[source] InvalidPolicy),
 }
@@ -100,11 +96,11 @@ impl Error {
             Self::Inspect(error) => error.is_transient(),
             Self::Release(error) => error.is_transient(),
             Self::ReleaseKey(error) => error.is_transient(),
+            Self::Granted(error) => error.is_transient(),
             // The definition may be applied, or be ready, a moment later.
             Self::Ungoverned(Ungoverned::ByNone { .. }) => true,
             Self::ReleaseName(_)
             | Self::DriftPolicy(_)
-            | Self::ForeignSecret { .. }
             | Self::Ungoverned(Ungoverned::BySeveral { .. } | Ungoverned::ByForeign { .. }) => false,
         }
     }
@@ -167,8 +163,21 @@ pub(super) async fn observe(
     let granted = if let Some(granted) = &memory.granted {
         granted.clone()
     } else {
-        let granted = granted_so_far(composition, &role, &permissions, &labels, ctx).await?;
-        memory.granted.insert(granted).clone()
+        let is_unnamed = is_new(composition) && is_of_uid(composition, &given, ctx);
+        let granted = if is_unnamed {
+            Ok(Vec::new())
+        } else {
+            granted_so_far(composition, &role, &permissions, &labels, ctx).await
+        };
+        match granted {
+            // What another composition has under the name is not ours to remove.
+            Err(Error::Granted(foreign @ inspection::GrantsError::Foreign { .. })) if composition.deleting => {
+                let mut nothing = Observed::nothing(release_name, releases);
+                nothing.facts.release = Release::Foreign(foreign.to_string());
+                return Ok(nothing);
+            }
+            granted => memory.granted.insert(granted?).clone(),
+        }
     };
     if composition.deleting
         && composition.is_held()
@@ -341,8 +350,12 @@ fn is_new(composition: &Composition) -> bool {
 /// Nothing was ever granted for it, so there is nothing that may be read; nor is there a release, unless its name could
 /// be another's. One that is there all the same is met when the first record is made.
 fn first_records(composition: &Composition, given: &Given, ctx: &Context) -> Option<records::Observed> {
-    let is_of_uid = ReleaseName::is_of_uid(composition, given.name.as_deref(), ctx.safe_release_name);
-    is_of_uid.then(records::Observed::default)
+    is_of_uid(composition, given, ctx).then(records::Observed::default)
+}
+
+/// True when the release's name has the composition's UID in it, so that no other composition has it.
+fn is_of_uid(composition: &Composition, given: &Given, ctx: &Context) -> bool {
+    ReleaseName::is_of_uid(composition, given.name.as_deref(), ctx.safe_release_name)
 }
 
 /// The records of the release; `None` while its Role does not let us read them. One that the key does not authenticate may
@@ -386,31 +399,30 @@ async fn intention(
     let chart = ctx.telemetry.time(telemetry::Part::Connect, fetching).await;
     let chart = chart.map_err(Error::Chart)?;
     let definition = source.definition();
-    let known = memory.inspected.as_ref().map(|(question, _)| *question);
-    let mut touched = match &source.definition {
-        Some(definition) => inspected(composition, release, definition, &chart, memory, ctx).await?,
-        None => Vec::new(),
-    };
+    let question = source
+        .definition
+        .as_ref()
+        .map(|definition| question(composition, release, definition, &chart, ctx));
+    let is_news = memory.inspected.as_ref().map(|(question, _)| *question) != question;
     // Until what the chart looks up is granted, asking is no offence.
-    let is_news = memory.inspected.as_ref().map(|(question, _)| *question) != known;
     let leniency = Leniency {
         ask_first: is_news || memory.granted.is_none(),
         ..Leniency::default()
     };
     let subject = subject(composition, release, &chart, ctx);
-    let rendering = subject.render(&ctx.cluster, records, leniency).await?;
-    if definition.is_none() {
+    let bounds = bound::Written(ctx);
+    let judging = Judging::new(composition, &bounds, Renderer::Controller);
+    // Before chart-inspector is asked: what the composition is held for is said by its own controller.
+    let rendering = subject.render(&ctx.cluster, records, leniency, &judging).await?;
+    let mut touched = match (&source.definition, question) {
+        (Some(definition), Some(question)) => {
+            inspected(composition, release, definition, question, memory, ctx).await?
+        }
         // chart-inspector renders charts of definitions and no others.
-        let rendered = inspection::resources(&ctx.cluster, &rendering.rendered, &composition.namespace).await;
-        touched = rendered.map_err(Error::Release)?;
-    }
+        _ => subject.touched(&ctx.cluster, &rendering).await?,
+    };
     // What our own render looked up may go beyond the answer: the inspector reads less than we do.
     touched.extend(rendering.lookups.iter().map(looked_up));
-    if let Err(refused) = refuse_foreign_secrets(&touched)
-        && !bound::written(ctx).await?.foreign_secrets
-    {
-        return Err(refused);
-    }
     let desired = rendering.desired;
     Ok(Intention {
         definition,
@@ -421,15 +433,14 @@ async fn intention(
     })
 }
 
-/// What chart-inspector says the chart would touch. The same question is asked once.
-async fn inspected(
+/// A digest of what chart-inspector is asked.
+fn question(
     composition: &Composition,
     release: &ReleaseName,
     definition: &CompositionDefinition,
     chart: &LoadedChart,
-    memory: &mut Memory,
     ctx: &Context,
-) -> Result<Vec<Resource>, Error> {
+) -> u64 {
     // The schema by which they are read comes with the chart, for which its digest stands.
     let values = rendering::values(composition, None, &ctx.krateo_namespace);
     let mut hasher = DefaultHasher::new();
@@ -440,7 +451,18 @@ async fn inspected(
         json!(values).to_string(),
     )
         .hash(&mut hasher);
-    let question = hasher.finish();
+    hasher.finish()
+}
+
+/// What chart-inspector says the chart would touch. The same question is asked once.
+async fn inspected(
+    composition: &Composition,
+    release: &ReleaseName,
+    definition: &CompositionDefinition,
+    question: u64,
+    memory: &mut Memory,
+    ctx: &Context,
+) -> Result<Vec<Resource>, Error> {
     if let Some((asked, answer)) = &memory.inspected
         && *asked == question
     {
@@ -452,31 +474,6 @@ async fn inspected(
     let answer = answer.map_err(Error::Inspect)?;
     memory.inspected = Some((question, answer.clone()));
     Ok(answer)
-}
-
-/// A lookup of a Secret that the release does not render itself is never granted, and never answered as "not
-/// there" either: the chart would go on as if it had no password yet.
-fn refuse_foreign_secrets(touched: &[Resource]) -> Result<(), Error> {
-    let is_secret = |resource: &&Resource| resource.group.is_empty() && resource.resource == "secrets";
-    let is_own = |looked_up: &Resource| {
-        touched.iter().filter(is_secret).any(|resource| {
-            resource.verbs.contains(&Verb::Create)
-                && (&resource.namespace, &resource.name) == (&looked_up.namespace, &looked_up.name)
-        })
-    };
-    let foreign = touched.iter().filter(is_secret).find(|resource| {
-        let only_read = !resource.verbs.is_empty() && !resource.verbs.contains(&Verb::Create);
-        only_read && !is_own(resource)
-    });
-    match foreign {
-        None => Ok(()),
-        Some(resource) if resource.name.is_empty() => Err(Error::ForeignSecret {
-            secret: format!("{}/ (all of the namespace)", resource.namespace),
-        }),
-        Some(resource) => Err(Error::ForeignSecret {
-            secret: format!("{}/{}", resource.namespace, resource.name),
-        }),
-    }
 }
 
 fn key(composition: &Composition) -> Key {
@@ -517,9 +514,6 @@ async fn granted_so_far(
     labels: &BTreeMap<String, String>,
     ctx: &Context,
 ) -> Result<Vec<Grant>, Error> {
-    if is_new(composition) {
-        return Ok(Vec::new());
-    }
     // What was cut off before the status knew of it is to be found all the same when it goes.
     let reach = if composition.deleting && composition.status.managed.is_empty() {
         reach(ctx).await?
@@ -560,7 +554,11 @@ async fn standing(
         return Ok(standing);
     };
     let subject = subject(composition, release_name, &intention.chart, ctx);
-    let another = subject.render(&ctx.cluster, records, Leniency::default()).await?;
+    let bounds = bound::Written(ctx);
+    let judging = Judging::new(composition, &bounds, Renderer::Controller);
+    let another = subject
+        .render(&ctx.cluster, records, Leniency::default(), &judging)
+        .await?;
     standing
         .after_another_render(&intention.desired, &another.desired)
         .map_err(Error::Release)

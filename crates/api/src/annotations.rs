@@ -46,12 +46,17 @@ pub const APPROVED_PERMISSIONS: &str = "krateo.io/approved-permissions";
 pub const TAKE_OVER_REVISION: &str = "krateo.io/take-over-revision";
 
 /// On a definition, the admin's word: kinds (`group/resource`, separated by commas) that its releases may hold
-/// besides those that a scan of the chart finds. `secrets` also lets the chart look up Secrets it does not render.
+/// besides those that a scan of the chart finds.
 pub const ALLOWED_KINDS: &str = "krateo.io/allowed-kinds";
 
 /// On a definition, the admin's word: namespaces, separated by commas, that its releases may reach besides that of
 /// the composition and those that the chart names. Those of Kubernetes and of the platform are only open by name.
 pub const ALLOWED_NAMESPACES: &str = "krateo.io/allowed-namespaces";
+
+/// On a definition, the admin's word: what its chart may look up besides what it may anyway, separated by commas: a kind
+/// (`group/resource`), a kind in a namespace (`configmaps@monitoring`), a namespace (`@monitoring`), one Secret
+/// (`secrets@vault/shared`). It allows no write.
+pub const ALLOWED_LOOKUPS: &str = "krateo.io/allowed-lookups";
 
 /// On a definition, the admin's word: `"true"` lets its releases bring roles and bindings of their own.
 pub const ALLOW_CHART_RBAC: &str = "krateo.io/allow-chart-rbac";

@@ -244,9 +244,12 @@ pub struct Breaker {
 #[derive(JsonSchema, Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BoundStatus {
-    /// Kinds, as `group/resource`: those that a scan of the chart found, and those that annotations add.
+    /// Kinds, as `group/resource`: those that a scan of the chart found its objects to be of, and those that annotations add.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<String>,
+    /// What the chart may look up besides: kinds that it reads and does not write, and what annotations add.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lookups: Vec<String>,
     /// Namespaces besides those of the compositions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<String>,

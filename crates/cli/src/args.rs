@@ -108,6 +108,10 @@ pub(crate) struct Audit {
     /// Render each chart folder with its defaults and its ci/*values.yaml, and say which kinds the scan missed.
     #[arg(long)]
     pub(crate) check: bool,
+    /// Render each chart folder with its defaults and its ci/*values.yaml, as an install and as an upgrade, and say which of
+    /// its lookups a composition would be held for, and what allows them.
+    #[arg(long, conflicts_with = "check")]
+    pub(crate) lookups: bool,
     #[command(flatten)]
     pub(crate) source: Source,
 }

@@ -1,5 +1,7 @@
 //! `kco audit-rbac`: the most that a chart's controller may ever be given, and whether renderings stay within.
 
+mod lookups;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
@@ -15,6 +17,9 @@ use serde_json::{Map, Value};
 
 use crate::{args, chart_at, template, values};
 
+/// Where a composition of the chart would be.
+const HOME: &str = "audit";
+
 /// Prints the bound of each chart, or checks renderings against it.
 pub(crate) fn run(args: &args::Audit) -> Result<()> {
     let mut charts = Vec::new();
@@ -23,6 +28,9 @@ pub(crate) fn run(args: &args::Audit) -> Result<()> {
     }
     if args.check {
         return check(&charts);
+    }
+    if args.lookups {
+        return lookups::run(&charts);
     }
     let allowed = Allowed::default();
     for reference in &charts {
@@ -63,7 +71,8 @@ fn told(name: &str, scan: &Scan, resolved: &Resolved) -> String {
     let bound = &resolved.bound;
     let pairs =
         |pairs: &BTreeSet<GroupResource>| pairs.iter().map(GroupResource::to_string).collect::<Vec<_>>();
-    let lookups = resolved.lookups.iter().map(|(pair, verbs)| {
+    let lookups = bound.inspected();
+    let lookups = lookups.iter().map(|(pair, verbs)| {
         let verbs: Vec<_> = verbs.iter().map(|verb| verb.as_str()).collect();
         format!("{pair} ({})", verbs.join(", "))
     });
@@ -159,7 +168,7 @@ fn check_one(folder: &Path, chart: Chart, figures: &mut Figures) -> Result<()> {
     let engine = Engine::new(chart);
     let mut seen: BTreeSet<Kind> = BTreeSet::new();
     for values in cases(folder)? {
-        let Ok(rendered) = render(&engine, &values, &scan) else {
+        let Ok(rendered) = render(&engine, &values, &scan, Operation::Install) else {
             figures.not_rendered += 1;
             continue;
         };
@@ -180,7 +189,8 @@ fn check_one(folder: &Path, chart: Chart, figures: &mut Figures) -> Result<()> {
                 .unresolved
                 .iter()
                 .any(|place| place.what.contains("looked up"));
-            if !scan.lookups.contains_key(&kind) && !is_listed && seen.insert(kind.clone()) {
+            let is_found = scan.lookups.contains_key(&kind) || scan.text_lookups.contains_key(&kind);
+            if !is_found && !is_listed && seen.insert(kind.clone()) {
                 figures.missed += 1;
                 out(&format!("{}: missed the lookup of {kind}\n", folder.display()))?;
             }
@@ -209,8 +219,17 @@ fn cases(folder: &Path) -> Result<Vec<Map<String, Value>>> {
     Ok(cases)
 }
 
+fn render(
+    engine: &Engine,
+    values: &Map<String, Value>,
+    scan: &Scan,
+    operation: Operation,
+) -> Result<Rendered> {
+    Ok(engine.render(values, &options(scan, operation)?)?)
+}
+
 /// Every version that the scan found is there, so that charts render what they can.
-fn render(engine: &Engine, values: &Map<String, Value>, scan: &Scan) -> Result<Rendered> {
+fn options(scan: &Scan, operation: Operation) -> Result<RenderOptions> {
     let mut capabilities = Capabilities::default();
     for kind in &scan.kinds {
         capabilities.api_versions.push(kind.api_version.clone());
@@ -220,13 +239,13 @@ fn render(engine: &Engine, values: &Map<String, Value>, scan: &Scan) -> Result<R
     }
     let release = ReleaseOptions {
         name: "audit".to_owned(),
-        namespace: "audit".to_owned(),
-        revision: 1,
-        operation: Operation::Install,
+        namespace: HOME.to_owned(),
+        revision: if operation == Operation::Install { 1 } else { 2 },
+        operation,
     };
     let mut options = RenderOptions::new(release, capabilities, template::context(false)?);
     options.limits.stack = template::STACK_OF_CHARTS;
-    Ok(engine.render(values, &options)?)
+    Ok(options)
 }
 
 fn kinds(rendered: &Rendered) -> Vec<(String, Kind)> {
@@ -251,6 +270,23 @@ fn kinds(rendered: &Rendered) -> Vec<(String, Kind)> {
         }
     }
     found
+}
+
+/// The names of the Secrets that are rendered.
+fn secrets(rendered: &Rendered) -> Vec<String> {
+    let manifests = rendered.manifests.iter().map(|manifest| manifest.text.as_str());
+    let hooks = rendered.hooks.iter().map(|hook| hook.manifest.as_str());
+    let mut names = Vec::new();
+    for text in manifests.chain(hooks) {
+        for document in helm::manifest::split(text) {
+            if let Ok(object) = helm::yaml::parse_typed(document.as_bytes())
+                && object["kind"] == "Secret"
+            {
+                names.extend(object["metadata"]["name"].as_str().map(str::to_owned));
+            }
+        }
+    }
+    names
 }
 
 /// Lists count as their items, as Helm sends them.

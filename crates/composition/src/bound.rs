@@ -11,6 +11,7 @@ use std::str::FromStr;
 use api::annotations;
 use api::inspection::{Resource, Verb};
 
+use crate::lookups::{Allowance, Decision, Lookups, NotAnAllowance, Question, Refused};
 use crate::scan::{Kind, Reads, Scan};
 
 /// The API group of roles and bindings.
@@ -26,19 +27,24 @@ pub struct GroupResource {
 }
 
 impl GroupResource {
-    fn new(group: &str, resource: &str) -> Self {
+    /// The kind of this group, empty for the core group, and plural name.
+    pub fn new(group: &str, resource: &str) -> Self {
         Self {
             group: group.to_owned(),
             resource: resource.to_owned(),
         }
     }
 
-    fn is_secrets(&self) -> bool {
+    pub(crate) fn secrets() -> Self {
+        Self::new("", "secrets")
+    }
+
+    pub(crate) fn is_secrets(&self) -> bool {
         self.group.is_empty() && self.resource == "secrets"
     }
 
     /// As policies compare it: the slash is always there.
-    fn key(&self) -> String {
+    pub(crate) fn key(&self) -> String {
         format!("{}/{}", self.group, self.resource)
     }
 }
@@ -153,6 +159,15 @@ impl Kinds for BuiltIn {
     }
 }
 
+/// The kind as authorisation names it, and whether its objects stand in namespaces; a guess where it is not known.
+pub fn guess(kinds: &impl Kinds, group: &str, kind: &str) -> (GroupResource, bool) {
+    let known = kinds.kind(group, kind).unwrap_or_else(|| Known {
+        plural: plural(kind),
+        namespaced: true,
+    });
+    (GroupResource::new(group, &known.plural), known.namespaced)
+}
+
 /// The rule by which Kubernetes guesses a plural.
 fn plural(kind: &str) -> String {
     let kind = kind.to_lowercase();
@@ -171,6 +186,8 @@ pub struct Allowed {
     pub kinds: Vec<GroupResource>,
     /// Namespaces besides those of the compositions and those that the chart names.
     pub namespaces: Vec<String>,
+    /// What the chart may look up besides what it may anyway.
+    pub lookups: BTreeSet<Allowance>,
     /// True when the chart may bring roles and bindings of its own.
     pub chart_rbac: bool,
 }
@@ -179,8 +196,8 @@ impl Allowed {
     /// Reads the annotations.
     ///
     /// # Errors
-    /// When one of the kinds is none, such as `*`.
-    pub fn of(found: &BTreeMap<String, String>) -> Result<Self, NotAKind> {
+    /// When one of the kinds is none, such as `*`, or an entry allows no lookup.
+    pub fn of(found: &BTreeMap<String, String>) -> Result<Self, BadAnnotation> {
         Ok(Self {
             kinds: listed(found, annotations::ALLOWED_KINDS)
                 .map(str::parse)
@@ -188,9 +205,23 @@ impl Allowed {
             namespaces: listed(found, annotations::ALLOWED_NAMESPACES)
                 .map(str::to_owned)
                 .collect(),
+            lookups: listed(found, annotations::ALLOWED_LOOKUPS)
+                .map(str::parse)
+                .collect::<Result<_, _>>()?,
             chart_rbac: annotations::is_true(found, annotations::ALLOW_CHART_RBAC),
         })
     }
+}
+
+/// An annotation of the admin's that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadAnnotation {
+    /// A kind that is none.
+    #[error("annotation {} of the definition is not usable", annotations::ALLOWED_KINDS)]
+    Kinds(#[from] NotAKind),
+    /// An entry that allows no lookup.
+    #[error("annotation {} of the definition is not usable", annotations::ALLOWED_LOOKUPS)]
+    Lookups(#[from] NotAnAllowance),
 }
 
 fn listed<'a>(found: &'a BTreeMap<String, String>, name: &str) -> impl Iterator<Item = &'a str> {
@@ -214,10 +245,12 @@ pub struct Bound {
     pub namespaces: BTreeSet<String>,
     /// True when the chart may bring roles and bindings of its own.
     pub chart_rbac: bool,
-    /// What roles of the chart's own may allow (`verb group/resource`), when it may bring any.
+    /// What Roles of the chart's own may allow (`verb group/resource`), when it may bring any.
     pub chart_rules: BTreeSet<String>,
-    /// True when Secrets that the release does not render may be read, by name.
-    pub foreign_secrets: bool,
+    /// What `ClusterRole`s of the chart's own may allow, likewise.
+    pub chart_cluster_rules: BTreeSet<String>,
+    /// What the chart may look up, besides objects that the release may write.
+    pub lookups: Lookups,
 }
 
 impl Bound {
@@ -228,7 +261,7 @@ impl Bound {
             && other.namespaces.is_subset(&self.namespaces)
     }
 
-    /// Adds the kinds and namespaces of `other`; what it says of RBAC and of Secrets stays as it is here, so roles and
+    /// Adds the kinds and namespaces of `other`; what it says of RBAC and of lookups stays as it is here, so roles and
     /// bindings come along only where the chart may bring them here, too.
     pub fn add(&mut self, other: &Self) {
         let chart_rbac = self.chart_rbac;
@@ -246,8 +279,6 @@ impl Bound {
 pub struct Resolved {
     /// The bound.
     pub bound: Bound,
-    /// What chart-inspector may read of the cluster, in the order of names; never Secrets.
-    pub lookups: Vec<(GroupResource, Vec<Verb>)>,
     /// Kinds that nobody serves yet and whose plural is a guess.
     pub guessed: BTreeSet<String>,
 }
@@ -264,11 +295,11 @@ impl Resolved {
         for kind in &scan.kinds {
             resolved.add(kind, scan, kinds);
         }
-        // A Secret that is only looked up is not the release's own: reading it is the admin's to allow.
-        let is_secret = |kind: &Kind| kind.group().is_empty() && kind.kind == "Secret";
-        for (kind, reads) in scan.lookups.iter().filter(|(kind, _)| !is_secret(kind)) {
-            let pair = resolved.add(kind, scan, kinds);
-            resolved.add_lookup(pair, *reads);
+        for (kind, reads) in &scan.lookups {
+            resolved.add_lookup(kind, *reads, true, scan, kinds);
+        }
+        for (kind, reads) in &scan.text_lookups {
+            resolved.add_lookup(kind, *reads, false, scan, kinds);
         }
         let bound = &mut resolved.bound;
         if !allowed.chart_rbac {
@@ -278,9 +309,10 @@ impl Resolved {
         bound.chart_rbac = allowed.chart_rbac;
         if allowed.chart_rbac {
             bound.chart_rules.clone_from(&scan.rules);
+            bound.chart_cluster_rules.clone_from(&scan.cluster_rules);
         }
+        bound.lookups.allowed.clone_from(&allowed.lookups);
         for pair in &allowed.kinds {
-            bound.foreign_secrets |= pair.is_secrets();
             if kinds.is_namespaced(&pair.group, &pair.resource) == Some(false) {
                 bound.cluster.insert(pair.clone());
             } else {
@@ -297,7 +329,18 @@ impl Resolved {
         resolved
     }
 
-    fn add(&mut self, kind: &Kind, scan: &Scan, kinds: &impl Kinds) -> GroupResource {
+    fn add(&mut self, kind: &Kind, scan: &Scan, kinds: &impl Kinds) {
+        let (pair, namespaced) = self.find(kind, scan, kinds);
+        let set = if namespaced {
+            &mut self.bound.namespaced
+        } else {
+            &mut self.bound.cluster
+        };
+        set.insert(pair);
+    }
+
+    /// The kind as authorisation names it, and whether its objects stand in namespaces.
+    fn find(&mut self, kind: &Kind, scan: &Scan, kinds: &impl Kinds) -> (GroupResource, bool) {
         let group = kind.group();
         let own = scan
             .defined
@@ -317,33 +360,35 @@ impl Resolved {
                 namespaced: true,
             }
         });
-        let pair = GroupResource::new(group, &known.plural);
-        let set = if known.namespaced {
-            &mut self.bound.namespaced
-        } else {
-            &mut self.bound.cluster
-        };
-        set.insert(pair.clone());
-        pair
+        (GroupResource::new(group, &known.plural), known.namespaced)
     }
 
-    fn add_lookup(&mut self, pair: GroupResource, reads: Reads) {
-        let mut verbs = Vec::new();
-        if reads.one {
-            verbs.push(Verb::Get);
-        }
-        if reads.all {
-            verbs.push(Verb::List);
-        }
-        match self.lookups.iter_mut().find(|(known, _)| *known == pair) {
-            Some((_, known)) => {
-                known.extend(verbs);
-                known.sort_unstable();
-                known.dedup();
-            }
-            None => self.lookups.push((pair, verbs)),
-        }
+    /// Outside of namespaces only what the templates themselves spell out counts: a text that is given to `tpl` is one
+    /// of values, which whoever writes compositions may replace.
+    fn add_lookup(
+        &mut self,
+        kind: &Kind,
+        reads: Reads,
+        is_spelled_out: bool,
+        scan: &Scan,
+        kinds: &impl Kinds,
+    ) {
+        let (pair, namespaced) = self.find(kind, scan, kinds);
+        let lookups = &mut self.bound.lookups;
+        let known = match (namespaced, is_spelled_out) {
+            (true, _) => lookups.namespaced.entry(pair).or_default(),
+            (false, true) => lookups.cluster.entry(pair).or_default(),
+            (false, false) => return,
+        };
+        known.one |= reads.one;
+        known.all |= reads.all;
     }
+}
+
+/// The policy of a controller that checks what it grants itself, which carries the bound in the annotation
+/// `krateo.io/bound`.
+pub fn grants_policy(plural: &str, version: &str) -> String {
+    format!("{plural}-{version}-grants")
 }
 
 /// Keys of the `ConfigMap` that carries a bound. Lists hold one entry a line.
@@ -353,7 +398,11 @@ mod keys {
     pub(super) const NAMESPACES: &str = "namespaces";
     pub(super) const CHART_RBAC: &str = "chartRbac";
     pub(super) const CHART_RULES: &str = "chartRules";
-    pub(super) const FOREIGN_SECRETS: &str = "foreignSecrets";
+    pub(super) const CHART_CLUSTER_RULES: &str = "chartClusterRules";
+    /// `verb group/resource`
+    pub(super) const LOOKUPS: &str = "lookups";
+    pub(super) const CLUSTER_LOOKUPS: &str = "clusterLookups";
+    pub(super) const ALLOWED_LOOKUPS: &str = "allowedLookups";
 }
 
 /// The verb by which a controller may write roles in a namespace that holds a composition of its type, on the
@@ -380,7 +429,16 @@ impl Bound {
                 keys::CHART_RULES.to_owned(),
                 lines(self.chart_rules.iter().cloned()),
             ),
-            (keys::FOREIGN_SECRETS.to_owned(), self.foreign_secrets.to_string()),
+            (
+                keys::CHART_CLUSTER_RULES.to_owned(),
+                lines(self.chart_cluster_rules.iter().cloned()),
+            ),
+            (keys::LOOKUPS.to_owned(), reads(&self.lookups.namespaced)),
+            (keys::CLUSTER_LOOKUPS.to_owned(), reads(&self.lookups.cluster)),
+            (
+                keys::ALLOWED_LOOKUPS.to_owned(),
+                lines(self.lookups.allowed.iter().map(Allowance::key)),
+            ),
         ])
     }
 
@@ -401,17 +459,67 @@ impl Bound {
             namespaces: lines(keys::NAMESPACES).map(str::to_owned).collect(),
             chart_rbac: is_true(keys::CHART_RBAC),
             chart_rules: lines(keys::CHART_RULES).map(str::to_owned).collect(),
-            foreign_secrets: is_true(keys::FOREIGN_SECRETS),
+            chart_cluster_rules: lines(keys::CHART_CLUSTER_RULES).map(str::to_owned).collect(),
+            lookups: Lookups {
+                namespaced: reads_of(lines(keys::LOOKUPS)),
+                cluster: reads_of(lines(keys::CLUSTER_LOOKUPS)),
+                allowed: lines(keys::ALLOWED_LOOKUPS)
+                    .filter_map(|line| line.parse().ok())
+                    .collect(),
+            },
         }
     }
 
-    /// The first thing that a release needs and the bound does not have.
-    pub fn outside(&self, needed: &[Resource]) -> Option<Outside> {
-        needed.iter().find_map(|resource| self.judge(resource))
+    /// The bound as the controller's policy carries it.
+    pub fn of_annotation(text: &str) -> Self {
+        Self::of_data(&serde_json::from_str(text).unwrap_or_default())
     }
 
-    fn judge(&self, needed: &Resource) -> Option<Outside> {
+    /// What chart-inspector may read of the cluster for its templates, in the order of names; never Secrets.
+    pub fn inspected(&self) -> Vec<(GroupResource, Vec<Verb>)> {
+        let mut all: BTreeMap<&GroupResource, Reads> = BTreeMap::new();
+        let Lookups {
+            namespaced,
+            cluster,
+            allowed,
+        } = &self.lookups;
+        for (kind, reads) in namespaced.iter().chain(cluster) {
+            let known = all.entry(kind).or_default();
+            known.one |= reads.one;
+            known.all |= reads.all;
+        }
+        for allowance in allowed {
+            // What is open in one namespace alone is for the controller to read.
+            if let Allowance::Kind(kind) = allowance {
+                all.insert(kind, Reads { one: true, all: true });
+            }
+        }
+        all.into_iter()
+            .filter(|(kind, _)| !kind.is_secrets())
+            .map(|(kind, reads)| (kind.clone(), reads.verbs().collect()))
+            .collect()
+    }
+
+    /// The first thing that a release needs and the bound does not have. `home` is the composition's namespace.
+    pub fn outside(&self, home: &str, needed: &[Resource]) -> Option<Outside> {
+        needed.iter().find_map(|resource| self.judge(home, resource))
+    }
+
+    fn judge(&self, home: &str, needed: &Resource) -> Option<Outside> {
         let pair = GroupResource::new(&needed.group, &needed.resource);
+        if is_lookup(needed) {
+            let question = Question {
+                kind: &pair,
+                namespaced: !needed.namespace.is_empty() || !self.is_of_cluster(&pair),
+                namespace: &needed.namespace,
+                name: &needed.name,
+            };
+            return match self.decide(home, &question) {
+                // Whose a Secret is was seen when it was read.
+                Decision::Answerable | Decision::IfOwn(_) => None,
+                Decision::Refused(refused) => Some(Outside::Lookup(refused)),
+            };
+        }
         let object = told(needed);
         let path = needed.path.clone();
         if pair.group == RBAC && !self.chart_rbac {
@@ -425,7 +533,7 @@ impl Bound {
         if !is_in {
             return Some(Outside::Kind { object, pair, path });
         }
-        if !needed.namespace.is_empty() && !self.namespaces.contains(&needed.namespace) {
+        if !needed.namespace.is_empty() && !self.is_open(home, &needed.namespace) {
             return Some(Outside::Namespace {
                 object,
                 namespace: needed.namespace.clone(),
@@ -434,6 +542,38 @@ impl Bound {
         }
         None
     }
+
+    fn is_of_cluster(&self, pair: &GroupResource) -> bool {
+        self.lookups.cluster.contains_key(pair) || self.cluster.contains(pair)
+    }
+}
+
+/// True for what is read and never written.
+fn is_lookup(needed: &Resource) -> bool {
+    let is_read = |verb: &Verb| matches!(verb, Verb::Get | Verb::List);
+    !needed.verbs.is_empty() && needed.verbs.iter().all(is_read)
+}
+
+fn reads(kinds: &BTreeMap<GroupResource, Reads>) -> String {
+    let each = |(kind, reads): (&GroupResource, &Reads)| {
+        let kind = kind.key();
+        let verbs: Vec<_> = reads.verbs().collect();
+        verbs
+            .into_iter()
+            .map(move |verb| format!("{} {kind}", verb.as_str()))
+    };
+    lines(kinds.iter().flat_map(each))
+}
+
+fn reads_of<'l>(lines: impl Iterator<Item = &'l str>) -> BTreeMap<GroupResource, Reads> {
+    let mut kinds: BTreeMap<GroupResource, Reads> = BTreeMap::new();
+    for (verb, kind) in lines.filter_map(|line| line.split_once(' ')) {
+        let Ok(kind) = kind.parse() else { continue };
+        let reads = kinds.entry(kind).or_default();
+        reads.one |= verb == "get";
+        reads.all |= verb == "list";
+    }
+    kinds
 }
 
 fn lines(items: impl Iterator<Item = String>) -> String {
@@ -479,6 +619,8 @@ pub enum Outside {
         /// The namespace.
         namespace: String,
     },
+    /// Looked up, and not for the composition to see.
+    Lookup(Refused),
     /// A role or binding that the chart brings.
     Rbac {
         /// The object.
@@ -489,18 +631,20 @@ pub enum Outside {
 }
 
 impl Outside {
-    /// The same, for a composition of this namespace: what core-provider opens by itself waits for that, not for an
-    /// admin.
-    #[must_use]
-    pub fn from_home(self, home: &str, krateo_namespace: &str) -> Self {
-        match self {
+    /// The first thing that is needed in the composition's own namespace while that is not open: what core-provider opens
+    /// by itself waits for that, not for an admin.
+    pub fn at_home(home: &str, needed: &[Resource], krateo_namespace: &str) -> Option<Self> {
+        let needed = needed.iter().find(|needed| needed.namespace == home)?;
+        let (object, namespace) = (told(needed), home.to_owned());
+        Some(if is_protected(home, krateo_namespace) {
             Self::Namespace {
-                object, namespace, ..
-            } if namespace == home && !is_protected(home, krateo_namespace) => {
-                Self::Unopened { object, namespace }
+                object,
+                namespace,
+                path: needed.path.clone(),
             }
-            other => other,
-        }
+        } else {
+            Self::Unopened { object, namespace }
+        })
     }
 }
 
@@ -530,6 +674,7 @@ impl fmt::Display for Outside {
                      waiting for core-provider to open it; nothing has to be done if core-provider runs"
                 );
             }
+            Self::Lookup(refused) => return refused.fmt(f),
             Self::Rbac { object, path } => (
                 object,
                 path,
@@ -610,24 +755,21 @@ mod tests {
 
     #[test]
     fn the_scan_becomes_kinds_by_scope_without_the_charts_own_rbac() {
-        let Resolved {
-            bound,
-            lookups,
-            guessed,
-        } = resolved(&[]);
+        let Resolved { bound, guessed } = resolved(&[]);
         assert_eq!(
             keys(&bound.namespaced),
             ["services", "apps/deployments", "g.io/policies"]
         );
         assert_eq!(
             keys(&bound.cluster),
-            ["nodes", "networking.k8s.io/ingressclasses"]
+            ["networking.k8s.io/ingressclasses"],
+            "nodes are looked up and never written"
         );
-        assert_eq!(
-            lookups.len(),
-            1,
-            "Secrets that are looked up are the admin's to allow"
-        );
+        let data = bound.data();
+        assert_eq!(data["lookups"], "get /secrets");
+        assert_eq!(data["clusterLookups"], "list /nodes");
+        let inspected = bound.inspected();
+        assert_eq!(inspected, [(GroupResource::new("", "nodes"), vec![Verb::List])]);
         assert_eq!(guessed.len(), 1);
         assert_eq!(Vec::from_iter(bound.namespaces), ["monitoring"]);
     }
@@ -638,13 +780,29 @@ mod tests {
             ("krateo.io/allowed-kinds", "batch/jobs, nodes"),
             ("krateo.io/allowed-namespaces", "kube-system"),
             ("krateo.io/allow-chart-rbac", "true"),
+            ("krateo.io/allowed-lookups", "pods@team-b, apps/daemonsets"),
         ])
         .bound;
+        assert_eq!(bound.data()["allowedLookups"], "apps/daemonsets\n/pods@team-b");
+        let inspected: Vec<_> = bound
+            .inspected()
+            .iter()
+            .map(|(kind, _)| kind.to_string())
+            .collect();
+        assert_eq!(inspected, ["nodes", "apps/daemonsets"]);
         assert!(keys(&bound.namespaced).contains(&"batch/jobs".to_owned()));
         assert!(keys(&bound.namespaced).contains(&"rbac.authorization.k8s.io/roles".to_owned()));
         assert!(bound.namespaces.contains("kube-system") && bound.chart_rbac);
         let wildcard = BTreeMap::from([("krateo.io/allowed-kinds".to_owned(), "apps/*".to_owned())]);
-        assert!(Allowed::of(&wildcard).unwrap_err().to_string().contains("apps/*"));
+        assert!(
+            matches!(Allowed::of(&wildcard), Err(BadAnnotation::Kinds(why)) if why.to_string().contains("apps/*"))
+        );
+        let secrets = BTreeMap::from([("krateo.io/allowed-lookups".to_owned(), "@a, secrets".to_owned())]);
+        let refused = Allowed::of(&secrets).unwrap_err();
+        assert!(
+            refused.to_string().contains("krateo.io/allowed-lookups"),
+            "{refused}"
+        );
     }
 
     #[test]
@@ -672,38 +830,51 @@ mod tests {
 
     #[test]
     fn a_bound_survives_its_config_map() {
-        let mut bound = resolved(&[("krateo.io/allowed-kinds", "secrets")]).bound;
-        assert!(bound.foreign_secrets);
+        let mut bound = resolved(&[
+            ("krateo.io/allowed-kinds", "secrets"),
+            ("krateo.io/allow-chart-rbac", "true"),
+            (
+                "krateo.io/allowed-lookups",
+                "pods@team-b,apps/daemonsets,@team-c,secrets@vault/shared",
+            ),
+        ])
+        .bound;
+        bound.chart_rules.insert("get /pods".into());
+        bound.chart_cluster_rules.insert("get /nodes".into());
         bound.namespaces.extend(["team-a".into(), "team-b".into()]);
         assert_eq!(Bound::of_data(&bound.data()), bound);
+        assert_eq!(bound.lookups.allowed.len(), 4);
+        let annotation = serde_json::json!(bound.data()).to_string();
+        assert_eq!(Bound::of_annotation(&annotation), bound);
+        assert_eq!(Bound::of_annotation("?"), Bound::default());
     }
 
     #[test]
     fn the_first_composition_of_a_namespace_waits_for_core_provider_and_not_for_an_admin() {
-        let outside = |namespace: &str| Outside::Namespace {
-            object: "services".into(),
-            namespace: namespace.into(),
-            path: None,
-        };
-        let told = |namespace: &str| outside(namespace).from_home("shop", "krateo-system").to_string();
+        let needed =
+            ["kube-system", "shop"].map(|namespace| Resource::looked_up("", "v1", "services", namespace, ""));
+        let at = |home: &str| Outside::at_home(home, &needed, "krateo-system");
+        let told = |home: &str| at(home).unwrap().to_string();
         assert!(
             told("shop").contains("waiting for core-provider"),
             "{}",
             told("shop")
         );
-        assert!(told("other").contains("krateo.io/allowed-namespaces: other"));
-        let protected = outside("kube-system").from_home("kube-system", "krateo-system");
-        assert_eq!(protected, outside("kube-system"));
+        assert!(told("kube-system").contains("krateo.io/allowed-namespaces: kube-system"));
+        assert_eq!(at("other"), None);
     }
 
     #[test]
     fn what_lies_outside_is_named_with_the_annotation_that_allows_it() {
-        let mut bound = resolved(&[]).bound;
-        bound.namespaces.insert("team".into());
-        let needs = |group: &str, resource: &str, namespace: &str| {
-            let needed = Resource::new(group, "v1", resource, namespace, "web", &[Verb::Get]);
-            bound.outside(&[needed]).map(|outside| outside.to_string())
+        let bound = resolved(&[]).bound;
+        let asks = |verb: Verb, group: &str, resource: &str, namespace: &str| {
+            let needed = Resource::new(group, "v1", resource, namespace, "web", &[verb]);
+            bound
+                .outside("team", &[needed])
+                .map(|outside| outside.to_string())
         };
+        let needs =
+            |group: &str, resource: &str, namespace: &str| asks(Verb::Patch, group, resource, namespace);
         assert_eq!(needs("apps", "deployments", "team"), None);
         assert_eq!(needs("networking.k8s.io", "ingressclasses", ""), None);
         let said = |outside: Option<String>, expected: &str| {
@@ -723,5 +894,16 @@ mod tests {
         );
         // All namespaces at once is more than any of them.
         said(needs("apps", "deployments", ""), "apps/deployments");
+        // Another tenant's namespace is no more open for a composition of the same type there; that of the bound is.
+        assert_eq!(needs("apps", "deployments", "monitoring"), None);
+        // What is looked up is not for that reason written.
+        said(needs("", "nodes", ""), "krateo.io/allowed-kinds: nodes");
+        let all_nodes = Resource::looked_up("", "v1", "nodes", "", "");
+        assert_eq!(bound.outside("team", &[all_nodes]), None);
+        assert_eq!(asks(Verb::Get, "", "secrets", "team"), None);
+        said(
+            asks(Verb::Get, "", "services", "other"),
+            "krateo.io/allowed-lookups: services@other",
+        );
     }
 }

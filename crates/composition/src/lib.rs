@@ -7,6 +7,7 @@ pub mod approval;
 pub mod bound;
 pub mod chart;
 pub mod governing;
+pub mod lookups;
 pub mod offer;
 pub mod permissions;
 pub mod plan;

@@ -264,6 +264,14 @@ pub enum Grant {
 }
 
 impl Grant {
+    /// The labels of the role.
+    pub fn labels(&self) -> Option<&BTreeMap<String, String>> {
+        match self {
+            Self::Namespaced(role, _) => role.metadata.labels.as_ref(),
+            Self::Cluster(role, _) => role.metadata.labels.as_ref(),
+        }
+    }
+
     fn new(
         name: &str,
         namespace: &str,

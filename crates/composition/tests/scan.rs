@@ -138,6 +138,64 @@ fn lookups_namespaces_and_rules_are_found() {
     assert_eq!(lookups, ["v1 Node false true", "v1 Secret true false"]);
     assert_eq!(Vec::from_iter(scan.namespaces), ["kube-system"]);
     assert_eq!(Vec::from_iter(scan.rules), ["get /pods", "list /pods"]);
+    assert!(scan.cluster_rules.is_empty(), "{:?}", scan.cluster_rules);
+}
+
+#[test]
+fn a_rule_belongs_to_the_kind_of_its_role() {
+    let rules = "rules:\n- apiGroups: [\"\"]\n  resources: [nodes]\n  verbs: [get]\n";
+    for (template, of_roles, of_cluster_roles) in [
+        (format!("kind: Role\n{rules}"), 1, 0),
+        (format!("kind: ClusterRole\n{rules}"), 0, 1),
+        (
+            format!("kind: {{{{ if .x }}}}Cluster{{{{ end }}}}Role\n{rules}"),
+            1,
+            1,
+        ),
+        // Which it is comes too late.
+        (format!("{rules}kind: ClusterRole\n"), 1, 1),
+    ] {
+        let scan = scanned(&template);
+        assert_eq!(
+            (scan.rules.len(), scan.cluster_rules.len()),
+            (of_roles, of_cluster_roles),
+            "{template}"
+        );
+    }
+}
+
+#[test]
+fn a_lookup_in_a_text_for_tpl_is_not_one_of_the_templates() {
+    let looked_up = r#"{{ lookup "v1" "Node" "" "" }}"#;
+    let helper = format!("{{{{- define \"nodes\" }}}}{looked_up}{{{{ end }}}}");
+    for (template, values, in_templates, in_texts) in [
+        (looked_up, "", 1, 0),
+        (r#"{{ include "nodes" . }}"#, "", 1, 0),
+        ("{{ tpl .Values.text . }}", looked_up, 0, 1),
+        (r#"{{ tpl (print .Values.text) . }}"#, looked_up, 0, 1),
+        // A text may call a template of the chart; that the chart itself does, too, is told apart.
+        ("{{ tpl .Values.text . }}", r#"{{ include "nodes" . }}"#, 0, 1),
+        (
+            r#"{{ tpl .Values.text . }}{{ $x := include "nodes" . }}"#,
+            r#"{{ $x := include "nodes" . }}"#,
+            1,
+            1,
+        ),
+        (
+            r#"{{ $x := tpl .Values.text . }}{{ $x := include "nodes" . }}"#,
+            r#"{{ $x := include "nodes" . }}"#,
+            1,
+            1,
+        ),
+    ] {
+        let scan = scan(&chart(&[
+            ("values.yaml", &format!("text: '{values}'\n")),
+            ("templates/_helpers.tpl", &helper),
+            ("templates/t.yaml", template),
+        ]));
+        let found = (scan.lookups.len(), scan.text_lookups.len());
+        assert_eq!(found, (in_templates, in_texts), "{template} {values}");
+    }
 }
 
 #[test]

@@ -1,18 +1,27 @@
 //! A loaded chart, values and what the cluster knows become the release that is wanted.
 //!
 //! Rendering itself is pure. This finds out what it may not know: what the cluster serves, and the objects that
-//! templates look up. Those are asked for in rounds, because an answer may lead to further questions.
+//! templates look up. Those are asked for in rounds, because an answer may lead to further questions; a [`Judge`] decides
+//! which are answered, before anything is read.
+
+mod answers;
+#[cfg(test)]
+mod tests;
+mod withheld;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use cluster::{Access, Cluster, ObjectId, ResourceId, Selector};
+use cluster::Cluster;
 use helm::capabilities::{Capabilities, KubeVersion};
 use helm::context::{Answer, Context, LookupKey};
 use helm::engine::{self, Operation, ReleaseOptions, RenderOptions, Rendered};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
+use self::answers::{Answers, told};
+pub use self::answers::{Judge, Lookup, Refusal, Unjudged, Verdict};
+pub use self::withheld::Withheld;
 use crate::charts::LoadedChart;
 use crate::digest::sha256;
 use crate::release::{self, Desired};
@@ -56,26 +65,9 @@ pub struct Rendering {
     pub rendered: Rendered,
     /// What the templates looked up.
     pub lookups: Vec<Lookup>,
-}
-
-/// A question of a template to the cluster.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Lookup {
-    /// The kind.
-    pub resource: ResourceId,
-    /// The namespace; empty for all, or outside of namespaces.
-    pub namespace: String,
-    /// The name; empty for all.
-    pub name: String,
-    /// True when we may not read it; the template was told that it is not there.
-    pub denied: bool,
-}
-
-impl Lookup {
-    /// The namespace, where one is asked for.
-    fn namespace(&self) -> Option<&str> {
-        Some(self.namespace.as_str()).filter(|namespace| !namespace.is_empty())
-    }
+    /// True when what is wrong with the objects must not be told in the words of the render: it may hold what was looked
+    /// up.
+    pub is_withheld: bool,
 }
 
 /// A release could not be rendered.
@@ -92,6 +84,20 @@ pub enum Error {
         /// Why.
         source: Box<cluster::Error>,
     },
+    /// The same, of an object whose name may be made of what the chart found before.
+    #[error(
+        "could not look up an object for the chart; which one is withheld, because the chart was answered others before"
+    )]
+    LookupWithheld {
+        /// True when the same attempt can succeed later.
+        transient: bool,
+    },
+    /// A template looks up what it is not to see.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// The templates failed, and their own words are not for everybody who sees this.
+    #[error(transparent)]
+    Withheld(Withheld),
     /// The templates failed, or the values do not fit.
     #[error(transparent)]
     Engine(Box<engine::Error>),
@@ -109,7 +115,10 @@ impl Error {
         match self {
             Self::Capabilities(error) => error.is_transient(),
             Self::Lookup { source, .. } => source.is_transient(),
-            Self::Engine(_) | Self::Endless(_) | Self::Label(_) => false,
+            Self::LookupWithheld { transient } => *transient,
+            // What is allowed is written on another object, whoever changes that.
+            Self::Refused(_) => true,
+            Self::Engine(_) | Self::Withheld(_) | Self::Endless(_) | Self::Label(_) => false,
         }
     }
 }
@@ -120,7 +129,7 @@ const SERVED_AGE: Duration = Duration::from_mins(1);
 /// Charts look up one thing by the name of another, rarely more.
 const ROUNDS: usize = 8;
 
-/// Renders a chart as it would be released now.
+/// Renders a chart as it would be released now, for somebody who may see all that the API server lets this process read.
 ///
 /// Objects that we may not read are answered as "not there" and reported as denied: the caller decides whether to
 /// ask for the permission or to go on without.
@@ -128,53 +137,69 @@ const ROUNDS: usize = 8;
 /// # Errors
 /// When the cluster does not answer, the values do not fit or a template fails.
 pub async fn render(cluster: &Cluster, request: &Request<'_>) -> Result<Rendering, Error> {
-    render_with(cluster, request, Leniency::default()).await
+    render_with(cluster, request, Leniency::default(), &Unjudged).await
 }
 
-/// As [`render`], for people who may ask for less strictness.
+/// As [`render`], for people who may ask for less strictness, and for whom somebody else decides what templates see.
+///
+/// What they ask for is decided round by round before it is read, and before a template's own error counts: one that
+/// fails because it was told that something is not there is asked once more when that was found out.
 ///
 /// # Errors
-/// As [`render`].
-pub async fn render_with(
+/// As [`render`]; [`Error::Refused`] when a template looks up what it is not to see, [`Error::Withheld`] when it fails after
+/// it was answered.
+pub async fn render_with<J: Judge>(
     cluster: &Cluster,
     request: &Request<'_>,
     leniency: Leniency,
+    judge: &J,
 ) -> Result<Rendering, Error> {
     let mut capabilities = capabilities(cluster).await?;
-    let mut lookups = Vec::new();
-    let mut answers = BTreeMap::new();
+    let mut answers = Answers::new(cluster, judge, leniency.ask_first);
     for _ in 0..ROUNDS {
-        let missing = match request.render(&capabilities, &answers, leniency) {
+        let missing = match request.render(&capabilities, &answers.known, leniency) {
             Ok(rendered) => {
                 if add_defined(&mut capabilities, &rendered) {
                     continue;
                 }
                 if rendered.missing_lookups.is_empty() {
-                    let desired = request.desired(&rendered, &capabilities, &answers)?;
+                    let is_withheld = answers.are_withheld();
+                    let desired = request.desired(&rendered, &capabilities, &answers.known);
+                    let desired = desired.map_err(|error| {
+                        if is_withheld {
+                            Error::Withheld(Withheld::objects())
+                        } else {
+                            error
+                        }
+                    })?;
                     return Ok(Rendering {
                         desired,
                         rendered,
-                        lookups,
+                        lookups: answers.lookups,
+                        is_withheld,
                     });
                 }
                 rendered.missing_lookups
             }
-            Err(failed) if failed.missing_lookups.is_empty() => return Err(failed.error),
+            Err(failed) if failed.missing_lookups.is_empty() => {
+                let chart = request.chart.chart();
+                let withheld = answers.are_withheld().then(|| Withheld::of(&failed.error, chart));
+                return Err(match withheld.flatten() {
+                    Some(withheld) => Error::Withheld(withheld),
+                    None => Error::Engine(failed.error),
+                });
+            }
             // A template may insist on what it was told is not there, before anybody had looked.
             Err(failed) => failed.missing_lookups,
         };
-        for key in &missing {
-            let (answer, lookup) = look_up(cluster, key, leniency.ask_first).await?;
-            answers.insert(key.clone(), answer);
-            lookups.extend(lookup);
-        }
+        answers.find(missing).await?;
     }
     Err(Error::Endless(ROUNDS))
 }
 
 /// A render that failed, maybe for want of answers.
 struct Failed {
-    error: Error,
+    error: Box<engine::Error>,
     /// What it asked for in vain.
     missing_lookups: BTreeSet<LookupKey>,
 }
@@ -239,7 +264,7 @@ impl Request<'_> {
             .engine
             .render(&self.values, &options)
             .map_err(|error| Failed {
-                error: Error::Engine(Box::new(error)),
+                error: Box::new(error),
                 missing_lookups: options.context.lookups.missing(),
             })
     }
@@ -273,84 +298,6 @@ impl Request<'_> {
             .with_labels(&self.labels)
             .map_err(|error| Error::Label(Box::new(error)))
     }
-}
-
-/// Reads what a template asks for.
-async fn look_up(
-    cluster: &Cluster,
-    key: &LookupKey,
-    ask_first: bool,
-) -> Result<(Answer, Option<Lookup>), Error> {
-    let kind = json!({"apiVersion": key.api_version, "kind": key.kind});
-    let failed = |source| Error::Lookup {
-        what: told(key),
-        source: Box::new(source),
-    };
-    let resource = match cluster.discovery().resource_of(&kind).await {
-        Ok(resource) => resource,
-        // Helm ends the render there as well.
-        Err(error @ cluster::Error::UnknownKind { .. }) => {
-            return Ok((Answer::Failed(error.to_string()), None));
-        }
-        Err(error) => return Err(failed(error)),
-    };
-    let mut lookup = Lookup {
-        namespace: if resource.namespaced {
-            key.namespace.clone()
-        } else {
-            String::new()
-        },
-        name: key.name.clone(),
-        resource,
-        denied: false,
-    };
-    if ask_first && !cluster.is_allowed(&access(&lookup)).await.map_err(failed)? {
-        lookup.denied = true;
-        return Ok((Answer::NotFound, Some(lookup)));
-    }
-    let answer = match read(cluster, &lookup).await {
-        Ok(answer) => answer,
-        Err(error) if error.is_forbidden() => {
-            lookup.denied = true;
-            Answer::NotFound
-        }
-        Err(error) => return Err(failed(error)),
-    };
-    Ok((answer, Some(lookup)))
-}
-
-/// What a lookup needs.
-fn access(lookup: &Lookup) -> Access {
-    let (resource, namespace) = (&lookup.resource, lookup.namespace());
-    if lookup.name.is_empty() {
-        Access::to("list", resource, namespace)
-    } else {
-        Access::to("get", resource, namespace).named(&lookup.name)
-    }
-}
-
-async fn read(cluster: &Cluster, lookup: &Lookup) -> Result<Answer, cluster::Error> {
-    let (resource, namespace) = (&lookup.resource, lookup.namespace());
-    if lookup.name.is_empty() {
-        let selector = Selector {
-            namespace,
-            labels: None,
-        };
-        let items: Vec<Value> = cluster.list(resource, selector).await?;
-        let list = json!({
-            "apiVersion": resource.api_version(),
-            "kind": format!("{}List", resource.kind),
-            "metadata": {},
-            "items": items,
-        });
-        return Ok(Answer::Found(list));
-    }
-    let id = ObjectId::new(resource.clone(), namespace, &lookup.name)?;
-    Ok(cluster.get(&id).await?.map_or(Answer::NotFound, Answer::Found))
-}
-
-fn told(key: &LookupKey) -> String {
-    format!("{} {} {}/{}", key.api_version, key.kind, key.namespace, key.name)
 }
 
 /// Tells two renders of the same chart and values apart by what else they drew on.

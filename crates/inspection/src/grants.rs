@@ -2,25 +2,71 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use api::labels;
 use cluster::{Cluster, ObjectId};
 use composition::permissions::Grant;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 
+/// The role of a release's name belongs to a release of somebody else.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// One of them could not be read.
+    #[error("could not read the permissions of the release")]
+    Read(#[from] cluster::Error),
+    /// Another composition has a release of that name, and its permissions are not to be replaced.
+    #[error(
+        "role {role:?} in {place} is of the release of another composition (UID {owner}): choose another release name with \
+         the label {}, or remove that composition", labels::RELEASE_NAME
+    )]
+    Foreign {
+        /// The name of the role.
+        role: String,
+        /// Where it is.
+        place: String,
+        /// The UID that it names.
+        owner: String,
+    },
+}
+
+impl Error {
+    /// True when the same attempt can succeed later although nobody changed anything.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Read(error) => error.is_transient(),
+            Self::Foreign { .. } => false,
+        }
+    }
+}
+
 /// The roles and bindings that are there under the release's role name in these namespaces; the empty one is the
-/// cluster.
+/// cluster. `labels` are those that they should have.
 ///
 /// # Errors
-/// When one of them cannot be read.
+/// When one of them cannot be read, or names another composition than `labels` do.
 pub async fn granted(
     cluster: &Cluster,
     namespaces: BTreeSet<&str>,
     role: &str,
     labels: &BTreeMap<String, String>,
-) -> Result<Vec<Grant>, cluster::Error> {
+) -> Result<Vec<Grant>, Error> {
     let mut granted = Vec::new();
     for namespace in namespaces {
-        let found = grant(cluster, namespace, role).await?;
-        granted.extend(found.map(|grant| grant.as_written(labels)));
+        let Some(grant) = grant(cluster, namespace, role).await? else {
+            continue;
+        };
+        let owner = grant.labels().and_then(|found| found.get(labels::COMPOSITION_ID));
+        if let Some(owner) = owner.filter(|owner| Some(*owner) != labels.get(labels::COMPOSITION_ID)) {
+            return Err(Error::Foreign {
+                role: role.to_owned(),
+                place: if namespace.is_empty() {
+                    "the cluster".to_owned()
+                } else {
+                    format!("namespace {namespace}")
+                },
+                owner: owner.clone(),
+            });
+        }
+        granted.push(grant.as_written(labels));
     }
     Ok(granted)
 }

@@ -3,14 +3,18 @@
 //!
 //! The controller, chart-inspector and `kco` call this, so that all three say the same. It reads and never writes.
 
+mod bound;
 mod grants;
+mod judging;
 mod permissions;
 mod standing;
 mod subject;
 mod touched;
 
-pub use grants::granted;
+pub use bound::{ServedKinds, noted_bound};
+pub use grants::{Error as GrantsError, granted};
+pub use judging::{Bounds, Judging, Renderer};
 pub use permissions::permissions;
 pub use standing::{Difference, Standing, compared, drift_policy, is_of, standing, told};
 pub use subject::{Error, Subject};
-pub use touched::{Stored, looked_up, removed, resources, stored};
+pub use touched::{Stored, looked_up, removed, stored};

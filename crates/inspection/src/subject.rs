@@ -9,9 +9,10 @@ use composition::{ReleaseName, Schemas, rendering, schema};
 use helm_client::charts::LoadedChart;
 use helm_client::records;
 use helm_client::release;
-use helm_client::rendering::{self as render, Leniency, Rendering, Request};
+use helm_client::rendering::{self as render, Leniency, Rendering, Request, Withheld};
 use serde_json::{Map, Value};
 
+use crate::judging::{Bounds, Judging};
 use crate::touched::{looked_up, resources};
 
 /// A composition, the chart that its definition names, and the name of the release.
@@ -58,12 +59,13 @@ impl Subject<'_> {
     /// The chart as it would be released now, upon what is stored of the release.
     ///
     /// # Errors
-    /// As [`render::render`].
-    pub async fn render(
+    /// As [`render::render_with`].
+    pub async fn render<B: Bounds>(
         &self,
         cluster: &Cluster,
         records: Option<&records::Observed>,
         leniency: Leniency,
+        judging: &Judging<'_, B>,
     ) -> Result<Rendering, Error> {
         let request = Request {
             revision: records.map_or(0, records::Observed::revision) + 1,
@@ -71,7 +73,7 @@ impl Subject<'_> {
             labels: rendering::object_labels(self.composition, self.krateo_namespace),
             ..self.request(self.values()?)
         };
-        Ok(render::render_with(cluster, &request, leniency).await?)
+        Ok(render::render_with(cluster, &request, leniency, judging).await?)
     }
 
     /// The objects that the chart would touch, each once, in the order of installation.
@@ -79,8 +81,13 @@ impl Subject<'_> {
     /// The chart is rendered both ways, as an install and as an upgrade: permissions must do for either.
     ///
     /// # Errors
-    /// When the chart cannot be rendered as an install, or what it renders to cannot be placed.
-    pub async fn inspect(&self, cluster: &Cluster) -> Result<Vec<Resource>, Error> {
+    /// When the chart cannot be rendered as an install, looks up what it is not to see, or what it renders to cannot be
+    /// placed.
+    pub async fn inspect<B: Bounds>(
+        &self,
+        cluster: &Cluster,
+        judging: &Judging<'_, B>,
+    ) -> Result<Vec<Resource>, Error> {
         let values = self.values()?;
         let mut found = Touches::default();
         for is_upgrade in [false, true] {
@@ -89,13 +96,14 @@ impl Subject<'_> {
                 is_upgrade,
                 ..self.request(values.clone())
             };
-            let rendering = match render::render(cluster, &request).await {
+            let rendering = render::render_with(cluster, &request, Leniency::default(), judging).await;
+            let rendering = match rendering {
                 // At an upgrade a chart may insist on the password that its first revision made, which is not there
                 // yet, or not for us to read. What an install touches is said all the same.
-                Err(render::Error::Engine(_)) if is_upgrade => continue,
+                Err(render::Error::Engine(_) | render::Error::Withheld(_)) if is_upgrade => continue,
                 rendering => rendering?,
             };
-            for touched in resources(cluster, &rendering.rendered, &self.composition.namespace).await? {
+            for touched in self.touched(cluster, &rendering).await? {
                 found.add(touched);
             }
             for lookup in &rendering.lookups {
@@ -103,6 +111,21 @@ impl Subject<'_> {
             }
         }
         Ok(found.into_resources())
+    }
+
+    /// What releasing the rendered chart touches.
+    ///
+    /// # Errors
+    /// When a document is no object, or its kind is neither served nor defined.
+    pub async fn touched(&self, cluster: &Cluster, rendering: &Rendering) -> Result<Vec<Resource>, Error> {
+        match resources(cluster, &rendering.rendered, &self.composition.namespace).await {
+            Ok(resources) => Ok(resources),
+            // What is wrong with a document may be what was looked up for it.
+            Err(error) if rendering.is_withheld && !error.is_transient() => {
+                Err(render::Error::Withheld(Withheld::objects()).into())
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn request(&self, values: Map<String, Value>) -> Request<'_> {

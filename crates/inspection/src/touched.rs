@@ -22,7 +22,7 @@ fn verbs(role: Role) -> &'static [Verb] {
 ///
 /// # Errors
 /// When a document is no object, or its kind is neither served nor defined.
-pub async fn resources(
+pub(crate) async fn resources(
     cluster: &Cluster,
     rendered: &Rendered,
     namespace: &str,

@@ -1,20 +1,26 @@
 //! A composition becomes what its release should be, as its controller works it out: definition, chart, render.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use api::inspection::Resource;
 use api::{Composition, CompositionDefinition};
 use cluster::{ObjectId, ResourceId, Selector};
-use composition::{ReleaseName, Schemas, chart_of, governing};
+use composition::bound::{Allowed, Resolved};
+use composition::{Bound, ReleaseName, Schemas, chart_of, governing, scan};
 use helm_client::charts::{Charts, LoadedChart};
 use helm_client::records::Observed;
 use helm_client::release::Desired;
 use helm_client::rendering::Leniency;
 use helm_client::source::Limits;
-use inspection::Subject;
+use inspection::{Judging, Renderer, ServedKinds, Subject};
 
 use crate::release::session::Session;
+use crate::report::warn;
+
+/// How old the answer to "what do you serve" may be.
+const SERVED_AGE: Duration = Duration::from_mins(1);
 
 /// A composition, its definition and the chart of that.
 pub(super) struct Found<'a> {
@@ -25,6 +31,7 @@ pub(super) struct Found<'a> {
     release: &'a ReleaseName,
     schemas: Schemas,
     krateo_namespace: &'a str,
+    bound: Bound,
 }
 
 /// What the release should be, and what it would touch.
@@ -48,6 +55,7 @@ pub(super) async fn find<'a>(
     let (api_version, kind) = (&composition.resource.api_version, &composition.resource.kind);
     let charts = Charts::new(session.cluster.clone(), Limits::default());
     let chart = charts.get(&chart_of(&definition, api_version, kind)).await?;
+    let bound = bound(session, composition, &definition, &chart, krateo_namespace).await?;
     Ok(Found {
         session,
         composition,
@@ -56,6 +64,7 @@ pub(super) async fn find<'a>(
         release,
         schemas: Schemas::default(),
         krateo_namespace,
+        bound,
     })
 }
 
@@ -65,7 +74,10 @@ impl Found<'_> {
     /// # Errors
     /// When the chart cannot be rendered.
     pub(super) async fn touched(&self) -> Result<Vec<Resource>> {
-        Ok(self.subject().inspect(&self.session.cluster).await?)
+        Ok(self
+            .subject()
+            .inspect(&self.session.cluster, &self.judging())
+            .await?)
     }
 
     /// What the release should be now; `records` are those of the release as it is.
@@ -77,13 +89,17 @@ impl Found<'_> {
         let mut touched = self.touched().await?;
         let rendering = self
             .subject()
-            .render(cluster, Some(records), Leniency::default())
+            .render(cluster, Some(records), Leniency::default(), &self.judging())
             .await?;
         touched.extend(rendering.lookups.iter().map(inspection::looked_up));
         Ok(Wanted {
             desired: rendering.desired,
             touched,
         })
+    }
+
+    fn judging(&self) -> Judging<'_, Bound> {
+        Judging::new(self.composition, &self.bound, Renderer::Person)
     }
 
     fn subject(&self) -> Subject<'_> {
@@ -95,6 +111,32 @@ impl Found<'_> {
             krateo_namespace: self.krateo_namespace,
         }
     }
+}
+
+/// The bound of the composition's controller, as its policy carries it. Where that cannot be read, it is worked out as
+/// core-provider does, but for namespaces that the platform opens to all controllers.
+async fn bound(
+    session: &Session,
+    composition: &Composition,
+    definition: &CompositionDefinition,
+    chart: &Arc<LoadedChart>,
+    krateo_namespace: &str,
+) -> Result<Bound> {
+    let resource = &composition.resource;
+    match inspection::noted_bound(&session.cluster, &resource.plural, &resource.version).await {
+        Ok(Some(bound)) => return Ok(bound),
+        Err(error) if !error.is_forbidden() => return Err(error.into()),
+        Ok(None) | Err(_) => {}
+    }
+    warn(
+        "the controller's policy cannot be read, so what it may look up is taken from the chart and the definition",
+    );
+    let annotations = definition.metadata.annotations.clone().unwrap_or_default();
+    let allowed = Allowed::of(&annotations)?;
+    let served = ServedKinds(session.cluster.discovery().served(SERVED_AGE).await?);
+    let scanned = chart.clone();
+    let scan = tokio::task::spawn_blocking(move || scan::scan(scanned.chart())).await?;
+    Ok(Resolved::new(&scan, &allowed, &served, krateo_namespace).bound)
 }
 
 /// The definition that the composition's labels name, or the only one that serves its type.

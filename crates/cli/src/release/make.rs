@@ -11,7 +11,7 @@ use helm::release::{Info, Release, Status};
 use helm_client::charts::LoadedChart;
 use helm_client::records::Observed;
 use helm_client::release::{CrdPolicy, Desired, Options, Wait};
-use helm_client::rendering::{self, Leniency, Request};
+use helm_client::rendering::{self, Leniency, Request, Unjudged};
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::{Map, Value, json};
 
@@ -97,7 +97,7 @@ impl Wanted {
             subchart_notes: making.render_subchart_notes,
             ask_first: false,
         };
-        let rendering = rendering::render_with(&session.cluster, &request, leniency).await?;
+        let rendering = rendering::render_with(&session.cluster, &request, leniency, &Unjudged).await?;
         for warning in &rendering.rendered.warnings {
             crate::report::warn(warning);
         }

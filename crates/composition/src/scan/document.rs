@@ -16,8 +16,8 @@ pub(super) enum Found {
     Unknown { hole: Hole, line: usize },
     /// An object stands in this namespace, whatever the release's.
     Namespace(String),
-    /// A role allows this.
-    Rule(Rule),
+    /// A role of this kind allows this; the kind is that of the document, as far as it was read.
+    Rule { role: Option<String>, rule: Rule },
 }
 
 /// A rule of a role that a chart brings.
@@ -327,7 +327,7 @@ impl State {
     fn leave_section(&mut self, found: &mut Vec<Found>) {
         match std::mem::take(&mut self.document.section) {
             Section::Items { item, .. } => report_item(&item, &self.document.object, found),
-            Section::Rules(rules) => rules.rule.report(found),
+            Section::Rules(rules) => rules.rule.report(self.document.object.kind.as_deref(), found),
             Section::Metadata(_) | Section::Other => {}
         }
     }
@@ -376,8 +376,9 @@ impl State {
             self.note_item(text, at);
         }
         let Line::Value(key, text) = line else { return };
-        if let (Key::Rule, Section::Rules(rules)) = (key, &mut self.document.section) {
-            if let Some(hole) = rules.line(&text, found) {
+        let Document { object, section, .. } = &mut self.document;
+        if let (Key::Rule, Section::Rules(rules)) = (key, section) {
+            if let Some(hole) = rules.line(&text, object.kind.as_deref(), found) {
                 self.note_opaque(hole, true, at);
             }
             return;
@@ -478,7 +479,7 @@ impl Object {
 
 impl Rules {
     /// One whole line; gives what cannot be told in it.
-    fn line(&mut self, text: &str, found: &mut Vec<Found>) -> Option<Hole> {
+    fn line(&mut self, text: &str, role: Option<&str>, found: &mut Vec<Found>) -> Option<Hole> {
         let text = text.trim_end();
         let mut content = text.trim_start();
         let column = text.len() - content.len();
@@ -489,7 +490,7 @@ impl Rules {
             if *self.dash.get_or_insert(column) != column {
                 return self.entry(rest);
             }
-            std::mem::take(&mut self.rule).report(found);
+            std::mem::take(&mut self.rule).report(role, found);
             content = rest.trim_start();
         }
         let Some((key, value)) = content.split_once(':') else {
@@ -526,9 +527,12 @@ impl Rules {
 }
 
 impl Rule {
-    fn report(self, found: &mut Vec<Found>) {
+    fn report(self, role: Option<&str>, found: &mut Vec<Found>) {
         if !self.verbs.is_empty() && !self.resources.is_empty() {
-            found.push(Found::Rule(self));
+            found.push(Found::Rule {
+                role: role.map(str::to_owned),
+                rule: self,
+            });
         }
     }
 }
@@ -574,7 +578,7 @@ mod tests {
             .map(|found| match found {
                 Found::Kind { api_version, kind } => format!("{api_version} {kind}"),
                 Found::Namespace(namespace) => format!("namespace {namespace}"),
-                Found::Unknown { .. } | Found::Rule(_) => "?".to_owned(),
+                Found::Unknown { .. } | Found::Rule { .. } => "?".to_owned(),
             })
             .collect()
     }
@@ -597,19 +601,22 @@ mod tests {
         let rules: Vec<String> = found
             .into_iter()
             .map(|found| match found {
-                Found::Rule(Rule {
-                    groups,
-                    resources,
-                    verbs,
-                }) => format!("{groups:?} {resources:?} {verbs:?}"),
+                Found::Rule { role, rule } => {
+                    let Rule {
+                        groups,
+                        resources,
+                        verbs,
+                    } = rule;
+                    format!("{} {groups:?} {resources:?} {verbs:?}", role.unwrap_or_default())
+                }
                 other => format!("{other:?}"),
             })
             .collect();
         assert_eq!(
             rules,
             [
-                r#"{"", "apps"} {"pods", "pods/log"} {"get"}"#,
-                r#"{"g.io"} {"*"} {"list"}"#
+                r#"Role {"", "apps"} {"pods", "pods/log"} {"get"}"#,
+                r#"Role {"g.io"} {"*"} {"list"}"#
             ]
         );
     }

@@ -466,6 +466,7 @@ impl Walk<'_> {
             kind: kind.clone(),
             name: name.clone(),
             line: self.line,
+            in_text: self.is_in_text(),
         };
         if !self.lookups.contains(&lookup) {
             self.lookups.push(lookup);

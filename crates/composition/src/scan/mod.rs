@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::rc::Rc;
 
+use api::inspection::Verb;
 use gotemplate::ast::Tree;
 use gotemplate::set::Set;
 use helm::chart::Chart;
@@ -32,12 +33,16 @@ pub struct Scan {
     pub kinds: BTreeSet<Kind>,
     /// Kinds that its own definitions in `crds/` add.
     pub defined: BTreeSet<Defined>,
-    /// Kinds that it looks up, and whether it reads all of a kind.
+    /// Kinds that its templates look up, and whether they read all of a kind.
     pub lookups: BTreeMap<Kind, Reads>,
+    /// Likewise, in texts that are given to `tpl`, as of values.yaml.
+    pub text_lookups: BTreeMap<Kind, Reads>,
     /// Namespaces that it names, besides that of the release.
     pub namespaces: BTreeSet<String>,
-    /// What the roles that it brings allow: `verb group/resource`.
+    /// What the Roles that it brings allow: `verb group/resource`.
     pub rules: BTreeSet<String>,
+    /// What the `ClusterRole`s that it brings allow.
+    pub cluster_rules: BTreeSet<String>,
     /// What could not be told, and where.
     pub unresolved: BTreeSet<Unresolved>,
 }
@@ -84,6 +89,14 @@ pub struct Reads {
     pub one: bool,
     /// All objects of a namespace or of the cluster.
     pub all: bool,
+}
+
+impl Reads {
+    /// The verbs for it.
+    pub fn verbs(self) -> impl Iterator<Item = Verb> {
+        let one = self.one.then_some(Verb::Get);
+        one.into_iter().chain(self.all.then_some(Verb::List))
+    }
 }
 
 /// A place whose outcome the trees do not tell.
@@ -168,7 +181,7 @@ impl Scan {
                 Found::Namespace(namespace) => {
                     self.namespaces.insert(namespace);
                 }
-                Found::Rule(rule) => self.take_rule(&rule),
+                Found::Rule { role, rule } => self.take_rule(role.as_deref(), &rule),
                 Found::Unknown { hole, line } => {
                     let what = format!("what is rendered depends on {}", walk.holes.reason(hole));
                     self.note(path, line, what);
@@ -180,14 +193,22 @@ impl Scan {
         }
     }
 
-    fn take_rule(&mut self, rule: &Rule) {
+    /// A role whose kind comes after its rules, or is not known, is taken for either.
+    fn take_rule(&mut self, role: Option<&str>, rule: &Rule) {
         for verb in &rule.verbs {
             for group in &rule.groups {
                 let rights = rule
                     .resources
                     .iter()
                     .map(|resource| format!("{verb} {group}/{resource}"));
-                self.rules.extend(rights);
+                match role {
+                    Some("Role") => self.rules.extend(rights),
+                    Some("ClusterRole") => self.cluster_rules.extend(rights),
+                    _ => {
+                        self.rules.extend(rights.clone());
+                        self.cluster_rules.extend(rights);
+                    }
+                }
             }
         }
     }
@@ -208,7 +229,12 @@ impl Scan {
                     continue;
                 }
                 let api_version = api_version.clone();
-                let known = self.lookups.entry(Kind { api_version, kind }).or_default();
+                let lookups = if lookup.in_text {
+                    &mut self.text_lookups
+                } else {
+                    &mut self.lookups
+                };
+                let known = lookups.entry(Kind { api_version, kind }).or_default();
                 known.one |= reads.one;
                 known.all |= reads.all;
             }

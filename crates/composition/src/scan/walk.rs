@@ -37,8 +37,8 @@ pub(super) struct Walk<'c> {
     pub(super) holes: Holes,
     pub(super) found: Vec<Found>,
     pub(super) lookups: Vec<Lookup>,
-    /// What named templates print, by name and dot; `None` while that is being found out.
-    printed: BTreeMap<(String, Possible), Option<Possible>>,
+    /// What named templates print, by name, dot and whether a text given to `tpl` calls them; `None` while that is being found out.
+    printed: BTreeMap<(String, Possible, bool), Option<Possible>>,
     /// Calls of pure functions, by name and number of arguments.
     pub(super) calls: HashMap<(String, usize), Set>,
     /// The file that is executed, and the line in it.
@@ -47,6 +47,8 @@ pub(super) struct Walk<'c> {
     line_ends: Vec<usize>,
     pub(super) line: usize,
     depth: usize,
+    /// How many texts given to `tpl` the walk is in.
+    texts: usize,
 }
 
 /// A call of `lookup`.
@@ -56,6 +58,8 @@ pub(super) struct Lookup {
     pub(super) kind: Possible,
     pub(super) name: Possible,
     pub(super) line: usize,
+    /// True within a text that is given to `tpl`.
+    pub(super) in_text: bool,
 }
 
 /// The variables of a template, and its dot.
@@ -107,6 +111,7 @@ impl<'c> Walk<'c> {
             line_ends: Vec::new(),
             line: 0,
             depth: 0,
+            texts: 0,
         }
     }
 
@@ -336,7 +341,7 @@ impl<'c> Walk<'c> {
 
     /// The texts that a named template can print.
     pub(super) fn printed(&mut self, name: &str, dot: &Possible) -> Possible {
-        let key = (name.to_owned(), dot.clone());
+        let key = (name.to_owned(), dot.clone(), self.is_in_text());
         match self.printed.get(&key) {
             Some(Some(known)) => return known.clone(),
             Some(None) => {
@@ -359,6 +364,11 @@ impl<'c> Walk<'c> {
         printed
     }
 
+    /// True within a text that is given to `tpl`.
+    pub(super) fn is_in_text(&self) -> bool {
+        self.texts > 0
+    }
+
     /// The texts that a template, given as text, can print.
     pub(super) fn printed_text(&mut self, text: &str, dot: &Possible) -> Possible {
         let mut set = Set::new("gotpl", helm::functions::all().clone());
@@ -370,7 +380,9 @@ impl<'c> Walk<'c> {
         };
         let mut ways = vec![Text::default()];
         self.depth += 1;
+        self.texts += 1;
         self.list(&tree, &tree.root, &mut Scope::new(dot.clone()), &mut ways);
+        self.texts -= 1;
         self.depth -= 1;
         let texts = ways.into_iter().map(|way| match way {
             Text::Short(text) => Alternative::Text(text.into()),

@@ -18,6 +18,8 @@ pub struct TemplateFailure {
     message: String,
     /// The places from the file that was rendered down to the expression that failed.
     pub trace: Vec<Place>,
+    /// What the chart itself says, with `fail` or `required`.
+    pub refusal: Option<String>,
 }
 
 /// A place in a template.
@@ -60,6 +62,7 @@ impl TemplateFailure {
         Self {
             message: format!("parse error at ({location}): {message}"),
             trace: vec![place],
+            refusal: None,
         }
     }
 
@@ -87,6 +90,7 @@ impl TemplateFailure {
         Self {
             message: message(error, helm),
             trace,
+            refusal: warning(&error.to_string()).map(str::to_owned),
         }
     }
 }

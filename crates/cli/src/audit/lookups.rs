@@ -1,0 +1,138 @@
+//! `kco audit-rbac --lookups`: which charts have their compositions held for what they look up.
+//!
+//! Nothing is asked of a cluster: every lookup is answered "not there", as on the day of the first install. What a chart
+//! looks up only after it found something else is not seen.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use composition::Bound;
+use composition::bound::{Allowed, BuiltIn, GroupResource, Resolved, guess};
+use composition::lookups::{Decision, Question};
+use composition::scan::scan;
+use helm::chart::Chart;
+use helm::context::LookupKey;
+use helm::engine::{Engine, Operation};
+
+use super::{HOME, cases, options, out};
+use crate::template;
+
+/// What came of all charts.
+#[derive(Default)]
+struct Figures {
+    charts: usize,
+    /// Those that look anything up when rendered.
+    asking: usize,
+    lookups: usize,
+    held: usize,
+    /// Those that look up a Secret that they do not render: held where somebody else made it.
+    depending: usize,
+    not_loaded: usize,
+}
+
+/// Prints what each chart is held for.
+pub(super) fn run(charts: &[String]) -> Result<()> {
+    let mut figures = Figures::default();
+    for reference in charts {
+        let folder = PathBuf::from(reference);
+        let Ok(chart) = helm_client::source::folder::load(&folder) else {
+            figures.not_loaded += 1;
+            continue;
+        };
+        if chart.metadata().chart_type == "library" {
+            continue;
+        }
+        figures.charts += 1;
+        let figures = &mut figures;
+        template::on_large_stack(move || one(&folder, chart, figures))?;
+    }
+    let Figures {
+        charts,
+        asking,
+        lookups,
+        held,
+        depending,
+        not_loaded,
+    } = figures;
+    out(&format!(
+        "{not_loaded} charts not loaded\n{charts} charts, {asking} look something up ({lookups} lookups), {held} held, \
+         {depending} held where a Secret of that name is somebody else's\n"
+    ))?;
+    if charts == 0 {
+        bail!("there was no chart to look at");
+    }
+    Ok(())
+}
+
+fn one(folder: &Path, chart: Chart, figures: &mut Figures) -> Result<()> {
+    let scan = scan(&chart);
+    let resolved = Resolved::new(&scan, &Allowed::default(), &BuiltIn, "krateo-system");
+    let defined = scan.defined.iter().map(|defined| {
+        let kind = GroupResource::new(&defined.group, &defined.plural);
+        (
+            (defined.group.clone(), defined.kind.clone()),
+            (kind, defined.namespaced),
+        )
+    });
+    let defined: Defined = defined.collect();
+    let engine = Engine::new(chart);
+    let mut asked: BTreeSet<LookupKey> = BTreeSet::new();
+    let mut rendered_secrets = BTreeSet::new();
+    for values in cases(folder)? {
+        for operation in [Operation::Install, Operation::Upgrade] {
+            let options = options(&scan, operation)?;
+            let rendered = engine.render(&values, &options);
+            // What a template that failed had asked for counts, too.
+            asked.extend(options.context.lookups.missing());
+            if let Ok(rendered) = rendered {
+                rendered_secrets.extend(super::secrets(&rendered));
+            }
+        }
+    }
+    if asked.is_empty() {
+        return Ok(());
+    }
+    figures.asking += 1;
+    figures.lookups += asked.len();
+    let (mut held, mut depends) = (BTreeSet::new(), BTreeSet::new());
+    for key in &asked {
+        match decide(key, &resolved.bound, &defined) {
+            Decision::Answerable => {}
+            Decision::IfOwn(_) if rendered_secrets.contains(&key.name) => {}
+            Decision::IfOwn(refused) => {
+                depends.insert(refused.to_string());
+            }
+            Decision::Refused(refused) => {
+                held.insert(refused.to_string());
+            }
+        }
+    }
+    figures.held += usize::from(!held.is_empty());
+    figures.depending += usize::from(!depends.is_empty() && held.is_empty());
+    for why in held {
+        out(&format!("{}: held: {why}\n", folder.display()))?;
+    }
+    for why in depends {
+        out(&format!("{}: held if it is there: {why}\n", folder.display()))?;
+    }
+    Ok(())
+}
+
+/// The kinds of the chart's own definitions, by group and kind, and whether their objects stand in namespaces.
+type Defined = BTreeMap<(String, String), (GroupResource, bool)>;
+
+fn decide(key: &LookupKey, bound: &Bound, defined: &Defined) -> Decision {
+    let group = key.api_version.split_once('/').map_or("", |(group, _)| group);
+    let own = defined.get(&(group.to_owned(), key.kind.clone())).cloned();
+    let (kind, namespaced) = own.unwrap_or_else(|| guess(&BuiltIn, group, &key.kind));
+    bound.decide(
+        HOME,
+        &Question {
+            kind: &kind,
+            namespaced,
+            namespace: if namespaced { &key.namespace } else { "" },
+            name: &key.name,
+        },
+    )
+}

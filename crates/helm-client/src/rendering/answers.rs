@@ -1,0 +1,235 @@
+//! Questions of templates to the cluster, decided and then read, in rounds.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cluster::{Access, Cluster, ObjectId, ResourceId, Selector};
+use helm::context::{Answer, LookupKey};
+use serde_json::{Value, json};
+
+use super::Error;
+
+/// A question of a template to the cluster.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Lookup {
+    /// The kind.
+    pub resource: ResourceId,
+    /// The namespace; empty for all, or outside of namespaces.
+    pub namespace: String,
+    /// The name; empty for all.
+    pub name: String,
+    /// True when we may not read it; the template was told that it is not there.
+    pub denied: bool,
+}
+
+impl Lookup {
+    /// The namespace, where one is asked for.
+    fn namespace(&self) -> Option<&str> {
+        Some(self.namespace.as_str()).filter(|namespace| !namespace.is_empty())
+    }
+}
+
+/// Why a question is refused.
+pub type Refusal = Box<dyn std::error::Error + Send + Sync>;
+
+/// What becomes of a question.
+#[derive(Debug)]
+pub enum Verdict {
+    /// It is read and answered.
+    Answer,
+    /// It is read, and answered where the object has this label, or is not there; otherwise it is refused.
+    AnswerIf {
+        /// Key of the label.
+        label: &'static str,
+        /// What it says.
+        value: String,
+        /// Why it is refused otherwise.
+        otherwise: Refusal,
+    },
+    /// It is not read: the template is told that it is not there, and the question counts as denied.
+    LeaveUnread,
+    /// It is not read, and the render ends.
+    Refuse(Refusal),
+}
+
+/// Decides which questions of templates are answered, before anything is read.
+pub trait Judge: Sync {
+    /// What becomes of a question; `after_secret` is true when a Secret was answered before, from which the question may
+    /// have been made.
+    fn judge(
+        &self,
+        lookup: &Lookup,
+        after_secret: bool,
+    ) -> impl Future<Output = Result<Verdict, cluster::Error>> + Send;
+
+    /// True when others than those who may read what is looked up see what a failing template says.
+    fn withholds(&self) -> bool;
+}
+
+/// Lets templates look up what the API server lets this process read: for people at a terminal.
+#[derive(Debug, Clone, Copy)]
+pub struct Unjudged;
+
+impl Judge for Unjudged {
+    async fn judge(&self, _: &Lookup, _: bool) -> Result<Verdict, cluster::Error> {
+        Ok(Verdict::Answer)
+    }
+
+    fn withholds(&self) -> bool {
+        false
+    }
+}
+
+/// What is known of the cluster for one render.
+pub(super) struct Answers<'a, J> {
+    cluster: &'a Cluster,
+    judge: &'a J,
+    ask_first: bool,
+    pub(super) known: BTreeMap<LookupKey, Answer>,
+    pub(super) lookups: Vec<Lookup>,
+    /// True when something was found.
+    has_found: bool,
+    /// True when a Secret was.
+    has_found_secret: bool,
+}
+
+impl<'a, J: Judge> Answers<'a, J> {
+    pub(super) fn new(cluster: &'a Cluster, judge: &'a J, ask_first: bool) -> Self {
+        Self {
+            cluster,
+            judge,
+            ask_first,
+            known: BTreeMap::new(),
+            lookups: Vec::new(),
+            has_found: false,
+            has_found_secret: false,
+        }
+    }
+
+    /// True when what a failing template says is not for everybody who sees it.
+    pub(super) fn are_withheld(&self) -> bool {
+        self.has_found && self.judge.withholds()
+    }
+
+    /// Finds out what is missing. All of it is decided before any of it is read.
+    pub(super) async fn find(&mut self, missing: BTreeSet<LookupKey>) -> Result<(), Error> {
+        let mut decided = Vec::new();
+        for key in missing {
+            let kind = json!({"apiVersion": key.api_version, "kind": key.kind});
+            let resource = match self.cluster.discovery().resource_of(&kind).await {
+                Ok(resource) => resource,
+                // Helm ends the render there as well.
+                Err(error @ cluster::Error::UnknownKind { .. }) => {
+                    self.known.insert(key, Answer::Failed(error.to_string()));
+                    continue;
+                }
+                Err(error) => return Err(self.failed(&key, error)),
+            };
+            let lookup = Lookup {
+                namespace: if resource.namespaced {
+                    key.namespace.clone()
+                } else {
+                    String::new()
+                },
+                name: key.name.clone(),
+                resource,
+                denied: false,
+            };
+            let verdict = self.judge.judge(&lookup, self.has_found_secret).await;
+            match verdict.map_err(|error| self.failed(&key, error))? {
+                Verdict::Refuse(why) => return Err(Error::Refused(why)),
+                verdict => decided.push((key, lookup, verdict)),
+            }
+        }
+        let mut found_secret = false;
+        for (key, mut lookup, verdict) in decided {
+            let answer = match verdict {
+                Verdict::LeaveUnread => None,
+                _ => self.read(&key, &lookup).await?,
+            };
+            if let (
+                Verdict::AnswerIf {
+                    label,
+                    value,
+                    otherwise,
+                },
+                Some(Answer::Found(object)),
+            ) = (verdict, &answer)
+                && object["metadata"]["labels"][label] != *value
+            {
+                return Err(Error::Refused(otherwise));
+            }
+            lookup.denied = answer.is_none();
+            if let Some(Answer::Found(object)) = &answer {
+                let is_empty = object["items"].as_array().is_some_and(Vec::is_empty);
+                self.has_found |= !is_empty;
+                found_secret |= lookup.resource.is_secret();
+            }
+            self.known.insert(key, answer.unwrap_or(Answer::NotFound));
+            self.lookups.push(lookup);
+        }
+        self.has_found_secret |= found_secret;
+        Ok(())
+    }
+
+    /// The answer; none when we may not read it.
+    async fn read(&self, key: &LookupKey, lookup: &Lookup) -> Result<Option<Answer>, Error> {
+        let failed = |error| self.failed(key, error);
+        if self.ask_first && !self.cluster.is_allowed(&access(lookup)).await.map_err(failed)? {
+            return Ok(None);
+        }
+        match read(self.cluster, lookup).await {
+            Ok(answer) => Ok(Some(answer)),
+            Err(error) if error.is_forbidden() => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// What is asked for may be made of what was found before.
+    fn failed(&self, key: &LookupKey, source: cluster::Error) -> Error {
+        if self.are_withheld() {
+            Error::LookupWithheld {
+                transient: source.is_transient(),
+            }
+        } else {
+            Error::Lookup {
+                what: told(key),
+                source: Box::new(source),
+            }
+        }
+    }
+}
+
+/// What a lookup needs.
+fn access(lookup: &Lookup) -> Access {
+    let (resource, namespace) = (&lookup.resource, lookup.namespace());
+    if lookup.name.is_empty() {
+        Access::to("list", resource, namespace)
+    } else {
+        Access::to("get", resource, namespace).named(&lookup.name)
+    }
+}
+
+async fn read(cluster: &Cluster, lookup: &Lookup) -> Result<Answer, cluster::Error> {
+    let (resource, namespace) = (&lookup.resource, lookup.namespace());
+    if lookup.name.is_empty() {
+        let selector = Selector {
+            namespace,
+            labels: None,
+        };
+        let items: Vec<Value> = cluster.list(resource, selector).await?;
+        let list = json!({
+            "apiVersion": resource.api_version(),
+            "kind": format!("{}List", resource.kind),
+            "metadata": {},
+            "items": items,
+        });
+        return Ok(Answer::Found(list));
+    }
+    let id = ObjectId::new(resource.clone(), namespace, &lookup.name)?;
+    Ok(cluster.get(&id).await?.map_or(Answer::NotFound, Answer::Found))
+}
+
+/// A question in words.
+pub(super) fn told(key: &LookupKey) -> String {
+    format!("{} {} {}/{}", key.api_version, key.kind, key.namespace, key.name)
+}

@@ -1,0 +1,242 @@
+//! What templates are answered, and what of it gets out when they fail.
+
+use std::sync::{Arc, Mutex};
+
+use cluster::ResourceId;
+use cluster::scripted::Script;
+use helm::chart::{Chart, File, Limits};
+use helm::engine::Engine;
+use helm::origin::ChartSpec;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use serde_json::{Value, json};
+
+use super::*;
+
+const SECRET: &str = "/api/v1/namespaces/shop/secrets/own";
+const MAP: &str = "/api/v1/namespaces/shop/configmaps/map";
+
+/// Decides as a function says, and notes which questions came after a Secret.
+struct Rules {
+    decide: fn(&Lookup) -> Verdict,
+    withholds: bool,
+    asked: Arc<Mutex<Vec<(String, bool)>>>,
+}
+
+impl Judge for Rules {
+    async fn judge(&self, lookup: &Lookup, after_secret: bool) -> Result<Verdict, cluster::Error> {
+        self.asked
+            .lock()
+            .unwrap()
+            .push((lookup.name.clone(), after_secret));
+        Ok((self.decide)(lookup))
+    }
+
+    fn withholds(&self) -> bool {
+        self.withholds
+    }
+}
+
+/// What is called `own` is answered where it carries the label, `foreign` is refused, the rest is answered.
+fn decide(lookup: &Lookup) -> Verdict {
+    match lookup.name.as_str() {
+        "own" => Verdict::AnswerIf {
+            label: "id",
+            value: "42".to_owned(),
+            otherwise: "not your own".into(),
+        },
+        "foreign" => Verdict::Refuse("not for you".into()),
+        "unread" => Verdict::LeaveUnread,
+        _ => Verdict::Answer,
+    }
+}
+
+fn rules() -> Rules {
+    Rules {
+        decide,
+        withholds: true,
+        asked: Arc::default(),
+    }
+}
+
+async fn rendered(script: &Script, judge: &impl Judge, template: &str) -> Result<Rendering, Error> {
+    let files = [
+        ("Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n"),
+        ("templates/t.yaml", template),
+    ];
+    let files = files.map(|(name, text)| File::new(name, text.as_bytes().to_vec()));
+    let chart = Chart::from_files(files.into(), &Limits::default()).unwrap();
+    let chart = LoadedChart {
+        spec: ChartSpec::default(),
+        version: "1.0.0".to_owned(),
+        engine: Engine::new(chart).into(),
+        signed_by: None,
+        digest: "sha256:1".to_owned(),
+        found_at: String::new(),
+    };
+    let request = Request {
+        chart: &chart,
+        name: "web",
+        namespace: "shop",
+        revision: 1,
+        is_upgrade: false,
+        values: Map::new(),
+        labels: BTreeMap::new(),
+    };
+    let cluster = script.cluster_serving([ResourceId::of::<Secret>(), ResourceId::of::<ConfigMap>()]);
+    render_with(&cluster, &request, Leniency::default(), judge).await
+}
+
+/// The answers that a script gives, and the error that a template ends with.
+async fn failure(gets: &[(&str, Value)], judge: &impl Judge, template: &str) -> String {
+    let mut script = Script::new(template);
+    for (url, answer) in gets {
+        script = script.get(url, answer.clone());
+    }
+    let error = rendered(&script, judge, template).await.unwrap_err();
+    script.finish();
+    error.to_string()
+}
+
+fn own_secret() -> Value {
+    json!({"metadata": {"name": "own", "labels": {"id": "42"}}, "data": {"password": "aHVudGVyMg=="}})
+}
+
+fn looked_up(kind: &str, name: &str) -> String {
+    format!("lookup \"v1\" \"{kind}\" \"shop\" \"{name}\"")
+}
+
+#[tokio::test]
+async fn a_refusal_comes_before_any_request_and_before_what_the_template_fails_with() {
+    let (foreign, map) = (looked_up("Secret", "foreign"), looked_up("ConfigMap", "map"));
+    for template in [
+        format!("{{{{ $s := {foreign} }}}}"),
+        format!("{{{{ if not ({foreign}) }}}}{{{{ fail \"it is not there\" }}}}{{{{ end }}}}"),
+        format!("{{{{ ({foreign}).data.password }}}}{{{{ index (list) 7 }}}}"),
+        // Nothing of a round is read where something of it is refused.
+        format!("{{{{ $m := {map} }}}}{{{{ $s := {foreign} }}}}"),
+    ] {
+        assert_eq!(
+            failure(&[], &rules(), &template).await,
+            "not for you",
+            "{template}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_object_is_answered_as_what_its_live_labels_say_it_is() {
+    let template = format!(
+        "a: {{{{ dig \"data\" \"password\" \"none\" ({}) | quote }}}}\n",
+        looked_up("Secret", "own")
+    );
+    let text = async |script: Script| {
+        let rendering = rendered(&script, &rules(), &template).await;
+        script.finish();
+        rendering.map(|rendering| rendering.rendered.manifests[0].text.clone())
+    };
+    let found = text(Script::new("own").get(SECRET, own_secret())).await;
+    assert_eq!(found.unwrap().trim(), "a: \"aHVudGVyMg==\"");
+    let absent = text(Script::new("absent").absent(SECRET)).await;
+    assert_eq!(absent.unwrap().trim(), "a: \"none\"");
+    for labels in [json!({}), json!({"id": "43"})] {
+        let foreign = json!({"metadata": {"name": "own", "labels": labels}, "data": {"password": "x"}});
+        let refused = text(Script::new("foreign").get(SECRET, foreign)).await;
+        assert_eq!(refused.unwrap_err().to_string(), "not your own");
+    }
+}
+
+#[tokio::test]
+async fn what_is_left_unread_is_answered_not_there_and_counts_as_denied() {
+    let template = format!("a: {{{{ len ({}) }}}}\n", looked_up("Secret", "unread"));
+    let script = Script::new("unread");
+    let rendering = rendered(&script, &rules(), &template).await.unwrap();
+    script.finish();
+    assert_eq!(rendering.rendered.manifests[0].text.trim(), "a: 0");
+    assert!(rendering.lookups[0].denied && !rendering.is_withheld);
+}
+
+#[tokio::test]
+async fn a_template_that_was_answered_fails_without_its_own_words() {
+    let own = looked_up("Secret", "own");
+    let found = [(SECRET, own_secret())];
+    let withheld = "template c/templates/t.yaml:2 is not usable; why is withheld, because the chart was answered what it \
+                    looked up in the cluster: kco plan says it to who may read that";
+    for template in [
+        format!("{{{{ $s := {own} }}}}\n{{{{ fail $s.data.password }}}}"),
+        format!("{{{{ $s := {own} }}}}\n{{{{ fail ($s | toJson | b64enc) }}}}"),
+        format!("{{{{ $s := {own} }}}}\n{{{{ required $s.data.password nil }}}}"),
+        format!("{{{{ $s := {own} }}}}\n{{{{ include $s.data.password . }}}}"),
+        format!("{{{{ $s := {own} }}}}\n{{{{ tpl (printf \"{{{{ fail %q }}}}\" $s.data.password) . }}}}"),
+        format!("{{{{ $s := {own} }}}}\n{{{{ fail (first (splitList \"=\" $s.data.password)) }}}}"),
+    ] {
+        assert_eq!(failure(&found, &rules(), &template).await, withheld, "{template}");
+    }
+    // What is no list of objects is told by its template alone.
+    for document in ["[{{ $s.data.password }}", "- {{ $s.data.password }}"] {
+        let template = format!("{{{{ $s := {own} }}}}\n{document}");
+        let failed = failure(&found, &rules(), &template).await;
+        assert!(
+            failed.starts_with("template c/templates/t.yaml is not usable"),
+            "{failed}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_the_chart_spells_out_is_said_all_the_same() {
+    let own = looked_up("Secret", "own");
+    let template = format!("{{{{ $s := {own} }}}}\n{{{{ fail \"give the old password, too\" }}}}");
+    assert_eq!(
+        failure(&[(SECRET, own_secret())], &rules(), &template).await,
+        "execution error at (c/templates/t.yaml:2): give the old password, too"
+    );
+    // Short words could spell a secret, one at a time.
+    let short = format!("{{{{ $s := {own} }}}}\n{{{{ fail \"yes\" }}}}");
+    let failed = failure(&[(SECRET, own_secret())], &rules(), &short).await;
+    assert!(!failed.contains("yes"), "{failed}");
+}
+
+#[tokio::test]
+async fn a_template_that_was_answered_nothing_fails_in_its_own_words() {
+    let list = "/api/v1/namespaces/shop/configmaps?limit=500";
+    let map = looked_up("ConfigMap", "");
+    let template = format!("{{{{ $m := {map} }}}}\n{{{{ fail (print \"count: \" (len $m.items)) }}}}");
+    for (items, expected) in [
+        (json!([]), "execution error at (c/templates/t.yaml:2:3): count: 0"),
+        (
+            json!([{"metadata": {"name": "x"}}]),
+            "template c/templates/t.yaml:2 is not usable",
+        ),
+    ] {
+        let failed = failure(&[(list, json!({"items": items}))], &rules(), &template).await;
+        assert!(failed.starts_with(expected), "{failed}");
+    }
+    // At a terminal there is nobody to withhold it from.
+    let own = looked_up("Secret", "own");
+    let template = format!("{{{{ $s := {own} }}}}\n{{{{ fail $s.data.password }}}}");
+    let failed = failure(&[(SECRET, own_secret())], &Unjudged, &template).await;
+    assert!(failed.ends_with("aHVudGVyMg=="), "{failed}");
+}
+
+#[tokio::test]
+async fn a_question_that_may_be_made_of_a_secret_is_known_as_such() {
+    let (own, map) = (looked_up("Secret", "own"), looked_up("ConfigMap", "map"));
+    let template = format!(
+        "{{{{ $m := {map} }}}}{{{{ $s := {own} }}}}{{{{ if $s }}}}\
+         {{{{ $x := lookup \"v1\" \"ConfigMap\" \"shop\" (print $s.data.password \"/\") }}}}{{{{ end }}}}"
+    );
+    let script = Script::new("a name made of a Secret")
+        .get(MAP, json!({"metadata": {"name": "map"}}))
+        .get(SECRET, own_secret());
+    let judge = rules();
+    // The name is none for Kubernetes, which says so in words that have the name in them.
+    let error = rendered(&script, &judge, &template).await.unwrap_err();
+    assert!(
+        matches!(error, Error::LookupWithheld { transient: false }),
+        "{error:?}"
+    );
+    script.finish();
+    let asked = judge.asked.lock().unwrap();
+    let told: Vec<bool> = asked.iter().map(|(_, after_secret)| *after_secret).collect();
+    assert_eq!(told, [false, false, true]);
+}

@@ -1,0 +1,101 @@
+//! Why a render failed, said without what its lookups were answered.
+//!
+//! A template may put what it looked up into any text that it fails with: plain, encoded, or as the name of a kind. So
+//! once a lookup found something, only two things are told: the place in the chart's files, and what `fail` or `required`
+//! say where the chart spells those very words out.
+
+use std::fmt;
+
+use helm::chart::Chart;
+use helm::engine::{self, Place, TemplateFailure};
+use helm::manifest;
+
+/// Shorter texts are withheld even where the chart has them: one of many short ones could spell a secret, a piece a time.
+const TELLING: usize = 12;
+
+/// A failed render, without its own words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Withheld {
+    /// Where, as far as that is in a file of the chart.
+    place: Option<String>,
+    /// What the chart says there, where that is the chart's own text.
+    said: Option<String>,
+}
+
+impl Withheld {
+    /// What was rendered is not what it should be.
+    pub fn objects() -> Self {
+        Self {
+            place: None,
+            said: None,
+        }
+    }
+
+    /// The same failure; none when it does not draw on what templates make.
+    pub(super) fn of(error: &engine::Error, chart: &Chart) -> Option<Self> {
+        match error {
+            engine::Error::Template(failure) => Some(Self {
+                place: place(failure),
+                said: failure
+                    .refusal
+                    .clone()
+                    .filter(|said| said.len() >= TELLING && is_spelled_out(chart, said)),
+            }),
+            engine::Error::Manifest(invalid) => Some(Self {
+                place: Some(match &invalid.error {
+                    manifest::Error::Yaml { path, .. } | manifest::Error::Head { path, .. } => path.clone(),
+                }),
+                said: None,
+            }),
+            engine::Error::NotInstallable { .. }
+            | engine::Error::Resolve(_)
+            | engine::Error::ResolveHelm3(_)
+            | engine::Error::Coalesce(_)
+            | engine::Error::Schema(_)
+            | engine::Error::KubeVersion { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for Withheld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.place, &self.said) {
+            (Some(place), Some(said)) => write!(f, "execution error at ({place}): {said}"),
+            (None, Some(said)) => write!(f, "execution error: {said}"),
+            (place, None) => {
+                let what = match place {
+                    Some(place) => format!("template {place}"),
+                    None => "what the chart renders to".to_owned(),
+                };
+                write!(
+                    f,
+                    "{what} is not usable; why is withheld, because the chart was answered what it looked up in the \
+                     cluster: kco plan says it to who may read that"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for Withheld {}
+
+/// The innermost place that is in a file of the chart; texts given to `tpl` are not.
+fn place(failure: &TemplateFailure) -> Option<String> {
+    let is_of_chart = |place: &&Place| !place.source_line.is_empty();
+    let place = failure.trace.iter().rev().find(is_of_chart)?;
+    Some(format!("{}:{}", place.file, place.line))
+}
+
+/// True when one of the chart's templates, or a subchart's, has the text between quotes.
+fn is_spelled_out(chart: &Chart, text: &str) -> bool {
+    let quoted = [format!("\"{text}\""), format!("`{text}`")];
+    let has_it = |data: &[u8]| {
+        let data = String::from_utf8_lossy(data);
+        quoted.iter().any(|quoted| data.contains(quoted))
+    };
+    chart.templates().iter().any(|file| has_it(&file.data))
+        || chart
+            .dependencies()
+            .iter()
+            .any(|dependency| is_spelled_out(dependency, text))
+}

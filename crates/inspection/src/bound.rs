@@ -1,0 +1,51 @@
+//! The bound of a composition's controller, as others than that controller find it.
+
+use std::sync::Arc;
+
+use api::annotations;
+use cluster::{Cluster, ObjectId, Served};
+use composition::Bound;
+use composition::bound::{BuiltIn, Kinds, Known, grants_policy};
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
+
+/// The bound that the policy of a type's controller carries; none where there is no such policy.
+///
+/// A policy lies outside of namespaces, and nobody but core-provider writes those of controllers, so no tenant can forge
+/// it.
+///
+/// # Errors
+/// When it cannot be read.
+pub async fn noted_bound(
+    cluster: &Cluster,
+    plural: &str,
+    version: &str,
+) -> Result<Option<Bound>, cluster::Error> {
+    let id = ObjectId::of::<ValidatingAdmissionPolicy>(None, &grants_policy(plural, version))?;
+    let policy = cluster.get_metadata(&id).await?;
+    let policy = policy.and_then(|policy| policy.metadata.annotations);
+    let noted = policy.as_ref().and_then(|found| found.get(annotations::BOUND));
+    Ok(noted.map(|text| Bound::of_annotation(text)))
+}
+
+/// What the cluster serves, and what every Kubernetes does.
+pub struct ServedKinds(pub Arc<Served>);
+
+impl Kinds for ServedKinds {
+    fn kind(&self, group: &str, kind: &str) -> Option<Known> {
+        let served = self.0.preferred(group, kind).map(|served| Known {
+            plural: served.id.plural.clone(),
+            namespaced: served.id.namespaced,
+        });
+        served.or_else(|| BuiltIn.kind(group, kind))
+    }
+
+    fn is_namespaced(&self, group: &str, plural: &str) -> Option<bool> {
+        let served = self
+            .0
+            .resources()
+            .find(|served| served.id.group == group && served.id.plural == plural);
+        served
+            .map(|served| served.id.namespaced)
+            .or_else(|| BuiltIn.is_namespaced(group, plural))
+    }
+}

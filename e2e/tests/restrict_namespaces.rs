@@ -1,0 +1,117 @@
+//! An object of a release lies in its composition's namespace or where the definition says, also when another namespace
+//! holds compositions of the same type: that is another tenant's.
+
+use anyhow::Result;
+use e2e::scenario::condition;
+use e2e::{ChartFolder, HostPlatform, Namespace, progress};
+use local_cluster::registry::Settings;
+use serde_json::{Value, json};
+
+const HOME: &str = "restrict-namespaces";
+const OTHER: &str = "restrict-namespaces-b";
+const ACCOUNT: &str = "placers-v1-0-0";
+
+const TEMPLATE: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {{ .Release.Name }}-placed\n  \
+                        namespace: {{ .Values.namespaceOverride | default .Release.Namespace }}\n";
+
+#[test]
+fn another_tenants_namespace_is_not_open_because_it_holds_a_composition() -> Result<()> {
+    let platform = HostPlatform::shared()?;
+    let (home, other) = (platform.namespace(HOME)?, platform.namespace(OTHER)?);
+    let registry = platform.plane().start_registry(HOME, &Settings::default())?;
+    let chart = ChartFolder::copy("web", "placer", "1.0.0")?;
+    chart.write("templates/placed.yaml", TEMPLATE)?;
+    let package = chart.package(home.site())?;
+    let url = package.push(home.site(), &registry.to_string(), &["--plain-http"])?;
+    home.define("placer", &url, "1.0.0")?;
+    home.wait("deployments", &format!("{ACCOUNT}-controller"), |_| true)?;
+    platform.run_controller(HOME, "placers", "v1-0-0")?;
+
+    for (namespace, name) in [(&home, "mine"), (&other, "yours")] {
+        compose(namespace, name, json!({}))?;
+        namespace.wait_for("placers", name, "Released", "True")?;
+    }
+    compose(&home, "sneaky", json!({"namespaceOverride": OTHER}))?;
+    let held = home.wait_for("placers", "sneaky", "Synced", "False")?;
+    let message = condition(&held, "Synced").unwrap()["message"].to_string();
+    progress(format_args!("held: {message}"));
+    assert!(
+        message.contains("krateo.io/allowed-namespaces: restrict-namespaces-b"),
+        "{message}"
+    );
+    assert!(other.get("configmaps", "sneaky-placed")?.is_none());
+    // Both are open to their own releases, by the names of the roles.
+    for (role_of, namespace, allowed) in [
+        (HOME, HOME, true),
+        (OTHER, OTHER, true),
+        (HOME, OTHER, false),
+        (OTHER, HOME, false),
+    ] {
+        for kind in ["Role", "RoleBinding"] {
+            let refusal = as_controller(&home, &granting(kind, role_of, namespace))?;
+            progress(format_args!("{kind} of {role_of} in {namespace}: {refusal:?}"));
+            assert_eq!(
+                refusal.is_none(),
+                allowed,
+                "{kind} of {role_of} in {namespace}: {refusal:?}"
+            );
+        }
+    }
+
+    let annotation = format!("krateo.io/allowed-namespaces={OTHER}");
+    home.kubectl(&["annotate", "compositiondefinition", "placer", &annotation])?;
+    home.wait_for("placers", "sneaky", "Released", "True")?;
+    assert!(other.get("configmaps", "sneaky-placed")?.is_some());
+    home.kubectl(&["delete", "placer", "sneaky"])?;
+    assert!(other.get("configmaps", "sneaky-placed")?.is_none());
+    Ok(())
+}
+
+fn compose(namespace: &Namespace, name: &str, more: Value) -> Result<()> {
+    let mut spec = json!({"image": "nginx"});
+    spec.as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    let composition = json!({
+        "apiVersion": "composition.krateo.io/v1-0-0", "kind": "Placer",
+        "metadata": {
+            "name": name, "namespace": namespace.namespace(), "labels": {"krateo.io/release-name": name},
+        },
+        "spec": spec,
+    });
+    namespace.wait_until("the type", || Ok(namespace.apply(&composition).ok()))
+}
+
+/// What the controller writes for a release of a namespace.
+fn granting(kind: &str, role_of: &str, namespace: &str) -> Value {
+    let name = format!("composition:placers:{role_of}:tried");
+    let mut object = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": {"name": name, "namespace": namespace},
+    });
+    if kind == "Role" {
+        object["rules"] = json!([{
+            "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["x"], "verbs": ["create"],
+        }]);
+    } else {
+        object["roleRef"] = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name});
+        object["subjects"] = json!([{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": HOME}]);
+    }
+    object
+}
+
+/// Why the controller may not write an object; nothing when it may.
+fn as_controller(home: &Namespace, object: &Value) -> Result<Option<String>> {
+    let file = tempfile::NamedTempFile::new()?;
+    std::fs::write(file.path(), object.to_string())?;
+    let user = format!("--as=system:serviceaccount:{HOME}:{ACCOUNT}");
+    let path = file.path().to_string_lossy();
+    let arguments = [
+        "apply",
+        "--server-side",
+        "--dry-run=server",
+        &user,
+        "--filename",
+        &path,
+    ];
+    Ok(home.kubectl(&arguments).err().map(|error| format!("{error:#}")))
+}
