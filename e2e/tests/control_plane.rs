@@ -9,6 +9,7 @@ mod convert_versions;
 mod delete_policies;
 mod fetch_charts;
 mod forge_marks;
+mod hand_over_type;
 mod kill_controller;
 mod kill_provider;
 mod limit_controller;

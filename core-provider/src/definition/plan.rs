@@ -9,9 +9,8 @@ use serde_json::Value;
 
 use crate::bundle::{self, Stage, Target};
 
-use super::relocation::Relocation;
-
 use super::observe::{Barred, Leaving, Locked, Made, Member, Observed, Source, StandIn, Wanted};
+use super::relocation::Relocation;
 
 /// The steps of one pass, and how things stand once they are done.
 pub(crate) struct Plan {

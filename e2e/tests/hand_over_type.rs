@@ -1,0 +1,93 @@
+//! One definition leaves a type, another one comes to it: at no time has the controller its rights without what bounds them.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+use e2e::platform::{NAMESPACE, RELEASE};
+use e2e::scenario::condition;
+use e2e::{ChartFolder, HostPlatform, Namespace, progress};
+use local_cluster::registry::Settings;
+
+const FIRST: &str = "hand-over-first";
+const SECOND: &str = "hand-over-second";
+const BASE: &str = "batons-v1-0-0";
+
+#[test]
+fn a_controller_never_has_rights_that_nothing_bounds() -> Result<()> {
+    let platform = HostPlatform::shared()?;
+    let (first, second) = (platform.namespace(FIRST)?, platform.namespace(SECOND)?);
+    let registry = platform.plane().start_registry(FIRST, &Settings::default())?;
+    let push = |name: &str| -> Result<String> {
+        let package = ChartFolder::copy("web", name, "1.0.0")?.package(first.site())?;
+        package.push(first.site(), &registry.to_string(), &["--plain-http"])
+    };
+    let url = push("baton")?;
+    let mark = platform.plane().audit().mark()?;
+    let is_run_for = |namespace: &Namespace| {
+        let role = format!("{BASE}-provider");
+        let owner = "krateo.io/composition-definition-namespace";
+        first.wait("clusterrole", &role, |role| {
+            role["metadata"]["labels"][owner] == namespace.namespace()
+        })?;
+        let deployment = format!("{BASE}-controller");
+        first.platform().wait("deployments", &deployment, |deployment| {
+            deployment["metadata"]["labels"][owner] == namespace.namespace()
+        })
+    };
+    first.define("baton", &url, "1.0.0")?;
+    is_run_for(&first)?;
+    for (comes, leaves) in [(&second, &first), (&first, &second), (&second, &first)] {
+        comes.define("baton", &url, "1.0.0")?;
+        comes.wait("compositiondefinitions", "baton", |waiting| {
+            condition(waiting, "Ready").is_some_and(|ready| ready["reason"] == "Conflict")
+        })?;
+        leaves.kubectl(&["delete", "compositiondefinition", "baton", "--wait=false"])?;
+        // It looks again and again while the other goes.
+        for look in 0..20 {
+            let look = format!("example.org/look={look}");
+            comes.kubectl(&["annotate", "compositiondefinition", "baton", &look, "--overwrite"])?;
+        }
+        is_run_for(comes)?;
+        leaves.wait_gone("compositiondefinitions", "baton")?;
+    }
+    bounded_at_all_times(platform, mark)
+}
+
+/// By what core-provider wrote, in its order.
+fn bounded_at_all_times(platform: &HostPlatform, mark: local_cluster::audit::Mark) -> Result<()> {
+    let account = format!("system:serviceaccount:{NAMESPACE}:{RELEASE}");
+    let bounds: BTreeSet<_> = ["grants", "own"]
+        .iter()
+        .flat_map(|of| {
+            ["validatingadmissionpolicies", "validatingadmissionpolicybindings"]
+                .map(|kind| (kind.to_owned(), format!("{BASE}-{of}")))
+        })
+        .collect();
+    let rights = ("clusterrolebindings".to_owned(), BASE.to_owned());
+    let (mut there, mut given) = (BTreeSet::new(), 0);
+    for record in platform.plane().audit().since(mark)? {
+        let record = record?;
+        let is_done =
+            record.user == account && record.is_write() && !record.is_dry_run() && record.code < 300;
+        let object = (record.resource.clone(), record.name.clone());
+        if !is_done || !(bounds.contains(&object) || object == rights) {
+            continue;
+        }
+        if record.verb == "delete" {
+            there.remove(&object);
+        } else {
+            given += usize::from(object == rights);
+            there.insert(object);
+        }
+        let missing: Vec<_> = bounds.difference(&there).collect();
+        assert!(
+            !there.contains(&rights) || missing.is_empty(),
+            "{} {}: the controller has its rights without {missing:?}",
+            record.verb,
+            record.uri
+        );
+    }
+    progress(format_args!("rights were given {given} times"));
+    assert!(given >= 4, "only {given} times");
+    Ok(())
+}
