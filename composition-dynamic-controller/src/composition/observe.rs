@@ -171,7 +171,9 @@ pub(super) async fn observe(
         };
         match granted {
             // What another composition has under the name is not ours to remove.
-            Err(Error::Granted(foreign @ inspection::GrantsError::Foreign { .. })) if composition.deleting => {
+            Err(Error::Granted(foreign @ inspection::GrantsError::Foreign { .. }))
+                if composition.deleting =>
+            {
                 let mut nothing = Observed::nothing(release_name, releases);
                 nothing.facts.release = Release::Foreign(foreign.to_string());
                 return Ok(nothing);

@@ -16,7 +16,8 @@ pub enum Error {
     /// Another composition has a release of that name, and its permissions are not to be replaced.
     #[error(
         "role {role:?} in {place} is of the release of another composition (UID {owner}): choose another release name with \
-         the label {}, or remove that composition", labels::RELEASE_NAME
+         the label {}, or remove that composition",
+        labels::RELEASE_NAME
     )]
     Foreign {
         /// The name of the role.

@@ -47,7 +47,7 @@ pub(super) async fn granting(
     session: &Session,
     place: &Place<'_>,
     touched: &[Resource],
-    account: &Account,
+    places: [&str; 2],
     labels: &BTreeMap<String, String>,
     max_history: i64,
 ) -> Result<Granting> {
@@ -66,10 +66,34 @@ pub(super) async fn granting(
     let had = composition.status.managed.iter();
     let had = had.map(|object| object.namespace.as_str());
     let namespaces: BTreeSet<&str> = permissions.namespaces().chain(had).collect();
+    let granted = inspection::granted(&session.cluster, namespaces, &role, labels).await?;
+    let account = account(
+        format!("{}-{}", resource.plural, resource.version),
+        places,
+        &granted,
+    );
     Ok(Granting {
-        needed: permissions.grants(&role, account, labels),
-        granted: inspection::granted(&session.cluster, namespaces, &role, labels).await?,
+        needed: permissions.grants(&role, &account, labels),
+        granted,
     })
+}
+
+/// The controller's account: the one that has permissions already, which tells where the platform has its controllers;
+/// the first of `places` while nothing was granted.
+fn account(name: String, places: [&str; 2], granted: &[Grant]) -> Account {
+    let subjects = granted.iter().filter_map(|grant| match grant {
+        Grant::Namespaced(_, binding) => binding.subjects.as_deref(),
+        Grant::Cluster(_, binding) => binding.subjects.as_deref(),
+    });
+    let mut accounts = subjects.flatten().filter(|subject| subject.name == name);
+    let place = accounts.find_map(|subject| {
+        let namespace = subject.namespace.as_deref()?;
+        places.into_iter().find(|place| *place == namespace)
+    });
+    Account {
+        namespace: place.unwrap_or(places[0]).to_owned(),
+        name,
+    }
 }
 
 impl Granting {
@@ -111,5 +135,39 @@ impl Right {
             verbs: rule.verbs.clone(),
             granted,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::rbac::v1::Subject;
+
+    use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+
+    use super::*;
+
+    #[test]
+    fn the_account_is_the_one_that_has_permissions_already() {
+        let granted_in = |namespace: &str| {
+            let subject = Subject {
+                kind: "ServiceAccount".into(),
+                name: "webs-v1-0-0".into(),
+                namespace: Some(namespace.into()),
+                ..Subject::default()
+            };
+            let binding = RoleBinding {
+                subjects: Some(vec![subject]),
+                ..RoleBinding::default()
+            };
+            vec![Grant::Namespaced(Role::default(), binding)]
+        };
+        let check = |granted: &[Grant], expected: &str| {
+            let account = account("webs-v1-0-0".into(), ["krateo-system", "defs"], granted);
+            assert_eq!(account.namespace, expected);
+        };
+        check(&[], "krateo-system");
+        check(&granted_in("krateo-system"), "krateo-system");
+        check(&granted_in("defs"), "defs");
+        check(&granted_in("team"), "krateo-system");
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use composition::plan::{self, Growth, Home, Observed, Standing};
-use composition::{Account, rendering};
+use composition::rendering;
 use serde::Serialize;
 
 use super::args;
@@ -61,12 +61,13 @@ async fn planned(session: &Session, args: &args::Plan) -> Result<Planned> {
     };
     let metadata = &found.definition.metadata;
     let definition = metadata.namespace.clone().zip(metadata.name.clone());
-    let account = Account {
-        namespace: metadata.namespace.clone().unwrap_or_default(),
-        name: format!("{}-{}", resource.plural, resource.version),
-    };
+    // Where controllers can run.
+    let places = [
+        krateo_namespace.as_str(),
+        metadata.namespace.as_deref().unwrap_or_default(),
+    ];
     let granting =
-        permissions::granting(session, &place, &wanted.touched, &account, &labels, *history_max).await?;
+        permissions::granting(session, &place, &wanted.touched, places, &labels, *history_max).await?;
     let observed = Observed {
         definition,
         named: given.name,
