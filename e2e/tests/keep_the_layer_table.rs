@@ -41,15 +41,13 @@ fn read(text: &str) -> Vec<Row> {
     let mut rows: Vec<(String, String, String)> = Vec::new();
     for line in lines {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-        let [layer, member, _, may_import] = cells.as_slice() else {
-            panic!("{line} has not four columns")
+        assert_eq!(cells.len(), 4, "{line} has not four columns");
+        let layer = match rows.last() {
+            Some((above, _, _)) if cells[0].is_empty() => above.clone(),
+            _ => cells[0].to_owned(),
         };
-        let layer = match (*layer, rows.last()) {
-            ("", Some((above, _, _))) => above.clone(),
-            ("", None) => panic!("the first row names no layer"),
-            (layer, _) => layer.to_owned(),
-        };
-        rows.push((layer, quoted(member).remove(0), (*may_import).to_owned()));
+        assert!(!layer.is_empty(), "{line} is of no layer");
+        rows.push((layer, quoted(cells[1]).remove(0), cells[3].to_owned()));
     }
     let all: Vec<(String, String)> = rows
         .iter()
