@@ -87,6 +87,15 @@ pub(super) fn attacks() -> Vec<Attack> {
             |stage| {
                 forged(stage, "record-pending-upgrade", 1, |scene, record, secret| {
                     add_to_manifest(record, &config_map(scene.b.namespace(), "forged"));
+                    set_status(record, secret, "pending-upgrade");
+                })
+            },
+        ),
+        tenant(
+            "record-pending-victims",
+            "writes an upgrade of the victim's objects that was cut off",
+            |stage| {
+                forged(stage, "record-pending-victims", 1, |scene, record, secret| {
                     add_to_manifest(record, &config_map(scene.b.namespace(), "web-settings"));
                     set_status(record, secret, "pending-upgrade");
                 })
@@ -199,9 +208,6 @@ pub(super) fn attacks() -> Vec<Attack> {
             "copies an older record of its release over the newest",
             replayed,
         ),
-        tenant("records-empty", "makes twelve records that say nothing", empty)
-            .alone()
-            .later(),
         tenant(
             "record-inflates",
             "makes a record of 250 KiB that is 256 MiB when it is read",
@@ -209,6 +215,10 @@ pub(super) fn attacks() -> Vec<Attack> {
         )
         .alone()
         .later(),
+        // Last, since nothing of the type goes on where it works.
+        tenant("records-empty", "makes twelve records that say nothing", empty)
+            .alone()
+            .later(),
     ]
 }
 

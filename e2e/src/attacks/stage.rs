@@ -672,7 +672,7 @@ impl Belongings {
         let new = self
             .objects
             .keys()
-            .find(|name| !before.objects.contains_key(*name));
+            .find(|name| !before.objects.contains_key(*name) && !name.contains(" composition:"));
         Ok(new.map(|name| format!("{name} appeared in {}", self.namespace)))
     }
 }
