@@ -176,15 +176,13 @@ pub(super) fn attacks() -> Vec<Attack> {
         },
     ));
     attacks.push(Attack::new(
-        "token-release-name",
+        "token-owner",
         Actor::Controller,
-        "makes the victim's composition another's by its labels",
+        "gives the victim's composition an owner that is gone, so that it is collected as garbage",
         |stage| {
-            // Labels are what a controller writes; that it may write the name of a release to any of its own
-            // compositions leads no further than its own releases.
             patched(
                 stage,
-                "token-release-name",
+                "token-owner",
                 &json!({"metadata": {"ownerReferences": [
                     {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "x"},
                 ]}}),
