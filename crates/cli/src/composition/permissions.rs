@@ -137,7 +137,6 @@ impl Right {
         }
     }
 }
-
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::rbac::v1::Subject;
