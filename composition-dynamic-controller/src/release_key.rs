@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Secret;
 use tokio::sync::Mutex;
 
 /// As long as a key is used without another look. Whoever meets a record that is signed with a newer one looks at once.
-const MAX_AGE: Duration = Duration::from_mins(5);
+const MAX_AGE: Duration = Duration::from_secs(30);
 
 /// As long as a key is not read again because a record is not authentic: most often it really is not.
 const MIN_AGE: Duration = Duration::from_secs(5);

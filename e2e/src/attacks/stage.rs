@@ -518,7 +518,8 @@ impl<'s> Scene<'s> {
         Ok("the controller, which goes on with the composition".to_owned())
     }
 
-    /// Watches the shared type's controller, which has to look at the attacker's namespace meanwhile.
+    /// Watches the shared type's controller, which has to look at the attacker's namespace meanwhile, or to say why it does
+    /// not.
     ///
     /// # Errors
     /// When it does not.
@@ -531,9 +532,22 @@ impl<'s> Scene<'s> {
                 let record = record?;
                 count += usize::from(record.user == user && record.namespace == self.a.namespace());
             }
-            Ok(count >= 2)
+            Ok(count >= 2 || self.is_held()?)
         };
         self.stage.watch(looks, got_through)
+    }
+
+    /// True when a composition of the attacker's is held.
+    fn is_held(&self) -> Result<bool> {
+        let listed = self
+            .a
+            .kubectl(&["get", &self.bazaar.resource(), "--output", "json"])?;
+        let listed: Value = serde_json::from_str(&listed)?;
+        let is_held =
+            |object: &Value| condition(object, "Synced").is_some_and(|synced| synced["status"] == "False");
+        Ok(listed["items"]
+            .as_array()
+            .is_some_and(|items| items.iter().any(is_held)))
     }
 
     /// Watches, and says what became of it: refused by what the controller says of composition `name`.

@@ -266,13 +266,18 @@ impl Trial<'_> {
         site.run(site.kubectl(delete))?;
         // The definition is looked at when something about it changes.
         self.namespace
-            .kubectl(&["annotate", "compositiondefinition", "settled", "test/look=again"])
+            .kubectl(&[
+                "annotate",
+                "compositiondefinition",
+                "settled",
+                "krateo.io/look-again=now",
+            ])
             .map(drop)
     }
 
-    /// Records are not watched: a pass looks at them.
+    /// Records are not watched: the next pass looks at them, and an annotation with our prefix brings it about.
     fn look_again(&self) -> Result<()> {
-        let now = format!("test/look={}", jiff::Timestamp::now());
+        let now = format!("krateo.io/look-again={}", jiff::Timestamp::now());
         let resource = self.type_.resource();
         self.namespace
             .kubectl(&["annotate", "--overwrite", &resource, self.name, &now])

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use helm::release::{RecordedChart, RecordedFile, Release};
 use jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{Desired, Error, Progress, Releases, objects};
 use crate::json;
@@ -68,8 +68,18 @@ pub(super) fn has_same_inputs(desired: &Desired, record: &Record) -> bool {
         && by_name(&stored.templates) == by_name(&wanted.templates)
         && by_name(&stored.files) == by_name(&wanted.files)
         && stored.schema == wanted.schema
-        && json::same_map(&stored.values, &wanted.values)
         && json::same_map(&record.release.config, &desired.config)
+        && json::same_map(
+            &laid_over(&stored.values, &record.release.config),
+            &laid_over(&wanted.values, &desired.config),
+        )
+}
+
+/// The user's values over a chart's defaults. `helm upgrade --reuse-values` records both together as the defaults.
+fn laid_over(defaults: &Map<String, Value>, config: &Map<String, Value>) -> Map<String, Value> {
+    let mut values = defaults.clone();
+    helm::values::merge(&mut values, config.clone());
+    values
 }
 
 fn by_name(files: &[RecordedFile]) -> BTreeMap<&str, Option<&str>> {
@@ -225,6 +235,11 @@ mod tests {
             true,
         );
         check(|r| r.manifest.clear(), true);
+        // As `helm upgrade --reuse-values` has it.
+        check(
+            |r| r.chart.values = json!({"size": 2}).as_object().cloned().unwrap(),
+            true,
+        );
         check(|r| r.config.clear(), false);
         check(|r| r.chart.values.clear(), false);
         check(|r| r.chart.templates[0].data = Some("Yw==".to_owned()), false);
