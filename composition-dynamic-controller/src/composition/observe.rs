@@ -17,7 +17,7 @@ use helm_client::charts::{self, LoadedChart};
 use helm_client::records;
 use helm_client::release::drift::{DriftedObject, InvalidPolicy};
 use helm_client::release::{self, Desired, Releases};
-use helm_client::rendering::Leniency;
+use helm_client::rendering::{self as render, Leniency};
 pub(super) use inspection::told;
 use inspection::{Judging, Renderer, Standing, Stored, Subject, drift_policy, looked_up};
 use kube::ResourceExt as _;
@@ -77,6 +77,11 @@ pub(crate) enum Error {
     Render(#[from] inspection::Error),
     #[error("could not find out which objects the chart would touch")]
     Inspect(#[source] inspector::Error),
+    #[error(
+        "the chart looks up {0}, which may not be read although the release's role allows it: the release is left as it is \
+         until that is in force"
+    )]
+    Unread(String),
     #[error("could not look at the release")]
     Release(#[source] release::Error),
     #[error("could not tell which records of the release are the controller's own")]
@@ -97,8 +102,8 @@ impl Error {
             Self::Release(error) => error.is_transient(),
             Self::ReleaseKey(error) => error.is_transient(),
             Self::Granted(error) => error.is_transient(),
-            // The definition may be applied, or be ready, a moment later.
-            Self::Ungoverned(Ungoverned::ByNone { .. }) => true,
+            // The definition may be applied, or be ready, a moment later; a role may be put back.
+            Self::Ungoverned(Ungoverned::ByNone { .. }) | Self::Unread(_) => true,
             Self::ReleaseName(_)
             | Self::DriftPolicy(_)
             | Self::Ungoverned(Ungoverned::BySeveral { .. } | Ungoverned::ByForeign { .. }) => false,
@@ -111,8 +116,11 @@ struct Intention {
     /// None of a fixed chart.
     definition: Option<(String, String)>,
     chart: Arc<LoadedChart>,
-    desired: Desired,
+    /// None while the chart fails for want of what it may not read yet.
+    desired: Option<Desired>,
     looks_up: bool,
+    /// Something that it looks up and that may not be read, though it is not there to refuse: until that is granted.
+    unread: Option<String>,
     touched: Vec<Resource>,
 }
 
@@ -181,6 +189,11 @@ pub(super) async fn observe(
             granted => memory.granted.insert(granted?).clone(),
         }
     };
+    if needed == granted
+        && let Some(lookup) = intention.as_ref().and_then(|intention| intention.unread.as_ref())
+    {
+        return Err(Error::Unread(lookup.clone()));
+    }
     if composition.deleting
         && composition.is_held()
         && going::may_be(needed == granted, records.as_ref(), stored.has_hooks)
@@ -233,7 +246,9 @@ pub(super) async fn observe(
     let (release, retry_in) = if drifted.is_empty() {
         (release, retry_in)
     } else {
-        let desired = intention.as_ref().map(|intention| &intention.desired);
+        let desired = intention
+            .as_ref()
+            .and_then(|intention| intention.desired.as_ref());
         let standing = inspection::standing(&releases, composition, desired, records.as_ref(), &drifted);
         let standing = standing.await.map_err(Error::Release)?;
         (standing.release, standing.retry_in)
@@ -253,10 +268,12 @@ pub(super) async fn observe(
         },
         release_name,
         releases,
-        wanted: intention.map(|intention| Wanted {
-            chart: intention.chart,
-            desired: intention.desired,
-            looks_up: intention.looks_up,
+        wanted: intention.and_then(|intention| {
+            Some(Wanted {
+                chart: intention.chart,
+                desired: intention.desired?,
+                looks_up: intention.looks_up,
+            })
         }),
         records,
         objects,
@@ -415,22 +432,38 @@ async fn intention(
     let bounds = bound::Written(ctx);
     let judging = Judging::new(composition, &bounds, Renderer::Controller);
     // Before chart-inspector is asked: what the composition is held for is said by its own controller.
-    let rendering = subject.render(&ctx.cluster, records, leniency, &judging).await?;
+    let (rendering, lookups) = match subject.render(&ctx.cluster, records, leniency, &judging).await {
+        Ok(mut rendering) => {
+            let lookups = std::mem::take(&mut rendering.lookups);
+            (Some(rendering), lookups)
+        }
+        // What it looks up is granted first.
+        Err(inspection::Error::Render(render::Error::Unanswered(unanswered))) => (None, unanswered.lookups),
+        Err(error) => return Err(error.into()),
+    };
     let mut touched = match (&source.definition, question) {
         (Some(definition), Some(question)) => {
             inspected(composition, release, definition, question, memory, ctx).await?
         }
         // chart-inspector renders charts of definitions and no others.
-        _ => subject.touched(&ctx.cluster, &rendering).await?,
+        _ => Vec::new(),
     };
-    // What our own render looked up may go beyond the answer: the inspector reads less than we do.
-    touched.extend(rendering.lookups.iter().map(looked_up));
-    let desired = rendering.desired;
+    // Our own render may go beyond the answer: the inspector reads less than we do.
+    if let Some(rendering) = rendering
+        .as_ref()
+        .filter(|_| touched.is_empty() || !lookups.is_empty())
+    {
+        touched.extend(subject.touched(&ctx.cluster, rendering).await?);
+    }
+    touched.extend(lookups.iter().map(looked_up));
+    let unread = lookups.iter().find(|lookup| lookup.denied);
+    let unread = unread.map(|lookup| lookup.resource.to_string());
     Ok(Intention {
         definition,
         chart,
-        desired,
-        looks_up: !rendering.lookups.is_empty(),
+        desired: rendering.map(|rendering| rendering.desired),
+        looks_up: !lookups.is_empty(),
+        unread,
         touched,
     })
 }
@@ -549,10 +582,10 @@ async fn standing(
     drifted: &[DriftedObject],
     ctx: &Context,
 ) -> Result<Standing, Error> {
-    let desired = intention.map(|intention| &intention.desired);
+    let desired = intention.and_then(|intention| intention.desired.as_ref());
     let standing = inspection::standing(releases, composition, desired, records, drifted);
     let standing = standing.await.map_err(Error::Release)?;
-    let Some(intention) = intention.filter(|_| standing.differs.is_some()) else {
+    let (Some(intention), Some(desired), Some(_)) = (intention, desired, &standing.differs) else {
         return Ok(standing);
     };
     let subject = subject(composition, release_name, &intention.chart, ctx);
@@ -562,7 +595,7 @@ async fn standing(
         .render(&ctx.cluster, records, Leniency::default(), &judging)
         .await?;
     standing
-        .after_another_render(&intention.desired, &another.desired)
+        .after_another_render(desired, &another.desired)
         .map_err(Error::Release)
 }
 

@@ -10,6 +10,7 @@ mod tests;
 mod withheld;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::time::Duration;
 
 use cluster::Cluster;
@@ -92,6 +93,10 @@ pub enum Error {
         /// True when the same attempt can succeed later.
         transient: bool,
     },
+    /// The templates failed, maybe for want of objects that we may not read, of which they were told that they are not
+    /// there.
+    #[error(transparent)]
+    Unanswered(Box<Unanswered>),
     /// A template looks up what it is not to see.
     #[error("{0}")]
     Refused(Refusal),
@@ -109,6 +114,27 @@ pub enum Error {
     Label(#[source] Box<release::Error>),
 }
 
+/// A render that failed, maybe for want of what it looked up.
+#[derive(Debug)]
+pub struct Unanswered {
+    /// What the templates looked up.
+    pub lookups: Vec<Lookup>,
+    /// With what they failed.
+    pub failure: Error,
+}
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.failure.fmt(f)
+    }
+}
+
+impl std::error::Error for Unanswered {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.failure.source()
+    }
+}
+
 impl Error {
     /// True when the same attempt can succeed later although nobody changed anything.
     pub fn is_transient(&self) -> bool {
@@ -116,6 +142,7 @@ impl Error {
             Self::Capabilities(error) => error.is_transient(),
             Self::Lookup { source, .. } => source.is_transient(),
             Self::LookupWithheld { transient } => *transient,
+            Self::Unanswered(unanswered) => unanswered.failure.is_transient(),
             // What is allowed is written on another object, whoever changes that.
             Self::Refused(_) => true,
             Self::Engine(_) | Self::Withheld(_) | Self::Endless(_) | Self::Label(_) => false,
@@ -147,7 +174,7 @@ pub async fn render(cluster: &Cluster, request: &Request<'_>) -> Result<Renderin
 ///
 /// # Errors
 /// As [`render`]; [`Error::Refused`] when a template looks up what it is not to see, [`Error::Withheld`] when it fails after
-/// it was answered.
+/// it was answered, [`Error::Unanswered`] when it fails and something that it looked up may not be read.
 pub async fn render_with<J: Judge>(
     cluster: &Cluster,
     request: &Request<'_>,
@@ -184,9 +211,18 @@ pub async fn render_with<J: Judge>(
             Err(failed) if failed.missing_lookups.is_empty() => {
                 let chart = request.chart.chart();
                 let withheld = answers.are_withheld().then(|| Withheld::of(&failed.error, chart));
-                return Err(match withheld.flatten() {
+                let error = match withheld.flatten() {
                     Some(withheld) => Error::Withheld(withheld),
                     None => Error::Engine(failed.error),
+                };
+                let lookups = answers.lookups;
+                return Err(if lookups.iter().any(|lookup| lookup.denied) {
+                    Error::Unanswered(Box::new(Unanswered {
+                        lookups,
+                        failure: error,
+                    }))
+                } else {
+                    error
                 });
             }
             // A template may insist on what it was told is not there, before anybody had looked.

@@ -86,3 +86,132 @@ impl<B: Bounds> Judge for Judging<'_, B> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use api::CompositionStatus;
+    use cluster::ResourceId;
+    use composition::bound::Resolved;
+    use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    use kube::core::ApiResource;
+    use serde_json::json;
+
+    use super::*;
+
+    fn composition() -> Composition {
+        Composition {
+            resource: ApiResource {
+                group: "composition.krateo.io".into(),
+                version: "v1-0-0".into(),
+                api_version: "composition.krateo.io/v1-0-0".into(),
+                kind: "Web".into(),
+                plural: "webs".into(),
+            },
+            name: "web".into(),
+            namespace: "team-a".into(),
+            uid: "42".into(),
+            resource_version: None,
+            generation: None,
+            deleting: false,
+            finalizers: Vec::new(),
+            labels: std::collections::BTreeMap::new(),
+            annotations: std::collections::BTreeMap::new(),
+            spec: json!({}),
+            status: CompositionStatus::default(),
+        }
+    }
+
+    /// Nobody bounds it.
+    struct Nobody;
+
+    impl Bounds for Nobody {
+        async fn bound(&self) -> Result<Option<Bound>, cluster::Error> {
+            Ok(None)
+        }
+    }
+
+    async fn judged(
+        bounds: &impl Bounds,
+        renderer: Renderer,
+        lookup: (ResourceId, &str, &str),
+        after_secret: bool,
+    ) -> String {
+        let composition = composition();
+        let judging = Judging::new(&composition, bounds, renderer);
+        let (resource, namespace, name) = lookup;
+        let lookup = Lookup {
+            resource,
+            namespace: namespace.into(),
+            name: name.into(),
+            denied: false,
+        };
+        match judging.judge(&lookup, after_secret).await.unwrap() {
+            Verdict::Answer => "answered".into(),
+            Verdict::AnswerIf {
+                label,
+                value,
+                otherwise: _,
+            } => format!("answered if {label}={value}"),
+            Verdict::LeaveUnread => "unread".into(),
+            Verdict::Refuse(why) => format!("refused: {why}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn all_who_render_are_answered_alike_but_chart_inspector_no_secret() {
+        let mut bound = Resolved::default().bound;
+        let reads = composition::scan::Reads { one: true, all: true };
+        for kind in ["secrets", "configmaps"] {
+            bound.lookups.namespaced.insert(kind.parse().unwrap(), reads);
+        }
+        bound
+            .lookups
+            .allowed
+            .insert("secrets@vault/shared".parse().unwrap());
+        let own = "answered if krateo.io/composition-id=42";
+        let secret = || ResourceId::of::<Secret>();
+        let map = || ResourceId::of::<ConfigMap>();
+        for (lookup, by_controller, by_inspector) in [
+            ((map(), "team-a", ""), "answered", "answered"),
+            ((secret(), "team-a", "web"), own, "unread"),
+            ((secret(), "vault", "shared"), "answered", "unread"),
+            ((map(), "team-b", "web"), "refused", "refused"),
+            ((secret(), "team-b", "web"), "refused", "refused"),
+            ((secret(), "team-a", ""), "refused", "refused"),
+        ] {
+            for (renderer, expected) in [
+                (Renderer::Controller, by_controller),
+                (Renderer::Person, by_controller),
+                (Renderer::Inspector, by_inspector),
+            ] {
+                let judged = judged(&bound, renderer, lookup.clone(), false).await;
+                assert!(judged.starts_with(expected), "{renderer:?} {lookup:?}: {judged}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_refusal_has_no_name_in_it_that_may_be_made_of_a_secret() {
+        let bound = Bound::default();
+        let lookup = || (ResourceId::of::<ConfigMap>(), "team-b", "hunter2");
+        let told = judged(&bound, Renderer::Controller, lookup(), false).await;
+        assert!(
+            told.contains("configmaps@team-b") && told.contains("hunter2"),
+            "{told}"
+        );
+        let told = judged(&bound, Renderer::Controller, lookup(), true).await;
+        assert!(!told.contains("team-b") && !told.contains("hunter2"), "{told}");
+    }
+
+    #[tokio::test]
+    async fn a_controller_without_a_bound_is_answered_all_but_secrets_of_others() {
+        let map = (ResourceId::of::<ConfigMap>(), "team-b", "web");
+        assert_eq!(
+            judged(&Nobody, Renderer::Controller, map, false).await,
+            "answered"
+        );
+        let secret = (ResourceId::of::<Secret>(), "team-b", "web");
+        let judged = judged(&Nobody, Renderer::Controller, secret, false).await;
+        assert_eq!(judged, "answered if krateo.io/composition-id=42");
+    }
+}

@@ -78,7 +78,8 @@ impl Subject<'_> {
 
     /// The objects that the chart would touch, each once, in the order of installation.
     ///
-    /// The chart is rendered both ways, as an install and as an upgrade: permissions must do for either.
+    /// The chart is rendered both ways, as an install and as an upgrade: permissions must do for either. Where it fails for
+    /// want of what may not be read, that is all that is told.
     ///
     /// # Errors
     /// When the chart cannot be rendered as an install, looks up what it is not to see, or what it renders to cannot be
@@ -101,6 +102,13 @@ impl Subject<'_> {
                 // At an upgrade a chart may insist on the password that its first revision made, which is not there
                 // yet, or not for us to read. What an install touches is said all the same.
                 Err(render::Error::Engine(_) | render::Error::Withheld(_)) if is_upgrade => continue,
+                // It may render once the caller reads what is looked up, and so has to be allowed that first.
+                Err(render::Error::Unanswered(unanswered)) => {
+                    for lookup in &unanswered.lookups {
+                        found.add(looked_up(lookup));
+                    }
+                    continue;
+                }
                 rendering => rendering?,
             };
             for touched in self.touched(cluster, &rendering).await? {
