@@ -130,7 +130,7 @@ pub(crate) enum Error {
     #[error("could not read the composition")]
     Read(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("could not observe the composition")]
-    Observe(#[source] observe::Error),
+    Observe(#[source] Box<observe::Error>),
     #[error("the composition cannot be acted upon")]
     Plan(#[source] Blocked),
     #[error("could not carry out the composition")]
@@ -300,7 +300,7 @@ async fn pass(
 ) -> Result<Outcome, Error> {
     let observing = Box::pin(observe::observe(composition, memory, ctx));
     let observed = ctx.telemetry.time(Part::Observe, observing).await;
-    let mut observed = observed.map_err(Error::Observe)?;
+    let mut observed = observed.map_err(|error| Error::Observe(Box::new(error)))?;
     let plan = composition::plan(composition, &observed.facts).map_err(Error::Plan)?;
     tell_of_long_work(id, composition, &observed, &plan, ctx).await?;
     let changes = apply::apply(id, composition, &observed, &plan, memory, ctx)

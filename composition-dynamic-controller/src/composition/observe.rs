@@ -9,6 +9,7 @@ use std::time::Duration;
 use api::inspection::{Query, Resource};
 use api::{Composition, CompositionDefinition, DEFINITION_GROUP};
 use cluster::{Health, ObjectId, ResourceId};
+use composition::bound::Outside;
 use composition::permissions::{Grant, role_name};
 use composition::plan::{self, Home, Release};
 use composition::release_name::InvalidReleaseName;
@@ -124,6 +125,38 @@ struct Intention {
     touched: Vec<Resource>,
 }
 
+impl Intention {
+    fn wanted(self) -> Option<Wanted> {
+        Some(Wanted {
+            chart: self.chart,
+            desired: self.desired?,
+            looks_up: self.looks_up,
+        })
+    }
+}
+
+/// A composition's release, as a pass found it.
+#[derive(Clone, Copy)]
+struct ReleaseOf<'a> {
+    composition: &'a Composition,
+    name: &'a ReleaseName,
+    releases: &'a Releases,
+    records: Option<&'a records::Observed>,
+}
+
+impl ReleaseOf<'_> {
+    /// How it stands to what is wanted.
+    async fn standing(
+        &self,
+        intention: Option<&Intention>,
+        drifted: &[DriftedObject],
+    ) -> Result<Standing, Error> {
+        let desired = intention.and_then(|intention| intention.desired.as_ref());
+        let standing = inspection::standing(self.releases, self.composition, desired, self.records, drifted);
+        standing.await.map_err(Error::Release)
+    }
+}
+
 /// A digest of what a pass over the composition is made from.
 pub(super) fn inputs(composition: &Composition, ctx: &Context) -> u64 {
     memory::inputs(composition, ctx.origin.of(composition).ok().as_ref())
@@ -147,11 +180,7 @@ pub(super) async fn observe(
         None if is_new(composition) => first_records(composition, &given, ctx),
         None => records(composition, &release_name, &mut releases, ctx).await?,
     };
-    let intention = if composition.deleting {
-        None
-    } else {
-        Some(intention(composition, &release_name, records.as_ref(), memory, ctx).await?)
-    };
+    let intention = intention(composition, &release_name, records.as_ref(), memory, ctx).await?;
     let stored = stored(composition, &releases, records.as_ref(), ctx).await?;
     let role = role_name(&ctx.resource.plural, &composition.namespace, &release_name);
     let labels = rendering::object_labels(composition, &ctx.krateo_namespace);
@@ -168,26 +197,17 @@ pub(super) async fn observe(
         let needed = permissions.grants(&role, &ctx.account, &labels);
         (permissions, needed)
     });
-    let granted = if let Some(granted) = &memory.granted {
-        granted.clone()
-    } else {
-        let is_unnamed = is_new(composition) && is_of_uid(composition, &given, ctx);
-        let granted = if is_unnamed {
-            Ok(Vec::new())
-        } else {
-            granted_so_far(composition, &role, &permissions, &labels, ctx).await
-        };
-        match granted {
-            // What another composition has under the name is not ours to remove.
-            Err(Error::Granted(foreign @ inspection::GrantsError::Foreign { .. }))
-                if composition.deleting =>
-            {
-                let mut nothing = Observed::nothing(release_name, releases);
-                nothing.facts.release = Release::Foreign(foreign.to_string());
-                return Ok(nothing);
-            }
-            granted => memory.granted.insert(granted?).clone(),
+    let is_unnamed = is_new(composition) && is_of_uid(composition, &given, ctx);
+    let granted = match known_grants(memory, &role).or(is_unnamed.then(Vec::new)) {
+        Some(granted) => Ok(granted),
+        None => granted_so_far(composition, &role, &permissions, &labels, ctx).await,
+    };
+    let granted = match granted {
+        // What another composition has under the name is not ours to remove.
+        Err(Error::Granted(foreign @ inspection::GrantsError::Foreign { .. })) if composition.deleting => {
+            return Ok(Observed::of_another(foreign.to_string(), release_name, releases));
         }
+        granted => memory.granted.insert(granted?).clone(),
     };
     if needed == granted
         && let Some(lookup) = intention.as_ref().and_then(|intention| intention.unread.as_ref())
@@ -202,85 +222,52 @@ pub(super) async fn observe(
         let goes = Observed::nothing(release_name, releases);
         return leaving(composition, goes, stored.objects, granted, memory, ctx).await;
     }
-    let Standing {
-        release, retry_in, ..
-    } = standing(
+    let release_of = ReleaseOf {
         composition,
-        &release_name,
-        &releases,
-        intention.as_ref(),
-        records.as_ref(),
-        &[],
-        ctx,
-    )
-    .await?;
-    if was_left && !(needed == granted && release == Release::InSync) {
+        name: &release_name,
+        releases: &releases,
+        records: records.as_ref(),
+    };
+    let mut standing = standing(release_of, intention.as_ref(), ctx).await?;
+    if was_left && !(needed == granted && standing.release == Release::InSync) {
         // Nothing is done on what was read a while ago.
         return Box::pin(observe(composition, memory, ctx)).await;
     }
     // Where there is more to do than correct objects, they are looked at once that is done.
-    let is_looked_at = needed == granted && (composition.deleting || !is_acted_upon(&release));
+    let is_looked_at = needed == granted && (composition.deleting || !is_acted_upon(&standing.release));
     let (objects, drifted) = if is_looked_at {
         ctx.watches.follow(&key(composition), stored.objects.iter());
-        Box::pin(look(
-            composition,
-            &releases,
-            records.as_ref(),
-            stored.objects,
-            memory,
-            ctx,
-        ))
-        .await?
+        Box::pin(look(release_of, stored.objects, memory, ctx)).await?
     } else {
         (Vec::new(), Vec::new())
     };
-    // Rights that are there already lie within the bound.
     let outside = match &intention {
-        Some(intention) if needed != granted => {
-            // What a former version of the chart left has to be removed, which may be of kinds that this one knows nothing of.
-            let all = [&intention.touched[..], &stored.touched].concat();
-            bound::outside(&composition.namespace, &all, ctx).await?
-        }
+        // Rights that are there already lie within the bound.
+        Some(intention) if needed != granted => outside(composition, intention, &stored.touched, ctx).await?,
         _ => None,
     };
-    let (release, retry_in) = if drifted.is_empty() {
-        (release, retry_in)
-    } else {
-        let desired = intention
-            .as_ref()
-            .and_then(|intention| intention.desired.as_ref());
-        let standing = inspection::standing(&releases, composition, desired, records.as_ref(), &drifted);
-        let standing = standing.await.map_err(Error::Release)?;
-        (standing.release, standing.retry_in)
-    };
+    if !drifted.is_empty() {
+        standing = release_of.standing(intention.as_ref(), &drifted).await?;
+    }
+    let definition = intention.as_ref().and_then(|it| it.definition.clone());
     Ok(Observed {
         facts: plan::Observed {
-            definition: intention
-                .as_ref()
-                .and_then(|intention| intention.definition.clone()),
+            definition,
             named: given.name,
             needed,
             granted,
             growth: ctx.growth,
             outside,
-            release,
+            release: standing.release,
             home: Home::Stays,
         },
-        release_name,
-        releases,
-        wanted: intention.and_then(|intention| {
-            Some(Wanted {
-                chart: intention.chart,
-                desired: intention.desired?,
-                looks_up: intention.looks_up,
-            })
-        }),
+        retry_in: standing.retry_in,
+        wanted: intention.and_then(Intention::wanted),
         records,
         objects,
         drifted,
-        retry_in,
-        outlying: Vec::new(),
         ignored_name: given.ignored,
+        ..Observed::nothing(release_name, releases)
     })
 }
 
@@ -347,6 +334,13 @@ impl Observed {
         }
     }
 
+    /// A composition whose release's name is another's: there is nothing of its own.
+    fn of_another(why: String, release_name: ReleaseName, releases: Releases) -> Self {
+        let mut nothing = Self::nothing(release_name, releases);
+        nothing.facts.release = Release::Foreign(why);
+        nothing
+    }
+
     fn facts_of_nothing() -> plan::Observed {
         plan::Observed {
             definition: None,
@@ -406,13 +400,17 @@ async fn records(
     }
 }
 
+/// What the pass wants; nothing of a composition that goes.
 async fn intention(
     composition: &Composition,
     release: &ReleaseName,
     records: Option<&records::Observed>,
     memory: &mut Memory,
     ctx: &Context,
-) -> Result<Intention, Error> {
+) -> Result<Option<Intention>, Error> {
+    if composition.deleting {
+        return Ok(None);
+    }
     let source = ctx.origin.of(composition)?;
     let fetching = Box::pin(ctx.charts.get(&source.chart));
     let chart = ctx.telemetry.time(telemetry::Part::Connect, fetching).await;
@@ -458,14 +456,14 @@ async fn intention(
     touched.extend(lookups.iter().map(looked_up));
     let unread = lookups.iter().find(|lookup| lookup.denied);
     let unread = unread.map(|lookup| lookup.resource.to_string());
-    Ok(Intention {
+    Ok(Some(Intention {
         definition,
         chart,
         desired: rendering.map(|rendering| rendering.desired),
         looks_up: !lookups.is_empty(),
         unread,
         touched,
-    })
+    }))
 }
 
 /// A digest of what chart-inspector is asked.
@@ -540,6 +538,27 @@ fn query(
     }
 }
 
+/// What is needed beyond the bound: for what the chart touches, and for what a former version of it left, which has to be
+/// removed and may be of kinds that this one knows nothing of.
+async fn outside(
+    composition: &Composition,
+    intention: &Intention,
+    stored: &[Resource],
+    ctx: &Context,
+) -> Result<Option<Outside>, Error> {
+    let all = [&intention.touched[..], stored].concat();
+    Ok(bound::outside(&composition.namespace, &all, ctx).await?)
+}
+
+/// The grants that are remembered, unless they are of another role name: a composition can be given another release name.
+fn known_grants(memory: &Memory, role: &str) -> Option<Vec<Grant>> {
+    let granted = memory.granted.as_ref()?;
+    granted
+        .iter()
+        .all(|grant| grant.name() == role)
+        .then(|| granted.clone())
+}
+
 /// The Roles and bindings that are there under the release's role name: where they are needed, and where the
 /// release had objects when it was looked at last.
 async fn granted_so_far(
@@ -574,25 +593,22 @@ async fn reach(ctx: &Context) -> Result<BTreeSet<String>, cluster::Error> {
 /// How the release stands. Where somebody else deployed it and an upgrade might draw passwords anew, the chart is rendered
 /// once more to find out.
 async fn standing(
-    composition: &Composition,
-    release_name: &ReleaseName,
-    releases: &Releases,
+    release: ReleaseOf<'_>,
     intention: Option<&Intention>,
-    records: Option<&records::Observed>,
-    drifted: &[DriftedObject],
     ctx: &Context,
 ) -> Result<Standing, Error> {
-    let desired = intention.and_then(|intention| intention.desired.as_ref());
-    let standing = inspection::standing(releases, composition, desired, records, drifted);
-    let standing = standing.await.map_err(Error::Release)?;
-    let (Some(intention), Some(desired), Some(_)) = (intention, desired, &standing.differs) else {
+    let standing = release.standing(intention, &[]).await?;
+    let (Some(intention), Some(_)) = (intention, &standing.differs) else {
         return Ok(standing);
     };
-    let subject = subject(composition, release_name, &intention.chart, ctx);
+    let Some(desired) = &intention.desired else {
+        return Ok(standing);
+    };
+    let subject = subject(release.composition, release.name, &intention.chart, ctx);
     let bounds = bound::Written(ctx);
-    let judging = Judging::new(composition, &bounds, Renderer::Controller);
+    let judging = Judging::new(release.composition, &bounds, Renderer::Controller);
     let another = subject
-        .render(&ctx.cluster, records, Leniency::default(), &judging)
+        .render(&ctx.cluster, release.records, Leniency::default(), &judging)
         .await?;
     standing
         .after_another_render(desired, &another.desired)
@@ -653,13 +669,17 @@ fn is_acted_upon(release: &Release) -> bool {
 /// How the objects are, and, while the newest revision is deployed, which of them are not as they were applied. What has
 /// not moved since it was looked at last is not looked at again.
 async fn look(
-    composition: &Composition,
-    releases: &Releases,
-    records: Option<&records::Observed>,
+    release: ReleaseOf<'_>,
     objects: Vec<ObjectId>,
     memory: &mut Memory,
     ctx: &Context,
 ) -> Result<(Vec<(ObjectId, Health)>, Vec<DriftedObject>), Error> {
+    let ReleaseOf {
+        composition,
+        releases,
+        records,
+        name: _,
+    } = release;
     let compared = records.and_then(|records| inspection::compared(composition, records));
     let Some(record) = compared.filter(|_| !composition.deleting) else {
         return Ok((health(objects, memory, ctx).await?, Vec::new()));

@@ -643,13 +643,11 @@ mod tests {
             &Ok(outcome(Standing::UpToDate, facts(true, Health::Current))),
             &Time(Timestamp::UNIX_EPOCH),
         );
-        let failed = Err(Error::Observe(
-            Ungoverned::ByNone {
-                kind: "Web".into(),
-                api_version: "composition.krateo.io/v1-0-0".into(),
-            }
-            .into(),
-        ));
+        let ungoverned = Ungoverned::ByNone {
+            kind: "Web".into(),
+            api_version: "composition.krateo.io/v1-0-0".into(),
+        };
+        let failed = Err(Error::Observe(Box::new(ungoverned.into())));
         let status = after(&composition, &failed, &Time(Timestamp::UNIX_EPOCH));
         assert!(conditions::holds(&status.conditions, READY));
         assert!(!conditions::holds(&status.conditions, SYNCED));

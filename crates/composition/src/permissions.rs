@@ -264,6 +264,15 @@ pub enum Grant {
 }
 
 impl Grant {
+    /// The name of the role, and of its binding.
+    pub fn name(&self) -> &str {
+        let name = match self {
+            Self::Namespaced(role, _) => role.metadata.name.as_deref(),
+            Self::Cluster(role, _) => role.metadata.name.as_deref(),
+        };
+        name.unwrap_or_default()
+    }
+
     /// The labels of the role.
     pub fn labels(&self) -> Option<&BTreeMap<String, String>> {
         match self {

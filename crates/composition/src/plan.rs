@@ -183,7 +183,7 @@ pub enum Blocked {
     },
     /// The release needs more than its definition's controller may ever be given.
     #[error("{0}")]
-    Outside(Outside),
+    Outside(Box<Outside>),
     /// The release needs rights that wait for an approval.
     #[error(
         "the release needs rights that nobody approved: {}; to approve them, annotate the composition with \
@@ -197,11 +197,12 @@ const MAX_FIELDS: usize = 10;
 
 fn listed(fields: &[String]) -> String {
     let more = fields.len().saturating_sub(MAX_FIELDS);
-    let mut text = fields[..fields.len() - more].join(", ");
-    if more > 0 {
-        text.push_str(&format!(" and {more} more"));
+    let named = fields[..fields.len() - more].join(", ");
+    if more == 0 {
+        named
+    } else {
+        format!("{named} and {more} more")
     }
-    text
 }
 
 /// Decides the steps of one pass.
@@ -230,7 +231,7 @@ pub fn plan(composition: &Composition, observed: &Observed) -> Result<Plan, Bloc
         steps.push(Step::Hold);
     }
     if let Some(outside) = &observed.outside {
-        return Err(Blocked::Outside(outside.clone()));
+        return Err(Blocked::Outside(Box::new(outside.clone())));
     }
     if let Some(permitting) = permitting(observed) {
         if observed.growth == Growth::Approved {

@@ -268,7 +268,7 @@ impl Record {
         release.labels = labels.into_iter().filter(is_ours).collect();
         let mut provenance = Provenance::from_annotations(annotations);
         if authenticity == Authenticity::Unauthentic {
-            provenance = provenance.as_claimed(of);
+            provenance = provenance.claimed(of);
         }
         Ok(Self {
             release,
@@ -344,7 +344,7 @@ impl Provenance {
 
     /// What is left of it where nobody knows who wrote it. Only that somebody holds the release's own Lease is worth a look,
     /// for a while: that is how a person's tool says that it is at work.
-    fn as_claimed(self, of: &Revision<'_>) -> Self {
+    fn claimed(self, of: &Revision<'_>) -> Self {
         let own = format!("{}/{}", of.namespace, release::lease_name(of.release));
         Self {
             writer: self.writer.filter(|writer| *writer == own),

@@ -204,7 +204,7 @@ pub(super) fn attacks() -> Vec<Attack> {
     ));
     attacks.push(
         Attack::new("token-secret-by-name", Actor::Controller, "grants itself the victim's Secret by name, where the chart renders Secrets", secret_by_name)
-            .residue("Where the chart renders Secrets, its controller can grant itself to read any Secret *by name* in the namespaces of its compositions"),
+            .residue("Where the chart renders Secrets or looks them up, its controller can grant itself to read any Secret *by name* in the namespaces of its compositions"),
     );
     for (name, what, whose) in [
         ("key-tenant", "reads the key of a type's records", Actor::Tenant),

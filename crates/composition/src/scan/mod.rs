@@ -194,14 +194,14 @@ impl Scan {
     }
 
     /// A role whose kind comes after its rules, or is not known, is taken for either.
-    fn take_rule(&mut self, role: Option<&str>, rule: &Rule) {
+    fn take_rule(&mut self, role_kind: Option<&str>, rule: &Rule) {
         for verb in &rule.verbs {
             for group in &rule.groups {
                 let rights = rule
                     .resources
                     .iter()
                     .map(|resource| format!("{verb} {group}/{resource}"));
-                match role {
+                match role_kind {
                     Some("Role") => self.rules.extend(rights),
                     Some("ClusterRole") => self.cluster_rules.extend(rights),
                     _ => {

@@ -54,9 +54,10 @@ impl Owner {
     /// # Errors
     /// What is missing or wrong, in Helm's words.
     pub(crate) fn check(&self, live: &Value) -> Result<(), String> {
-        match self.names_parent(live)? {
-            true => Ok(()),
-            false => self.check_marks(live),
+        if self.names_parent(live)? {
+            Ok(())
+        } else {
+            self.check_marks(live)
         }
     }
 
