@@ -124,6 +124,22 @@ impl Namespace {
         }
     }
 
+    /// Why a ServiceAccount may not apply an object here; nothing when it may. It is a dry run.
+    ///
+    /// # Errors
+    /// When the object cannot be handed to kubectl.
+    pub fn refusal(&self, (namespace, account): (&str, &str), object: &Value) -> Result<Option<String>> {
+        let file = tempfile::NamedTempFile::new()?;
+        std::fs::write(file.path(), object.to_string())?;
+        let user = format!("--as=system:serviceaccount:{namespace}:{account}");
+        let path = file.path().to_string_lossy();
+        let apply = ["apply", "--server-side", "--dry-run=server"];
+        let refused = self
+            .kubectl(&[&apply[..], &[&user, "--filename", &path]].concat())
+            .err();
+        Ok(refused.map(|error| format!("{error:#}")))
+    }
+
     /// Runs the real Helm in this namespace and gives what it printed.
     ///
     /// # Errors

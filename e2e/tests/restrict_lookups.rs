@@ -8,6 +8,8 @@ use local_cluster::registry::Settings;
 use serde_json::{Value, json};
 
 const HOME: &str = "restrict-lookups";
+/// Where controllers live.
+const PLATFORM: &str = "krateo-system";
 const OTHER: &str = "restrict-lookups-b";
 const ACCOUNT: &str = "lookers-v1-0-0";
 
@@ -260,7 +262,7 @@ fn the_admins_word(home: &Namespace, other: &Namespace) -> Result<()> {
             "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "rules": [rule],
             "metadata": {"name": "composition:lookers:restrict-lookups:tried", "namespace": OTHER},
         });
-        let refusal = as_controller(other, &role)?;
+        let refusal = other.refusal((PLATFORM, ACCOUNT), &role)?;
         progress(format_args!("{rule}: {refusal:?}"));
         let is_denied = refusal.as_ref().is_some_and(|why| why.contains("denied request"));
         assert!(
@@ -269,26 +271,6 @@ fn the_admins_word(home: &Namespace, other: &Namespace) -> Result<()> {
         );
     }
     Ok(())
-}
-
-/// Why the controller may not write an object; nothing when it may.
-fn as_controller(namespace: &Namespace, object: &Value) -> Result<Option<String>> {
-    let file = tempfile::NamedTempFile::new()?;
-    std::fs::write(file.path(), object.to_string())?;
-    let user = format!("--as=system:serviceaccount:{HOME}:{ACCOUNT}");
-    let path = file.path().to_string_lossy();
-    let arguments = [
-        "apply",
-        "--server-side",
-        "--dry-run=server",
-        &user,
-        "--filename",
-        &path,
-    ];
-    Ok(namespace
-        .kubectl(&arguments)
-        .err()
-        .map(|error| format!("{error:#}")))
 }
 
 /// Nobody said the password: in the compositions' status, in events, in what the programs print.

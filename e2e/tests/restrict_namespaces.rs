@@ -8,6 +8,8 @@ use local_cluster::registry::Settings;
 use serde_json::{Value, json};
 
 const HOME: &str = "restrict-namespaces";
+/// Where controllers live.
+const PLATFORM: &str = "krateo-system";
 const OTHER: &str = "restrict-namespaces-b";
 const ACCOUNT: &str = "placers-v1-0-0";
 
@@ -49,7 +51,7 @@ fn another_tenants_namespace_is_not_open_because_it_holds_a_composition() -> Res
     ] {
         let namespace = place.namespace();
         for kind in ["Role", "RoleBinding"] {
-            let refusal = as_controller(place, &granting(kind, role_of, namespace))?;
+            let refusal = place.refusal((PLATFORM, ACCOUNT), &granting(kind, role_of, namespace))?;
             progress(format_args!("{kind} of {role_of} in {namespace}: {refusal:?}"));
             let is_denied = refusal.as_ref().is_some_and(|why| why.contains("denied request"));
             assert!(
@@ -95,27 +97,7 @@ fn granting(kind: &str, role_of: &str, namespace: &str) -> Value {
         }]);
     } else {
         object["roleRef"] = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name});
-        object["subjects"] = json!([{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": HOME}]);
+        object["subjects"] = json!([{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": PLATFORM}]);
     }
     object
-}
-
-/// Why the controller may not write an object; nothing when it may.
-fn as_controller(namespace: &Namespace, object: &Value) -> Result<Option<String>> {
-    let file = tempfile::NamedTempFile::new()?;
-    std::fs::write(file.path(), object.to_string())?;
-    let user = format!("--as=system:serviceaccount:{HOME}:{ACCOUNT}");
-    let path = file.path().to_string_lossy();
-    let arguments = [
-        "apply",
-        "--server-side",
-        "--dry-run=server",
-        &user,
-        "--filename",
-        &path,
-    ];
-    Ok(namespace
-        .kubectl(&arguments)
-        .err()
-        .map(|error| format!("{error:#}")))
 }
