@@ -123,6 +123,15 @@ fn thefts() -> Vec<(&'static str, String, &'static str)> {
             format!("{{{{ $s := {secret} }}}}{map}{{{{ dig \"data\" \"password\" \"\" $s | quote }}}}}}"),
             allowed,
         ),
+        // It fails on its own where it finds nothing.
+        (
+            "naive",
+            format!(
+                "{}{{{{ {secret}.data.password | quote }}}}}}",
+                map.replace("loot}", "naive}")
+            ),
+            allowed,
+        ),
         ("failure", format!("{{{{ fail (toJson {secret}) }}}}"), allowed),
         (
             "encoded",
@@ -239,6 +248,10 @@ fn the_admins_word(home: &Namespace, other: &Namespace) -> Result<()> {
     let loot = home.wait("configmaps", "loot", |_| true)?;
     assert_eq!(loot["data"]["loot"], ENCODED);
     home.kubectl(&["delete", "configmap", "loot"])?;
+    // What a template insists on is granted before it can be rendered.
+    home.wait_for("lookers", "naive", "Released", "True")?;
+    let found = home.wait("configmaps", "naive", |_| true)?;
+    assert_eq!(found["data"]["loot"], ENCODED);
     let role = other.wait("roles", "composition:lookers:restrict-lookups:success", |_| true)?;
     let rules = json!([{"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["foreign"], "verbs": ["get"]}]);
     assert_eq!(role["rules"], rules);

@@ -517,7 +517,7 @@ impl Bound {
             return match self.decide(home, &question) {
                 // Whose a Secret is was seen when it was read.
                 Decision::Answerable | Decision::IfOwn(_) => None,
-                Decision::Refused(refused) => Some(Outside::Lookup(refused)),
+                Decision::Refused(refused) => Some(Outside::Lookup(Box::new(refused))),
             };
         }
         let object = told(needed);
@@ -620,7 +620,7 @@ pub enum Outside {
         namespace: String,
     },
     /// Looked up, and not for the composition to see.
-    Lookup(Refused),
+    Lookup(Box<Refused>),
     /// A role or binding that the chart brings.
     Rbac {
         /// The object.

@@ -348,7 +348,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Renders Deployments and Secrets, looks ConfigMaps, Secrets, single Namespaces and all Nodes up, and may lie in
+    /// Renders Deployments and Secrets, looks `ConfigMaps`, Secrets, single Namespaces and all Nodes up, and may lie in
     /// `shared`, too.
     fn bound(allowed: &str) -> Bound {
         let (one, all) = (

@@ -172,7 +172,7 @@ fn a_lookup_in_a_text_for_tpl_is_not_one_of_the_templates() {
         (looked_up, "", 1, 0),
         (r#"{{ include "nodes" . }}"#, "", 1, 0),
         ("{{ tpl .Values.text . }}", looked_up, 0, 1),
-        (r"{{ tpl (print .Values.text) . }}", looked_up, 0, 1),
+        ("{{ tpl (print .Values.text) . }}", looked_up, 0, 1),
         // A text may call a template of the chart; that the chart itself does, too, is told apart.
         ("{{ tpl .Values.text . }}", r#"{{ include "nodes" . }}"#, 0, 1),
         (

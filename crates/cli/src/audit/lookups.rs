@@ -29,6 +29,10 @@ struct Figures {
     /// Those that look up a Secret that they do not render: held where somebody else made it.
     depending: usize,
     not_loaded: usize,
+    /// Those whose dependencies are not in `charts/`: they are not rendered.
+    incomplete: usize,
+    /// Renderings that failed; what they had looked up by then counts.
+    not_rendered: usize,
 }
 
 /// Prints what each chart is held for.
@@ -43,6 +47,10 @@ pub(super) fn run(charts: &[String]) -> Result<()> {
         if chart.metadata().chart_type == "library" {
             continue;
         }
+        if !chart.missing_dependencies().is_empty() {
+            figures.incomplete += 1;
+            continue;
+        }
         figures.charts += 1;
         let figures = &mut figures;
         template::on_large_stack(move || one(&folder, chart, figures))?;
@@ -54,9 +62,11 @@ pub(super) fn run(charts: &[String]) -> Result<()> {
         held,
         depending,
         not_loaded,
+        incomplete,
+        not_rendered,
     } = figures;
     out(&format!(
-        "{not_loaded} charts not loaded\n{charts} charts, {asking} look something up ({lookups} lookups), {held} held, \
+        "{not_loaded} charts not loaded, {incomplete} without their dependencies, {not_rendered} renderings refused\n{charts} charts, {asking} look something up ({lookups} lookups), {held} held, \
          {depending} held where a Secret of that name is somebody else's\n"
     ))?;
     if charts == 0 {
@@ -85,8 +95,9 @@ fn one(folder: &Path, chart: Chart, figures: &mut Figures) -> Result<()> {
             let rendered = engine.render(&values, &options);
             // What a template that failed had asked for counts, too.
             asked.extend(options.context.lookups.missing());
-            if let Ok(rendered) = rendered {
-                rendered_secrets.extend(super::secrets(&rendered));
+            match rendered {
+                Ok(rendered) => rendered_secrets.extend(super::secrets(&rendered)),
+                Err(_) => figures.not_rendered += 1,
             }
         }
     }

@@ -17,7 +17,7 @@ pub(super) enum Found {
     /// An object stands in this namespace, whatever the release's.
     Namespace(String),
     /// A role of this kind allows this; the kind is that of the document, as far as it was read.
-    Rule { role: Option<String>, rule: Rule },
+    Rule { kind: Option<String>, rule: Rule },
 }
 
 /// A rule of a role that a chart brings.
@@ -479,7 +479,7 @@ impl Object {
 
 impl Rules {
     /// One whole line; gives what cannot be told in it.
-    fn line(&mut self, text: &str, role: Option<&str>, found: &mut Vec<Found>) -> Option<Hole> {
+    fn line(&mut self, text: &str, kind: Option<&str>, found: &mut Vec<Found>) -> Option<Hole> {
         let text = text.trim_end();
         let mut content = text.trim_start();
         let column = text.len() - content.len();
@@ -490,7 +490,7 @@ impl Rules {
             if *self.dash.get_or_insert(column) != column {
                 return self.entry(rest);
             }
-            std::mem::take(&mut self.rule).report(role, found);
+            std::mem::take(&mut self.rule).report(kind, found);
             content = rest.trim_start();
         }
         let Some((key, value)) = content.split_once(':') else {
@@ -527,10 +527,10 @@ impl Rules {
 }
 
 impl Rule {
-    fn report(self, role: Option<&str>, found: &mut Vec<Found>) {
+    fn report(self, kind: Option<&str>, found: &mut Vec<Found>) {
         if !self.verbs.is_empty() && !self.resources.is_empty() {
             found.push(Found::Rule {
-                role: role.map(str::to_owned),
+                kind: kind.map(str::to_owned),
                 rule: self,
             });
         }
@@ -601,13 +601,13 @@ mod tests {
         let rules: Vec<String> = found
             .into_iter()
             .map(|found| match found {
-                Found::Rule { role, rule } => {
+                Found::Rule { kind, rule } => {
                     let Rule {
                         groups,
                         resources,
                         verbs,
                     } = rule;
-                    format!("{} {groups:?} {resources:?} {verbs:?}", role.unwrap_or_default())
+                    format!("{} {groups:?} {resources:?} {verbs:?}", kind.unwrap_or_default())
                 }
                 other => format!("{other:?}"),
             })

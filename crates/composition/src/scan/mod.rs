@@ -181,7 +181,7 @@ impl Scan {
                 Found::Namespace(namespace) => {
                     self.namespaces.insert(namespace);
                 }
-                Found::Rule { role, rule } => self.take_rule(role.as_deref(), &rule),
+                Found::Rule { kind, rule } => self.take_rule(kind.as_deref(), &rule),
                 Found::Unknown { hole, line } => {
                     let what = format!("what is rendered depends on {}", walk.holes.reason(hole));
                     self.note(path, line, what);
@@ -194,14 +194,14 @@ impl Scan {
     }
 
     /// A role whose kind comes after its rules, or is not known, is taken for either.
-    fn take_rule(&mut self, role_kind: Option<&str>, rule: &Rule) {
+    fn take_rule(&mut self, kind: Option<&str>, rule: &Rule) {
         for verb in &rule.verbs {
             for group in &rule.groups {
                 let rights = rule
                     .resources
                     .iter()
                     .map(|resource| format!("{verb} {group}/{resource}"));
-                match role_kind {
+                match kind {
                     Some("Role") => self.rules.extend(rights),
                     Some("ClusterRole") => self.cluster_rules.extend(rights),
                     _ => {
