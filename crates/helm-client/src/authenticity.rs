@@ -209,7 +209,7 @@ mod tests {
         let check = |record: &Words, expected| assert_eq!(ours.verify(&signed(record), Some(&mac)), expected);
         check(&record(), Authenticity::Authentic);
 
-        let changes: [fn(&mut Words); 8] = [
+        let forgeries: [fn(&mut Words); 8] = [
             |r| r.0 = "other",
             |r| r.1 = "webb",
             |r| r.2 = 4,
@@ -220,7 +220,7 @@ mod tests {
             |r| (r.0, r.1) = ("shopw", "eb"),
             |r| r.4 = BTreeMap::from([("a", "1b"), ("2", "")]),
         ];
-        for change in changes {
+        for change in forgeries {
             let mut changed = record();
             change(&mut changed);
             check(&changed, Authenticity::Unauthentic);
