@@ -59,7 +59,7 @@ fn a_secret_of_another_namespace_is_used_only_when_it_says_so() -> Result<()> {
     namespace.wait_for("compositiondefinitions", "borrowed", "Synced", "True")?;
     let readers = [
         "krateo-system:core-provider-chart-inspector",
-        "borrower:borroweds-v1-0-0",
+        "krateo-system:borroweds-v1-0-0",
     ];
     for reader in readers {
         assert!(may_read(&vault, reader, "password")?, "{reader}");

@@ -21,7 +21,7 @@ fn the_programs_read_the_named_secrets_and_no_others() -> Result<()> {
     let readers = [
         "krateo-system:core-provider",
         "krateo-system:core-provider-chart-inspector",
-        "grants:granteds-v1-0-0",
+        "krateo-system:granteds-v1-0-0",
     ];
     let check = |allowed: &str, denied: &[&str]| -> Result<()> {
         for reader in readers {
