@@ -75,9 +75,12 @@ impl ReleaseKey {
         Ok(known.insert(read).keys.clone())
     }
 
-    /// The key as it is now, when it is another one than was known: for who met a record that the known one did not sign.
-    pub(crate) async fn newer(&self) -> Result<Option<Arc<RecordKeys>>, Error> {
+    /// The key as it is now, when it is another one than was used: for who met a record that the used one did not sign.
+    pub(crate) async fn newer(&self, used: &Arc<RecordKeys>) -> Result<Option<Arc<RecordKeys>>, Error> {
         let mut known = self.known.lock().await;
+        if let Some(known) = known.as_ref().filter(|known| !Arc::ptr_eq(&known.keys, used)) {
+            return Ok(Some(known.keys.clone()));
+        }
         if known
             .as_ref()
             .is_some_and(|known| known.since.elapsed() < MIN_AGE)
@@ -133,9 +136,13 @@ mod tests {
     async fn a_key_is_read_once() {
         let script = Script::new("one read").get(URL, secret(&json!({"key": bytes(32)})));
         let key = key(&script);
+        let used = key.keys().await.unwrap();
         key.keys().await.unwrap();
-        key.keys().await.unwrap();
-        assert!(key.newer().await.unwrap().is_none(), "it was read a moment ago");
+        let newer = key.newer(&used).await.unwrap();
+        assert!(newer.is_none(), "it was read a moment ago");
+        let former = Arc::new(RecordKeys::new(&[2; 32], None).unwrap());
+        let newer = key.newer(&former).await.unwrap();
+        assert!(newer.is_some(), "somebody else has read a newer one");
         script.finish();
     }
 

@@ -167,7 +167,7 @@ impl Trial {
     fn replica(&self, name: &str) -> Result<Replica> {
         let plane = self.host.plane();
         let account = format!("{RESOURCE}-{VERSION}");
-        let kubeconfig = plane.kubeconfig_for(HOME, &account)?;
+        let kubeconfig = plane.kubeconfig_for(NAMESPACE, &account)?;
         let text = fs::read_to_string(&kubeconfig)?;
         let credential = credential(&text)?;
         let own = plane.folder().join(format!("{credential}.kubeconfig"));

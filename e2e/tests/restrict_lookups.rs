@@ -55,7 +55,8 @@ fn a_template_sees_what_is_its_compositions_own_and_what_the_admin_allows() -> R
     let package = chart.package(home.site())?;
     let url = package.push(home.site(), &registry.to_string(), &["--plain-http"])?;
     home.define("looker", &url, "1.0.0")?;
-    home.wait("deployments", &format!("{ACCOUNT}-controller"), |_| true)?;
+    home.platform()
+        .wait("deployments", &format!("{ACCOUNT}-controller"), |_| true)?;
     platform.run_controller("lookers", "v1-0-0")?;
     for namespace in [&home, &other] {
         namespace.apply(&json!({

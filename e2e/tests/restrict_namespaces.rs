@@ -26,7 +26,8 @@ fn another_tenants_namespace_is_not_open_because_it_holds_a_composition() -> Res
     let package = chart.package(home.site())?;
     let url = package.push(home.site(), &registry.to_string(), &["--plain-http"])?;
     home.define("placer", &url, "1.0.0")?;
-    home.wait("deployments", &format!("{ACCOUNT}-controller"), |_| true)?;
+    home.platform()
+        .wait("deployments", &format!("{ACCOUNT}-controller"), |_| true)?;
     platform.run_controller("placers", "v1-0-0")?;
 
     for (namespace, name) in [(&home, "mine"), (&other, "yours")] {

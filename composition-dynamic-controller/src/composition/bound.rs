@@ -11,6 +11,7 @@ use composition::bound::{GRANT, Outside, PERMISSIONS};
 use inspection::Bounds;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::Value;
+use tokio::sync::OnceCell;
 
 use super::Context;
 
@@ -66,13 +67,6 @@ impl Known {
             read.opened.insert(home.to_owned());
         }
     }
-
-    /// The bound, while what was read of it is taken to hold.
-    fn young(&self) -> Option<Bound> {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let young = known.as_ref().filter(|read| read.since.elapsed() < HOLDS);
-        young.map(|read| read.bound.clone())
-    }
 }
 
 impl Read {
@@ -85,22 +79,30 @@ fn is_at(home: &str, needed: &[Resource]) -> bool {
     needed.iter().any(|needed| needed.namespace == home)
 }
 
-/// The bound, read when a template looks something up.
-pub(super) struct Written<'a>(pub(super) &'a Context);
+/// The bound, read once a template looks something up. Not one that was read for others before: a composition that is
+/// refused is not looked at again for a while, and it is looked at because the bound has changed.
+pub(super) struct Written<'a> {
+    ctx: &'a Context,
+    read: OnceCell<Option<Bound>>,
+}
+
+impl<'a> Written<'a> {
+    pub(super) fn new(ctx: &'a Context) -> Self {
+        Self {
+            ctx,
+            read: OnceCell::new(),
+        }
+    }
+}
 
 impl Bounds for Written<'_> {
     async fn bound(&self) -> Result<Option<Bound>, cluster::Error> {
-        let ctx = self.0;
-        if let Some(bound) = ctx.bound.young() {
-            return Ok(Some(bound));
-        }
-        let found = found(ctx).await?;
-        if found.is_none() && ctx.origin.is_fixed() {
-            return Ok(None);
-        }
-        let bound = found.unwrap_or_default();
-        ctx.bound.keep(bound.clone());
-        Ok(Some(bound))
+        let read = self.read.get_or_try_init(|| async {
+            let found = found(self.ctx).await?;
+            let is_bounded = found.is_some() || !self.ctx.origin.is_fixed();
+            Ok::<_, cluster::Error>(is_bounded.then(|| found.unwrap_or_default()))
+        });
+        Ok(read.await?.clone())
     }
 }
 
@@ -139,14 +141,13 @@ pub(super) async fn within(
     resources: Vec<Resource>,
     ctx: &Context,
 ) -> Result<Vec<Resource>, cluster::Error> {
-    let mut within = Vec::with_capacity(resources.len());
-    for resource in resources {
-        let alone = std::slice::from_ref(&resource);
-        if outside(home, alone, ctx).await?.is_none() {
-            within.push(resource);
-        }
+    let written = found(ctx).await?;
+    if written.is_none() && ctx.origin.is_fixed() {
+        return Ok(resources);
     }
-    Ok(within)
+    let bound = written.unwrap_or_default();
+    let is_within = |resource: &Resource| bound.outside(home, std::slice::from_ref(resource)).is_none();
+    Ok(resources.into_iter().filter(is_within).collect())
 }
 
 /// True when the controller may grant permissions in the composition's namespace, which may be about to be opened.

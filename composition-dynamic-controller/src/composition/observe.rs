@@ -387,8 +387,8 @@ async fn records(
         .ok()
         .and_then(|observed| observed.newest.as_ref());
     if newest.is_some_and(|newest| !newest.is_authentic())
-        && let Some(key) = &ctx.release_key
-        && let Some(newer) = key.newer().await?
+        && let Some((key, used)) = ctx.release_key.as_ref().zip(releases.keys())
+        && let Some(newer) = key.newer(&used).await?
     {
         *releases = ctx.releases_by(Some(newer), composition);
         observed = releases.observe(namespace, name, hint).await;
@@ -427,7 +427,7 @@ async fn intention(
         ..Leniency::default()
     };
     let subject = subject(composition, release, &chart, ctx);
-    let bounds = bound::Written(ctx);
+    let bounds = bound::Written::new(ctx);
     let judging = Judging::new(composition, &bounds, Renderer::Controller);
     // Before chart-inspector is asked: what the composition is held for is said by its own controller.
     let (rendering, lookups) = match subject.render(&ctx.cluster, records, leniency, &judging).await {
@@ -605,7 +605,7 @@ async fn standing(
         return Ok(standing);
     };
     let subject = subject(release.composition, release.name, &intention.chart, ctx);
-    let bounds = bound::Written(ctx);
+    let bounds = bound::Written::new(ctx);
     let judging = Judging::new(release.composition, &bounds, Renderer::Controller);
     let another = subject
         .render(&ctx.cluster, release.records, Leniency::default(), &judging)

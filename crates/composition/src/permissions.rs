@@ -230,10 +230,11 @@ impl Needs {
     fn rules(&self, target: &Target) -> Vec<PolicyRule> {
         let mut names_by_verbs: BTreeMap<Vec<Verb>, Vec<String>> = BTreeMap::new();
         for (name, verbs) in &self.by_name {
-            names_by_verbs
-                .entry(verbs.iter().copied().collect())
-                .or_default()
-                .push(name.clone());
+            // What holds for all of the kind need not be said of one.
+            let verbs: Vec<Verb> = verbs.difference(&self.of_all).copied().collect();
+            if !verbs.is_empty() {
+                names_by_verbs.entry(verbs).or_default().push(name.clone());
+            }
         }
         let named = names_by_verbs
             .into_iter()
@@ -520,6 +521,21 @@ mod tests {
         assert_eq!(
             lines(&Permissions::of_lease("n", &release)),
             ["n|coordination.k8s.io/leases|get|sh.helm.release.v1.web"]
+        );
+    }
+
+    #[test]
+    fn a_hook_of_a_kind_that_may_be_read_is_not_named_for_that() {
+        let permissions = Permissions::of_resources(&[
+            resource("", "configmaps", "n", "web", &MANAGE),
+            resource("", "configmaps", "n", "seed", &WRITE),
+        ]);
+        assert_eq!(
+            lines(&permissions),
+            [
+                "n|/configmaps|create,patch,delete|seed,web",
+                "n|/configmaps|get,list,watch|-",
+            ]
         );
     }
 

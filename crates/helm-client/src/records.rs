@@ -587,16 +587,19 @@ impl Records {
         if let Some(base) = newest.provenance.base_revision {
             return Ok(self.read(base).await?.filter(|base| is_held(base, newest)));
         }
+        // Below a revision that somebody else made, the one that counts is the last of ours.
+        let mut claimed = None;
         for revision in (1..newest.revision()).rev().take(MAX_PROBES) {
             match self.read(revision).await {
-                Ok(Some(record)) if *record.status() == Status::Deployed => return Ok(Some(record)),
-                Ok(Some(_)) => {}
+                Ok(Some(record)) if *record.status() != Status::Deployed => {}
+                Ok(Some(record)) if record.is_authentic() => return Ok(Some(record)),
+                Ok(Some(record)) => claimed = claimed.or(Some(record)),
                 Ok(None) => break,
                 Err(refused) if refused.is_forbidden() => break,
                 Err(failure) => return Err(failure),
             }
         }
-        Ok(None)
+        Ok(claimed)
     }
 
     /// The record of a revision, if there is one.
@@ -811,6 +814,9 @@ impl Records {
             .as_str()
             .unwrap_or_default();
         version.clone_into(&mut record.resource_version);
+        if record.is_authentic() {
+            record.authenticity = self.own_authenticity();
+        }
         Ok(())
     }
 

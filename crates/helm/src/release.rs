@@ -305,6 +305,12 @@ pub enum Error {
         /// The largest size that is read.
         limit: u64,
     },
+    /// It holds more values than any record does.
+    #[error("the release record holds more than {limit} values")]
+    TooMany {
+        /// How many are read.
+        limit: usize,
+    },
     /// The text is not a record.
     #[error("could not read the JSON text of a release record")]
     Parse(#[source] serde_json::Error),
@@ -320,6 +326,24 @@ const GZIP_MAGIC: [u8; 3] = [0x1f, 0x8b, 0x08];
 
 /// Far above what fits a Secret of 1 MiB in practice, far below what would hurt: a guard against gzip bombs.
 const MAX_DECODED: u64 = 16 * 1024 * 1024;
+
+/// No chart comes near; each takes some hundred bytes of memory, whatever it takes of text.
+const MAX_VALUES: usize = 100_000;
+
+/// How many values a JSON text has at most: outside of strings, each but the first follows one of these.
+fn values_in(text: &[u8]) -> usize {
+    let (mut values, mut quoted, mut escaped) = (1, false, false);
+    for byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = quoted,
+            b'"' => quoted = !quoted,
+            b',' | b'[' | b'{' if !quoted => values += 1,
+            _ => {}
+        }
+    }
+    values
+}
 
 /// Encodes a record as the bytes of the Secret's data: JSON, gzip, base64.
 ///
@@ -350,6 +374,9 @@ pub fn decode(data: &[u8]) -> Result<Release, Error> {
     } else {
         bytes
     };
+    if values_in(&text) > MAX_VALUES {
+        return Err(Error::TooMany { limit: MAX_VALUES });
+    }
     let mut release: Release = serde_json::from_slice(&text).map_err(Error::Parse)?;
     release.config = values::floats(release.config);
     release.chart.values = values::floats(release.chart.values);

@@ -118,11 +118,12 @@ pub async fn stored(
     };
     let objects = releases.objects(record).await?;
     let kept = releases.kept(record).await?;
-    let mut hooks = releases.hooks(record).await?;
-    if !record.is_authentic() {
+    let hooks = if record.is_authentic() {
+        releases.hooks(record).await?
+    } else {
         // They never run.
-        hooks.clear();
-    }
+        Vec::new()
+    };
     let role = |id: &ObjectId| {
         if kept.contains(id) {
             Role::Kept

@@ -164,13 +164,21 @@ pub(super) async fn write(
 async fn put(cluster: &Cluster, target: &Target, how: &Writing<'_>) -> Result<(Live, bool), Error> {
     let mut object = target.manifest.clone();
     how.owner.claim(&mut object);
-    let checked = target.id().and_then(|id| Some((id, how.checked.get(id)?)));
+    let mut checked = target
+        .id()
+        .and_then(|id| Some((id, how.checked.get(id)?.clone())));
+    if let (None, Some(id), Some(_)) = (&checked, target.id(), &how.owner.parent) {
+        // It was not there when the action was planned. Hooks took their time since, and whoever made one meanwhile has the
+        // same field manager.
+        let found = check_ownership(cluster, [target].into_iter(), how.owner, "update").await?;
+        checked = found.get(id).map(|uid| (id, uid.clone()));
+    }
     let Some((id, uid)) = checked else {
         let put = put_as_is(cluster, target, &object, how.force).await;
         return put.map_err(Error::objects("write"));
     };
     let of = |object: &mut Value, uid: &str| object["metadata"]["uid"] = uid.into();
-    of(&mut object, uid);
+    of(&mut object, &uid);
     match put_as_is(cluster, target, &object, how.force).await {
         // Some charts have hooks that remove an object which cannot be changed.
         Err(replaced) if replaced.is_conflict() && replaced.causes().is_empty() => {

@@ -4,11 +4,13 @@
 //! comes after the pending record is made of that record and of earlier ones.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use cluster::ObjectId;
 use helm::hook::Hook;
 use helm::release::{ApplyMethod, RecordedFile, Status};
 use jiff::Timestamp;
+use serde_json::Value;
 
 use super::apply::{self, Force, Writing, Written};
 use super::objects::{self, Identity, Target};
@@ -16,6 +18,12 @@ use super::ownership::{Checked, Owner};
 use super::remove::{self, Policy};
 use super::{Action, Deployed, Error, OnFailure, Progress, Releases, Undone, migrate, told};
 use crate::records::{Record, Records};
+
+/// How many objects of a record that somebody else made are looked at.
+const MAX_CLAIMED: usize = 1000;
+
+/// How old the answer to "what do you serve" may be, to find those.
+const CLAIMED_SERVED_AGE: Duration = Duration::from_mins(1);
 
 /// What the objects of a release should become.
 pub(super) struct Wanted<'a> {
@@ -331,12 +339,25 @@ impl Releases {
     pub(super) async fn targets_of(&self, record: &Record) -> Result<Vec<Target>, Error> {
         let what = format!("the manifest of revision {}", record.revision());
         let namespace = &record.release.namespace;
-        let parsed = objects::parse(&record.release.manifest, &what);
+        let parsed = if record.is_authentic() {
+            objects::parse(&record.release.manifest, &what)
+        } else {
+            objects::parse_claimed(&record.release.manifest, &what)
+        };
         if record.is_authentic() {
             return objects::locate_earlier(&self.cluster, parsed?, namespace).await;
         }
+        let served = self.cluster.discovery().served(CLAIMED_SERVED_AGE).await;
+        let served = served.map_err(Error::objects("find the kinds of"))?;
+        let is_served = |object: &Value| {
+            let text = |field: &str| object[field].as_str().unwrap_or_default();
+            let group = text("apiVersion").split_once('/').map_or("", |(group, _)| group);
+            served.preferred(group, text("kind")).is_some()
+        };
         let mut targets = Vec::new();
-        for object in parsed.unwrap_or_default() {
+        let objects = parsed.unwrap_or_default().into_iter();
+        // Kinds that nobody serves have no objects, and asking again for each of them takes its time.
+        for object in objects.filter(is_served).take(MAX_CLAIMED) {
             match objects::locate_earlier(&self.cluster, vec![object], namespace).await {
                 Ok(located) => targets.extend(located.into_iter().map(|target| Target {
                     is_claimed: true,

@@ -58,7 +58,7 @@ pub use testing::{TestFilter, TestRun, Tested};
 pub use touched::{Role, Touched, touched};
 pub use uninstall::Uninstalled;
 
-use crate::authenticity::Parent;
+use crate::authenticity::{Parent, RecordKeys};
 use crate::records::{Observed, Provenance, Record, Records};
 use drift::{DriftedObject, Settled};
 use ownership::Owner;
@@ -144,6 +144,11 @@ impl Releases {
     pub fn belonging_to(self, parent: Parent) -> Self {
         let parent = Some(Arc::new(parent));
         Self { parent, ..self }
+    }
+
+    /// What authenticates the records of this object's release.
+    pub fn keys(&self) -> Option<Arc<RecordKeys>> {
+        self.parent.as_ref()?.keys.clone()
     }
 
     /// The same, with somebody who is told of every step.

@@ -85,6 +85,25 @@ pub(super) fn parse(manifest: &str, what: &str) -> Result<Vec<Value>, Error> {
     Ok(objects)
 }
 
+/// How many lines and items of lists and maps a manifest may have that somebody else recorded: far more than any chart
+/// renders.
+const MAX_PARTS: usize = 200_000;
+
+/// The same of a manifest that anybody may have written.
+///
+/// # Errors
+/// As [`parse`], and when it would take more memory than any chart's manifest does.
+pub(super) fn parse_claimed(manifest: &str, what: &str) -> Result<Vec<Value>, Error> {
+    let is_part = |byte: &&u8| matches!(byte, b'\n' | b',' | b'[' | b'{');
+    if manifest.as_bytes().iter().filter(is_part).count() > MAX_PARTS {
+        return Err(Error::Parse {
+            what: what.to_owned(),
+            source: format!("it has more than {MAX_PARTS} lines and items").into(),
+        });
+    }
+    parse(manifest, what)
+}
+
 /// Takes the lists apart that charts write as one document, as Helm does when it sends them.
 fn flatten(mut object: Value, into: &mut Vec<Value>) {
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();

@@ -115,6 +115,8 @@ pub fn state(desired: &Desired, observed: &Observed, drifted: Vec<DriftedObject>
         return underway(action, newest, desired, moment);
     }
     match newest.status() {
+        // Somebody else says that it is gone; what we deployed says that it is not.
+        Status::Uninstalled if observed.deployed().is_some() => State::OutOfSync(Reason::Foreign),
         Status::Uninstalled => State::Absent,
         Status::Deployed if !newest.is_authentic() => made_by_another(desired, newest),
         Status::Deployed => match changed_input(desired, newest) {
@@ -229,7 +231,7 @@ fn changed_input(desired: &Desired, record: &Record) -> Option<Reason> {
     if !json::same_map(&record.release.config, &desired.config) {
         return Some(Reason::Values);
     }
-    if record.release.labels != desired.labels {
+    if !has_labels(desired, record) {
         return Some(Reason::Labels);
     }
     if record.provenance.environment_digest != desired.environment_digest {
@@ -251,7 +253,16 @@ fn renders_differently(desired: &Desired, record: &Record) -> bool {
         || texts(&record.release.hooks) != texts(&desired.hooks)
         // `helm list` shows it, even where no template does.
         || version(&record.release.chart) != version(&desired.chart)
-        || record.release.labels != desired.labels
+        || !has_labels(desired, record)
+}
+
+/// Others may label records as they label all Secrets: that is no reason to upgrade.
+fn has_labels(desired: &Desired, record: &Record) -> bool {
+    let found = &record.release.labels;
+    desired
+        .labels
+        .iter()
+        .all(|(name, value)| found.get(name) == Some(value))
 }
 
 #[cfg(test)]
@@ -374,7 +385,14 @@ mod tests {
         let label = |r: &mut Record| {
             r.release.labels.insert("team".to_owned(), "a".to_owned());
         };
-        check(&deployed(label), &out_of_sync(Reason::Labels));
+        check(&deployed(label), &State::InSync);
+        let labelled = Desired {
+            labels: [("team".to_owned(), "b".to_owned())].into(),
+            ..desired()
+        };
+        let moment = moment(Presence::Gone);
+        let labelled = state(&labelled, &deployed(label), Vec::new(), &moment);
+        assert_eq!(labelled, out_of_sync(Reason::Labels));
     }
 
     #[test]

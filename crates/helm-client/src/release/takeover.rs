@@ -115,8 +115,7 @@ pub fn drawn_anew(fields: &[String], render: &Desired, another: &Desired) -> Res
 }
 
 fn differing(one: &str, other: &str, labelled: &Desired) -> Result<Vec<String>, Error> {
-    let one = fields(one, labelled)?;
-    let other = fields(other, labelled)?;
+    let (one, other) = (fields(one, labelled)?, fields(other, labelled)?);
     let names: BTreeSet<&String> = one.keys().chain(other.keys()).collect();
     let differs = |name: &&String| match (one.get(*name), other.get(*name)) {
         (Some(one), Some(other)) => !json::same(one, other),
@@ -128,7 +127,7 @@ fn differing(one: &str, other: &str, labelled: &Desired) -> Result<Vec<String>, 
 /// The values of all fields of a manifest's objects, by object and path.
 fn fields(manifest: &str, labelled: &Desired) -> Result<BTreeMap<String, Value>, Error> {
     let mut fields = BTreeMap::new();
-    for mut object in objects::parse(manifest, "the manifest")? {
+    for mut object in objects::parse_claimed(manifest, "the manifest")? {
         let text = |at: &str| object.pointer(at).and_then(Value::as_str).unwrap_or_default();
         let namespace = Some(text("/metadata/namespace")).filter(|namespace| !namespace.is_empty());
         let place = namespace.unwrap_or(&labelled.namespace);
@@ -241,7 +240,12 @@ mod tests {
             true,
         );
         check(|r| r.config.clear(), false);
-        check(|r| r.chart.values.clear(), false);
+        // What the user sets counts, whatever the default is.
+        check(|r| r.chart.values.clear(), true);
+        check(
+            |r| r.chart.values = json!({"more": 1}).as_object().cloned().unwrap(),
+            false,
+        );
         check(|r| r.chart.templates[0].data = Some("Yw==".to_owned()), false);
         check(|r| r.chart.files.push(file("f", "")), false);
         check(|r| r.chart.schema = Some("e30=".to_owned()), false);

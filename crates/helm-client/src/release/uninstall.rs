@@ -34,7 +34,8 @@ impl Releases {
         let records = self.records(&newest.release.namespace, &newest.release.name);
         let mut record = newest.clone();
         let mut kept = Vec::new();
-        if *record.status() != Status::Uninstalled {
+        // That somebody else says so does not make it gone.
+        if *record.status() != Status::Uninstalled || !record.is_authentic() {
             kept = self.carry_out_uninstall(observed, &records, &mut record).await?;
         }
         if self.options.keep_history {

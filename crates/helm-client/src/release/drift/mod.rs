@@ -318,7 +318,13 @@ impl Releases {
             place: Place::Named(id.clone()),
             ..target.clone()
         };
-        let put = put_as_is(&self.cluster, &target, &object, &Force::All).await;
+        // Over an object that was gone when it was looked at, nothing is forced: somebody else may have made one.
+        let force = if drifted.removed.is_some() && owner.parent.is_some() {
+            Force::set_in(&[])
+        } else {
+            Force::All
+        };
+        let put = put_as_is(&self.cluster, &target, &object, &force).await;
         put.map_err(failed)
     }
 }
