@@ -192,9 +192,13 @@ impl Trial {
 
     /// True when these hold all shards, and each of them some.
     fn is_shared(&self, replicas: &VecDeque<Replica>) -> Result<bool> {
-        let leases = self.list("leases.coordination.k8s.io")?;
+        // They lie beside the controller, with those of others.
+        let get = ["get", "leases.coordination.k8s.io", "--namespace", NAMESPACE];
+        let shards = format!("{RESOURCE}-{VERSION}-shard-");
+        let leases = releases::listed(self.host.plane(), &get)?;
         let holders: Vec<String> = leases
             .iter()
+            .filter(|lease| text(lease, "/metadata/name").starts_with(&shards))
             .map(|lease| text(lease, "/spec/holderIdentity"))
             .collect();
         let is_of = |holder: &String, replica: &Replica| holder.starts_with(&format!("{}_", replica.name));
