@@ -99,8 +99,7 @@ fn bindings_of_a_chart_give_roles_of_their_own_release_alone() -> Result<()> {
     assert!(wrong.is_empty(), "{wrong:?}");
     // Everybody else binds what they like, under the same label.
     scenario.apply(&bound(&scenario, "RoleBinding", "Role", "foreign"))?;
-    a_role_stays_what_the_chart_has_it_be(platform, &scenario, &registry.to_string())?;
-    the_policy_says_which_it_is(&scenario)
+    a_role_stays_what_the_chart_has_it_be(platform, &scenario, &registry.to_string())
 }
 
 /// A chart's own roles are of the kinds that it has, allow what those kinds allow in it, and stand at home.
@@ -194,7 +193,7 @@ fn a_role_stays_what_the_chart_has_it_be(
         object["metadata"]["labels"]["krateo.io/composition-resource"] = json!("minders");
         object
     };
-    let try_as = |object: &Value| apply_as(scenario, "krateo-system", "minders-v1-0-0", object, false);
+    let try_as = |object: &Value| apply_as(scenario, "krateo-system", "minders-v1-0-0", object);
     scenario.wait_until("the chart's own role", || {
         Ok(try_as(&of_minder("Role"))?.is_none().then_some(()))
     })?;
@@ -202,34 +201,6 @@ fn a_role_stays_what_the_chart_has_it_be(
     progress(format_args!("a cluster role of a chart without any: {refusal}"));
     assert!(refusal.contains("the chart brings no clusterroles"), "{refusal}");
     Ok(())
-}
-
-/// A policy that changed is told from what it was by what it says, so that nobody takes the one for the other.
-fn the_policy_says_which_it_is(scenario: &Namespace) -> Result<()> {
-    let name = "binders-v1-0-0-grants";
-    let edition = |policy: &Value| {
-        let message = policy["spec"]["validations"][0]["message"].as_str();
-        message.unwrap_or_default().to_owned()
-    };
-    let before = edition(&scenario.wait("validatingadmissionpolicies", name, |_| true)?);
-    let wider = "krateo.io/allowed-kinds=batch/jobs";
-    scenario.kubectl(&["annotate", "compositiondefinition", "binder", wider])?;
-    let policy = scenario.wait("validatingadmissionpolicies", name, |policy| {
-        edition(policy) != before
-    })?;
-    let now = edition(&policy);
-    assert!(now.starts_with("edition "), "{now}");
-    let tried = json!({
-        "apiVersion": format!("{GROUP}/v1"), "kind": "ClusterRole",
-        "metadata": {"name": format!("composition:binders:binders-v1-0-0:core-provider-dry-run")},
-        "rules": [],
-    });
-    scenario.wait_until("the policy as it is now to be in force", || {
-        let said = apply_as(scenario, "krateo-system", "core-provider", &tried, true)?;
-        let said = said.unwrap_or_default();
-        assert!(said.contains(&now) || said.contains(&before), "{said}");
-        Ok(said.contains(&now).then_some(()))
-    })
 }
 
 fn labelled(mut object: Value, composition: Option<&str>) -> Value {
@@ -268,24 +239,15 @@ fn bound(scenario: &Namespace, kind: &str, to_kind: &str, to: &str) -> Value {
 
 /// Why the controller may not write an object; nothing when it may.
 fn as_controller(scenario: &Namespace, object: &Value) -> Result<Option<String>> {
-    apply_as(scenario, "krateo-system", "binders-v1-0-0", object, false)
+    apply_as(scenario, "krateo-system", "binders-v1-0-0", object)
 }
 
-fn apply_as(
-    scenario: &Namespace,
-    namespace: &str,
-    account: &str,
-    object: &Value,
-    dry_run: bool,
-) -> Result<Option<String>> {
+fn apply_as(scenario: &Namespace, namespace: &str, account: &str, object: &Value) -> Result<Option<String>> {
     let file = tempfile::NamedTempFile::new()?;
     std::fs::write(file.path(), object.to_string())?;
     let user = format!("--as=system:serviceaccount:{namespace}:{account}");
     let path = file.path().to_string_lossy();
-    let mut arguments = vec!["apply", "--server-side", &user, "--filename", &path];
-    if dry_run {
-        arguments.push("--dry-run=server");
-    }
+    let arguments = ["apply", "--server-side", &user, "--filename", &path];
     Ok(scenario
         .kubectl(&arguments)
         .err()
