@@ -240,9 +240,15 @@ fn the_admins_word(home: &Namespace, other: &Namespace) -> Result<()> {
         ])
     };
     annotate("secrets")?;
-    let refused = home.wait_for("compositiondefinitions", "looker", "Ready", "False")?;
-    let why = condition(&refused, "Ready").unwrap()["message"].to_string();
-    assert!(why.contains("Secrets are allowed one by one"), "{why}");
+    // It is not ready before that either: no pod of its controller runs here.
+    home.wait("compositiondefinitions", "looker", |definition| {
+        condition(definition, "Ready").is_some_and(|ready| {
+            ready["message"]
+                .as_str()
+                .unwrap_or_default()
+                .contains("Secrets are allowed one by one")
+        })
+    })?;
 
     annotate("secrets@restrict-lookups-b/foreign,configmaps@restrict-lookups-b")?;
     home.wait_for("lookers", "success", "Released", "True")?;

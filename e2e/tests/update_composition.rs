@@ -33,7 +33,7 @@ fn a_changed_spec_becomes_one_new_revision_and_an_unchanged_one_no_write() -> Re
 
 /// An annotation that asks for nothing wakes the controller and must leave no trace.
 fn a_pass_over_an_unchanged_composition_writes_nothing(scenario: &Scenario, release: &str) -> Result<()> {
-    let account = controller_account(scenario);
+    let account = "system:serviceaccount:krateo-system:tuners-v1-0-0";
     let mark = scenario.cluster().audit().mark()?;
     scenario.kubectl(&["annotate", "tuners", "web", "krateo.io/connector-verbose=true"])?;
     scenario.wait_until("a pass", || {
@@ -53,10 +53,6 @@ fn a_pass_over_an_unchanged_composition_writes_nothing(scenario: &Scenario, rele
     }
     assert_eq!(revisions(scenario, release)?.len(), 2);
     Ok(())
-}
-
-fn controller_account(scenario: &Scenario) -> String {
-    "system:serviceaccount:krateo-system:tuners-v1-0-0".to_owned()
 }
 
 fn tuner(scenario: &Scenario, greeting: &str, replicas: u8) -> Value {
