@@ -8,6 +8,7 @@ use composition::permissions::{Grant, role_name};
 use composition::plan::{Plan, Step};
 use crdgen::CustomResourceDefinition;
 use futures::future::try_join_all;
+use helm::release::Status;
 use helm_client::records::{self, Record};
 use helm_client::release::{self, Deployed, Live};
 use jiff::Timestamp;
@@ -429,7 +430,9 @@ impl Pass<'_> {
         };
         let was_ours = records.newest.as_ref().is_some_and(Record::is_authentic);
         let record = self.observed.releases.sign(&wanted.desired, records).await?;
-        self.memory.records = Some(records::Observed {
+        // What is below a deployed one is superseded now; what is below a failed one is read again.
+        let is_deployed = *record.status() == Status::Deployed;
+        self.memory.records = is_deployed.then(|| records::Observed {
             newest: Some(record),
             ..records::Observed::default()
         });

@@ -100,19 +100,46 @@ async fn told_by(
         namespace,
         labels: Some(&label),
     };
-    let mut objects = Vec::new();
+    let mut objects = removable(grant, served);
     for (rule, kind) in grant.rules().iter().flat_map(|rule| kinds(rule, served)) {
-        let allows = |verb: &str| rule.verbs.iter().any(|allowed| allowed == verb);
-        if allows("delete") {
-            let names = rule.resource_names.iter().flatten();
-            objects.extend(names.filter_map(|name| ObjectId::new(kind.clone(), namespace, name).ok()));
-        } else if allows("list") {
+        if allows(rule, "list") && !allows(rule, "delete") {
             let found: Vec<PartialObjectMeta> = ctx.cluster.list(&kind, selector).await?;
             let found = found.iter().map(PartialObjectMeta::name_any);
             objects.extend(found.filter_map(|name| ObjectId::new(kind.clone(), namespace, &name).ok()));
         }
     }
     Ok(objects)
+}
+
+/// The objects that a grant names and lets be removed.
+fn removable(grant: &Grant, served: &Served) -> Vec<ObjectId> {
+    let namespace = Some(grant.namespace()).filter(|namespace| !namespace.is_empty());
+    let rules = grant.rules().iter().flat_map(|rule| kinds(rule, served));
+    let removable = rules.filter(|(rule, _)| allows(rule, "get") && allows(rule, "delete"));
+    removable
+        .flat_map(|(rule, kind)| {
+            let names = rule.resource_names.iter().flatten();
+            names.filter_map(move |name| ObjectId::new(kind.clone(), namespace, name).ok())
+        })
+        .collect()
+}
+
+fn allows(rule: &PolicyRule, verb: &str) -> bool {
+    rule.verbs.iter().any(|allowed| allowed == verb)
+}
+
+/// The objects that the composition's release had when its permissions were granted. They tell of them where the record
+/// was replaced by one that is not of this composition.
+pub(super) async fn told_by_grants(
+    granted: &[Grant],
+    ctx: &Context,
+) -> Result<Vec<ObjectId>, cluster::Error> {
+    let served = ctx.cluster.discovery().served(SERVED_AGE).await?;
+    let all: BTreeSet<ObjectId> = granted
+        .iter()
+        .flat_map(|grant| removable(grant, &served))
+        .collect();
+    Ok(all.into_iter().collect())
 }
 
 /// The kinds that a rule is about, as far as they are served: with its type every object of it has gone.

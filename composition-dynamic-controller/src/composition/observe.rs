@@ -49,7 +49,8 @@ pub(super) struct Observed {
     pub(super) drifted: Vec<DriftedObject>,
     /// When a failed action is tried again, if it is by itself.
     pub(super) retry_in: Option<Duration>,
-    /// Objects of the release outside the composition's namespace, when that goes.
+    /// Objects that may be of the composition and that no record of its own names: those outside its namespace, when that
+    /// goes, and those that its permissions name, when its record was replaced.
     pub(super) outlying: Vec<ObjectId>,
     /// Why the release has not the name that the definition says.
     pub(super) ignored_name: Option<String>,
@@ -250,6 +251,12 @@ pub(super) async fn observe(
         standing = release_of.standing(intention.as_ref(), &drifted).await?;
     }
     let definition = intention.as_ref().and_then(|it| it.definition.clone());
+    let outlying = match &standing.release {
+        Release::Foreign(_) if composition.deleting && composition.is_held() => {
+            going::told_by_grants(&granted, ctx).await?
+        }
+        _ => Vec::new(),
+    };
     Ok(Observed {
         facts: plan::Observed {
             definition,
@@ -260,7 +267,9 @@ pub(super) async fn observe(
             outside,
             release: standing.release,
             home: Home::Stays,
+            unrecorded: outlying.iter().map(ToString::to_string).collect(),
         },
+        outlying,
         retry_in: standing.retry_in,
         wanted: intention.and_then(Intention::wanted),
         records,
@@ -351,6 +360,7 @@ impl Observed {
             outside: None,
             release: Release::Unreadable,
             home: Home::Stays,
+            unrecorded: Vec::new(),
         }
     }
 }

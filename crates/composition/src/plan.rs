@@ -33,6 +33,9 @@ pub struct Observed {
     pub release: Release,
     /// What becomes of the composition's namespace.
     pub home: Home,
+    /// Objects that the composition's permissions name, when it goes and the record of its release was replaced by one that
+    /// is not of it. Those that name the composition are its own.
+    pub unrecorded: Vec<String>,
 }
 
 /// What becomes of a composition's namespace.
@@ -124,7 +127,8 @@ pub enum Step {
     Correct(String),
     /// Remove the release and its objects.
     Uninstall,
-    /// Remove these objects of the release, which do not go with the composition's namespace.
+    /// Remove those of these objects that are of the composition: they do not go with its namespace, or no record of its
+    /// own names them.
     Clear(Vec<String>),
     /// Take our finalizer off the object.
     LetGo,
@@ -312,8 +316,13 @@ fn removal(
         return Plan::removed(clear.into_iter().chain([revoke, Step::LetGo]).collect());
     }
     match &observed.release {
-        // A release that is not ours is not ours to remove.
-        Release::Absent | Release::Foreign(_) => return Plan::removed(vec![revoke, Step::LetGo]),
+        Release::Absent => return Plan::removed(vec![revoke, Step::LetGo]),
+        // A release that is not ours is not ours to remove; objects that name this composition are.
+        Release::Foreign(_) => {
+            let unrecorded = &observed.unrecorded;
+            let clear = (!unrecorded.is_empty()).then(|| Step::Clear(unrecorded.clone()));
+            return Plan::removed(clear.into_iter().chain([revoke, Step::LetGo]).collect());
+        }
         Release::Locked(_) => return Plan::nothing(Standing::Waiting),
         Release::Unreadable
         | Release::InSync
@@ -409,11 +418,7 @@ impl fmt::Display for Step {
             Self::Resume(action) => write!(f, "continue to {action} the release"),
             Self::Correct(objects) => write!(f, "correct the release's objects: {objects}"),
             Self::Uninstall => f.write_str("uninstall the release"),
-            Self::Clear(objects) => write!(
-                f,
-                "remove what lies outside the namespace: {}",
-                objects.join(", ")
-            ),
+            Self::Clear(objects) => write!(f, "remove what is left of the release: {}", objects.join(", ")),
             Self::LetGo => f.write_str("remove the finalizer"),
         }
     }
@@ -476,6 +481,7 @@ pub(crate) mod tests {
             outside: None,
             release,
             home: Home::Stays,
+            unrecorded: Vec::new(),
         }
     }
 
@@ -808,6 +814,14 @@ pub(crate) mod tests {
             &deleted(composition()),
             &foreign(),
             &[revoke(), Step::LetGo],
+            Standing::Removed,
+        );
+        let mut replaced = foreign();
+        replaced.unrecorded = vec!["ConfigMap web".into()];
+        check(
+            &deleted(composition()),
+            &replaced,
+            &[Step::Clear(vec!["ConfigMap web".into()]), revoke(), Step::LetGo],
             Standing::Removed,
         );
     }

@@ -168,6 +168,12 @@ impl Observed {
         newest.or(self.older_deployed.as_ref())
     }
 
+    /// True when one of the records is authenticated by the key before the current one.
+    pub fn is_signed_by_previous_key(&self) -> bool {
+        let mut known = self.newest.iter().chain(&self.older_deployed);
+        known.any(|record| record.authenticity == Authenticity::ByPreviousKey)
+    }
+
     /// The number of the newest revision; 0 when there is none. It is the hint for the next observation.
     pub fn revision(&self) -> i64 {
         self.newest.as_ref().map_or(0, Record::revision)

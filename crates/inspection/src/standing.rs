@@ -85,9 +85,12 @@ pub async fn standing(
     }
     let moment = releases.moment(records).await?;
     let Some(desired) = desired else {
-        let release = match moment.writer {
-            Presence::There => Release::Locked(named(newest.provenance.writer.clone())),
-            Presence::Gone | Presence::Unknown => Release::InSync,
+        // Helm's own removal, which does not say who is at it, is joined.
+        let is_locked = moment.writer == Presence::There && moment.is_locked_by(newest);
+        let release = if is_locked {
+            Release::Locked(named(newest.provenance.writer.clone()))
+        } else {
+            Release::InSync
         };
         return Ok(release.into());
     };

@@ -4,7 +4,7 @@ use api::inspection::{Resource, Touches, Verb};
 use cluster::{Cluster, ObjectId};
 use composition::permissions::{DEFINE, KEEP, MANAGE, REMOVE, WRITE};
 use helm::engine::Rendered;
-use helm_client::records;
+use helm_client::records::{self, Record};
 use helm_client::release::{self, Releases, Role, Touched};
 use helm_client::rendering::Lookup;
 
@@ -93,29 +93,46 @@ fn of_id(id: &ObjectId, verbs: &[Verb]) -> Resource {
     )
 }
 
-/// What the stored revision has.
+/// What the stored revisions have.
 #[derive(Debug, Default)]
 pub struct Stored {
-    /// Its objects; hooks are not among them.
+    /// The objects of the deployed revision, or of the newest one when none is deployed; hooks are not among them.
     pub objects: Vec<ObjectId>,
-    /// What is needed of its objects and hooks.
+    /// What is needed of the objects and hooks of that revision and of the newest one.
     pub touched: Vec<Resource>,
     /// True when hooks are among them.
     pub has_hooks: bool,
 }
 
-/// Reads the revision that is deployed; the newest one when none is.
+/// Reads the deployed revision and the newest one. A newest one that failed may have left objects that the deployed one
+/// does not have: the next upgrade and the removal look for them, which takes rights.
 ///
 /// # Errors
-/// When the record holds no manifest, or it cannot be found out what the cluster serves.
+/// When a record holds no manifest, or it cannot be found out what the cluster serves.
 pub async fn stored(
     releases: &Releases,
     records: Option<&records::Observed>,
 ) -> Result<Stored, release::Error> {
-    let record = records.and_then(|records| records.deployed().or(records.newest.as_ref()));
-    let Some(record) = record else {
+    let Some((newest, records)) = records.and_then(|records| Some((records.newest.as_ref()?, records)))
+    else {
         return Ok(Stored::default());
     };
+    let deployed = records.deployed().unwrap_or(newest);
+    let others = [Some(newest), records.older_deployed.as_ref()];
+    let others = others
+        .into_iter()
+        .flatten()
+        .filter(|other| other.revision() != deployed.revision());
+    let mut stored = stored_in(releases, deployed).await?;
+    for other in others {
+        let other = stored_in(releases, other).await?;
+        stored.touched.extend(other.touched);
+        stored.has_hooks |= other.has_hooks;
+    }
+    Ok(stored)
+}
+
+async fn stored_in(releases: &Releases, record: &Record) -> Result<Stored, release::Error> {
     let objects = releases.objects(record).await?;
     let kept = releases.kept(record).await?;
     let hooks = if record.is_authentic() {

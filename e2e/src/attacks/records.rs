@@ -199,6 +199,11 @@ pub(super) fn attacks() -> Vec<Attack> {
             },
         ),
         tenant(
+            "record-forgets",
+            "replaces its record by one of another release that names none of its objects, and deletes its composition",
+            forgets,
+        ),
+        tenant(
             "record-of-another",
             "copies the record of another release of its namespace, and deletes its composition",
             of_another,
@@ -268,6 +273,35 @@ fn deleted(
 pub(super) fn delete(scene: &Scene<'_>, name: &str) -> Result<()> {
     let words = ["delete", &scene.bazaar.resource(), name, "--wait=false"];
     scene.tenant.run(&words)?.printed().map(drop)
+}
+
+/// Its own object outside of namespaces would stay for ever, since no record names it any more.
+fn forgets(stage: &Stage) -> Result<Outcome> {
+    let scene = Scene::of(stage, "record-forgets")?;
+    let class = "record-forgets-class";
+    scene.composed("mine", &json!({"className": class}))?;
+    scene.a.wait("ingressclasses", class, |_| true)?;
+    rewrite(&scene, "mine", 1, |record, secret| {
+        record["manifest"] = json!("");
+        for labels in [&mut record["labels"], &mut secret["metadata"]["labels"]] {
+            if let Some(labels) = labels.as_object_mut() {
+                labels.remove("krateo.io/composition-id");
+            }
+        }
+        secret["metadata"]["annotations"] = json!({});
+    })?;
+    delete(&scene, "mine")?;
+    scene.a.wait_gone(&scene.bazaar.resource(), "mine")?;
+    scene.judge(
+        "mine",
+        || {
+            Ok(scene
+                .a
+                .get("ingressclasses", class)?
+                .map(|_| format!("{class} was left behind")))
+        },
+        "what the composition had outside of its namespace is gone with it",
+    )
 }
 
 fn of_another(stage: &Stage) -> Result<Outcome> {

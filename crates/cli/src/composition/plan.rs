@@ -77,6 +77,7 @@ async fn planned(session: &Session, args: &args::Plan) -> Result<Planned> {
         outside: None,
         release: standing::standing(session, &composition, &wanted.desired, &records).await?,
         home: Home::Stays,
+        unrecorded: Vec::new(),
     };
     let plan = plan::plan(&composition, &observed)?;
     Ok(Planned {

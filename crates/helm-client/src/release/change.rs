@@ -303,6 +303,10 @@ impl Releases {
         resumed: bool,
     ) -> Result<(), Error> {
         let mut made = written.made;
+        if resumed && current.is_some_and(|current| !current.is_authentic()) {
+            // Which objects the interrupted attempt made cannot be told from those that the deployed revision has.
+            return Ok(());
+        }
         if resumed && let Some(existing) = &record.provenance.existing {
             // What the interrupted attempt made is not known, but what it could not have made is.
             let was_there = |target: &Target| target.id().is_none_or(|id| existing.contains(&id.path()));

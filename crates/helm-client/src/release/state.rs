@@ -22,7 +22,8 @@ pub enum State {
     OutOfSync(Reason),
     /// The deployed revision is the wanted one: nothing to write.
     InSync,
-    /// The deployed revision is the wanted one, but its record does not carry our MAC, or an old one: sign.
+    /// The deployed revision is the wanted one, but its record does not carry our MAC; or one of the records carries a MAC
+    /// by the key before the current one: sign.
     Unsigned,
     /// The deployed revision was made by somebody else of what is wanted, and in these fields its objects are not as our
     /// render has them. Where the chart draws them anew with each render, an upgrade would change passwords and the like
@@ -91,6 +92,34 @@ pub struct Moment {
     pub writer: Presence,
 }
 
+impl Moment {
+    /// True while the writer of a pending record may still be at it.
+    ///
+    /// Of one whom the record does not authenticate that is believed for twice the timeout at most, whatever Lease he holds:
+    /// anybody who may write Secrets and Leases next to the release can say so.
+    pub fn is_locked_by(&self, record: &Record) -> bool {
+        let patience = i64::try_from(self.timeout.as_secs())
+            .unwrap_or(i64::MAX)
+            .saturating_mul(2);
+        // A time to come is nobody's honest start; a few minutes are what clocks differ by.
+        let is_over = begun(record).is_none_or(|since| {
+            let age = self.now.as_second().saturating_sub(since.as_second());
+            age > patience || age < -patience
+        });
+        match self.writer {
+            Presence::Gone => false,
+            Presence::There => record.is_authentic() || !is_over,
+            Presence::Unknown => !is_over,
+        }
+    }
+}
+
+/// When the action of a pending record began, as it says.
+fn begun(record: &Record) -> Option<Timestamp> {
+    let info = &record.release.info;
+    info.deleted.max(info.last_deployed)
+}
+
 /// Whether somebody is at work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
@@ -118,7 +147,7 @@ pub fn state(desired: &Desired, observed: &Observed, drifted: Vec<DriftedObject>
         // Somebody else says that it is gone; what we deployed says that it is not.
         Status::Uninstalled if observed.deployed().is_some() => State::OutOfSync(Reason::Foreign),
         Status::Uninstalled => State::Absent,
-        Status::Deployed if !newest.is_authentic() => made_by_another(desired, newest),
+        Status::Deployed if !newest.is_authentic() => made_by_another(desired, newest, observed),
         Status::Deployed => match changed_input(desired, newest) {
             Some(reason) if renders_differently(desired, newest) => State::OutOfSync(reason),
             Some(_) | None => match newest.authenticity {
@@ -130,6 +159,7 @@ pub fn state(desired: &Desired, observed: &Observed, drifted: Vec<DriftedObject>
         },
         Status::Failed => match changed_input(desired, newest) {
             Some(reason) => State::OutOfSync(reason),
+            None if observed.is_signed_by_previous_key() => State::Unsigned,
             None => failed(newest, moment),
         },
         // Superseded without a successor, or a status of a later Helm.
@@ -138,8 +168,11 @@ pub fn state(desired: &Desired, observed: &Observed, drifted: Vec<DriftedObject>
 }
 
 /// Only what the record itself holds counts: its annotations are whatever its writer wanted.
-fn made_by_another(desired: &Desired, record: &Record) -> State {
-    if !takeover::has_same_inputs(desired, record) {
+fn made_by_another(desired: &Desired, record: &Record, observed: &Observed) -> State {
+    // What ours below it left in the cluster is removed by an upgrade, and forgotten by a take-over.
+    let left = observed.older_deployed.as_ref();
+    let is_left_behind = left.is_some_and(|ours| takeover::has_more_objects(ours, desired));
+    if is_left_behind || !takeover::has_same_inputs(desired, record) {
         return State::OutOfSync(Reason::Foreign);
     }
     match takeover::differences(desired, record) {
@@ -171,23 +204,11 @@ fn failed(record: &Record, moment: &Moment) -> State {
 }
 
 fn underway(action: Action, record: &Record, desired: &Desired, moment: &Moment) -> State {
-    let since = record.release.info.deleted.max(record.release.info.last_deployed);
-    let patience = i64::try_from(moment.timeout.as_secs())
-        .unwrap_or(i64::MAX)
-        .saturating_mul(2);
-    // A time to come is nobody's honest start; a few minutes are what clocks differ by.
-    let is_over = since.is_none_or(|since| {
-        let age = moment.now.as_second().saturating_sub(since.as_second());
-        age > patience || age < -patience
-    });
-    let is_gone = match moment.writer {
-        Presence::Gone => true,
-        Presence::There => false,
-        Presence::Unknown => is_over,
-    };
-    if !is_gone {
-        let writer = record.provenance.writer.clone();
-        return State::Locked { writer, since };
+    if moment.is_locked_by(record) {
+        return State::Locked {
+            writer: record.provenance.writer.clone(),
+            since: begun(record),
+        };
     }
     if record.is_foreign() {
         // Helm does not continue what was cut off, and its record does not say what it was made of.
@@ -523,6 +544,59 @@ mod tests {
             r.release.manifest.clear();
         };
         check(&old_key(changed), &State::OutOfSync(Reason::Values));
+    }
+
+    #[test]
+    fn a_take_over_forgets_no_object_of_the_revision_below() {
+        let above = |manifest: &str| {
+            let mut below = record(Status::Deployed);
+            below.authenticity = Authenticity::Authentic;
+            manifest.clone_into(&mut below.release.manifest);
+            Observed {
+                older_deployed: Some(below),
+                ..with(Status::Deployed, |record| {
+                    record.authenticity = Authenticity::Unauthentic;
+                    record.provenance = Provenance::default();
+                })
+            }
+        };
+        check(&above("kind: ConfigMap\ndata: {a: b}\n"), &State::Unsigned);
+        let foreign = State::OutOfSync(Reason::Foreign);
+        check(&above("kind: ConfigMap\n---\nkind: Secret\n"), &foreign);
+        check(&above("kind: ["), &foreign);
+    }
+
+    #[test]
+    fn records_of_failed_attempts_are_signed_anew_before_anything_is_tried() {
+        use Authenticity::{Authentic, ByPreviousKey};
+        let failed = |newest, below| {
+            let mut older = record(Status::Deployed);
+            older.authenticity = below;
+            Observed {
+                older_deployed: Some(older),
+                ..with(Status::Failed, |record| record.authenticity = newest)
+            }
+        };
+        check(&failed(ByPreviousKey, Authentic), &State::Unsigned);
+        check(&failed(Authentic, ByPreviousKey), &State::Unsigned);
+        let moment = moment(Presence::Gone);
+        let settled = state(&desired(), &failed(Authentic, Authentic), Vec::new(), &moment);
+        assert!(matches!(settled, State::Failed { .. }));
+    }
+
+    #[test]
+    fn a_lease_that_an_unauthentic_record_names_is_respected_for_a_time() {
+        let begun_before = |age: i64, authenticity| {
+            let mut record = record(Status::Uninstalling);
+            record.authenticity = authenticity;
+            record.release.info.last_deployed = Timestamp::from_second(NOW - age).ok();
+            moment(Presence::There).is_locked_by(&record)
+        };
+        assert!(begun_before(120, Authenticity::Unauthentic));
+        assert!(!begun_before(121, Authenticity::Unauthentic));
+        assert!(!begun_before(-121, Authenticity::Unauthentic));
+        assert!(begun_before(9999, Authenticity::Authentic));
+        assert!(begun_before(9999, Authenticity::Unchecked));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use helm::release::{RecordedChart, RecordedFile, Release};
+use helm::release::{RecordedChart, RecordedFile, Release, Status};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
@@ -12,10 +12,12 @@ use crate::json;
 use crate::records::{Observed, Provenance, Record};
 
 impl Releases {
-    /// Makes the newest record ours, without a new revision ([`super::State::Unsigned`]): signs it by the current key.
+    /// Makes the newest record ours, without a new revision ([`super::State::Unsigned`]): signs it by the current key, and
+    /// so the deployed one below it, if there is one.
     ///
     /// What somebody else recorded is replaced by our own render, which has the same objects; so hooks that only stand in
-    /// the record never run. What we recorded under the key before the current one stays as it is.
+    /// the record never run, and a revision below it that still says that it is deployed is superseded. What we recorded
+    /// under the key before the current one stays as it is.
     ///
     /// # Errors
     /// [`Error::NoRelease`]; [`Error::Records`], also when somebody wrote to the record since it was observed.
@@ -23,7 +25,14 @@ impl Releases {
         let newest = observed.newest.as_ref().ok_or(Error::NoRelease)?;
         let mut record = newest.clone();
         let records = self.records(&record.release.namespace, &record.release.name);
-        if record.is_authentic() {
+        let is_ours = record.is_authentic();
+        if let Some(mut below) = observed.older_deployed.clone() {
+            if !is_ours {
+                below.release.info.status = Status::Superseded;
+            }
+            self.update(&records, &mut below).await?;
+        }
+        if is_ours {
             self.update(&records, &mut record).await?;
             return Ok(record);
         }
@@ -73,6 +82,19 @@ pub(super) fn has_same_inputs(desired: &Desired, record: &Record) -> bool {
             &laid_over(&stored.values, &record.release.config),
             &laid_over(&wanted.values, &desired.config),
         )
+}
+
+/// True when a revision of ours has objects that are not wanted any more, or cannot be read.
+pub(super) fn has_more_objects(ours: &Record, desired: &Desired) -> bool {
+    let named = |manifest: &str| -> Result<BTreeSet<String>, Error> {
+        let objects = objects::parse_claimed(manifest, "the manifest")?;
+        Ok(objects
+            .iter()
+            .map(|object| object_name(object, desired))
+            .collect())
+    };
+    let left = named(&ours.release.manifest).and_then(|ours| Ok(!ours.is_subset(&named(&desired.manifest)?)));
+    left.unwrap_or(true)
 }
 
 /// The user's values over a chart's defaults. `helm upgrade --reuse-values` records both together as the defaults.
@@ -128,15 +150,7 @@ fn differing(one: &str, other: &str, labelled: &Desired) -> Result<Vec<String>, 
 fn fields(manifest: &str, labelled: &Desired) -> Result<BTreeMap<String, Value>, Error> {
     let mut fields = BTreeMap::new();
     for mut object in objects::parse_claimed(manifest, "the manifest")? {
-        let text = |at: &str| object.pointer(at).and_then(Value::as_str).unwrap_or_default();
-        let namespace = Some(text("/metadata/namespace")).filter(|namespace| !namespace.is_empty());
-        let place = namespace.unwrap_or(&labelled.namespace);
-        let object_name = format!("{} {}", text("/kind"), text("/metadata/name"));
-        let object_name = if place == labelled.namespace {
-            object_name
-        } else {
-            format!("{object_name} in namespace {place}")
-        };
+        let object_name = object_name(&object, labelled);
         if let Some(labels) = object
             .pointer_mut("/metadata/labels")
             .and_then(Value::as_object_mut)
@@ -151,6 +165,19 @@ fn fields(manifest: &str, labelled: &Desired) -> Result<BTreeMap<String, Value>,
         collect(&object, &format!("{object_name}: "), &mut fields);
     }
     Ok(fields)
+}
+
+/// As messages name an object: `Secret db`, and its namespace, where that is not the release's.
+fn object_name(object: &Value, of: &Desired) -> String {
+    let text = |at: &str| object.pointer(at).and_then(Value::as_str).unwrap_or_default();
+    let namespace = Some(text("/metadata/namespace")).filter(|namespace| !namespace.is_empty());
+    let place = namespace.unwrap_or(&of.namespace);
+    let name = format!("{} {}", text("/kind"), text("/metadata/name"));
+    if place == of.namespace {
+        name
+    } else {
+        format!("{name} in namespace {place}")
+    }
 }
 
 fn collect(value: &Value, path: &str, into: &mut BTreeMap<String, Value>) {

@@ -426,3 +426,64 @@ async fn a_revision_of_somebody_else_with_the_same_objects_becomes_ours_without_
     );
     script.finish();
 }
+
+#[tokio::test]
+async fn signing_supersedes_what_ours_below_still_calls_deployed() {
+    let wanted = desired(&[("ConfigMap", "a")]);
+    let observed = Observed {
+        newest: Some(unauthentic(3, Status::Deployed, &wanted)),
+        older_deployed: Some(authentic(2, Status::Deployed, &wanted)),
+        ..Observed::default()
+    };
+    let script = Script::new("taken over")
+        .signs_record(2, "superseded")
+        .signs_record(3, "deployed");
+    releases(&script).sign(&wanted, &observed).await.unwrap();
+    script.finish();
+}
+
+#[tokio::test]
+async fn a_failed_revision_and_the_deployed_one_below_are_signed_by_the_new_key() {
+    let wanted = desired(&[("ConfigMap", "a")]);
+    let by_previous_key = |revision, status| {
+        let mut record = authentic(revision, status, &wanted);
+        record.authenticity = Authenticity::ByPreviousKey;
+        record
+    };
+    let observed = Observed {
+        newest: Some(by_previous_key(3, Status::Failed)),
+        older_deployed: Some(by_previous_key(2, Status::Deployed)),
+        ..Observed::default()
+    };
+    let script = Script::new("the key was drawn anew")
+        .signs_record(2, "deployed")
+        .signs_record(3, "failed");
+    let signed = releases(&script).sign(&wanted, &observed).await.unwrap();
+    assert_eq!(signed.authenticity, Authenticity::Authentic);
+    script.finish();
+}
+
+#[tokio::test]
+async fn what_is_continued_upon_a_revision_of_somebody_else_removes_nothing_when_it_fails() {
+    let wanted = desired(&[("ConfigMap", "a")]);
+    let mut pending = authentic(2, Status::PendingUpgrade, &wanted);
+    pending.provenance.existing = Some(Vec::new());
+    let observed = Observed {
+        newest: Some(pending),
+        older_deployed: Some(unauthentic(1, Status::Deployed, &wanted)),
+        ..Observed::default()
+    };
+    let claimed = json!({"metadata": {"resourceVersion": "8"}});
+    let script = Script::new("nothing is deleted")
+        .on(Method::PATCH, &record(2), |_| {}, 200, claimed)
+        .get(&map("a"), live("a", "42"))
+        .get(&map("a"), live("a", "42"))
+        .on(Method::PATCH, &map("a"), |_| {}, 409, conflict(".data.size"))
+        .signs_record(2, "failed");
+    let failed = releases(&script)
+        .install_or_upgrade(&wanted, &observed)
+        .await
+        .unwrap_err();
+    assert!(failed.to_string().contains("is not applied again"), "{failed}");
+    script.finish();
+}
