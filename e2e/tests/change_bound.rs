@@ -14,18 +14,18 @@ fn a_policy_says_which_edition_it_is() -> Result<()> {
     let registry = platform
         .plane()
         .start_registry("change-bound", &Settings::default())?;
-    let package = ChartFolder::copy("web", "binder", "1.0.0")?.package(scenario.site())?;
+    let package = ChartFolder::copy("web", "edition", "1.0.0")?.package(scenario.site())?;
     let url = package.push(scenario.site(), &registry.to_string(), &["--plain-http"])?;
-    scenario.define("binder", &url, "1.0.0")?;
+    scenario.define("edition", &url, "1.0.0")?;
 
-    let name = "binders-v1-0-0-grants";
+    let name = "editions-v1-0-0-grants";
     let edition = |policy: &Value| {
         let message = policy["spec"]["validations"][0]["message"].as_str();
         message.unwrap_or_default().to_owned()
     };
     let before = edition(&scenario.wait("validatingadmissionpolicies", name, |_| true)?);
     let wider = "krateo.io/allowed-kinds=batch/jobs";
-    scenario.kubectl(&["annotate", "compositiondefinition", "binder", wider])?;
+    scenario.kubectl(&["annotate", "compositiondefinition", "edition", wider])?;
     let policy = scenario.wait("validatingadmissionpolicies", name, |policy| {
         edition(policy) != before
     })?;
@@ -33,7 +33,7 @@ fn a_policy_says_which_edition_it_is() -> Result<()> {
     assert!(now.starts_with("edition "), "{now}");
     let tried = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
-        "metadata": {"name": "composition:binders:binders-v1-0-0:core-provider-dry-run"},
+        "metadata": {"name": "composition:editions:editions-v1-0-0:core-provider-dry-run"},
         "rules": [],
     });
     let provider = Holder::of(platform, (NAMESPACE, RELEASE), NAMESPACE)?;
