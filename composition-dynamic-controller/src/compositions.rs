@@ -6,13 +6,13 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use api::CompositionDefinition;
+use api::{Composition, CompositionDefinition};
 use composition::is_governed;
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 use kube::runtime::watcher::Event;
 
-use crate::queue::Priority;
+use crate::queue::{Grouped, Priority};
 
 /// A composition by its place.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,11 +21,25 @@ pub(crate) struct Key {
     pub(crate) name: String,
 }
 
+/// The compositions of a namespace take turns with those of others.
+impl Grouped for Key {
+    fn group(&self) -> &str {
+        &self.namespace
+    }
+}
+
 impl Key {
     pub(crate) fn of(object: &DynamicObject) -> Self {
         Self {
             namespace: object.namespace().unwrap_or_default(),
             name: object.name_any(),
+        }
+    }
+
+    pub(crate) fn of_composition(composition: &Composition) -> Self {
+        Self {
+            namespace: composition.namespace.clone(),
+            name: composition.name.clone(),
         }
     }
 }

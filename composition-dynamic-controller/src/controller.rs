@@ -1,9 +1,14 @@
 //! News in, passes out: the watch of the type, the queue, and the workers.
+//!
+//! A pass is a task of its own. It has a worker while it works, and none while it waits for something long; it may work for
+//! [`PASS_DEADLINE`], and what panics in it ends that pass alone.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cluster::{ResourceId, ShardNews};
-use futures::StreamExt as _;
+use futures::{FutureExt as _, StreamExt as _};
 use kube::Api;
 use kube::core::DynamicObject;
 use kube::runtime::{WatchStreamExt as _, watcher};
@@ -12,10 +17,13 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::composition::{Context, Error, Next, reconcile};
+use crate::composition::{Context, Error, Next, cut_off, reconcile};
 use crate::compositions::{Key, News};
 use crate::queue::Priority;
 use crate::shards::OwnShards;
+
+/// How long a pass may have a worker; waits for hooks, and for objects that go, are not part of it. The reference's limit.
+const PASS_DEADLINE: Duration = Duration::from_mins(4);
 
 /// Serves one type: every object of it that the watch knows and that lies in a shard of ours is reconciled.
 pub(crate) struct Controller {
@@ -24,8 +32,6 @@ pub(crate) struct Controller {
     /// The type, and how its objects are watched.
     pub(crate) resource: ResourceId,
     pub(crate) watched: watcher::Config,
-    /// How many objects are worked on at once.
-    pub(crate) workers: u16,
     /// How often a failed pass is tried again before the next resync is waited for.
     pub(crate) max_error_retries: u32,
 }
@@ -39,12 +45,18 @@ impl Controller {
             let this = this.clone();
             async move { this.shards.follow(news, &this.context).await }
         });
-        let mut tasks = JoinSet::new();
-        for _ in 0..this.workers {
-            tasks.spawn(this.clone().work(until.clone()));
+        let working = this.clone().dispatch(until.clone());
+        let ((), ()) = tokio::join!(working, this.watch(until));
+    }
+
+    /// Begins a pass over whatever is next, as long as there are workers.
+    async fn dispatch(self: Arc<Self>, until: CancellationToken) {
+        let mut passes = JoinSet::new();
+        while let Some(key) = until.run_until_cancelled(self.context.queue.take()).await {
+            passes.spawn(self.clone().work(key));
+            while passes.try_join_next().is_some() {}
         }
-        this.watch(until).await;
-        while tasks.join_next().await.is_some() {}
+        while passes.join_next().await.is_some() {}
     }
 
     async fn watch(&self, until: CancellationToken) {
@@ -74,25 +86,23 @@ impl Controller {
         }
     }
 
-    async fn work(self: Arc<Self>, until: CancellationToken) {
+    async fn work(self: Arc<Self>, key: Key) {
         let ctx = &self.context;
-        while let Some(key) = until.run_until_cancelled(ctx.queue.take()).await {
-            let Some(_ours) = self.shards.enter(&key, ctx) else {
-                ctx.queue.done(&key);
-                continue;
-            };
-            let next = match reconcile(&key, ctx).await {
-                Ok(next) => {
-                    ctx.backoff.succeeded(&key);
-                    next
-                }
-                Err(error) => self.retry(&key, &error),
-            };
-            ctx.queue.done(&key);
-            match next {
-                Next::After(pause, priority) => ctx.queue.add_later(key, priority, pause),
-                Next::OnChange => {}
+        let worker = Worker { key: &key, ctx };
+        let Some(_ours) = self.shards.enter(&key, ctx) else {
+            return;
+        };
+        let next = match worker.pass().await {
+            Ok(next) => {
+                ctx.backoff.succeeded(&key);
+                next
             }
+            Err(error) => self.retry(&key, &error),
+        };
+        drop(worker);
+        match next {
+            Next::After(pause, priority) => ctx.queue.add_later(key, priority, pause),
+            Next::OnChange => {}
         }
     }
 
@@ -108,5 +118,44 @@ impl Controller {
         };
         tracing::warn!(composition = %key, error = chain(error), retry_in = ?pause, "could not reconcile");
         Next::After(pause, Priority::Normal)
+    }
+}
+
+/// Has an object from the queue, and gives it back however the pass ends.
+struct Worker<'a> {
+    key: &'a Key,
+    ctx: &'a Context,
+}
+
+impl Worker<'_> {
+    /// A pass, for as long as it may take.
+    async fn pass(&self) -> Result<Next, Error> {
+        let Self { key, ctx } = self;
+        let pass = AssertUnwindSafe(reconcile(key, ctx)).catch_unwind();
+        let error = tokio::select! {
+            done = pass => match done {
+                Ok(outcome) => return outcome,
+                Err(panic) => Error::panicked(&*panic),
+            },
+            () = self.deadline() => Error::Overdue(PASS_DEADLINE),
+        };
+        cut_off(key, error, ctx).await
+    }
+
+    async fn deadline(&self) {
+        loop {
+            let left = PASS_DEADLINE.saturating_sub(self.ctx.queue.worked(self.key));
+            if left.is_zero() {
+                return;
+            }
+            // No time passes for one that waits.
+            tokio::time::sleep(left.max(Duration::from_secs(1))).await;
+        }
+    }
+}
+
+impl Drop for Worker<'_> {
+    fn drop(&mut self) {
+        self.ctx.queue.done(self.key);
     }
 }

@@ -6,6 +6,8 @@ use std::time::Instant;
 use prometheus::{Histogram, HistogramOpts, IntCounter};
 use runtime::Metrics;
 
+use crate::composition::Error;
+
 /// A part of a pass that is counted and timed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Part {
@@ -87,6 +89,40 @@ impl Parts {
         figures.total.inc();
         if !succeeded {
             figures.errors.inc();
+        }
+    }
+}
+
+/// Passes that did not come to their end.
+pub(crate) struct CutOff {
+    overdue: IntCounter,
+    panicked: IntCounter,
+}
+
+impl CutOff {
+    /// Registers them.
+    ///
+    /// # Errors
+    /// When a name is taken.
+    pub(crate) fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
+        let figures = Self {
+            overdue: IntCounter::new(
+                "composition_pass_overdue_total",
+                "Passes cut off at their deadline",
+            )?,
+            panicked: IntCounter::new("composition_pass_panics_total", "Passes ended by a panic")?,
+        };
+        metrics.register(figures.overdue.clone())?;
+        metrics.register(figures.panicked.clone())?;
+        Ok(figures)
+    }
+
+    /// Counts one.
+    pub(crate) fn note(&self, error: &Error) {
+        match error {
+            Error::Overdue(_) => self.overdue.inc(),
+            Error::Panicked(_) => self.panicked.inc(),
+            _ => {}
         }
     }
 }

@@ -1,15 +1,24 @@
-//! Which object is worked on next: the most urgent first, each once, and never by two workers at a time.
+//! Which object is worked on next, each once, and never by two workers at a time: the most urgent first, and no namespace's
+//! before all others ([`lines`]).
+
+mod lines;
 
 use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::Hash;
+use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
+use futures::poll;
 use runtime::telemetry;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
+
+pub(crate) use lines::{Capacity, Grouped};
+use lines::{Lines, Place};
 
 /// How urgent a look at an object is. The reference's numbers are -100, 0 and 100.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -25,39 +34,53 @@ pub(crate) enum Priority {
 /// Objects that wait for a worker, by key. Shared by who finds work and who does it.
 ///
 /// An object that is added while a worker has it is worked on once more afterwards.
+///
+/// Whoever works on an object and has to wait for something long parks it ([`Queue::waiting`]): its worker is another's until
+/// the wait is over.
 pub(crate) struct Queue<K> {
     state: Mutex<State<K>>,
     more: Notify,
 }
 
-/// Where an object stands in a line: what comes first is taken first.
-type Place<P> = (P, u64);
-
 struct State<K> {
     /// To be worked on now.
-    ready: BTreeMap<Place<Reverse<Priority>>, (K, Instant)>,
-    ready_places: HashMap<K, Place<Reverse<Priority>>>,
+    ready: Lines<K>,
+    ready_places: HashMap<K, Place>,
     /// To be worked on at some time.
-    later: BTreeMap<Place<Instant>, (K, Priority)>,
-    later_places: HashMap<K, Place<Instant>>,
-    /// With a worker, and how urgent a further look is, if one is wanted, and since when.
-    busy: HashMap<K, Option<(Priority, Instant)>>,
+    later: BTreeMap<(Instant, u64), (K, Priority)>,
+    later_places: HashMap<K, (Instant, u64)>,
+    /// With a worker, or parked.
+    busy: HashMap<K, Busy>,
+    /// Parked work whose wait is over, in the order in which it was.
+    returning: VecDeque<(K, oneshot::Sender<()>)>,
     arrivals: u64,
     /// Since when those wait that are ready, or wanted again while a worker has them: how many at each time.
     waiting: BTreeMap<Instant, usize>,
     figures: telemetry::Queue,
 }
 
-impl<K> Queue<K> {
+/// An object that is worked on.
+#[derive(Default)]
+struct Busy {
+    /// How urgent a further look is, if one is wanted, and since when.
+    again: Option<(Priority, Instant)>,
+    /// Since when a worker has it; none while it is parked.
+    since: Option<Instant>,
+    /// How long workers had it before.
+    worked: Duration,
+}
+
+impl<K: Hash + Eq + Clone + Grouped> Queue<K> {
     /// An empty queue that tells `figures`.
-    pub(crate) fn new(figures: telemetry::Queue) -> Self {
+    pub(crate) fn new(figures: telemetry::Queue, capacity: Capacity) -> Self {
         Self {
             state: Mutex::new(State {
-                ready: BTreeMap::new(),
+                ready: Lines::new(capacity),
                 ready_places: HashMap::new(),
                 later: BTreeMap::new(),
                 later_places: HashMap::new(),
                 busy: HashMap::new(),
+                returning: VecDeque::new(),
                 arrivals: 0,
                 waiting: BTreeMap::new(),
                 figures,
@@ -65,9 +88,7 @@ impl<K> Queue<K> {
             more: Notify::new(),
         }
     }
-}
 
-impl<K: Hash + Eq + Clone> Queue<K> {
     /// Wants a look at an object now. The more urgent of two wishes holds.
     pub(crate) fn add(&self, key: K, priority: Priority) {
         self.lock().add(key, priority, Instant::now());
@@ -90,7 +111,7 @@ impl<K: Hash + Eq + Clone> Queue<K> {
         self.lock().depth(Instant::now())
     }
 
-    /// Waits for the most urgent object that no worker has. [`Queue::done`] gives it back.
+    /// Waits for the object whose turn it is and for a worker. [`Queue::done`] gives both back.
     pub(crate) async fn take(&self) -> K {
         loop {
             let more = self.more.notified();
@@ -117,9 +138,44 @@ impl<K: Hash + Eq + Clone> Queue<K> {
         }
     }
 
-    /// A worker is through with an object.
+    /// Awaits something that may take long, in a pass over an object: another one has the worker meanwhile.
+    pub(crate) async fn waiting<T>(&self, key: &K, wait: impl Future<Output = T>) -> T {
+        let mut wait = pin!(wait);
+        if let Poll::Ready(outcome) = poll!(wait.as_mut()) {
+            return outcome;
+        }
+        self.park(key);
+        let outcome = wait.await;
+        self.unpark(key).await;
+        outcome
+    }
+
+    /// A pass over an object is about to wait, and needs no worker for that.
+    pub(crate) fn park(&self, key: &K) {
+        self.lock().park(key, Instant::now());
+        self.more.notify_one();
+    }
+
+    /// The wait is over: returns once there is a worker again. It comes before whatever has not begun.
+    pub(crate) async fn unpark(&self, key: &K) {
+        let turn = self.lock().unpark(key, Instant::now());
+        if let Some(turn) = turn {
+            // Whoever drops the other end has forgotten the object altogether.
+            let _ = turn.await;
+        }
+    }
+
+    /// How long workers have had an object in this pass.
+    pub(crate) fn worked(&self, key: &K) -> Duration {
+        let state = self.lock();
+        state.busy.get(key).map_or(Duration::ZERO, |busy| {
+            busy.worked + busy.since.map_or(Duration::ZERO, |since| since.elapsed())
+        })
+    }
+
+    /// Nobody works on an object any more.
     pub(crate) fn done(&self, key: &K) {
-        self.lock().done(key);
+        self.lock().done(key, Instant::now());
         self.more.notify_one();
     }
 
@@ -128,21 +184,24 @@ impl<K: Hash + Eq + Clone> Queue<K> {
     }
 }
 
-impl<K: Hash + Eq + Clone> State<K> {
+impl<K: Hash + Eq + Clone + Grouped> State<K> {
     /// What is wanted since `since`.
     fn add(&mut self, key: K, priority: Priority, since: Instant) {
-        if let Some(again) = self.busy.get_mut(&key) {
-            if let Some((wanted, _)) = again {
+        if let Some(busy) = self.busy.get_mut(&key) {
+            if let Some((wanted, _)) = &mut busy.again {
                 *wanted = priority.max(*wanted);
             } else {
-                *again = Some((priority, since));
+                busy.again = Some((priority, since));
                 self.comes(since);
             }
             return;
         }
         let since = match self.ready_places.get(&key).copied() {
             Some(place) if place.0.0 >= priority => return,
-            Some(place) => self.ready.remove(&place).map_or(since, |(_, earlier)| earlier),
+            Some(place) => {
+                let earlier = self.ready.remove(key.group(), &place);
+                earlier.map_or(since, |(_, earlier)| earlier)
+            }
             None => {
                 self.comes(since);
                 since
@@ -154,7 +213,7 @@ impl<K: Hash + Eq + Clone> State<K> {
     fn line_up(&mut self, key: K, priority: Priority, since: Instant) {
         let place = (Reverse(priority), self.arrival());
         self.ready_places.insert(key.clone(), place);
-        self.ready.insert(place, (key, since));
+        self.ready.insert(place, key, since);
     }
 
     /// Another one waits.
@@ -180,8 +239,9 @@ impl<K: Hash + Eq + Clone> State<K> {
 
     /// With those that have become due while no worker was free to see it.
     fn depth(&self, now: Instant) -> usize {
-        let is_wanted_anyway =
-            |key: &K| self.ready_places.contains_key(key) || self.busy.get(key).is_some_and(Option::is_some);
+        let is_wanted_anyway = |key: &K| {
+            self.ready_places.contains_key(key) || self.busy.get(key).is_some_and(|busy| busy.again.is_some())
+        };
         let due = self.later.range(..=(now, u64::MAX));
         let due = due.filter(|(_, (key, _))| !is_wanted_anyway(key)).count();
         self.waiting.values().sum::<usize>() + due
@@ -197,11 +257,12 @@ impl<K: Hash + Eq + Clone> State<K> {
     fn forget(&mut self, key: &K) {
         self.drop_later(key);
         if let Some(place) = self.ready_places.remove(key)
-            && let Some((_, since)) = self.ready.remove(&place)
+            && let Some((_, since)) = self.ready.remove(key.group(), &place)
         {
             self.goes(since);
         }
-        if let Some((_, since)) = self.busy.get_mut(key).and_then(Option::take) {
+        let again = self.busy.get_mut(key).and_then(|busy| busy.again.take());
+        if let Some((_, since)) = again {
             self.goes(since);
         }
     }
@@ -226,21 +287,72 @@ impl<K: Hash + Eq + Clone> State<K> {
     }
 
     fn take(&mut self, now: Instant) -> Option<K> {
-        let (_, (key, since)) = self.ready.pop_first()?;
+        self.give_back_workers(now);
+        let (key, since) = self.ready.begin()?;
         self.ready_places.remove(&key);
         self.goes(since);
         self.figures
             .begun(now.saturating_duration_since(since), self.oldest(now));
         // The pass that begins now decides when the next one is due.
         self.drop_later(&key);
-        self.busy.insert(key.clone(), None);
+        let begun = Busy {
+            since: Some(now),
+            ..Busy::default()
+        };
+        self.busy.insert(key.clone(), begun);
         Some(key)
     }
 
-    fn done(&mut self, key: &K) {
-        if let Some(Some((priority, since))) = self.busy.remove(key) {
+    fn park(&mut self, key: &K, now: Instant) {
+        let Some(busy) = self.busy.get_mut(key) else {
+            return;
+        };
+        if let Some(since) = busy.since.take() {
+            busy.worked += now.saturating_duration_since(since);
+            self.ready.park(key.group());
+            self.give_back_workers(now);
+        }
+    }
+
+    /// None when there is nothing to wait for.
+    fn unpark(&mut self, key: &K, now: Instant) -> Option<oneshot::Receiver<()>> {
+        if self.busy.get(key)?.since.is_some() {
+            return None;
+        }
+        let (turn, waits) = oneshot::channel();
+        self.returning.push_back((key.clone(), turn));
+        self.give_back_workers(now);
+        Some(waits)
+    }
+
+    /// Work whose wait is over comes before any that has not begun.
+    fn give_back_workers(&mut self, now: Instant) {
+        let mut waits_on = VecDeque::new();
+        for (key, turn) in std::mem::take(&mut self.returning) {
+            let Some(busy) = self.busy.get_mut(&key) else {
+                continue;
+            };
+            if busy.since.is_none() && !self.ready.unpark(key.group()) {
+                waits_on.push_back((key, turn));
+                continue;
+            }
+            busy.since.get_or_insert(now);
+            let _ = turn.send(());
+        }
+        self.returning = waits_on;
+    }
+
+    fn done(&mut self, key: &K, now: Instant) {
+        let Some(busy) = self.busy.remove(key) else { return };
+        if busy.since.is_some() {
+            self.ready.end(key.group());
+        } else {
+            self.ready.end_parked(key.group());
+        }
+        if let Some((priority, since)) = busy.again {
             self.line_up(key.clone(), priority, since);
         }
+        self.give_back_workers(now);
     }
 
     fn next_due(&self) -> Option<Instant> {
@@ -260,6 +372,13 @@ mod tests {
 
     use super::*;
 
+    /// As of a namespace and a name; without a namespace each is of its own.
+    impl Grouped for &'static str {
+        fn group(&self) -> &str {
+            self.split_once('/').map_or(self, |(group, _)| group)
+        }
+    }
+
     fn queue() -> Queue<&'static str> {
         told_queue().1
     }
@@ -267,7 +386,7 @@ mod tests {
     fn told_queue() -> (Metrics, Queue<&'static str>) {
         let metrics = Metrics::new().unwrap();
         let telemetry = Telemetry::new(&metrics, "unstructured_runtime", "webs").unwrap();
-        (metrics, Queue::new(telemetry.queue()))
+        (metrics, Queue::new(telemetry.queue(), Capacity::of(8)))
     }
 
     fn now(queue: &Queue<&'static str>) -> Option<&'static str> {
@@ -330,13 +449,13 @@ mod tests {
         assert_eq!(take(&mut state, begun), None);
         assert_eq!(state.next_due(), Some(due));
         assert_eq!(take(&mut state, due), Some("a"));
-        state.done(&"a");
+        state.done(&"a", begun);
 
         let due = due + Duration::from_mins(3);
         state.add_later("a", Priority::Low, due);
         state.add("a", Priority::High, begun);
         assert_eq!(take(&mut state, begun), Some("a"));
-        state.done(&"a");
+        state.done(&"a", begun);
         assert_eq!(take(&mut state, due), None);
     }
 
@@ -380,7 +499,7 @@ mod tests {
         state.add("a", Priority::Low, begun + second * 4);
         state.add("a", Priority::Normal, begun + second * 5);
         assert_eq!(state.depth(begun + second * 5), 1);
-        state.done(&"a");
+        state.done(&"a", begun);
         assert_eq!(state.depth(begun + second * 6), 1);
         assert_eq!(state.take(begun + second * 6), Some("a"));
         assert_eq!((state.depth(begun + second * 6), state.waiting.len()), (0, 0));
@@ -415,5 +534,105 @@ mod tests {
         let text = metrics.text().unwrap();
         let line = "unstructured_runtime_reconcile_queue_wait_duration_seconds_sum 2";
         assert!(text.contains(line), "{line} is missing in {text}");
+    }
+
+    fn all_now(queue: &Queue<&'static str>) -> Vec<&'static str> {
+        std::iter::from_fn(|| now(queue)).collect()
+    }
+
+    #[tokio::test]
+    async fn no_group_has_all_workers_and_the_one_with_the_fewest_comes_first() {
+        let queue = queue();
+        let busy = ["a/1", "a/2", "a/3", "a/4", "a/5", "a/6", "a/7", "a/8"];
+        for key in &busy {
+            queue.add(key, Priority::High);
+        }
+        assert_eq!(all_now(&queue), &busy[..6], "three quarters of eight");
+        queue.add("b/1", Priority::Low);
+        queue.add("b/2", Priority::Low);
+        assert_eq!(all_now(&queue), ["b/1", "b/2"]);
+        queue.add("c/1", Priority::Low);
+        queue.done(&"a/1");
+        queue.done(&"a/2");
+        assert_eq!(all_now(&queue), ["c/1", "a/7"], "none of c is worked on");
+    }
+
+    #[tokio::test]
+    async fn what_is_parked_leaves_its_worker_to_others_and_comes_back_before_them() {
+        let queue = queue();
+        let first = ["a/1", "b/1", "c/1", "d/1", "e/1", "f/1", "g/1", "h/1"];
+        for key in &first {
+            queue.add(key, Priority::Low);
+        }
+        assert_eq!(all_now(&queue), first);
+        queue.add("i/1", Priority::High);
+        queue.add("j/1", Priority::High);
+        assert_eq!(now(&queue), None);
+        queue.park(&"a/1");
+        assert_eq!(now(&queue), Some("i/1"));
+        let mut back = std::pin::pin!(queue.unpark(&"a/1"));
+        assert_eq!(
+            back.as_mut().now_or_never(),
+            None,
+            "all workers have something to do"
+        );
+        queue.done(&"b/1");
+        assert_eq!(back.now_or_never(), Some(()));
+        assert_eq!(now(&queue), None, "j waits on");
+        queue.done(&"a/1");
+        assert_eq!(now(&queue), Some("j/1"));
+    }
+
+    #[tokio::test]
+    async fn a_pass_that_ends_while_it_is_parked_leaves_nothing_behind() {
+        let queue = queue();
+        queue.add("a/1", Priority::Low);
+        assert_eq!(now(&queue), Some("a/1"));
+        queue.park(&"a/1");
+        queue.park(&"a/1");
+        {
+            let back = queue.unpark(&"a/1");
+            queue.done(&"a/1");
+            assert_eq!(back.now_or_never(), Some(()));
+        }
+        queue.done(&"a/1");
+        let keys = ["a/1", "a/2", "a/3", "a/4", "a/5", "a/6", "a/7"];
+        for key in &keys {
+            queue.add(key, Priority::Low);
+        }
+        assert_eq!(all_now(&queue).len(), 6);
+    }
+
+    #[tokio::test]
+    async fn whoever_parks_whatever_he_can_leaves_room_for_another() {
+        let queue = Queue::new(told_queue().1.lock().figures.clone(), Capacity::of(1));
+        let of = |group: &str| -> Vec<&'static str> {
+            let keys = (0..9).map(|number| format!("{group}/{number}"));
+            keys.map(|key| &*key.leak()).collect()
+        };
+        let park = |group: &str| {
+            for key in of(group) {
+                queue.add(key, Priority::Low);
+            }
+            let mut parked = 0;
+            while let Some(key) = now(&queue) {
+                queue.park(&key);
+                parked += 1;
+            }
+            parked
+        };
+        assert_eq!((park("a"), park("b"), park("c")), (4, 2, 1));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn time_that_is_waited_for_is_not_worked() {
+        let queue = queue();
+        let second = Duration::from_secs(1);
+        queue.add("a", Priority::Low);
+        assert_eq!(now(&queue), Some("a"));
+        tokio::time::advance(second).await;
+        queue.waiting(&"a", tokio::time::sleep(second * 60)).await;
+        tokio::time::advance(second).await;
+        assert_eq!(queue.worked(&"a"), second * 2);
     }
 }

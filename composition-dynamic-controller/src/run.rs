@@ -25,9 +25,9 @@ use crate::composition::{Context, FIELD_MANAGER, Known, Memories, Origin};
 use crate::compositions::{Compositions, Key};
 use crate::controller::Controller;
 use crate::definitions::Definitions;
-use crate::figures::Parts;
+use crate::figures::{CutOff, Parts};
 use crate::inspector::Inspector;
-use crate::queue::{Priority, Queue};
+use crate::queue::{Capacity, Priority, Queue};
 use crate::release_key::ReleaseKey;
 use crate::shards::{self, OwnShards};
 use crate::watches::Watches;
@@ -159,7 +159,6 @@ impl Args {
                     figures: shards::Figures::new(process.metrics())?,
                 },
                 watched: watcher::Config::default().labels(&version),
-                workers: self.workers,
                 max_error_retries: self.max_error_retries,
                 resource,
             };
@@ -191,7 +190,7 @@ impl Args {
     ) -> Result<Context> {
         let cluster = process.cluster().clone().fenced(shards.fence());
         let (queue, compositions) = (
-            Arc::new(Queue::new(telemetry.queue())),
+            Arc::new(Queue::new(telemetry.queue(), Capacity::of(self.workers))),
             Arc::new(Compositions::default()),
         );
         let waiting = queue.clone();
@@ -243,6 +242,7 @@ impl Args {
             recorder: process.recorder(),
             telemetry,
             parts: Parts::new(process.metrics())?,
+            cut_off: CutOff::new(process.metrics())?,
             bound: Known::default(),
             resource,
             backoff: Backoff::new(self.min_error_retry_interval.0, self.max_error_retry_interval.0),

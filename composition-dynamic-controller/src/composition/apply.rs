@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use super::memory::Memory;
 use super::observe::Observed;
 use super::{Context, FIELD_MANAGER, bound, going, status};
+use crate::compositions::Key;
 use crate::figures::Part;
 
 /// How long a granted permission may take to hold.
@@ -333,7 +334,9 @@ impl Pass<'_> {
             .iter()
             .filter_map(|grant| news(grant, &self.observed.facts.granted))
             .collect();
-        self.ctx.cluster.wait_until_allowed(&news, GRANTED_WITHIN).await?;
+        let waiting = self.ctx.cluster.wait_until_allowed(&news, GRANTED_WITHIN);
+        let key = Key::of_composition(self.composition);
+        self.ctx.queue.waiting(&key, waiting).await?;
         self.memory.granted = Some(grants.to_vec());
         Ok(Some(Change::Granted))
     }

@@ -11,6 +11,8 @@ mod observe;
 mod origin;
 mod status;
 
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,9 +20,11 @@ use api::{Composition, labels};
 use cluster::{Cluster, ObjectId, ResourceId};
 use composition::plan::{Growth, Plan, Standing, Step};
 use composition::{Account, Blocked, Schemas};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use helm_client::authenticity::{Parent, RecordKeys};
 use helm_client::charts::Charts;
-use helm_client::release::Releases;
+use helm_client::release::{Parking, Releases};
 use kube::core::DynamicObject;
 use runtime::telemetry::{Again, Part};
 use runtime::{Backoff, Recorder, Telemetry, chain};
@@ -32,7 +36,7 @@ pub(crate) use origin::Origin;
 pub(crate) use status::ReadyMeans;
 
 use crate::compositions::{Compositions, Key};
-use crate::figures::Parts;
+use crate::figures::{CutOff, Parts};
 use crate::inspector::Inspector;
 use crate::queue::{Priority, Queue};
 use crate::release_key::{self, ReleaseKey};
@@ -49,6 +53,9 @@ const PASSES: usize = 6;
 /// then one status says it all.
 const COMING_UP: Duration = Duration::from_millis(500);
 
+/// How long it may take to say that a pass was cut off.
+const REPORTED_WITHIN: Duration = Duration::from_secs(10);
+
 /// What passes need of the process.
 pub(crate) struct Context {
     pub(crate) cluster: Cluster,
@@ -63,6 +70,8 @@ pub(crate) struct Context {
     pub(crate) recorder: Recorder,
     pub(crate) telemetry: Telemetry,
     pub(crate) parts: Parts,
+    /// Counts passes that did not come to their end.
+    pub(crate) cut_off: CutOff,
     pub(crate) bound: Known,
     pub(crate) backoff: Backoff<Key>,
     pub(crate) queue: Arc<Queue<Key>>,
@@ -100,11 +109,15 @@ impl Context {
     }
 
     fn releases_by(&self, keys: Option<Arc<RecordKeys>>, composition: &Composition) -> Releases {
-        self.releases.clone().belonging_to(Parent {
+        let releases = self.releases.clone().belonging_to(Parent {
             label: labels::COMPOSITION_ID,
             uid: composition.uid.clone(),
             keys,
-        })
+        });
+        releases.parked_at(Arc::new(Seat {
+            queue: self.queue.clone(),
+            key: Key::of_composition(composition),
+        }))
     }
 
     /// Forgets a composition that is gone, or another replica's.
@@ -124,6 +137,22 @@ impl Context {
     }
 }
 
+/// The worker of a pass, which another composition has while this one waits.
+struct Seat {
+    queue: Arc<Queue<Key>>,
+    key: Key,
+}
+
+impl Parking for Seat {
+    fn park(&self) {
+        self.queue.park(&self.key);
+    }
+
+    fn unpark(&self) -> BoxFuture<'_, ()> {
+        self.queue.unpark(&self.key).boxed()
+    }
+}
+
 /// A pass failed in one of its steps.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
@@ -137,6 +166,24 @@ pub(crate) enum Error {
     Apply(#[source] apply::Error),
     #[error("could not report on the composition")]
     Report(#[source] cluster::Error),
+    #[error(
+        "the pass was cut off after it had worked for {} minutes: the next one goes on from what is there",
+        .0.as_secs() / 60
+    )]
+    Overdue(Duration),
+    #[error(
+        "the controller has a fault, which ended the pass: {0}. Please report it, with the log of the controller"
+    )]
+    Panicked(String),
+}
+
+impl Error {
+    /// Of what a panic says of itself.
+    pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Self {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Self::Panicked(text.unwrap_or("it does not say what happened").to_owned())
+    }
 }
 
 impl Error {
@@ -150,7 +197,7 @@ impl Error {
         }
         match self {
             // The admin may widen the bound, which is on another object than the composition.
-            Self::Plan(Blocked::Outside(_)) => true,
+            Self::Plan(Blocked::Outside(_)) | Self::Overdue(_) | Self::Panicked(_) => true,
             Self::Read(_) | Self::Plan(_) => false,
             Self::Observe(error) => error.is_transient(),
             Self::Apply(error) => error.is_transient(),
@@ -189,6 +236,34 @@ pub(crate) async fn reconcile(key: &Key, ctx: &Context) -> Result<Next, Error> {
     ctx.telemetry
         .pass(&ctx.resource.kind, &key.namespace, turn, again)
         .await
+}
+
+/// A pass did not come to its end: counts that, and says so on the composition.
+///
+/// # Errors
+/// Always `error`.
+pub(crate) async fn cut_off(key: &Key, error: Error, ctx: &Context) -> Result<Next, Error> {
+    ctx.cut_off.note(&error);
+    let failure = Err(error);
+    // What stopped the pass may stop this as well.
+    let reporting = AssertUnwindSafe(report_failure(key, &failure, ctx)).catch_unwind();
+    if !matches!(tokio::time::timeout(REPORTED_WITHIN, reporting).await, Ok(Ok(()))) {
+        tracing::debug!(composition = %key, "could not report on the composition");
+    }
+    failure.map(|_| Next::OnChange)
+}
+
+async fn report_failure(key: &Key, failure: &Result<Outcome, Error>, ctx: &Context) {
+    let Some(object) = ctx.compositions.get(key) else {
+        return;
+    };
+    let Ok((id, composition)) = read(&object, ctx) else {
+        return;
+    };
+    status::publish(&composition, failure, ctx).await;
+    if let Err(error) = status::report(&id, &composition, failure, ctx).await {
+        tracing::debug!(composition = %key, error = chain(&error), "could not report on the composition");
+    }
 }
 
 fn again(next: &Next) -> Again {

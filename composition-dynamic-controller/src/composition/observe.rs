@@ -237,29 +237,22 @@ pub(super) async fn observe(
     // Where there is more to do than correct objects, they are looked at once that is done.
     let is_looked_at = needed == granted && (composition.deleting || !is_acted_upon(&standing.release));
     let (objects, drifted) = if is_looked_at {
-        ctx.watches.follow(&key(composition), stored.objects.iter());
+        ctx.watches
+            .follow(&Key::of_composition(composition), stored.objects.iter());
         Box::pin(look(release_of, stored.objects, memory, ctx)).await?
     } else {
         (Vec::new(), Vec::new())
     };
-    let outside = match &intention {
-        // Rights that are there already lie within the bound.
-        Some(intention) if needed != granted => outside(composition, intention, &stored.touched, ctx).await?,
-        _ => None,
-    };
+    // Rights that are there already lie within the bound.
+    let grows = intention.as_ref().filter(|_| needed != granted);
+    let outside = outside(composition, grows, &stored.touched, ctx).await?;
     if !drifted.is_empty() {
         standing = release_of.standing(intention.as_ref(), &drifted).await?;
     }
-    let definition = intention.as_ref().and_then(|it| it.definition.clone());
-    let outlying = match &standing.release {
-        Release::Foreign(_) if composition.deleting && composition.is_held() => {
-            going::told_by_grants(&granted, ctx).await?
-        }
-        _ => Vec::new(),
-    };
+    let outlying = unrecorded(composition, &standing.release, &granted, ctx).await?;
     Ok(Observed {
         facts: plan::Observed {
-            definition,
+            definition: intention.as_ref().and_then(|it| it.definition.clone()),
             named: given.name,
             needed,
             granted,
@@ -278,6 +271,21 @@ pub(super) async fn observe(
         ignored_name: given.ignored,
         ..Observed::nothing(release_name, releases)
     })
+}
+
+/// What roles alone tell of objects to remove, since the record of the release is not ours.
+async fn unrecorded(
+    composition: &Composition,
+    release: &Release,
+    granted: &[Grant],
+    ctx: &Context,
+) -> Result<Vec<ObjectId>, Error> {
+    match release {
+        Release::Foreign(_) if composition.deleting && composition.is_held() => {
+            Ok(going::told_by_grants(granted, ctx).await?)
+        }
+        _ => Ok(Vec::new()),
+    }
 }
 
 /// A composition that is deleted with its namespace: what the release has outside of it is all there is to remove.
@@ -423,7 +431,10 @@ async fn intention(
     }
     let source = ctx.origin.of(composition)?;
     let fetching = Box::pin(ctx.charts.get(&source.chart));
-    let chart = ctx.telemetry.time(telemetry::Part::Connect, fetching).await;
+    let fetching = ctx.telemetry.time(telemetry::Part::Connect, fetching);
+    let key = Key::of_composition(composition);
+    // The source may be slow, and so may the inspector.
+    let chart = ctx.queue.waiting(&key, fetching).await;
     let chart = chart.map_err(Error::Chart)?;
     let definition = source.definition();
     let question = source
@@ -513,17 +524,12 @@ async fn inspected(
     }
     let query = query(composition, release, definition, &ctx.resource);
     let asking = ctx.inspector.resources(&query);
-    let answer = ctx.parts.time(Part::ChartInspector, asking).await;
+    let asking = ctx.parts.time(Part::ChartInspector, asking);
+    let key = Key::of_composition(composition);
+    let answer = ctx.queue.waiting(&key, asking).await;
     let answer = answer.map_err(Error::Inspect)?;
     memory.inspected = Some((question, answer.clone()));
     Ok(answer)
-}
-
-fn key(composition: &Composition) -> Key {
-    Key {
-        namespace: composition.namespace.clone(),
-        name: composition.name.clone(),
-    }
 }
 
 fn query(
@@ -549,15 +555,21 @@ fn query(
 }
 
 /// What is needed beyond the bound: for what the chart touches, and for what a former version of it left, which has to be
-/// removed and may be of kinds that this one knows nothing of.
+/// removed and may be of kinds that this one knows nothing of. Nothing without an intention.
 async fn outside(
     composition: &Composition,
-    intention: &Intention,
+    intention: Option<&Intention>,
     stored: &[Resource],
     ctx: &Context,
 ) -> Result<Option<Outside>, Error> {
+    let Some(intention) = intention else {
+        return Ok(None);
+    };
     let all = [&intention.touched[..], stored].concat();
-    Ok(bound::outside(&composition.namespace, &all, ctx).await?)
+    // A namespace that is about to be opened is waited for.
+    let outside = bound::outside(&composition.namespace, &all, ctx);
+    let key = Key::of_composition(composition);
+    Ok(ctx.queue.waiting(&key, outside).await?)
 }
 
 /// The grants that are remembered, unless they are of another role name: a composition can be given another release name.

@@ -196,7 +196,7 @@ impl Releases {
         };
         apply::write(&self.cluster, &plan.objects, &how, written, &self.tell()).await?;
         remove::remove(&self.cluster, &plan.dropped, &owner, Policy::OfLive, &self.tell()).await?;
-        self.wait_until_ready(&written.objects).await?;
+        self.patiently(self.wait_until_ready(&written.objects)).await?;
         self.run_hooks(records, record, &after).await
     }
 
@@ -335,7 +335,8 @@ impl Releases {
         let made = remove::dropped(made, &plan.deployed);
         let removed = remove::remove(&self.cluster, &made, &owner, Policy::OfManifest, &self.tell()).await?;
         // The next attempt must not meet objects that are on their way out.
-        removed.wait(&self.cluster, self.options.timeout).await
+        self.patiently(removed.wait(&self.cluster, self.options.timeout))
+            .await
     }
 
     /// The objects of a stored revision, as far as they can still be there. Of one that somebody else made, what cannot be

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cluster::{Apply, Goal, ResourceId};
+use cluster::{Apply, Goal, Health, ResourceId};
 use helm::chart::Crd;
 
 use super::objects::{self, Target};
@@ -69,10 +69,11 @@ impl Releases {
             self.tell()(&Progress::Defined { id });
         }
         for id in crds.iter().filter_map(Target::id) {
-            let established = self
+            let mut untold = |_: &Health| {};
+            let waiting = self
                 .cluster
-                .wait_until(id, Goal::Current, ESTABLISHED_WITHIN, &mut |_| {})
-                .await;
+                .wait_until(id, Goal::Current, ESTABLISHED_WITHIN, &mut untold);
+            let established = self.patiently(waiting).await;
             established.map_err(failed("await"))?;
         }
         Ok(())

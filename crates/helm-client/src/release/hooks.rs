@@ -1,6 +1,6 @@
 //! The hooks of one event, one after the other (Helm's `pkg/action/hooks.go`).
 
-use cluster::{Delete, Goal, ObjectId, Propagation};
+use cluster::{Delete, Goal, Health, ObjectId, Propagation};
 use helm::hook::{
     Hook, HookDeletePolicy, HookEvent, HookExecution, HookOutputLogPolicy, HookPhase, in_execution_order,
 };
@@ -176,10 +176,11 @@ impl Releases {
         let id = made.insert(live.id);
         if is_awaited(id) {
             tracing::info!(hook = %id, "waiting for a hook");
-            let complete = self
+            let mut untold = |_: &Health| {};
+            let waiting = self
                 .cluster
-                .wait_until(id, Goal::Complete, self.options.timeout, &mut |_| {})
-                .await;
+                .wait_until(id, Goal::Complete, self.options.timeout, &mut untold);
+            let complete = self.patiently(waiting).await;
             complete.map_err(Error::objects("await"))?;
         }
         Ok(())
@@ -265,10 +266,13 @@ impl Releases {
         }
         let timeout = self.options.timeout;
         let deleted = if is_awaited(id) {
-            self.cluster.delete_and_wait(id, &how, timeout, &mut |_| {}).await
+            let mut untold = |_: &Health| {};
+            let waiting = self.cluster.delete_and_wait(id, &how, timeout, &mut untold);
+            self.patiently(waiting).await
         } else {
             // What is never awaited may not be read either: the right to delete it is all there is.
-            self.cluster.delete_until_gone(id, &how, timeout).await
+            self.patiently(self.cluster.delete_until_gone(id, &how, timeout))
+                .await
         };
         deleted.map_err(Error::objects("delete"))
     }

@@ -22,6 +22,7 @@ mod obstacle;
 mod options;
 mod output;
 mod ownership;
+mod parking;
 mod preview;
 mod progress;
 mod ready;
@@ -48,6 +49,7 @@ pub use desired::Desired;
 pub use error::{Error, Undone};
 pub use hold::{Hold, writer};
 pub use options::{CrdPolicy, OnFailure, Options, Retries, Retry, Wait};
+pub use parking::Parking;
 pub use preview::{Change, Effect};
 pub use progress::{Listener, Progress};
 pub use resume::Resumed;
@@ -82,6 +84,8 @@ pub struct Releases {
     listener: Option<Listener>,
     /// The object that the release belongs to, if it belongs to one.
     parent: Option<Arc<Parent>>,
+    /// The place of the caller, given up during long waits.
+    parking: Option<Arc<dyn Parking>>,
     settled: Arc<Settled>,
     leases: Arc<LeaseWatch>,
 }
@@ -115,6 +119,7 @@ impl Releases {
             succeeds: Arc::default(),
             listener: None,
             parent: None,
+            parking: None,
             settled: Arc::default(),
             leases,
         }

@@ -77,7 +77,8 @@ impl Releases {
         let owner = self.owner(&record.release);
         let removed =
             remove::remove(&self.cluster, &targets, &owner, Policy::OfManifest, &self.tell()).await?;
-        removed.wait(&self.cluster, self.options.timeout).await?;
+        self.patiently(removed.wait(&self.cluster, self.options.timeout))
+            .await?;
         self.settled
             .forget(targets.iter().filter_map(|target| target.id()));
         if hooks_run {

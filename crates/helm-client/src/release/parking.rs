@@ -1,0 +1,43 @@
+//! Waits that may take long, so that whoever waits can let others work meanwhile.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use futures::future::BoxFuture;
+use futures::poll;
+
+use super::Releases;
+
+/// A worker's place: left before a wait for hooks, objects or their removal, and taken again after it.
+///
+/// Either may be called more than once in a row. An action that is dropped while it waits does not take its place again.
+pub trait Parking: Send + Sync {
+    /// A wait begins that may take long.
+    fn park(&self);
+
+    /// It is over: returns once the work can go on.
+    fn unpark(&self) -> BoxFuture<'_, ()>;
+}
+
+impl Releases {
+    /// The same, for a caller who gives up its place while it waits.
+    pub fn parked_at(self, place: Arc<dyn Parking>) -> Self {
+        let parking = Some(place);
+        Self { parking, ..self }
+    }
+
+    /// Awaits something that may take long.
+    pub(super) async fn patiently<T>(&self, wait: impl Future<Output = T>) -> T {
+        let Some(place) = &self.parking else {
+            return wait.await;
+        };
+        let mut wait = Box::pin(wait);
+        if let Poll::Ready(outcome) = poll!(wait.as_mut()) {
+            return outcome;
+        }
+        place.park();
+        let outcome = wait.await;
+        place.unpark().await;
+        outcome
+    }
+}
