@@ -252,6 +252,12 @@ exactness: ## Each rule of the roles of 24 charts' compositions taken out in tur
 take-over: ## Releases whose records were made by helm, before records were signed, or under a lost key; prints upgrades and faults
 	$(ON_CONTROL_PLANE) take-over
 
+HONEST ?= 50
+HOSTILE ?= 10
+.PHONY: fairness
+fairness: ## HONEST=50 compositions changed alone, then beside HOSTILE=10 of each kind that cost all they can; prints p95 of both and memory
+	$(ON_CONTROL_PLANE) fairness --honest $(HONEST) --hostile $(HOSTILE)
+
 EDITS ?= 200
 .PHONY: composition-drift
 composition-drift: ## EDITS=200 edits of a release's objects behind our back; prints p50 and p99 until they are put back

@@ -15,6 +15,8 @@ use crate::{Namespace, Site, image, progress};
 
 /// The program that serves one generated type.
 const CONTROLLER: &str = "composition-dynamic-controller";
+const INSPECTOR: &str = "chart-inspector";
+const PROVIDER: &str = "core-provider";
 
 /// Several run on one host, which has each port once.
 const NO_METRICS: &str = "--metrics-server-port=0";
@@ -93,7 +95,7 @@ impl HostPlatform {
         let environment = self.provider_environment();
         let own = environment.iter().map(|(name, value)| (*name, value.as_str()));
         let environment: Vec<_> = own.chain(further.iter().copied()).collect();
-        self.run("core-provider", NAMESPACE, RELEASE, &[NO_METRICS], &environment)
+        self.run(PROVIDER, NAMESPACE, RELEASE, &[NO_METRICS], &environment)
     }
 
     /// core-provider, to be run by the caller with a kubeconfig in its environment.
@@ -101,7 +103,7 @@ impl HostPlatform {
     /// # Errors
     /// When it is not built.
     pub fn provider(&self) -> Result<Command> {
-        let mut command = Command::new(image::binary("core-provider")?);
+        let mut command = Command::new(image::binary(PROVIDER)?);
         command
             .arg(NO_METRICS)
             .env("NO_PROXY", "127.0.0.1")
@@ -118,7 +120,7 @@ impl HostPlatform {
             ("CORE_PROVIDER_MAX_RECONCILE_RATE", "16".to_owned()),
             (
                 "CHART_INSPECTOR_SERVICE_ACCOUNT",
-                format!("{RELEASE}-chart-inspector"),
+                format!("{RELEASE}-{INSPECTOR}"),
             ),
             ("URL_CHART_INSPECTOR", format!("http://{}/", self.inspector)),
         ]
@@ -145,9 +147,9 @@ impl HostPlatform {
     pub fn run_inspector(&self) -> Result<()> {
         let port = self.inspector.rsplit(':').next().unwrap_or_default();
         self.run(
-            "chart-inspector",
+            INSPECTOR,
             NAMESPACE,
-            &format!("{RELEASE}-chart-inspector"),
+            &format!("{RELEASE}-{INSPECTOR}"),
             &[],
             &[("KRATEO_NAMESPACE", NAMESPACE), ("PLUGIN_PORT", port)],
         )
@@ -236,8 +238,11 @@ impl HostPlatform {
     /// # Errors
     /// When it does not run.
     pub fn kill_controller_in(&self, namespace: &str, resource: &str, version: &str) -> Result<()> {
-        let name = format!("{CONTROLLER}.{namespace}.{resource}-{version}");
-        self.plane.kill_component(&name)
+        self.plane.kill_component(&program_name(
+            CONTROLLER,
+            namespace,
+            &format!("{resource}-{version}"),
+        ))
     }
 
     /// What the kubelet would put into the controller's pod: a token that chart-inspector asks for.
@@ -271,9 +276,24 @@ impl HostPlatform {
         environment.push(("KUBECONFIG", &kubeconfig));
         environment.push(("NO_PROXY", "127.0.0.1"));
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        let name = format!("{program}.{namespace}.{account}");
+        let name = program_name(program, namespace, account);
         self.plane
             .start_program(&name, &image::binary(program)?, arguments, &environment)
+    }
+
+    /// What a type's controller is called among the programs of the control plane.
+    pub fn controller_name(resource: &str, version: &str) -> String {
+        program_name(CONTROLLER, NAMESPACE, &format!("{resource}-{version}"))
+    }
+
+    /// The same of chart-inspector.
+    pub fn inspector_name() -> String {
+        program_name(INSPECTOR, NAMESPACE, &format!("{RELEASE}-{INSPECTOR}"))
+    }
+
+    /// The same of core-provider.
+    pub fn provider_name() -> String {
+        program_name(PROVIDER, NAMESPACE, RELEASE)
     }
 
     /// Where chart-inspector answers, with a slash at its end.
@@ -298,6 +318,10 @@ impl HostPlatform {
     pub fn namespace(&self, name: &str) -> Result<Namespace> {
         Namespace::make(name, &self.site)
     }
+}
+
+fn program_name(program: &str, namespace: &str, account: &str) -> String {
+    format!("{program}.{namespace}.{account}")
 }
 
 /// A port that nobody uses now.

@@ -618,7 +618,15 @@ impl ControlPlane {
         self.component(name, |process| process.restart(&self.home.folder))
     }
 
-    fn component(&self, name: &str, act: impl FnOnce(&mut Process) -> Result<()>) -> Result<()> {
+    /// The most memory that a program has had so far, in bytes.
+    ///
+    /// # Errors
+    /// As [`ControlPlane::kill_component`], and when it has ended; the message has the end of what it said.
+    pub fn peak_memory(&self, name: &str) -> Result<u64> {
+        self.component(name, Process::peak_memory)
+    }
+
+    fn component<T>(&self, name: &str, act: impl FnOnce(&mut Process) -> Result<T>) -> Result<T> {
         let mut processes = self.processes();
         let names: Vec<&str> = processes.iter().map(Process::name).collect();
         let place = names.iter().position(|each| *each == name);

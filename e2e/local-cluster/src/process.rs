@@ -150,6 +150,16 @@ impl Process {
         Ok(())
     }
 
+    /// The most memory that the program has had so far, in bytes. Fails when it has ended, with the end of what it said.
+    pub(crate) fn peak_memory(&mut self) -> Result<u64> {
+        self.check()?;
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kibibytes = peak.and_then(|peak| peak.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        let kibibytes = kibibytes.with_context(|| format!("{} has no peak of memory", self.program.name))?;
+        Ok(kibibytes * 1024)
+    }
+
     /// Kills the program, as a power cut would.
     pub(crate) fn kill(&mut self) -> Result<()> {
         if self.child.try_wait()?.is_some() {

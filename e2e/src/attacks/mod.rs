@@ -13,7 +13,7 @@ mod holder;
 mod inspector;
 mod lookups;
 mod namespaces;
-mod records;
+pub(crate) mod records;
 mod registries;
 mod stage;
 

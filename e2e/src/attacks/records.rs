@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::stage::Scene;
 use super::{Actor, Attack, Outcome, Stage};
+use crate::HostPlatform;
 
 #[expect(clippy::too_many_lines, reason = "one list, an entry for each attack")]
 pub(super) fn attacks() -> Vec<Attack> {
@@ -373,29 +374,12 @@ fn inflates(stage: &Stage) -> Result<Outcome> {
     scene.compose("inflates", &json!({}))?;
     let most = || {
         // What the limit of its pod would end: 512 Mi, less what it holds already.
-        const MOST: u64 = 400 * 1024;
-        let peak = peak_memory(&scene)?;
-        Ok((peak > MOST).then(|| format!("the controller took {peak} KiB")))
+        const MOST: u64 = 400 << 20;
+        let name = HostPlatform::controller_name(&scene.bazaar.plural, &scene.bazaar.version);
+        let peak = scene.stage.platform().plane().peak_memory(&name)?;
+        Ok((peak > MOST).then(|| format!("the controller took {} MiB", peak >> 20)))
     };
     scene.judge("inflates", most, "the controller stayed small")
-}
-
-/// The most memory that the shared type's controller ever had, in KiB.
-fn peak_memory(scene: &Scene<'_>) -> Result<u64> {
-    let wanted = format!("COMPOSITION_CONTROLLER_RESOURCE={}\0", scene.bazaar.plural);
-    let server = format!("KUBECONFIG={}", scene.stage.platform().plane().folder().display());
-    for entry in std::fs::read_dir("/proc")? {
-        let folder = entry?.path();
-        let environment = std::fs::read(folder.join("environ")).unwrap_or_default();
-        let environment = String::from_utf8_lossy(&environment);
-        if environment.contains(&wanted) && environment.contains(&server) {
-            let status = std::fs::read_to_string(folder.join("status"))?;
-            let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-            let peak = peak.and_then(|peak| peak.split_whitespace().next());
-            return peak.context("no peak of memory")?.parse().context("no number");
-        }
-    }
-    anyhow::bail!("the controller does not run")
 }
 
 /// The victim's new composition is released although others keep the controller busy.
@@ -418,7 +402,8 @@ fn record_of(release: &str, text: &[u8], scene: &Scene<'_>) -> Result<Value> {
     }))
 }
 
-fn secret_name(release: &str, revision: i64) -> String {
+/// The Secret that has a revision of a release.
+pub(crate) fn secret_name(release: &str, revision: i64) -> String {
     format!("sh.helm.release.v1.{release}.v{revision}")
 }
 
@@ -498,7 +483,8 @@ fn write(record: &Value) -> Result<String> {
     encode(record.to_string().as_bytes())
 }
 
-fn encode(text: &[u8]) -> Result<String> {
+/// The text of a release as a record's Secret has it.
+pub(crate) fn encode(text: &[u8]) -> Result<String> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(text)?;
     Ok(BASE64_STANDARD.encode(BASE64_STANDARD.encode(encoder.finish()?)))

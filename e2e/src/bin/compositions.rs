@@ -1,4 +1,4 @@
-//! `make namespaces`, `exactness`, `composition-drift`, `composition-idle`: compositions on an API server of their own.
+//! `make namespaces`, `exactness`, `composition-drift`, `composition-idle`, `fairness`: compositions on an API server of their own.
 //! Each prints its figure as the last line and fails when it is not what it should be.
 #![allow(clippy::print_stdout, reason = "figures are what it is for")]
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use e2e::compositions::{Rig, drift, exactness, idle, namespaces, take_over};
+use e2e::compositions::{Rig, drift, exactness, fairness, idle, namespaces, take_over};
 
 /// Tries compositions.
 #[derive(Debug, Parser)]
@@ -37,6 +37,15 @@ enum Command {
     },
     /// Records that the controller did not make.
     TakeOver,
+    /// Compositions that cost all they can beside honest ones.
+    Fairness {
+        /// How many honest ones.
+        #[arg(long, default_value_t = 50)]
+        honest: usize,
+        /// How many hostile ones of each kind.
+        #[arg(long, default_value_t = 10)]
+        hostile: usize,
+    },
     /// Nothing happens.
     Idle {
         /// How many compositions.
@@ -87,6 +96,11 @@ fn run(rig: &Rig, command: Command) -> Result<bool> {
             let times = drift::run(rig, edits)?;
             println!("{times}");
             times.faults.is_empty()
+        }
+        Command::Fairness { honest, hostile } => {
+            let outcome = fairness::run(rig, honest, hostile)?;
+            println!("{outcome}");
+            outcome.is_well()
         }
         Command::TakeOver => {
             let outcome = take_over::run(rig)?;

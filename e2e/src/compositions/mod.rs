@@ -3,6 +3,7 @@
 
 pub mod drift;
 pub mod exactness;
+pub mod fairness;
 pub mod figures;
 pub mod idle;
 pub mod names;
@@ -180,14 +181,18 @@ fn list(namespace: &Namespace, kinds: &str) -> Result<Vec<Value>> {
 }
 
 /// Waits until `look` finds something.
-fn until<T>(what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+fn until<T>(what: &str, look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    until_within(PATIENCE, what, look)
+}
+
+fn until_within<T>(patience: Duration, what: &str, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let begun = Instant::now();
     loop {
         if let Some(found) = look()? {
             return Ok(found);
         }
-        if begun.elapsed() > PATIENCE {
-            bail!("{what}: not so after {PATIENCE:?}");
+        if begun.elapsed() > patience {
+            bail!("{what}: not so after {patience:?}");
         }
         std::thread::sleep(Duration::from_millis(200));
     }

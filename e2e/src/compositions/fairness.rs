@@ -1,0 +1,392 @@
+//! Compositions of tenants that cost all they can, beside those of an honest one: how much longer its changes take.
+//!
+//! Times come from the audit log: from the answer to the edit until the answer to the controller's last write of the status
+//! before the next edit of that composition.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::Result;
+use jiff::Timestamp;
+use local_cluster::audit::Mark;
+use serde_json::{Value, json};
+
+use super::{Rig, Type, WORKERS, await_released, compose};
+use crate::attacks::records;
+use crate::{HostPlatform, Namespace, image, progress};
+
+/// The most that a change may take beside hostile compositions, for what it takes without them.
+pub const GOAL: f64 = 1.5;
+
+/// How often every honest composition is changed.
+const ROUNDS: usize = 4;
+
+/// How long hostile compositions may come to what they do before the honest ones are measured beside them.
+const SETTLED: Duration = Duration::from_secs(20);
+
+/// Every hostile composition is touched once in so many seconds, one tenant after the other.
+const TOUCHED_EVERY: Duration = Duration::from_secs(1);
+
+/// How long a change may take until it is called lost.
+const LOST: Duration = Duration::from_secs(30);
+
+/// What a tenant does, and what its compositions have in their spec.
+struct Hostile {
+    name: &'static str,
+    what: &'static str,
+    spec: fn(usize) -> Value,
+    /// The text of a release record that was there before the composition.
+    record: Option<fn() -> Vec<u8>>,
+    /// Its compositions are deleted at once.
+    deleted: bool,
+}
+
+impl Hostile {
+    const fn new(name: &'static str, what: &'static str, spec: fn(usize) -> Value) -> Self {
+        Self {
+            name,
+            what,
+            spec,
+            record: None,
+            deleted: false,
+        }
+    }
+}
+
+fn hostile() -> Vec<Hostile> {
+    vec![
+        Hostile::new(
+            "hook",
+            "a hook whose image cannot be pulled",
+            |_| json!({"hook": true}),
+        ),
+        Hostile {
+            deleted: true,
+            ..Hostile::new(
+                "finalizer",
+                "deleted, with an object that never goes",
+                |_| json!({"finalizer": true}),
+            )
+        },
+        Hostile::new("endless", "a template that does not end", |_| {
+            let endless = "{{ range until 60000 }}{{ range until 60000 }}{{ $_ := . }}{{ end }}{{ end }}";
+            json!({"note": endless})
+        }),
+        Hostile::new("memory", "a template that takes memory", |_| {
+            let doubled = "{{ $x := \"aaaaaaaaaaaaaaaa\" }}{{ range until 40 }}{{ $x = printf \"%s%s\" $x $x }}{{ end }}";
+            json!({"note": doubled})
+        }),
+        Hostile::new("huge", "a spec of a megabyte", |_| {
+            let texts: Vec<String> = (0..1000).map(|number| format!("{number:01000}")).collect();
+            json!({"anything": {"texts": texts}})
+        }),
+        Hostile::new("deep", "a spec nested 300 levels deep", |_| {
+            let deep = (0..300).fold(json!({}), |inner, _| json!({"a": inner}));
+            json!({"anything": deep})
+        }),
+        Hostile {
+            record: Some(|| b"{}".to_vec()),
+            ..Hostile::new("empty-record", "an empty release record", |_| json!({}))
+        },
+        Hostile {
+            record: Some(|| format!("{{\"name\":\"{}\"}}", "a".repeat(200 << 20)).into_bytes()),
+            ..Hostile::new(
+                "large-record",
+                "a release record that inflates to 200 MiB",
+                |_| json!({}),
+            )
+        },
+    ]
+}
+
+/// What changes of honest compositions took.
+#[derive(Debug, Default)]
+struct Times {
+    took: Vec<Duration>,
+    lost: usize,
+}
+
+impl Times {
+    fn percentile(&self, percent: usize) -> Duration {
+        let mut all = self.took.clone();
+        all.sort_unstable();
+        let place = (all.len() * percent).div_ceil(100).saturating_sub(1);
+        all.get(place).copied().unwrap_or_default()
+    }
+}
+
+/// What came out.
+#[derive(Debug, Default)]
+pub struct Fairness {
+    honest: usize,
+    hostile: usize,
+    alone: Times,
+    beside: Times,
+    /// What each kind of hostile compositions did, and how many of them were released all the same.
+    kinds: Vec<(&'static str, usize)>,
+    /// Programs and the most memory that they had, in bytes.
+    memory: Vec<(&'static str, u64)>,
+    /// What ended that should not have.
+    restarts: Vec<String>,
+}
+
+impl Fairness {
+    /// How many times as long a change took beside hostile compositions, at the 95th percentile.
+    pub fn ratio(&self) -> f64 {
+        self.beside.percentile(95).as_secs_f64() / self.alone.percentile(95).as_secs_f64()
+    }
+
+    /// True when nothing was lost and nothing ended. How long it took is told, not judged: that depends on the machine.
+    pub fn is_well(&self) -> bool {
+        self.alone.lost + self.beside.lost == 0 && self.restarts.is_empty()
+    }
+}
+
+impl std::fmt::Display for Fairness {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "| hostile compositions | released all the same |\n|---|---|")?;
+        for (what, released) in &self.kinds {
+            writeln!(f, "| {what} | {released} |")?;
+        }
+        writeln!(
+            f,
+            "\n| | changes | p50 | p95 | longest | lost |\n|---|---|---|---|---|---|"
+        )?;
+        for (name, times) in [("alone", &self.alone), ("beside", &self.beside)] {
+            writeln!(
+                f,
+                "| {name} | {} | {} ms | {} ms | {} ms | {} |",
+                times.took.len(),
+                times.percentile(50).as_millis(),
+                times.percentile(95).as_millis(),
+                times.percentile(100).as_millis(),
+                times.lost
+            )?;
+        }
+        for restart in &self.restarts {
+            writeln!(f, "fault: {restart}")?;
+        }
+        let memory: Vec<String> = self
+            .memory
+            .iter()
+            .map(|(program, bytes)| format!("{program} {} MiB", bytes >> 20))
+            .collect();
+        write!(
+            f,
+            "{} honest compositions beside {} hostile ones: p95 {} ms, alone {} ms, {:.2} times as long (goal {GOAL}), {} lost, {} restarts, {}",
+            self.honest,
+            self.hostile,
+            self.beside.percentile(95).as_millis(),
+            self.alone.percentile(95).as_millis(),
+            self.ratio(),
+            self.alone.lost + self.beside.lost,
+            self.restarts.len(),
+            memory.join(", ")
+        )
+    }
+}
+
+/// Changes honest compositions, first alone, then beside so many hostile ones of each kind; each kind has a namespace.
+///
+/// # Errors
+/// When the honest ones are not released, or an object cannot be written.
+pub fn run(rig: &Rig, honest: usize, hostile_each: usize) -> Result<Fairness> {
+    let definitions = rig.platform.namespace("fairness")?;
+    let url = rig.push(&image::root().join("e2e/charts/market"), "market")?;
+    let type_ = rig.define(&definitions, "market", &url, &BTreeMap::new(), &[WORKERS])?;
+    let shop = Shop::open(rig, &type_, honest)?;
+    progress("changing honest compositions");
+    let alone = shop.change(rig, "alone")?;
+
+    let kinds = hostile();
+    let mut tenants = Vec::new();
+    for kind in &kinds {
+        progress(format_args!("{hostile_each} compositions: {}", kind.what));
+        tenants.push((kind, invade(rig, &type_, kind, hostile_each)?));
+    }
+    let is_over = AtomicBool::new(false);
+    let beside = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut turns = tenants.iter().cycle().zip(1_u64..);
+            while !is_over.load(Ordering::Relaxed)
+                && let Some(((_, tenant), turn)) = turns.next()
+            {
+                // What is being deleted may refuse; others have their turn.
+                let _ = tenant.kubectl(&[
+                    "annotate",
+                    &type_.resource(),
+                    "--all",
+                    "--overwrite",
+                    &format!("krateo.io/turn={turn}"),
+                ]);
+                std::thread::sleep(TOUCHED_EVERY);
+            }
+        });
+        std::thread::sleep(SETTLED);
+        progress("changing honest compositions beside them");
+        let beside = shop.change(rig, "beside");
+        is_over.store(true, Ordering::Relaxed);
+        beside
+    })?;
+
+    let mut fairness = Fairness {
+        honest,
+        hostile: hostile_each * kinds.len(),
+        alone,
+        beside,
+        ..Fairness::default()
+    };
+    for (kind, tenant) in &tenants {
+        let released = released(tenant, &type_)?;
+        fairness.kinds.push((kind.what, released));
+    }
+    let programs = [
+        (
+            "controller",
+            HostPlatform::controller_name(&type_.plural, &type_.version),
+        ),
+        ("chart-inspector", HostPlatform::inspector_name()),
+        ("core-provider", HostPlatform::provider_name()),
+    ];
+    for (name, program) in programs {
+        match rig.platform.plane().peak_memory(&program) {
+            Ok(peak) => fairness.memory.push((name, peak)),
+            Err(error) => fairness.restarts.push(format!("{error:#}")),
+        }
+    }
+    Ok(fairness)
+}
+
+/// How many compositions are released, by their conditions: whole objects may be too deep to be read here.
+fn released(tenant: &Namespace, type_: &Type) -> Result<usize> {
+    let conditions =
+        r#"jsonpath={range .items[*]}{.status.conditions[?(@.type=="Released")].status}{"\n"}{end}"#;
+    let all = tenant.kubectl(&["get", &type_.resource(), "--output", conditions])?;
+    Ok(all.lines().filter(|line| *line == "True").count())
+}
+
+/// Makes hostile compositions of a kind.
+fn invade(rig: &Rig, type_: &Type, kind: &Hostile, count: usize) -> Result<Namespace> {
+    let tenant = rig.platform.namespace(&format!("fairness-{}", kind.name))?;
+    let name = |number: usize| format!("{}-{number}", kind.name);
+    if let Some(text) = kind.record {
+        let release = records::encode(&text())?;
+        for number in 0..count {
+            tenant.apply(&json!({
+                "apiVersion": "v1", "kind": "Secret", "type": "helm.sh/release.v1",
+                "metadata": {
+                    "name": records::secret_name(&name(number), 1), "namespace": tenant.namespace(),
+                    "labels": {"name": name(number), "owner": "helm", "status": "deployed", "version": "1"},
+                },
+                "data": {"release": release},
+            }))?;
+        }
+    }
+    for number in 0..count {
+        tenant.apply(&type_.composition(tenant.namespace(), &name(number), &(kind.spec)(number)))?;
+    }
+    if kind.deleted {
+        await_released(&tenant, type_, count)?;
+        tenant.kubectl(&["delete", &type_.resource(), "--all", "--wait=false"])?;
+    }
+    Ok(tenant)
+}
+
+/// The honest tenant.
+struct Shop<'a> {
+    namespace: Namespace,
+    type_: &'a Type,
+    compositions: Vec<String>,
+}
+
+impl<'a> Shop<'a> {
+    fn open(rig: &Rig, type_: &'a Type, count: usize) -> Result<Self> {
+        let namespace = rig.platform.namespace("fairness-shop")?;
+        let compositions: Vec<String> = (0..count).map(|number| format!("shop-{number}")).collect();
+        let objects: Vec<Value> = compositions
+            .iter()
+            .map(|name| type_.composition(namespace.namespace(), name, &json!({})))
+            .collect();
+        compose(&namespace, &objects)?;
+        await_released(&namespace, type_, count)?;
+        Ok(Self {
+            namespace,
+            type_,
+            compositions,
+        })
+    }
+
+    /// Changes every composition a few times, one after the other.
+    fn change(&self, rig: &Rig, word: &str) -> Result<Times> {
+        let mark = rig.platform.plane().audit().mark()?;
+        for round in 0..ROUNDS {
+            for name in &self.compositions {
+                let patch = json!({"spec": {"greeting": format!("{word} {round}")}}).to_string();
+                self.namespace.kubectl(&[
+                    "patch",
+                    &self.type_.resource(),
+                    name,
+                    "--type=merge",
+                    "--patch",
+                    &patch,
+                ])?;
+            }
+        }
+        // What is not released by then is not counted as answered.
+        let greeting = format!("{word} {}", ROUNDS - 1);
+        let _ = super::until_within(LOST, "the last changes to be released", || {
+            let maps = self.namespace.kubectl(&[
+                "get",
+                "configmaps",
+                "--output",
+                "jsonpath={.items[*].data.greeting}",
+            ])?;
+            let done = maps.matches(&greeting).count();
+            Ok((done == self.compositions.len()).then_some(()))
+        });
+        std::thread::sleep(Duration::from_secs(1));
+        self.times(rig, mark)
+    }
+
+    fn times(&self, rig: &Rig, mark: Mark) -> Result<Times> {
+        let controller = self.type_.user();
+        let mut edits: BTreeMap<String, Vec<(Timestamp, Option<Timestamp>)>> = BTreeMap::new();
+        for record in rig.platform.plane().audit().since(mark)? {
+            let record = record?;
+            let is_of_shop =
+                record.namespace == self.namespace.namespace() && record.resource == self.type_.plural;
+            if !is_of_shop || !record.is_write() || record.code >= 300 {
+                continue;
+            }
+            let at: Timestamp = record.timestamp.parse()?;
+            let edits = edits.entry(record.name.clone()).or_default();
+            if record.user == controller {
+                if let Some((_, answer)) = edits.last_mut()
+                    && record.subresource == "status"
+                {
+                    *answer = Some(at);
+                }
+            } else if record.user_agent.starts_with("kubectl") {
+                edits.push((at, None));
+            }
+        }
+        let mut times = Times::default();
+        for (edited, answered) in edits.into_values().flatten() {
+            match answered {
+                Some(answered) => {
+                    let took = answered.duration_since(edited);
+                    times.took.push(Duration::try_from(took).unwrap_or_default());
+                }
+                None => times.lost += 1,
+            }
+        }
+        let expected = ROUNDS * self.compositions.len();
+        anyhow::ensure!(
+            times.took.len() + times.lost == expected,
+            "{} of {expected} edits are in the audit log",
+            times.took.len() + times.lost
+        );
+        Ok(times)
+    }
+}
