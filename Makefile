@@ -252,6 +252,12 @@ exactness: ## Each rule of the roles of 24 charts' compositions taken out in tur
 take-over: ## Releases whose records were made by helm, before records were signed, or under a lost key; prints upgrades and faults
 	$(ON_CONTROL_PLANE) take-over
 
+FAULT_COMPOSITIONS ?= 10
+.PHONY: api-faults
+api-faults: ## An API server that answers 500, 409 or 410, or ends every watch after a second, while users go on; prints faults and seconds until all is well
+	$(BUILD) --quiet $(call bins,core-provider composition-dynamic-controller chart-inspector api_faults local-cluster)
+	$(DEBUG)/api_faults --compositions $(FAULT_COMPOSITIONS)
+
 HONEST ?= 50
 HOSTILE ?= 10
 .PHONY: fairness

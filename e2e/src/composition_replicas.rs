@@ -290,7 +290,7 @@ impl Trial {
         // Helm's own view, and what stands in the cluster.
         for (name, greeting) in &users.wanted {
             let revisions = releases::revisions(self.host.plane(), HOME, name)?;
-            if !is_chain(&revisions) {
+            if !releases::is_chain(&revisions) {
                 faults.push(format!("{name} has the revisions {revisions:?}"));
             }
             let map = self.home.get("configmap", name)?.unwrap_or_default();
@@ -468,18 +468,6 @@ fn composition(name: &str, greeting: &str) -> Value {
     })
 }
 
-/// One revision after the other, the last one deployed and no other left pending.
-fn is_chain(revisions: &[(i64, String)]) -> bool {
-    let numbers = revisions.iter().map(|(number, _)| *number);
-    let first = revisions.first().map_or(1, |(number, _)| *number);
-    let statuses = revisions.iter().rev().map(|(_, status)| status.as_str());
-    numbers.eq((first..).take(revisions.len()))
-        && statuses.clone().next() == Some("deployed")
-        && statuses
-            .skip(1)
-            .all(|status| matches!(status, "superseded" | "failed"))
-}
-
 /// The release that a write is about: all of its objects are called after it.
 fn release_of(record: &AuditRecord) -> Option<String> {
     let is_beside = matches!(record.resource.as_str(), "leases" | "events");
@@ -510,24 +498,4 @@ fn text(object: &Value, at: &str) -> String {
         .and_then(Value::as_str)
         .unwrap_or_default()
         .to_owned()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_chain_may_begin_late_but_has_no_gap() {
-        let chain = |statuses: &[(i64, &str)]| -> Vec<(i64, String)> {
-            statuses
-                .iter()
-                .map(|(number, status)| (*number, (*status).to_owned()))
-                .collect()
-        };
-        assert!(is_chain(&chain(&[(2, "superseded"), (3, "deployed")])));
-        assert!(!is_chain(&chain(&[(1, "superseded"), (3, "deployed")])));
-        assert!(!is_chain(&chain(&[(1, "deployed"), (2, "pending-upgrade")])));
-        assert!(!is_chain(&chain(&[(1, "deployed"), (2, "deployed")])));
-        assert!(!is_chain(&[]));
-    }
 }

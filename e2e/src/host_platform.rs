@@ -140,18 +140,34 @@ impl HostPlatform {
         self.site.run(upgrade).map(drop)
     }
 
+    /// chart-inspector, to be run by the caller with a kubeconfig in its environment.
+    ///
+    /// # Errors
+    /// When it is not built.
+    pub fn inspector(&self) -> Result<Command> {
+        let mut command = Command::new(image::binary(INSPECTOR)?);
+        command
+            .env("NO_PROXY", "127.0.0.1")
+            .envs(self.inspector_environment());
+        Ok(command)
+    }
+
+    fn inspector_environment(&self) -> [(&'static str, &str); 2] {
+        let port = self.inspector.rsplit(':').next().unwrap_or_default();
+        [("KRATEO_NAMESPACE", NAMESPACE), ("PLUGIN_PORT", port)]
+    }
+
     /// Runs chart-inspector, where only the platform was installed.
     ///
     /// # Errors
     /// When it cannot be started.
     pub fn run_inspector(&self) -> Result<()> {
-        let port = self.inspector.rsplit(':').next().unwrap_or_default();
         self.run(
             INSPECTOR,
             NAMESPACE,
             &format!("{RELEASE}-{INSPECTOR}"),
             &[],
-            &[("KRATEO_NAMESPACE", NAMESPACE), ("PLUGIN_PORT", port)],
+            &self.inspector_environment(),
         )
     }
 

@@ -6,6 +6,7 @@
 )]
 
 pub mod admission;
+pub mod api_faults;
 pub mod attacks;
 pub mod chart;
 pub mod collector;

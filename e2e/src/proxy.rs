@@ -1,4 +1,5 @@
-//! A door between a program and the API server: it counts what is written, and kills the program at a write.
+//! A door between a program and the API server: it counts what is written, kills the program at a write, and answers as an
+//! API server does that is in trouble.
 //!
 //! The program gets a kubeconfig that names this door. Requests go on as admin or as a ServiceAccount, so that nothing
 //! but the door differs from a run without it.
@@ -6,6 +7,7 @@
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,13 +15,17 @@ use anyhow::{Context as _, Result};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
+use futures::StreamExt as _;
 use local_cluster::{ControlPlane, output};
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
+
+/// How long a short watch lasts.
+const SHORT: Duration = Duration::from_secs(1);
 
 /// When, in the course of a write, the program is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -40,6 +46,19 @@ pub struct KillAt {
     pub write: usize,
     /// On which side of it.
     pub side: Side,
+}
+
+/// What is wrong with the API server, as far as the program can tell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// Every request is answered with 500.
+    Failing,
+    /// Every other change and removal of an object is answered with 409: somebody else was faster.
+    Conflicts,
+    /// Every watch is answered with 410: what it wants to begin with is forgotten.
+    Expired,
+    /// Every watch ends after a second.
+    ShortWatches,
 }
 
 /// What became of the kills.
@@ -84,6 +103,9 @@ struct Door {
     token: Option<String>,
     counts_leases: bool,
     plan: Mutex<Plan>,
+    trouble: Mutex<Option<Trouble>>,
+    changes: AtomicUsize,
+    troubled: AtomicUsize,
 }
 
 /// The program that runs, and what is to happen to it.
@@ -140,6 +162,9 @@ impl Proxy {
             counts_leases: token.is_none(),
             token,
             plan: Mutex::default(),
+            trouble: Mutex::default(),
+            changes: AtomicUsize::default(),
+            troubled: AtomicUsize::default(),
         });
         let app = Router::new().fallback(pass).with_state(door.clone());
         runtime.spawn(async move { axum::serve(listener, app).await });
@@ -196,6 +221,16 @@ impl Proxy {
         let mut plan = self.door.plan();
         let program = plan.program.as_mut().context("no program was started")?;
         Ok(program.child.try_wait()?.is_some())
+    }
+
+    /// What is wrong from now on; nothing with `None`.
+    pub fn make_trouble(&self, trouble: Option<Trouble>) {
+        *self.door.trouble.lock().unwrap_or_else(PoisonError::into_inner) = trouble;
+    }
+
+    /// How many requests have met trouble so far.
+    pub fn troubled(&self) -> usize {
+        self.door.troubled.load(Ordering::Relaxed)
     }
 
     /// True when the program asked for no write for so long.
@@ -261,6 +296,23 @@ impl Door {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The trouble that a request meets.
+    fn trouble(&self, method: &Method, is_watch: bool) -> Option<Trouble> {
+        let trouble = *self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_met = match trouble? {
+            Trouble::Failing => true,
+            Trouble::Conflicts => {
+                let is_change = [Method::PUT, Method::PATCH, Method::DELETE].contains(method);
+                is_change && self.changes.fetch_add(1, Ordering::Relaxed).is_multiple_of(2)
+            }
+            Trouble::Expired | Trouble::ShortWatches => is_watch,
+        };
+        if is_met {
+            self.troubled.fetch_add(1, Ordering::Relaxed);
+        }
+        trouble.filter(|_| is_met)
+    }
+
     /// Notes a write, and says whether the program dies at it.
     fn note(&self, write: String) -> Option<Side> {
         let mut plan = self.plan();
@@ -283,6 +335,14 @@ impl Door {
 /// Lets a request pass, or not.
 async fn pass(State(door): State<Arc<Door>>, request: Request) -> Response {
     let (method, path) = (request.method(), request.uri().path());
+    let is_watch = is_watch(request.uri().query());
+    let trouble = door.trouble(method, is_watch);
+    match trouble {
+        None | Some(Trouble::ShortWatches) => {}
+        Some(Trouble::Failing) => return refusal(500, "InternalError", "the door says so"),
+        Some(Trouble::Conflicts) => return refusal(409, "Conflict", "the object has been modified"),
+        Some(Trouble::Expired) => return expired(),
+    }
     let counts = door.counts_leases || !path.starts_with("/apis/coordination.k8s.io/");
     let side = if counts && is_write(method, path, request.uri().query()) {
         door.note(format!("{method} {path}"))
@@ -298,6 +358,11 @@ async fn pass(State(door): State<Arc<Door>>, request: Request) -> Response {
             door.kill();
             nobody()
         }
+        Ok(response) if trouble == Some(Trouble::ShortWatches) => {
+            let (head, body) = response.into_parts();
+            let body = body.into_data_stream().take_until(tokio::time::sleep(SHORT));
+            Response::from_parts(head, Body::from_stream(body))
+        }
         Ok(response) => response,
         Err(error) => {
             let mut response = Response::new(Body::from(format!("{error:#}")));
@@ -305,6 +370,33 @@ async fn pass(State(door): State<Arc<Door>>, request: Request) -> Response {
             response
         }
     }
+}
+
+/// An answer with a `Status`, as the API server gives it.
+fn refusal(code: u16, reason: &str, message: &str) -> Response {
+    let mut response = json_response(&status(code, reason, message));
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    response
+}
+
+/// A watch that has one event: that it cannot begin.
+fn expired() -> Response {
+    let object = status(410, "Expired", "too old resource version");
+    json_response(&json!({"type": "ERROR", "object": object}))
+}
+
+fn status(code: u16, reason: &str, message: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Status", "metadata": {},
+        "status": "Failure", "code": code, "reason": reason, "message": message,
+    })
+}
+
+fn json_response(answer: &Value) -> Response {
+    let mut response = Response::new(Body::from(format!("{answer}\n")));
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    response
 }
 
 /// An answer that nobody hears.
@@ -360,6 +452,12 @@ fn is_write(method: &Method, path: &str, query: Option<&str>) -> bool {
     let changes = [Method::POST, Method::PUT, Method::PATCH, Method::DELETE].contains(method);
     let is_dry = query.is_some_and(|query| query.split('&').any(|pair| pair == "dryRun=All"));
     changes && !is_dry && !path.ends_with("reviews")
+}
+
+/// Whether a request is to be told of changes as they come.
+fn is_watch(query: Option<&str>) -> bool {
+    let says_so = |pair: &str| matches!(pair, "watch" | "watch=1" | "watch=true");
+    query.is_some_and(|query| query.split('&').any(says_so))
 }
 
 fn kubeconfig(server: &str) -> String {

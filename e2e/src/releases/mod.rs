@@ -267,6 +267,18 @@ pub fn revisions(plane: &ControlPlane, namespace: &str, release: &str) -> Result
     Ok(history.iter().map(revision).collect())
 }
 
+/// One revision after the other, the last one deployed and no other left pending.
+pub fn is_chain(revisions: &[(i64, String)]) -> bool {
+    let numbers = revisions.iter().map(|(number, _)| *number);
+    let first = revisions.first().map_or(1, |(number, _)| *number);
+    let statuses = revisions.iter().rev().map(|(_, status)| status.as_str());
+    numbers.eq((first..).take(revisions.len()))
+        && statuses.clone().next() == Some("deployed")
+        && statuses
+            .skip(1)
+            .all(|status| matches!(status, "superseded" | "failed"))
+}
+
 fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
@@ -336,4 +348,24 @@ pub(crate) fn difference(expected: &[Value], found: &[Value]) -> Option<String> 
         .map(|object| format!("+ {object}\n"));
     let text: String = missing.chain(additional).collect();
     (!text.is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_may_begin_late_but_has_no_gap() {
+        let chain = |statuses: &[(i64, &str)]| -> Vec<(i64, String)> {
+            statuses
+                .iter()
+                .map(|(number, status)| (*number, (*status).to_owned()))
+                .collect()
+        };
+        assert!(is_chain(&chain(&[(2, "superseded"), (3, "deployed")])));
+        assert!(!is_chain(&chain(&[(1, "superseded"), (3, "deployed")])));
+        assert!(!is_chain(&chain(&[(1, "deployed"), (2, "pending-upgrade")])));
+        assert!(!is_chain(&chain(&[(1, "deployed"), (2, "deployed")])));
+        assert!(!is_chain(&[]));
+    }
 }

@@ -1,0 +1,25 @@
+//! An API server in trouble: `make api-faults`.
+#![allow(clippy::print_stdout, reason = "the outcome is what it is run for")]
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+
+/// An API server that fails, answers with conflicts, forgets, and ends watches, while users go on.
+#[derive(Debug, Parser)]
+struct Args {
+    /// How many compositions are made, and as many changed, in each trouble.
+    #[arg(long, default_value_t = 10)]
+    compositions: usize,
+}
+
+fn main() -> Result<ExitCode> {
+    let outcome = e2e::api_faults::run(Args::parse().compositions)?;
+    println!("{outcome}");
+    Ok(if outcome.faults.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
