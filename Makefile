@@ -264,6 +264,11 @@ HOSTILE ?= 10
 fairness: ## HONEST=50 compositions changed alone, then beside HOSTILE=10 of each kind that cost all they can; prints p95 of both and memory
 	$(ON_CONTROL_PLANE) fairness --honest $(HONEST) --hostile $(HOSTILE)
 
+.PHONY: soak
+soak: MINUTES = 20
+soak: ## 100 compositions looked at every second for MINUTES=20, some changed and some made anew all the time; prints passes, memory, threads and files
+	$(ON_CONTROL_PLANE) soak --minutes $(MINUTES)
+
 EDITS ?= 200
 .PHONY: composition-drift
 composition-drift: ## EDITS=200 edits of a release's objects behind our back; prints p50 and p99 until they are put back

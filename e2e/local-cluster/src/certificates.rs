@@ -158,13 +158,14 @@ pub(crate) fn kubeconfig(api_server: &str, authority: &str, user: &Value) -> Str
 
 /// Writes a file that only its owner can read.
 pub(crate) fn write_private(file: &Path, text: &str) -> Result<()> {
-    use std::{io::Write, os::unix::fs::OpenOptionsExt};
-    fs::File::options()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(file)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
+    use std::io::Write;
+    let folder = file.parent().unwrap_or(Path::new("."));
+    // Such a file is its owner's alone, and whoever reads the former one meanwhile reads all of it.
+    let written = tempfile::NamedTempFile::new_in(folder).and_then(|mut unfinished| {
+        unfinished.write_all(text.as_bytes())?;
+        Ok(unfinished.persist(file)?)
+    });
+    written
+        .map(drop)
         .with_context(|| format!("could not write {}", file.display()))
 }

@@ -18,7 +18,7 @@ use crate::{
     audit::{self, Audit},
     certificates::{self, Authority, Identity},
     parts::{self, Cache, Part},
-    process::{Place, Process, Program, output},
+    process::{Place, Process, Program, Usage, output},
     progress, registry,
     state::{Home, Record, Size, State},
     wait,
@@ -618,12 +618,12 @@ impl ControlPlane {
         self.component(name, |process| process.restart(&self.home.folder))
     }
 
-    /// The most memory that a program has had so far, in bytes.
+    /// What a program holds now, and has held.
     ///
     /// # Errors
     /// As [`ControlPlane::kill_component`], and when it has ended; the message has the end of what it said.
-    pub fn peak_memory(&self, name: &str) -> Result<u64> {
-        self.component(name, Process::peak_memory)
+    pub fn usage(&self, name: &str) -> Result<Usage> {
+        self.component(name, Process::usage)
     }
 
     fn component<T>(&self, name: &str, act: impl FnOnce(&mut Process) -> Result<T>) -> Result<T> {

@@ -47,4 +47,4 @@ mod progress;
 
 pub use cluster::Cluster;
 pub use control_plane::{ControlPlane, Options};
-pub use process::output;
+pub use process::{Usage, output};

@@ -100,6 +100,19 @@ pub(crate) struct Program {
     pub(crate) place: Place,
 }
 
+/// What a program holds.
+#[derive(Debug, Clone, Copy)]
+pub struct Usage {
+    /// Memory now, in bytes.
+    pub resident: u64,
+    /// The most memory that it has had so far, in bytes.
+    pub peak: u64,
+    /// Threads.
+    pub threads: u64,
+    /// Open files and connections.
+    pub files: u64,
+}
+
 /// A running program of a cluster.
 #[derive(Debug)]
 pub(crate) struct Process {
@@ -150,14 +163,23 @@ impl Process {
         Ok(())
     }
 
-    /// The most memory that the program has had so far, in bytes. Fails when it has ended, with the end of what it said.
-    pub(crate) fn peak_memory(&mut self) -> Result<u64> {
+    /// What the program holds. Fails when it has ended, with the end of what it said.
+    pub(crate) fn usage(&mut self) -> Result<Usage> {
         self.check()?;
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kibibytes = peak.and_then(|peak| peak.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-        let kibibytes = kibibytes.with_context(|| format!("{} has no peak of memory", self.program.name))?;
-        Ok(kibibytes * 1024)
+        let folder = PathBuf::from(format!("/proc/{}", self.pid()));
+        let status = fs::read_to_string(folder.join("status"))?;
+        let number = |field: &str| -> Result<u64> {
+            let line = status.lines().find_map(|line| line.strip_prefix(field));
+            let word = line.and_then(|line| line.split_whitespace().next());
+            let word = word.with_context(|| format!("{} has no {field}", self.program.name))?;
+            Ok(word.parse()?)
+        };
+        Ok(Usage {
+            resident: number("VmRSS:")? * 1024,
+            peak: number("VmHWM:")? * 1024,
+            threads: number("Threads:")?,
+            files: fs::read_dir(folder.join("fd"))?.count() as u64,
+        })
     }
 
     /// Kills the program, as a power cut would.

@@ -1,7 +1,6 @@
 //! Somebody who holds the token of a ServiceAccount, and nothing else.
 
 use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
@@ -48,7 +47,7 @@ impl Answer {
 /// The holder of a token.
 pub struct Holder {
     site: Site,
-    kubeconfig: PathBuf,
+    kubeconfig: NamedTempFile,
     namespace: String,
 }
 
@@ -60,10 +59,9 @@ impl Holder {
     pub fn of(platform: &HostPlatform, account: (&str, &str), namespace: &str) -> Result<Self> {
         let (place, name) = account;
         let made = platform.plane().kubeconfig_for(place, name)?;
-        // The programs of the platform read the original when they start.
-        let kubeconfig = made.with_extension("stolen");
-        let text = fs::read_to_string(&made).with_context(|| format!("could not read {}", made.display()))?;
-        fs::write(&kubeconfig, text)?;
+        // One of its own: the original is written again for the next holder of the same token.
+        let kubeconfig = NamedTempFile::new()?;
+        fs::copy(&made, kubeconfig.path()).with_context(|| format!("could not read {}", made.display()))?;
         Ok(Self {
             site: platform.site().clone(),
             kubeconfig,
@@ -74,7 +72,7 @@ impl Holder {
     fn kubectl(&self, arguments: &[&str]) -> Command {
         // A namespace among the arguments comes later and counts.
         let mut command = self.site.kubectl(["--namespace", &self.namespace]);
-        command.args(arguments).env("KUBECONFIG", &self.kubeconfig);
+        command.args(arguments).env("KUBECONFIG", self.kubeconfig.path());
         command.stdin(Stdio::null());
         command
     }

@@ -376,7 +376,7 @@ fn inflates(stage: &Stage) -> Result<Outcome> {
         // What the limit of its pod would end: 512 Mi, less what it holds already.
         const MOST: u64 = 400 << 20;
         let name = HostPlatform::controller_name(&scene.bazaar.plural, &scene.bazaar.version);
-        let peak = scene.stage.platform().plane().peak_memory(&name)?;
+        let peak = scene.stage.platform().plane().usage(&name)?.peak;
         Ok((peak > MOST).then(|| format!("the controller took {} MiB", peak >> 20)))
     };
     scene.judge("inflates", most, "the controller stayed small")

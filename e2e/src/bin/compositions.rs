@@ -1,4 +1,4 @@
-//! `make namespaces`, `exactness`, `composition-drift`, `composition-idle`, `fairness`: compositions on an API server of their own.
+//! `make namespaces`, `exactness`, `composition-drift`, `composition-idle`, `fairness`, `soak`: compositions on an API server of their own.
 //! Each prints its figure as the last line and fails when it is not what it should be.
 #![allow(clippy::print_stdout, reason = "figures are what it is for")]
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use e2e::compositions::{Rig, drift, exactness, fairness, idle, namespaces, take_over};
+use e2e::compositions::{Rig, drift, exactness, fairness, idle, namespaces, soak, take_over};
 
 /// Tries compositions.
 #[derive(Debug, Parser)]
@@ -45,6 +45,15 @@ enum Command {
         /// How many hostile ones of each kind.
         #[arg(long, default_value_t = 10)]
         hostile: usize,
+    },
+    /// Passes for a long time.
+    Soak {
+        /// How many compositions.
+        #[arg(long, default_value_t = 100)]
+        compositions: usize,
+        /// How long.
+        #[arg(long, default_value_t = 20)]
+        minutes: u64,
     },
     /// Nothing happens.
     Idle {
@@ -101,6 +110,14 @@ fn run(rig: &Rig, command: Command) -> Result<bool> {
             let outcome = fairness::run(rig, honest, hostile)?;
             println!("{outcome}");
             outcome.is_well()
+        }
+        Command::Soak {
+            compositions,
+            minutes,
+        } => {
+            let outcome = soak::run(rig, compositions, Duration::from_secs(minutes * 60))?;
+            println!("{outcome}");
+            outcome.is_flat()
         }
         Command::TakeOver => {
             let outcome = take_over::run(rig)?;

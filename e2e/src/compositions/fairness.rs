@@ -12,9 +12,9 @@ use jiff::Timestamp;
 use local_cluster::audit::Mark;
 use serde_json::{Value, json};
 
-use super::{Rig, Type, WORKERS, await_released, compose};
+use super::{Rig, Type, WORKERS, await_released, compose, programs, until_within};
 use crate::attacks::records;
-use crate::{HostPlatform, Namespace, image, progress};
+use crate::{Namespace, image, progress};
 
 /// The most that a change may take beside hostile compositions, for what it takes without them.
 pub const GOAL: f64 = 1.5;
@@ -241,17 +241,9 @@ pub fn run(rig: &Rig, honest: usize, hostile_each: usize) -> Result<Fairness> {
         let released = released(tenant, &type_)?;
         fairness.kinds.push((kind.what, released));
     }
-    let programs = [
-        (
-            "controller",
-            HostPlatform::controller_name(&type_.plural, &type_.version),
-        ),
-        ("chart-inspector", HostPlatform::inspector_name()),
-        ("core-provider", HostPlatform::provider_name()),
-    ];
-    for (name, program) in programs {
-        match rig.platform.plane().peak_memory(&program) {
-            Ok(peak) => fairness.memory.push((name, peak)),
+    for (name, program) in programs(&type_) {
+        match rig.platform.plane().usage(&program) {
+            Ok(usage) => fairness.memory.push((name, usage.peak)),
             Err(error) => fairness.restarts.push(format!("{error:#}")),
         }
     }
@@ -335,7 +327,7 @@ impl<'a> Shop<'a> {
         }
         // What is not released by then is not counted as answered.
         let greeting = format!("{word} {}", ROUNDS - 1);
-        let _ = super::until_within(LOST, "the last changes to be released", || {
+        let _ = until_within(LOST, "the last changes to be released", || {
             let maps = self.namespace.kubectl(&[
                 "get",
                 "configmaps",

@@ -8,6 +8,7 @@ pub mod figures;
 pub mod idle;
 pub mod names;
 pub mod namespaces;
+pub mod soak;
 pub mod take_over;
 
 use std::collections::BTreeMap;
@@ -166,6 +167,18 @@ fn await_released(namespace: &Namespace, type_: &Type, count: usize) -> Result<(
             .filter(|object| condition(object, "Released").is_some_and(|c| c["status"] == "True"));
         Ok((released.count() == count).then_some(()))
     })
+}
+
+/// Our programs that a type's compositions keep busy, and what each is called on the control plane.
+fn programs(type_: &Type) -> [(&'static str, String); 3] {
+    [
+        (
+            "controller",
+            HostPlatform::controller_name(&type_.plural, &type_.version),
+        ),
+        ("chart-inspector", HostPlatform::inspector_name()),
+        ("core-provider", HostPlatform::provider_name()),
+    ]
 }
 
 fn version(definition: &Value) -> String {
