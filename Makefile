@@ -264,6 +264,12 @@ HOSTILE ?= 10
 fairness: ## HONEST=50 compositions changed alone, then beside HOSTILE=10 of each kind that cost all they can; prints p95 of both and memory
 	$(ON_CONTROL_PLANE) fairness --honest $(HONEST) --hostile $(HOSTILE)
 
+.PHONY: bench-admission
+bench-admission: MINUTES = 1
+bench-admission: setup ## 500 writes a second that core-provider's webhook judges, for MINUTES=1; prints how long the API server waited for it, p50 and p99
+	$(BUILD_RELEASE) --quiet $(call bins,core-provider bench_admission local-cluster)
+	$(RELEASE)/bench_admission --minutes $(MINUTES)
+
 .PHONY: soak
 soak: MINUTES = 20
 soak: ## 100 compositions looked at every second for MINUTES=20, some changed and some made anew all the time; prints passes, memory, threads and files

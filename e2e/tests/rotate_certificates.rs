@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::Result;
-use e2e::admission::{Traffic, failed_open, judged_chart, wait_until_judged};
+use e2e::admission::{Pace, Traffic, failed_open, judged_chart, wait_until_judged};
 use e2e::host_platform::free_port;
 use e2e::platform::{NAMESPACE, RELEASE};
 use e2e::proxy::Proxy;
@@ -63,7 +63,13 @@ fn rotate(platform: &HostPlatform, scenario: &Namespace, source: &str, paused: b
     }
 
     let failed_before = failed_open(scenario.site())?;
-    let traffic = Traffic::start(platform.plane(), scenario.namespace(), "Rotating", "rotatings")?;
+    let traffic = Traffic::start(
+        platform.plane(),
+        scenario.namespace(),
+        "Rotating",
+        "rotatings",
+        Pace::STEADY,
+    )?;
     let mut trusted = BTreeSet::new();
     scenario.wait_until("certificates that follow each other", || {
         let secret = [

@@ -1,9 +1,10 @@
 //! Writes that core-provider's webhook judges, tried all the time: what the answers are while something happens to it.
 
+pub mod load;
 pub mod replicas;
 mod traffic;
 
-pub use traffic::{Counts, Traffic};
+pub use traffic::{Counts, Pace, Traffic};
 
 use anyhow::Result;
 use serde_json::{Value, json};

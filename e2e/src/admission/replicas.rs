@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use local_cluster::output;
 use serde_json::json;
 
-use super::{Counts, Traffic, composition, failed_open, judged_chart, wait_until_judged};
+use super::{Counts, Pace, Traffic, composition, failed_open, judged_chart, wait_until_judged};
 use crate::platform::NAMESPACE;
 use crate::scenario::condition;
 use crate::{Namespace, Scenario, progress};
@@ -106,7 +106,13 @@ pub fn run() -> Result<Outcome> {
     scenario.define("judge", &url, "1.0.0")?;
     scenario.wait_for("compositiondefinitions", "judge", "Ready", "True")?;
     wait_until_judged(&scenario, KIND)?;
-    let traffic = Traffic::start(scenario.cluster(), scenario.namespace(), KIND, PLURAL)?;
+    let traffic = Traffic::start(
+        scenario.cluster(),
+        scenario.namespace(),
+        KIND,
+        PLURAL,
+        Pace::STEADY,
+    )?;
     let trial = Trial { scenario, traffic };
     let mut outcome = Outcome::default();
     outcome.events.push(trial.event("nothing", true, || Ok(()))?);

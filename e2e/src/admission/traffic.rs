@@ -10,15 +10,27 @@ use anyhow::{Context as _, Result};
 use local_cluster::ControlPlane;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
+use tokio::time::MissedTickBehavior;
 
 use super::composition;
 use crate::proxy::client;
 
-/// As many writers.
-const WRITERS: usize = 8;
+/// How much is written.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    /// As many writers.
+    pub writers: usize,
+    /// How long each of them pauses between two writes.
+    pub pause: Duration,
+}
 
-/// How long each of them pauses between two writes.
-const PAUSE: Duration = Duration::from_millis(200);
+impl Pace {
+    /// About forty writes a second, as long as they are answered at once.
+    pub const STEADY: Self = Self {
+        writers: 8,
+        pause: Duration::from_millis(200),
+    };
+}
 
 /// After so long without an answer a write has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -107,7 +119,13 @@ impl Traffic {
     ///
     /// # Errors
     /// When there are no credentials of an admin.
-    pub fn start(plane: &ControlPlane, namespace: &str, kind: &str, plural: &str) -> Result<Self> {
+    pub fn start(
+        plane: &ControlPlane,
+        namespace: &str,
+        kind: &str,
+        plural: &str,
+        pace: Pace,
+    ) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -122,8 +140,8 @@ impl Traffic {
             kind: kind.to_owned(),
             namespace: namespace.to_owned(),
         };
-        for number in 0..WRITERS {
-            runtime.spawn(go_on(writes.clone(), number, counters.clone()));
+        for number in 0..pace.writers {
+            runtime.spawn(go_on(writes.clone(), number, pace.pause, counters.clone()));
         }
         Ok(Self {
             _runtime: runtime,
@@ -164,9 +182,13 @@ impl Traffic {
     }
 }
 
-async fn go_on(writes: Writes, number: usize, counters: Arc<Counters>) {
+async fn go_on(writes: Writes, number: usize, pause: Duration, counters: Arc<Counters>) {
     let mut fits = number.is_multiple_of(2);
+    // From one write to the next, however long an answer takes.
+    let mut turns = tokio::time::interval(pause);
+    turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
+        turns.tick().await;
         fits = !fits;
         let counter = match writes.write(number, fits).await {
             Ok(answer) if answer.taken == fits => &counters.right,
@@ -182,7 +204,6 @@ async fn go_on(writes: Writes, number: usize, counters: Arc<Counters>) {
             }
         };
         counter.fetch_add(1, Ordering::SeqCst);
-        tokio::time::sleep(PAUSE).await;
     }
 }
 
