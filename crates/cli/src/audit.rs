@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use composition::bound::{Allowed, BuiltIn, GroupResource, Resolved};
@@ -109,6 +110,9 @@ fn told(name: &str, scan: &Scan, resolved: &Resolved) -> String {
     text.join("\n") + "\n"
 }
 
+/// No public chart is to take longer to scan.
+const SLOW: Duration = Duration::from_millis(100);
+
 /// What came of all charts.
 #[derive(Default)]
 struct Figures {
@@ -118,6 +122,8 @@ struct Figures {
     unresolved: usize,
     not_loaded: usize,
     not_rendered: usize,
+    /// The chart that took longest to scan, and how long.
+    slowest: (Duration, PathBuf),
 }
 
 /// Renders each chart with its defaults and with each of its `ci/*values.yaml`: every kind must be in the scan, or
@@ -138,13 +144,16 @@ fn check(charts: &[String]) -> Result<()> {
         template::on_large_stack(move || check_one(&folder, chart, figures))?;
     }
     out(&format!(
-        "{} templates unresolved, {} charts not loaded, {} renderings refused\n{} charts, {} kinds, {} missed\n",
+        "{} templates unresolved, {} charts not loaded, {} renderings refused\n\
+         {} charts, {} kinds, {} missed, slowest scan {} ms: {}\n",
         figures.unresolved,
         figures.not_loaded,
         figures.not_rendered,
         figures.charts,
         figures.kinds,
-        figures.missed
+        figures.missed,
+        figures.slowest.0.as_millis(),
+        figures.slowest.1.display()
     ))?;
     if figures.missed > 0 || figures.charts == 0 {
         bail!("the scan missed kinds, or there was no chart to scan");
@@ -153,15 +162,18 @@ fn check(charts: &[String]) -> Result<()> {
 }
 
 fn check_one(folder: &Path, chart: Chart, figures: &mut Figures) -> Result<()> {
-    let started = std::time::Instant::now();
+    let started = Instant::now();
     let scan = scan(&chart);
     let took = started.elapsed();
-    if took.as_millis() > 1000 {
+    if took > SLOW {
         out(&format!(
             "{}: scanned in {} ms\n",
             folder.display(),
             took.as_millis()
         ))?;
+    }
+    if took > figures.slowest.0 {
+        figures.slowest = (took, folder.to_owned());
     }
     let unresolved: BTreeSet<&str> = scan.unresolved.iter().map(|place| place.file.as_str()).collect();
     figures.unresolved += unresolved.len();

@@ -222,3 +222,185 @@ fn subcharts_definitions_and_notes_count_as_what_they_are() {
     assert_eq!(scan.defined.first().unwrap().plural, "shops");
     assert_eq!(scan.lookups.len(), 1);
 }
+
+/// Named templates from `t0` to the last one, each with `call` for the one after it, the last one with a pod.
+fn chain(length: usize, call: impl Fn(usize) -> String) -> String {
+    let last = format!("{{{{ define \"t{length}\" }}}}\n---\napiVersion: v1\nkind: Pod\n{{{{ end }}}}");
+    (0..length)
+        .map(|at| format!("{{{{ define \"t{at}\" }}}}{}{{{{ end }}}}", call(at + 1)))
+        .chain([last])
+        .collect()
+}
+
+#[test]
+fn templates_that_are_called_again_and_again_are_walked_once() {
+    // Two calls in each, so the last one is called 2^30 times.
+    let documents = chain(30, |next| {
+        format!("{{{{ include \"t{next}\" . }}}}\n{{{{ include \"t{next}\" . }}}}")
+    });
+    assert_eq!(kinds(&format!("{documents}{{{{ include \"t0\" . }}}}")), "v1 Pod");
+    let actions = chain(30, |next| {
+        format!("{{{{ template \"t{next}\" . }}}}{{{{ template \"t{next}\" . }}}}")
+    });
+    assert_eq!(kinds(&format!("{actions}{{{{ template \"t0\" . }}}}")), "v1 Pod");
+    let values = chain(30, |next| {
+        format!(
+            "{{{{ $x := include \"t{next}\" . }}}}{{{{ $x }}}}{{{{ include \"t{next}\" (dict \"x\" $x) }}}}"
+        )
+    });
+    let values = values.replace("\n---\napiVersion: v1\nkind: Pod\n", "Pod");
+    assert_eq!(
+        kinds(&format!(
+            "{values}apiVersion: v1\nkind: {{{{ include \"t30\" . }}}}\nspec: {{{{ include \"t0\" . }}}}\n"
+        )),
+        "v1 Pod"
+    );
+}
+
+#[test]
+fn what_calls_itself_is_unresolved() {
+    // With another dot each time.
+    let helpers = "{{ define \"t\" }}{{ include \"t\" (dict \"a\" .) }}{{ include \"t\" (dict \"b\" .) }}{{ end }}\
+                   {{ define \"u\" }}{{ range .x }}{{ template \"u\" . }}{{ end }}{{ end }}";
+    for template in [
+        "\n{{ include \"t\" . }}",
+        "\n{{ template \"u\" .Values.map }}",
+        "\n{{ tpl .Values.again . }}",
+    ] {
+        let scan = scan(&chart(&[
+            (
+                "values.yaml",
+                "again: '{{ tpl .Values.again . }}{{ tpl .Values.again (dict \"Values\" .Values) }}'\n",
+            ),
+            ("templates/_h.tpl", helpers),
+            ("templates/t.yaml", template),
+        ]));
+        let lines: Vec<usize> = scan.unresolved.iter().map(|place| place.line).collect();
+        assert_eq!((scan.kinds.len(), lines), (0, vec![2]), "{template}");
+    }
+}
+
+#[test]
+fn a_lookup_is_found_where_nobody_wants_what_is_printed() {
+    let helpers = "{{ define \"ask\" }}{{ $x := lookup \"v1\" \"Secret\" \"a\" \"b\" }}{{ end }}\
+                   {{ define \"pass\" }}{{ include \"ask\" . }}{{ end }}";
+    for template in [
+        "{{ $_ := include \"pass\" . }}",
+        "{{ if include \"pass\" . }}{{ end }}",
+        "kind: Pod\nspec:\n  {{ include \"pass\" . }}\n",
+        "{{ if tpl \"{{ template \\\"ask\\\" }}\" . }}{{ end }}",
+        "{{ $name := \"pass\" }}{{ if include $name . }}{{ end }}",
+    ] {
+        let scan = scan(&chart(&[
+            ("templates/_h.tpl", helpers),
+            ("templates/t.yaml", template),
+        ]));
+        let all = scan.lookups.keys().chain(scan.text_lookups.keys());
+        let lookups: Vec<_> = all.map(ToString::to_string).collect();
+        assert_eq!(lookups, ["v1 Secret"], "{template}");
+    }
+}
+
+#[test]
+fn a_variable_for_what_is_not_wanted_can_be_wanted_all_the_same() {
+    assert_eq!(
+        kinds("{{ $_ := include \"api\" . }}apiVersion: {{ $_ }}\nkind: PodDisruptionBudget\n"),
+        "policy/v1 PodDisruptionBudget, policy/v1beta1 PodDisruptionBudget"
+    );
+}
+
+/// Calls each template with another dot each time.
+fn endless() -> String {
+    chain(25, |next| {
+        format!("{{{{ include \"t{next}\" (dict \"a\" .) }}}}\n{{{{ include \"t{next}\" (dict \"b\" .) }}}}")
+    })
+}
+
+#[test]
+fn what_takes_too_many_steps_is_cut_off_and_unresolved() {
+    let pod = "apiVersion: v1\nkind: Pod\n";
+    for call in ["{{ include \"t0\" . }}", "kind: {{ include \"t0\" . }}"] {
+        let scan = scan(&chart(&[
+            ("templates/_h.tpl", &endless()),
+            ("templates/a.yaml", pod),
+            ("templates/b.yaml", &format!("\n\n{call}\n")),
+            ("templates/c.yaml", &pod.replace("Pod", "Service")),
+        ]));
+        let kinds: Vec<_> = scan.kinds.iter().map(ToString::to_string).collect();
+        let unresolved: Vec<_> = scan.unresolved.iter().map(ToString::to_string).collect();
+        assert_eq!(kinds, ["v1 Pod", "v1 Service"]);
+        assert!(
+            unresolved.contains(&String::from(
+                "c/templates/b.yaml:3: the template takes more steps than are followed"
+            )),
+            "{unresolved:?}"
+        );
+    }
+}
+
+#[test]
+fn all_files_share_the_steps_for_a_chart() {
+    let endless = endless();
+    let mut files = vec![("templates/_h.tpl".to_owned(), endless.as_str())];
+    files.extend((0..6).map(|i| (format!("templates/{i}.yaml"), "{{ include \"t0\" . }}")));
+    let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (name.as_str(), *text)).collect();
+    let last = scan(&chart(&files)).unresolved.pop_last().unwrap();
+    assert_eq!(
+        last.to_string(),
+        "c/templates/5.yaml:1: the chart's templates take more steps than are followed"
+    );
+}
+
+#[test]
+fn values_that_double_with_each_step_do_not_grow() {
+    let doubled = "{{ $x = dict \"a\" $x \"b\" $x }}{{ $y = list $y (list $y) }}".repeat(100);
+    let template = format!(
+        "{{{{ $x := dict }}}}{{{{ $y := list }}}}{doubled}\napiVersion: v1\nkind: {{{{ $x }}}}{{{{ $y }}}}\n"
+    );
+    assert_eq!(kinds(&template), "?3, ?3");
+    let keys = (0..200).map(|key| format!("{{{{ $_ := set $x \"k{key}\" $x }}}}"));
+    let keys = format!("{{{{ $x := dict }}}}{}", keys.collect::<Vec<_>>().concat());
+    assert_eq!(
+        kinds(&format!("{keys}\napiVersion: v1\nkind: {{{{ $x.k199 }}}}\n")),
+        "?3"
+    );
+}
+
+#[test]
+fn templates_nested_too_deeply_are_unresolved() {
+    let depth = 2000;
+    let ifs = "{{ if .x }}".repeat(depth) + "kind: Pod" + &"{{ end }}".repeat(depth);
+    let parentheses = format!("kind: {{{{ {}.x{} }}}}", "(".repeat(depth), ")".repeat(depth));
+    for deep in [ifs, parentheses] {
+        let calls = chain(30, |next| {
+            deep.replace("kind: Pod", &format!("{{{{ template \"t{next}\" . }}}}"))
+        });
+        let unresolved = scanned(&format!("{calls}\n{{{{ template \"t0\" . }}}}{deep}")).unresolved;
+        assert!(!unresolved.is_empty());
+    }
+}
+
+#[test]
+fn charts_that_double_with_each_level_are_followed_up_to_a_number() {
+    let mut files = Vec::new();
+    let mut path = String::new();
+    for level in 0..30 {
+        let name = if level == 0 {
+            "c".to_owned()
+        } else {
+            "d".to_owned()
+        };
+        let manifest = format!(
+            "apiVersion: v2\nname: {name}\nversion: 1.0.0\n\
+             dependencies: [{{name: d, alias: a, version: 1.0.0}}, {{name: d, alias: b, version: 1.0.0}}]\n"
+        );
+        files.push(File::new(format!("{path}Chart.yaml"), manifest.into_bytes()));
+        path += "charts/d/";
+    }
+    let scan = scan(&Chart::from_files(files, &Limits::default()).unwrap());
+    let place = scan.unresolved.first().unwrap().to_string();
+    assert!(
+        place.starts_with("c/Chart.yaml:1: it has more charts below it"),
+        "{place}"
+    );
+}

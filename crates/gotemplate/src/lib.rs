@@ -20,7 +20,7 @@ pub mod quote;
 mod reflect;
 pub mod rune;
 pub mod set;
-mod stack;
+pub mod stack;
 pub mod string;
 pub mod types;
 pub mod unicode;

@@ -2,14 +2,14 @@
 
 /// Watches the stack from where it was made.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stack {
+pub struct Stack {
     start: usize,
     budget: usize,
 }
 
 impl Stack {
     /// Allows `budget` bytes below the caller.
-    pub(crate) fn new(budget: usize) -> Self {
+    pub fn new(budget: usize) -> Self {
         Self {
             start: here(),
             budget,
@@ -17,7 +17,7 @@ impl Stack {
     }
 
     /// Whether the budget is used up.
-    pub(crate) fn is_exhausted(&self) -> bool {
+    pub fn is_exhausted(&self) -> bool {
         self.start.abs_diff(here()) > self.budget
     }
 }

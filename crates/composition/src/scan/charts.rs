@@ -29,14 +29,23 @@ impl Place<'_> {
     }
 }
 
-/// A chart and all charts below it, whether enabled or not.
-pub(super) fn all(chart: &Chart) -> Vec<Place<'_>> {
+/// More places than this for charts are not looked at. Each name that a dependency is declared under is one, so their
+/// number can double with each level.
+pub(super) const MAX_PLACES: usize = 500;
+
+/// A chart and all charts below it, whether enabled or not; and whether that is all of them.
+pub(super) fn all(chart: &Chart) -> (Vec<Place<'_>>, bool) {
     let mut places = Vec::new();
     add(chart, chart.name(), &[], &[], &mut places);
-    places
+    let is_complete = places.len() <= MAX_PLACES;
+    places.truncate(MAX_PLACES);
+    (places, is_complete)
 }
 
 fn add<'c>(chart: &'c Chart, name: &str, names: &[String], line: &[ChartIndex], places: &mut Vec<Place<'c>>) {
+    if places.len() > MAX_PLACES {
+        return;
+    }
     let index = places.len();
     let names = [names, &[name.to_owned()]].concat();
     let line = [line, &[index]].concat();
@@ -73,44 +82,59 @@ fn add<'c>(chart: &'c Chart, name: &str, names: &[String], line: &[ChartIndex], 
 }
 
 /// What `values.yaml` of the chart, and those of the charts above it, say at a path.
-pub(super) fn defaults<'v>(places: &'v [Place<'_>], index: ChartIndex, path: &[String]) -> Vec<&'v Value> {
+pub(super) fn defaults<'v>(places: &'v [Place<'_>], index: ChartIndex, path: &[String]) -> Defaults<'v> {
     let place = &places[index];
-    let mut found = Vec::new();
+    let mut defaults = Defaults::default();
     for (depth, &above) in place.line.iter().enumerate() {
         let values = &places[above].values;
-        let full: Vec<String> = place.names[depth + 1..].iter().chain(path).cloned().collect();
-        at(values, &full, &mut found);
+        let full: Vec<&str> = place.names[depth + 1..]
+            .iter()
+            .chain(path)
+            .map(String::as_str)
+            .collect();
+        defaults.at(values, &full);
         if path.first().is_some_and(|key| key == "global") {
-            at(values, path, &mut found);
+            defaults.at(values, &full[full.len() - path.len()..]);
         }
     }
-    found
+    defaults
 }
 
-fn at<'v>(values: &'v Map<String, Value>, path: &[String], found: &mut Vec<&'v Value>) {
-    let Some((key, rest)) = path.split_first() else {
-        return;
-    };
-    let next: Vec<&Value> = if key == "*" {
-        values.values().collect()
-    } else {
-        values.get(key).into_iter().collect()
-    };
-    for value in next {
-        below(value, rest, found);
-    }
+/// Values found at a path.
+#[derive(Default)]
+pub(super) struct Defaults<'v> {
+    /// What was found.
+    pub(super) found: Vec<&'v Value>,
+    /// How many values were looked at on the way.
+    pub(super) visited: usize,
 }
 
-fn below<'v>(value: &'v Value, path: &[String], found: &mut Vec<&'v Value>) {
-    match (path.split_first(), value) {
-        (None, value) => found.push(value),
-        (Some(_), Value::Object(map)) => at(map, path, found),
-        (Some((key, rest)), Value::Array(items)) if key == "*" => {
-            for item in items {
-                below(item, rest, found);
+impl<'v> Defaults<'v> {
+    fn at(&mut self, values: &'v Map<String, Value>, path: &[&str]) {
+        let Some((key, rest)) = path.split_first() else {
+            return;
+        };
+        if *key == "*" {
+            for value in values.values() {
+                self.below(value, rest);
             }
+        } else if let Some(value) = values.get(*key) {
+            self.below(value, rest);
         }
-        _ => {}
+    }
+
+    fn below(&mut self, value: &'v Value, path: &[&str]) {
+        self.visited += 1;
+        match (path.split_first(), value) {
+            (None, value) => self.found.push(value),
+            (Some(_), Value::Object(map)) => self.at(map, path),
+            (Some((&"*", rest)), Value::Array(items)) => {
+                for item in items {
+                    self.below(item, rest);
+                }
+            }
+            _ => {}
+        }
     }
 }
 

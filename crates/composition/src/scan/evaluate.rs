@@ -8,13 +8,19 @@ use gotemplate::exec::Options;
 use gotemplate::set::Set;
 use gotemplate::string::Str;
 use gotemplate::value::Value as GoValue;
+use serde_json::{Map, Value};
 
 use super::charts;
-use super::possible::{Alternative, Hole, MAX_TEXT, Possible, RELEASE_NAMESPACE};
+use super::possible::{
+    Alternative, Hole, MAX_ALTERNATIVES, MAX_TEXT, Possible, RELEASE_NAMESPACE, Shared, joined,
+};
 use super::walk::{Lookup, Scope, Walk, is_function};
 
 /// Calls of one function with more combinations of arguments than this are taken as unknown.
 const MAX_CALLS: usize = 64;
+
+/// What a call of a pure function takes, in steps of the walk.
+const STEPS_OF_A_CALL: usize = 10;
 
 /// Longest path into values that is followed.
 const MAX_PATH: usize = 16;
@@ -60,8 +66,11 @@ const PURE: [&str; 37] = [
     "initials",
 ];
 
-impl Walk<'_> {
+impl<'c> Walk<'c> {
     pub(super) fn pipe(&mut self, pipe: &Pipe, scope: &mut Scope) -> Possible {
+        if !self.goes_on() {
+            return Possible::nothing();
+        }
         let mut value = None;
         for command in &pipe.commands {
             value = Some(self.command(command, value, scope));
@@ -70,6 +79,7 @@ impl Walk<'_> {
     }
 
     fn command(&mut self, command: &Command, piped: Option<Possible>, scope: &mut Scope) -> Possible {
+        self.steps.spend(command.args.len());
         let Some((operand, rest)) = command.args.split_first() else {
             return Possible::nothing();
         };
@@ -79,9 +89,9 @@ impl Walk<'_> {
             .collect();
         arguments.extend(piped);
         if let Expr::Function { name, .. } = operand {
-            let value = self.call(&name.lossy(), &arguments);
-            note_set(operand, rest, &value, scope);
-            return value.bounded(&mut self.holes);
+            let value = self.call(&name.lossy(), &arguments).bounded(&mut self.holes);
+            self.note_set(operand, rest, &value, scope);
+            return value;
         }
         let value = self.expression(operand, scope);
         if arguments.is_empty() {
@@ -130,9 +140,9 @@ impl Walk<'_> {
     }
 
     fn field(&mut self, of: &Possible, name: &str) -> Possible {
-        let mut value = Possible::nothing();
+        let mut values = Vec::with_capacity(of.iter().len());
         for alternative in of.iter() {
-            let found = match alternative {
+            values.push(match alternative {
                 Alternative::Map(map) => match map.get(name) {
                     Some(value) => value.clone(),
                     None if map.is_empty() => Possible::nothing(),
@@ -153,15 +163,14 @@ impl Walk<'_> {
                 | Alternative::Bool(_)
                 | Alternative::List(_)
                 | Alternative::Files(_) => self.unknown(&format!("the field {name}")),
-            };
-            value = value.or(&found);
+            });
         }
-        value.bounded(&mut self.holes)
+        Possible::any_of(&values).bounded(&mut self.holes)
     }
 
     fn of_root(&mut self, chart: usize, name: &str) -> Possible {
         match name {
-            "Values" => Possible::one(Alternative::Values(chart, Rc::from([]))),
+            "Values" => Possible::one(Alternative::Values(chart, Rc::<[String]>::from([]).into())),
             "Chart" => Possible::one(Alternative::Metadata(chart)),
             "Release" => Possible::one(Alternative::Release),
             "Files" => Possible::one(Alternative::Files(chart)),
@@ -186,7 +195,7 @@ impl Walk<'_> {
             return self.unknown(&format!(".Values.{}", path.join(".")));
         }
         let path: Rc<[String]> = path.iter().cloned().chain([key.to_owned()]).collect();
-        Possible::one(Alternative::Values(chart, path))
+        Possible::one(Alternative::Values(chart, path.into()))
     }
 
     fn unknown(&mut self, reason: &str) -> Possible {
@@ -194,20 +203,22 @@ impl Walk<'_> {
     }
 
     /// Every text that a value can be printed as.
-    pub(super) fn texts(&mut self, value: &Possible) -> BTreeSet<String> {
+    pub(super) fn texts(&mut self, value: &Possible) -> BTreeSet<Rc<str>> {
         let mut texts = BTreeSet::new();
         for alternative in value.iter() {
             match alternative {
                 Alternative::Text(text) if text.len() <= MAX_TEXT => {
-                    texts.insert(text.to_string());
+                    texts.insert(text.clone());
                 }
                 Alternative::Int(int) => {
-                    texts.insert(int.to_string());
+                    texts.insert(int.to_string().into());
                 }
                 Alternative::Bool(bool) => {
-                    texts.insert(bool.to_string());
+                    texts.insert(bool.to_string().into());
                 }
-                Alternative::Values(chart, path) => texts.extend(self.values_texts(*chart, path)),
+                Alternative::Values(chart, path) => {
+                    texts.extend(self.values_texts(*chart, path).iter().cloned());
+                }
                 Alternative::Text(_)
                 | Alternative::Hole(_)
                 | Alternative::Map(_)
@@ -217,29 +228,42 @@ impl Walk<'_> {
                 | Alternative::Release
                 | Alternative::Files(_) => {
                     let hole = self.hole_of(alternative);
-                    texts.insert(hole.as_char().to_string());
+                    texts.insert(hole.as_char().to_string().into());
                 }
             }
         }
         if texts.is_empty() {
-            texts.insert(String::new());
+            texts.insert("".into());
         }
+        self.steps.spend(texts.len());
         texts
     }
 
     /// What values say by default, and that a user may say something else; or all that their schema allows.
-    fn values_texts(&mut self, chart: usize, path: &[String]) -> BTreeSet<String> {
-        if let Some(listed) = charts::listed(self.places, chart, path) {
-            return listed.into_iter().collect();
+    fn values_texts(&mut self, chart: usize, path: &Shared<[String]>) -> Rc<[Rc<str>]> {
+        let key = (chart, path.clone());
+        if let Some(known) = self.known.values_texts.get(&key) {
+            return known.clone();
         }
-        let mut texts: BTreeSet<String> = charts::defaults(self.places, chart, path)
-            .into_iter()
-            .filter_map(|value| value.as_str().filter(|text| text.len() <= MAX_TEXT))
-            .map(str::to_owned)
-            .collect();
-        let hole = self.hole_of(&Alternative::Values(chart, path.into()));
-        texts.insert(hole.as_char().to_string());
+        let mut texts: Vec<Rc<str>> = Vec::new();
+        if let Some(listed) = charts::listed(self.places, chart, path) {
+            texts.extend(listed.into_iter().map(Rc::from));
+        } else {
+            let defaults = self.defaults(chart, path).into_iter();
+            let short = defaults.filter_map(|value| value.as_str().filter(|text| text.len() <= MAX_TEXT));
+            texts.extend(short.map(Rc::from));
+            let hole = self.hole_of(&Alternative::Values(chart, path.clone()));
+            texts.push(hole.as_char().to_string().into());
+        }
+        let texts: Rc<[Rc<str>]> = texts.into();
+        self.known.values_texts.insert(key, texts.clone());
         texts
+    }
+
+    fn defaults(&mut self, chart: usize, path: &[String]) -> Vec<&'c Value> {
+        let defaults = charts::defaults(self.places, chart, path);
+        self.steps.spend(defaults.visited);
+        defaults.found
     }
 
     /// The hole that a value leaves where it is not known.
@@ -280,32 +304,56 @@ impl Walk<'_> {
 
     /// Keys and elements of what is ranged over.
     pub(super) fn elements(&mut self, value: &Possible) -> (Possible, Possible) {
-        let (mut keys, mut elements) = (Possible::nothing(), Possible::nothing());
+        let (mut keys, mut elements) = (Vec::new(), Vec::new());
         for alternative in value.iter() {
             match alternative {
                 Alternative::Map(map) => {
-                    keys = map.keys().fold(keys, |keys, key| keys.or(&Possible::text(key)));
-                    elements = map.values().cloned().fold(elements, |all, one| all.or(&one));
+                    keys.extend(map.keys().map(|key| Possible::text(key)));
+                    elements.extend(map.values().cloned());
                 }
                 Alternative::List(items) => {
-                    elements = items.iter().fold(elements, Possible::or);
-                    keys = keys.or(&self.unknown("an index"));
+                    elements.extend(items.iter().cloned());
+                    keys.push(self.unknown("an index"));
                 }
                 Alternative::Values(chart, path) => {
-                    elements = elements.or(&self.deeper(*chart, path, "*"));
-                    keys = keys.or(&Possible::hole(self.hole_of(alternative)));
-                    for default in charts::defaults(self.places, *chart, path) {
-                        let names = default.as_object().into_iter().flat_map(|map| map.keys());
-                        keys = names.fold(keys, |keys, name| keys.or(&Possible::text(name)));
-                    }
+                    elements.push(self.deeper(*chart, path, "*"));
+                    keys.push(self.values_keys(*chart, path));
                 }
                 other => {
                     let hole = Possible::hole(self.hole_of(other));
-                    (keys, elements) = (keys.or(&hole), elements.or(&hole));
+                    keys.push(hole.clone());
+                    elements.push(hole);
                 }
             }
         }
-        (keys.bounded(&mut self.holes), elements.bounded(&mut self.holes))
+        self.steps.spend(elements.len());
+        (
+            Possible::any_of(&keys).bounded(&mut self.holes),
+            Possible::any_of(&elements).bounded(&mut self.holes),
+        )
+    }
+
+    /// The keys that values have by default, and that a user may give them others.
+    fn values_keys(&mut self, chart: usize, path: &Shared<[String]>) -> Possible {
+        let key = (chart, path.clone());
+        if let Some(known) = self.known.values_keys.get(&key) {
+            return known.clone();
+        }
+        let hole = self.hole_of(&Alternative::Values(chart, path.clone()));
+        let mut names = BTreeSet::new();
+        for default in self.defaults(chart, path) {
+            names.extend(default.as_object().into_iter().flat_map(|map| map.keys()));
+            self.steps.spend(default.as_object().map_or(0, Map::len));
+            if names.len() > MAX_ALTERNATIVES {
+                break;
+            }
+        }
+        let names = names
+            .into_iter()
+            .map(|name| Alternative::Text(name.as_str().into()));
+        let keys: Possible = names.chain([Alternative::Hole(hole)]).collect();
+        self.known.values_keys.insert(key, keys.clone());
+        keys
     }
 
     /// A field that is called: of what charts see, `.Capabilities.APIVersions.Has` and the ways into `.Files`.
@@ -323,12 +371,10 @@ impl Walk<'_> {
             ("required", [_, value]) => value.clone(),
             ("fail", _) => Possible::nothing(),
             ("include", [name, dot]) => self.named(name, dot),
-            ("tpl", [text, dot]) => self.text_template(text, dot),
+            ("tpl", [text, dot]) => self.text_templates(text, dot),
             ("lookup", [api_version, kind, _, name]) => self.lookup(api_version, kind, name),
             ("dict", pairs) => self.dict(pairs),
-            ("list" | "tuple", items) => {
-                Possible::one(Alternative::List(Rc::new(items.iter().cloned().collect())))
-            }
+            ("list" | "tuple", items) => listed(items.iter().cloned()),
             ("get" | "index", [of, keys @ ..]) if !keys.is_empty() => {
                 keys.iter().fold(of.clone(), |of, key| self.entry(&of, key))
             }
@@ -352,7 +398,7 @@ impl Walk<'_> {
             ("concat", lists) => self.listed_elements(lists),
             ("append" | "prepend" | "mustAppend" | "push", [items, item]) => {
                 let elements = self.elements(items).1.or(item);
-                Possible::one(Alternative::List(Rc::new(BTreeSet::from([elements]))))
+                listed([elements])
             }
             ("toYaml" | "toJson" | "fromYaml" | "fromJson" | "toRawJson" | "toPrettyJson", [_]) => {
                 self.opaque(function, arguments)
@@ -366,6 +412,16 @@ impl Walk<'_> {
 
     /// The results of a pure function, for each combination of what its arguments can be.
     fn called(&mut self, function: &str, arguments: &[Possible]) -> Possible {
+        let key = (function.to_owned(), arguments.to_vec());
+        if let Some(known) = self.known.called.get(&key) {
+            return known.clone();
+        }
+        let result = self.call_each(function, arguments);
+        self.known.called.insert(key, result.clone());
+        result
+    }
+
+    fn call_each(&mut self, function: &str, arguments: &[Possible]) -> Possible {
         let mut combinations: Vec<Vec<GoValue>> = vec![Vec::new()];
         let mut with_holes = false;
         for argument in arguments {
@@ -403,14 +459,15 @@ impl Walk<'_> {
     /// What the function itself says.
     fn call_pure(&mut self, function: &str, arguments: Vec<GoValue>) -> Option<String> {
         let key = (function.to_owned(), arguments.len());
-        if !self.calls.contains_key(&key) {
+        self.steps.spend(STEPS_OF_A_CALL);
+        if !self.known.calls.contains_key(&key) {
             let mut words = vec![function.to_owned()];
             words.extend((0..arguments.len()).map(|i| format!("(index . {i})")));
             let mut set = Set::new("gotpl", helm::functions::all().clone());
             set.parse("call", format!("{{{{ {} }}}}", words.join(" "))).ok()?;
-            self.calls.insert(key.clone(), set);
+            self.known.calls.insert(key.clone(), set);
         }
-        let set = self.calls.get(&key)?;
+        let set = self.known.calls.get(&key)?;
         let result = set
             .execute("call", GoValue::list(arguments), &Options::default())
             .ok()?;
@@ -428,7 +485,7 @@ impl Walk<'_> {
                     let texts = self.texts(&Possible::one(alternative.clone()));
                     values.extend(texts.into_iter().map(|text| match Hole::first_in(&text) {
                         Some(_) => None,
-                        None => Some(GoValue::from(text.as_str())),
+                        None => Some(GoValue::from(&*text)),
                     }));
                 }
                 _ => values.push(None),
@@ -448,7 +505,7 @@ impl Walk<'_> {
         printed.bounded(&mut self.holes)
     }
 
-    fn text_template(&mut self, texts: &Possible, dot: &Possible) -> Possible {
+    fn text_templates(&mut self, texts: &Possible, dot: &Possible) -> Possible {
         let mut printed = Possible::nothing();
         for text in self.texts(texts) {
             printed = printed.or(&match Hole::first_in(&text) {
@@ -468,9 +525,7 @@ impl Walk<'_> {
             line: self.line,
             in_text: self.is_in_text(),
         };
-        if !self.lookups.contains(&lookup) {
-            self.lookups.push(lookup);
-        }
+        self.lookups.insert(lookup);
         self.unknown("what lookup finds in the cluster")
     }
 
@@ -480,39 +535,63 @@ impl Walk<'_> {
             let [key, value] = pair else { continue };
             for key in self.texts(key) {
                 if Hole::first_in(&key).is_none() {
-                    map.insert(key, value.clone());
+                    map.insert(key.to_string(), value.clone());
                 }
             }
         }
-        Possible::one(Alternative::Map(Rc::new(map)))
+        Possible::one(Alternative::Map(Rc::new(map).into()))
     }
 
     fn entry(&mut self, of: &Possible, key: &Possible) -> Possible {
-        let mut found = Possible::nothing();
+        let mut found = Vec::new();
+        let mut is_any = false;
         for key in key.iter() {
-            found = found.or(&match key {
-                Alternative::Text(key) if Hole::first_in(key).is_none() => self.field(of, key),
-                _ => self.elements(of).1,
-            });
+            match key {
+                Alternative::Text(key) if Hole::first_in(key).is_none() => found.push(self.field(of, key)),
+                _ => is_any = true,
+            }
         }
-        found
+        if is_any {
+            found.push(self.elements(of).1);
+        }
+        self.steps.spend(found.len());
+        Possible::any_of(&found)
     }
 
     fn with_key(&mut self, maps: &Possible, key: &Possible, value: &Possible) -> Possible {
         let keys = self.texts(key);
+        let keys: Vec<&str> = keys
+            .iter()
+            .map(|key| &**key)
+            .filter(|key| Hole::first_in(key).is_none())
+            .collect();
+        self.steps.spend(maps.iter().len());
         maps.iter()
             .map(|alternative| match alternative {
+                Alternative::Map(map) if keys.iter().all(|key| includes(map.get(*key), value)) => {
+                    alternative.clone()
+                }
                 Alternative::Map(map) => {
                     let mut map = (**map).clone();
-                    for key in keys.iter().filter(|key| Hole::first_in(key).is_none()) {
-                        let known = map.entry(key.clone()).or_default();
+                    for key in &keys {
+                        let known = map.entry((*key).to_owned()).or_default();
                         *known = std::mem::take(known).or(value);
                     }
-                    Alternative::Map(Rc::new(map))
+                    Alternative::Map(Rc::new(map).into())
                 }
                 other => other.clone(),
             })
             .collect()
+    }
+
+    /// `set $map key value` changes what the variable holds.
+    fn note_set(&mut self, function: &Expr, arguments: &[Expr], value: &Possible, scope: &mut Scope) {
+        if is_function(function, "set")
+            && let Some(Expr::Variable { variable, fields, .. }) = arguments.first()
+            && fields.is_empty()
+        {
+            scope.assign(&variable.name.lossy(), value, &mut self.holes);
+        }
     }
 
     fn listed_elements(&mut self, of: &[Possible]) -> Possible {
@@ -520,18 +599,17 @@ impl Walk<'_> {
         for one in of {
             elements.insert(self.elements(one).1);
         }
-        Possible::one(Alternative::List(Rc::new(elements)))
+        listed(elements)
     }
 }
 
-/// `set $map key value` changes what the variable holds.
-fn note_set(function: &Expr, arguments: &[Expr], value: &Possible, scope: &mut Scope) {
-    if is_function(function, "set")
-        && let Some(Expr::Variable { variable, fields, .. }) = arguments.first()
-        && fields.is_empty()
-    {
-        scope.assign(&variable.name.lossy(), value);
-    }
+fn includes(known: Option<&Possible>, value: &Possible) -> bool {
+    known.is_some_and(|known| known.includes(value))
+}
+
+fn listed(items: impl IntoIterator<Item = Possible>) -> Possible {
+    let items: BTreeSet<Possible> = items.into_iter().collect();
+    Possible::one(Alternative::List(Rc::new(items).into()))
 }
 
 /// The first thing in a value that is not known.
@@ -551,22 +629,11 @@ fn is_unknown(alternative: &Alternative) -> bool {
 
 /// One map with the keys of all; what is not made by `dict` stays beside it.
 fn merged(maps: &[Possible]) -> Possible {
-    let mut merged: BTreeMap<String, Possible> = BTreeMap::new();
-    let mut result = Possible::nothing();
-    for alternative in maps.iter().flat_map(Possible::iter) {
-        match alternative {
-            Alternative::Map(map) => {
-                for (key, value) in map.iter() {
-                    let known = merged.entry(key.clone()).or_default();
-                    *known = std::mem::take(known).or(value);
-                }
-            }
-            Alternative::Text(_) | Alternative::Int(_) | Alternative::Bool(_) => {}
-            other => result = result.or(&Possible::one(other.clone())),
-        }
-    }
-    if !merged.is_empty() {
-        result = result.or(&Possible::one(Alternative::Map(Rc::new(merged))));
-    }
-    result
+    let alternatives = maps.iter().flat_map(Possible::iter);
+    joined(alternatives.filter(|alternative| {
+        !matches!(
+            alternative,
+            Alternative::Text(_) | Alternative::Int(_) | Alternative::Bool(_)
+        )
+    }))
 }

@@ -7,11 +7,13 @@
 
 mod charts;
 mod document;
+mod effects;
 mod evaluate;
 mod possible;
+mod steps;
 mod walk;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::rc::Rc;
 
@@ -24,7 +26,7 @@ use serde_json::Value;
 use self::charts::Place;
 use self::document::{Found, Rule};
 use self::possible::{Alternative, Hole, Possible};
-use self::walk::Walk;
+use self::walk::{Defines, Walk};
 
 /// Everything that a chart can touch, as far as its trees tell.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -118,15 +120,25 @@ impl fmt::Display for Unresolved {
 
 /// Walks through a chart and all its subcharts.
 pub fn scan(chart: &Chart) -> Scan {
-    let places = charts::all(chart);
     let mut scan = Scan::default();
+    let (places, is_complete) = charts::all(chart);
+    if !is_complete {
+        let what = format!(
+            "it has more charts below it, each counted for each name that it goes by, than the {} that are followed",
+            charts::MAX_PLACES
+        );
+        scan.note(&format!("{}/Chart.yaml", chart.name()), 1, what);
+    }
     scan.definitions(chart);
     let (files, defines) = scan.parsed(&places);
     let mut walk = Walk::new(&places, defines);
     for (path, index, tree) in files {
         let root = Possible::one(Alternative::Root(index));
-        walk.file(&tree, root);
+        let cut = walk.file(&tree, root);
         scan.take(&path, &mut walk);
+        if let Some(cut) = cut {
+            scan.note(&path, cut.line, cut.why.to_owned());
+        }
     }
     scan
 }
@@ -137,9 +149,10 @@ type Executed = (String, usize, Rc<Tree>);
 impl Scan {
     /// The templates that are executed, and all that are called by name. A name may have several templates: which
     /// one is called depends on the subcharts that are enabled.
-    fn parsed(&mut self, places: &[Place<'_>]) -> (Vec<Executed>, HashMap<String, Vec<Rc<Tree>>>) {
+    fn parsed(&mut self, places: &[Place<'_>]) -> (Vec<Executed>, Defines) {
         let mut files = Vec::new();
         let mut defines: HashMap<String, Vec<Rc<Tree>>> = HashMap::new();
+        let mut known = HashSet::new();
         for (index, place) in places.iter().enumerate() {
             let is_library = place.chart.metadata().chart_type == "library";
             for file in place.chart.templates() {
@@ -157,15 +170,17 @@ impl Scan {
                     if name == path && !is_partial && !is_library {
                         files.push((path.clone(), index, tree.clone()));
                     }
-                    let known = defines.entry(name).or_default();
-                    let is_same = |other: &Rc<Tree>| other.root.to_string() == tree.root.to_string();
-                    if !known.iter().any(is_same) {
-                        known.push(tree);
+                    if known.insert((name.clone(), tree.root.to_string())) {
+                        defines.entry(name).or_default().push(tree);
                     }
                 }
             }
         }
         files.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+        let defines = defines
+            .into_iter()
+            .map(|(name, trees)| (name, trees.into()))
+            .collect();
         (files, defines)
     }
 
@@ -228,13 +243,16 @@ impl Scan {
                     self.note(path, lookup.line, what);
                     continue;
                 }
-                let api_version = api_version.clone();
+                let of = Kind {
+                    api_version: api_version.to_string(),
+                    kind: kind.to_string(),
+                };
                 let lookups = if lookup.in_text {
                     &mut self.text_lookups
                 } else {
                     &mut self.lookups
                 };
-                let known = lookups.entry(Kind { api_version, kind }).or_default();
+                let known = lookups.entry(of).or_default();
                 known.one |= reads.one;
                 known.all |= reads.all;
             }

@@ -3,11 +3,22 @@
 //! What is not known is a *hole*: one character of a private plane that stands for it inside a text and says
 //! why it is unknown. So a text with holes stays a text, and two texts that differ in nothing else are equal.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 use std::rc::Rc;
 
 /// More alternatives than this are taken as unknown.
-const MAX_ALTERNATIVES: usize = 48;
+pub(super) const MAX_ALTERNATIVES: usize = 48;
+
+/// A value that is made of more alternatives than this, those within maps and lists counted, is taken as unknown.
+const MAX_SIZE: usize = 4096;
+
+/// Likewise one with more maps and lists within each other than this.
+const MAX_DEPTH: usize = 32;
+
+/// A variable with more alternatives than this, for the values that were assigned to it, keeps one map for all its maps.
+const MAX_ASSIGNED: usize = 64;
 
 /// Longest text that is followed; what decides a kind or a namespace is short.
 pub(super) const MAX_TEXT: usize = 400;
@@ -80,13 +91,13 @@ pub(super) enum Alternative {
     Bool(bool),
     Hole(Hole),
     /// What `dict` makes.
-    Map(Rc<BTreeMap<String, Possible>>),
+    Map(Shared<BTreeMap<String, Possible>>),
     /// What `list` makes; the order does not matter to what follows.
-    List(Rc<BTreeSet<Possible>>),
+    List(Shared<BTreeSet<Possible>>),
     /// The dot that a file of a chart begins with.
     Root(ChartIndex),
     /// `.Values` of a chart, and a path into it; `*` is any key.
-    Values(ChartIndex, Rc<[String]>),
+    Values(ChartIndex, Shared<[String]>),
     /// `.Chart`
     Metadata(ChartIndex),
     /// `.Release`
@@ -95,9 +106,112 @@ pub(super) enum Alternative {
     Files(ChartIndex),
 }
 
-/// Everything that a value can be.
+impl Alternative {
+    fn extent(&self) -> Extent {
+        match self {
+            Self::Map(map) => Extent::around(map.values()),
+            Self::List(items) => Extent::around(items.iter()),
+            Self::Text(_)
+            | Self::Int(_)
+            | Self::Bool(_)
+            | Self::Hole(_)
+            | Self::Root(_)
+            | Self::Values(..)
+            | Self::Metadata(_)
+            | Self::Release
+            | Self::Files(_) => Extent { size: 1, depth: 1 },
+        }
+    }
+}
+
+/// How large a value is: what it takes to compare it with another one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Extent {
+    /// How many alternatives it is made of, those within maps and lists counted at each place that they are at.
+    size: usize,
+    /// Maps and lists within each other.
+    depth: usize,
+}
+
+impl Extent {
+    fn around<'p>(parts: impl Iterator<Item = &'p Possible>) -> Self {
+        parts
+            .map(Possible::extent)
+            .fold(Self { size: 1, depth: 1 }, |all, part| Self {
+                size: all.size.saturating_add(part.size).saturating_add(1),
+                depth: all.depth.max(part.depth + 1),
+            })
+    }
+
+    fn beside(self, other: Self) -> Self {
+        Self {
+            size: self.size.saturating_add(other.size),
+            depth: self.depth.max(other.depth),
+        }
+    }
+
+    fn is_followed(self) -> bool {
+        self.size <= MAX_SIZE && self.depth <= MAX_DEPTH
+    }
+}
+
+/// Something in many places that is equal to itself without a look inside.
+#[derive(Debug)]
+pub(super) struct Shared<T: ?Sized>(Rc<T>);
+
+impl<T: ?Sized> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<T: ?Sized> Deref for Shared<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: ?Sized, R: Into<Rc<T>>> From<R> for Shared<T> {
+    fn from(shared: R) -> Self {
+        Self(shared.into())
+    }
+}
+
+impl<T: ?Sized + Ord> Ord for Shared<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        if Rc::ptr_eq(&self.0, &other.0) {
+            return Ordering::Equal;
+        }
+        self.0.cmp(&other.0)
+    }
+}
+
+impl<T: ?Sized + Ord> PartialOrd for Shared<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T: ?Sized + Ord> PartialEq for Shared<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl<T: ?Sized + Ord> Eq for Shared<T> {}
+
+/// Everything that a value can be. Copies share what they hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Possible(BTreeSet<Alternative>);
+pub(super) struct Possible(Option<Shared<Alternatives>>);
+
+/// Alternatives in their order, each once.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Alternatives {
+    sorted: Vec<Alternative>,
+    extent: Extent,
+}
 
 impl Possible {
     /// No value at all, as of an action that prints nothing.
@@ -106,7 +220,17 @@ impl Possible {
     }
 
     pub(super) fn one(alternative: Alternative) -> Self {
-        Self(BTreeSet::from([alternative]))
+        Self::of(vec![alternative])
+    }
+
+    /// What is sorted already.
+    fn of(sorted: Vec<Alternative>) -> Self {
+        if sorted.is_empty() {
+            return Self(None);
+        }
+        let extents = sorted.iter().map(Alternative::extent);
+        let extent = extents.fold(Extent::default(), Extent::beside);
+        Self(Some(Rc::new(Alternatives { sorted, extent }).into()))
     }
 
     pub(super) fn text(text: &str) -> Self {
@@ -117,39 +241,143 @@ impl Possible {
         Self::one(Alternative::Hole(hole))
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Alternative> {
-        self.0.iter()
+    pub(super) fn iter(&self) -> std::slice::Iter<'_, Alternative> {
+        self.slice().iter()
+    }
+
+    fn slice(&self) -> &[Alternative] {
+        self.0.as_ref().map_or(&[], |alternatives| &alternatives.sorted)
+    }
+
+    fn extent(&self) -> Extent {
+        self.0
+            .as_ref()
+            .map_or_else(Extent::default, |alternatives| alternatives.extent)
+    }
+
+    /// How many alternatives it is made of: what a comparison can take.
+    pub(super) fn size(&self) -> usize {
+        self.extent().size
     }
 
     /// What either can be.
-    pub(super) fn or(mut self, other: &Self) -> Self {
-        self.0.extend(other.0.iter().cloned());
-        self
+    pub(super) fn or(self, other: &Self) -> Self {
+        let (left, right) = (self.slice(), other.slice());
+        if right.is_empty() || std::ptr::eq(left, right) {
+            return self;
+        }
+        if left.is_empty() {
+            return other.clone();
+        }
+        let merged = merged(left, right);
+        if merged.len() == left.len() {
+            return self;
+        }
+        if merged.len() == right.len() {
+            return other.clone();
+        }
+        Self::of(merged.into_iter().cloned().collect())
     }
 
+    /// True when it can be all that the other can be.
+    pub(super) fn includes(&self, other: &Self) -> bool {
+        let (all, some) = (self.slice(), other.slice());
+        std::ptr::eq(all, some) || some.iter().all(|one| all.binary_search(one).is_ok())
+    }
+
+    /// What any of them can be.
     pub(super) fn any_of<'p>(all: impl IntoIterator<Item = &'p Self>) -> Self {
-        all.into_iter().fold(Self::nothing(), Self::or)
+        let mut largest = &Self(None);
+        let mut sorted: Vec<&Alternative> = Vec::new();
+        for one in all {
+            if one.slice().len() > largest.slice().len() {
+                largest = one;
+            }
+            sorted.extend(one.iter());
+        }
+        sorted.sort();
+        sorted.dedup();
+        if sorted.len() == largest.slice().len() {
+            return largest.clone();
+        }
+        Self::of(sorted.into_iter().cloned().collect())
     }
 
     /// The same, or one hole when there are too many alternatives; never two holes.
     pub(super) fn bounded(self, holes: &mut Holes) -> Self {
-        if self.0.len() > MAX_ALTERNATIVES {
+        if self.slice().len() > MAX_ALTERNATIVES || !self.extent().is_followed() {
             return Self::hole(holes.because("a value with many alternatives"));
         }
+        let is_hole = |alternative: &&Alternative| matches!(alternative, Alternative::Hole(_));
+        if self.iter().filter(is_hole).count() < 2 {
+            return self;
+        }
         let mut is_first = true;
-        Self(
-            self.0
-                .into_iter()
-                .filter(|alternative| {
-                    !matches!(alternative, Alternative::Hole(_)) || std::mem::take(&mut is_first)
-                })
-                .collect(),
-        )
+        let kept = self
+            .iter()
+            .filter(|alternative| !is_hole(alternative) || std::mem::take(&mut is_first));
+        Self::of(kept.cloned().collect())
     }
+}
+
+/// What a variable can be that was assigned to. Each key that is set doubles the maps that it can be; when there are
+/// too many, they become one in which every key can be all that it is in any of them.
+pub(super) fn assigned(known: Possible, value: &Possible, holes: &mut Holes) -> Possible {
+    let all = known.or(value);
+    if all.slice().len() <= MAX_ASSIGNED && all.extent().is_followed() {
+        return all;
+    }
+    let joined = joined(all.iter());
+    if joined.slice().len() <= MAX_ASSIGNED && joined.extent().is_followed() {
+        return joined;
+    }
+    joined.bounded(holes)
+}
+
+/// One map with the keys of all; what is no map stays beside it.
+pub(super) fn joined<'a>(all: impl Iterator<Item = &'a Alternative>) -> Possible {
+    let mut map: BTreeMap<String, Possible> = BTreeMap::new();
+    let mut others = Vec::new();
+    for alternative in all {
+        match alternative {
+            Alternative::Map(one) => {
+                for (key, value) in one.iter() {
+                    let known = map.entry(key.clone()).or_default();
+                    *known = std::mem::take(known).or(value);
+                }
+            }
+            other => others.push(other.clone()),
+        }
+    }
+    if !map.is_empty() {
+        others.push(Alternative::Map(Rc::new(map).into()));
+    }
+    others.into_iter().collect()
+}
+
+/// Two sorted lists as one.
+fn merged<'a>(mut left: &'a [Alternative], mut right: &'a [Alternative]) -> Vec<&'a Alternative> {
+    let mut merged = Vec::with_capacity(left.len() + right.len());
+    while let ([first, rest @ ..], [other, others @ ..]) = (left, right) {
+        let order = first.cmp(other);
+        merged.push(if order.is_gt() { other } else { first });
+        if order.is_le() {
+            left = rest;
+        }
+        if order.is_ge() {
+            right = others;
+        }
+    }
+    merged.extend(left);
+    merged.extend(right);
+    merged
 }
 
 impl FromIterator<Alternative> for Possible {
     fn from_iter<I: IntoIterator<Item = Alternative>>(alternatives: I) -> Self {
-        Self(alternatives.into_iter().collect())
+        let mut sorted: Vec<Alternative> = alternatives.into_iter().collect();
+        sorted.sort();
+        sorted.dedup();
+        Self::of(sorted)
     }
 }

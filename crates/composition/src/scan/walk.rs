@@ -1,17 +1,27 @@
 //! A walk through syntax trees that takes every branch, and what is printed on the way.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
 use gotemplate::ast::{Branch, Expr, List, Node, Pipe, Tree};
 use gotemplate::set::Set;
+use gotemplate::stack::Stack;
 
 use super::charts::Place;
 use super::document::{Found, Shape, State};
-use super::possible::{Alternative, Hole, Holes, MAX_TEXT, Possible};
+use super::effects::{self, Effects};
+use super::possible::{self, Alternative, ChartIndex, Hole, Holes, MAX_TEXT, Possible, Shared};
+use super::steps::{Cut, Steps};
 
 /// Templates within templates; deeper ones are taken as unknown.
 const MAX_DEPTH: usize = 40;
+
+/// A template within itself more often than this is taken as unknown, whatever it is given: those that descend into
+/// values call themselves as often as the values are deep.
+const MAX_CALLS_OF_ITSELF: usize = 3;
+
+/// Bytes of the thread's stack that a walk may use: it fits the threads that Rust and tokio start.
+const MAX_STACK: usize = 1 << 20;
 
 /// What a walk writes to, for one way through the templates.
 pub(super) trait Sink: Clone + Ord {
@@ -28,27 +38,73 @@ pub(super) trait Sink: Clone + Ord {
     fn print(&mut self, text: &str, shape: Shape, walk: &mut Walk<'_>);
     /// Gives up what would tell too many ways apart.
     fn blur(&mut self, walk: &mut Walk<'_>);
+    /// Takes the ways through the templates of a name.
+    fn pass(walk: &mut Walk<'_>, name: &str, dot: &Possible, trees: &[Rc<Tree>], ways: &mut Vec<Self>);
 }
 
 /// A walk through the templates of a chart.
 pub(super) struct Walk<'c> {
     pub(super) places: &'c [Place<'c>],
-    pub(super) defines: HashMap<String, Vec<Rc<Tree>>>,
+    defines: Defines,
+    effects: Effects,
     pub(super) holes: Holes,
     pub(super) found: Vec<Found>,
-    pub(super) lookups: Vec<Lookup>,
-    /// What named templates print, by name, dot and whether a text given to `tpl` calls them; `None` while that is being found out.
-    printed: BTreeMap<(String, Possible, bool), Option<Possible>>,
-    /// Calls of pure functions, by name and number of arguments.
-    pub(super) calls: HashMap<(String, usize), Set>,
+    pub(super) lookups: BTreeSet<Lookup>,
+    pub(super) known: Known,
+    /// What named templates do to ways through the file that is executed.
+    followed: BTreeMap<Following, Followed>,
+    pub(super) steps: Steps,
+    stack: Stack,
     /// The file that is executed, and the line in it.
     file: Vec<u8>,
     /// Where its lines end.
     line_ends: Vec<usize>,
     pub(super) line: usize,
-    depth: usize,
-    /// How many texts given to `tpl` the walk is in.
-    texts: usize,
+    /// The templates that are being executed, the innermost last; texts given to `tpl` have no name.
+    running: Vec<Option<String>>,
+}
+
+/// The templates of each name: which one is called depends on the subcharts that are enabled.
+pub(super) type Defines = HashMap<String, Rc<[Rc<Tree>]>>;
+
+/// The values of a chart, and a path into them.
+type ValuesPath = (ChartIndex, Shared<[String]>);
+
+/// What was found out before, for the whole chart.
+#[derive(Default)]
+pub(super) struct Known {
+    /// What named templates, and texts given to `tpl`, print with a dot, and whether that is within a text given to
+    /// `tpl`, as lookups in texts are told apart; `None` while it is being found out.
+    printed: BTreeMap<(Printing, Possible, bool), Option<Possible>>,
+    /// Calls of pure functions, by name and number of arguments.
+    pub(super) calls: HashMap<(String, usize), Set>,
+    /// The results of pure functions.
+    pub(super) called: BTreeMap<(String, Vec<Possible>), Possible>,
+    pub(super) values_texts: BTreeMap<ValuesPath, Rc<[Rc<str>]>>,
+    pub(super) values_keys: BTreeMap<ValuesPath, Possible>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Printing {
+    Named(String),
+    Text(String),
+}
+
+/// A named template with its dot, entered at a line of the file by these ways.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Following {
+    name: String,
+    dot: Possible,
+    line: usize,
+    ways: Vec<State>,
+}
+
+/// Where the ways have come to at the end of a named template, and what was found on the way.
+#[derive(Clone)]
+struct Followed {
+    ways: Vec<State>,
+    found: Vec<Found>,
+    line: usize,
 }
 
 /// A call of `lookup`.
@@ -67,11 +123,14 @@ pub(super) struct Lookup {
 pub(super) struct Scope {
     pub(super) dot: Possible,
     variables: Vec<(String, Possible)>,
+    /// The template reads `$_`.
+    reads_blank: bool,
 }
 
 impl Scope {
-    pub(super) fn new(dot: Possible) -> Self {
+    fn new(tree: &Tree, dot: Possible) -> Self {
         Self {
+            reads_blank: effects::reads_blank(tree),
             variables: vec![("$".to_owned(), dot.clone())],
             dot,
         }
@@ -90,49 +149,67 @@ impl Scope {
     }
 
     /// An assignment may or may not happen, so the variable can be either afterwards.
-    pub(super) fn assign(&mut self, name: &str, value: &Possible) {
+    pub(super) fn assign(&mut self, name: &str, value: &Possible, holes: &mut Holes) {
         if let Some((_, known)) = self.variables.iter_mut().rev().find(|(known, _)| known == name) {
-            *known = std::mem::take(known).or(value);
+            *known = possible::assigned(std::mem::take(known), value, holes);
         }
     }
 }
 
 impl<'c> Walk<'c> {
-    pub(super) fn new(places: &'c [Place<'c>], defines: HashMap<String, Vec<Rc<Tree>>>) -> Self {
+    pub(super) fn new(places: &'c [Place<'c>], defines: Defines) -> Self {
         Self {
             places,
+            effects: Effects::new(&defines),
             defines,
             holes: Holes::default(),
             found: Vec::new(),
-            lookups: Vec::new(),
-            printed: BTreeMap::new(),
-            calls: HashMap::new(),
+            lookups: BTreeSet::new(),
+            known: Known::default(),
+            followed: BTreeMap::new(),
+            steps: Steps::default(),
+            stack: Stack::new(MAX_STACK),
             file: Vec::new(),
             line_ends: Vec::new(),
             line: 0,
-            depth: 0,
-            texts: 0,
+            running: Vec::new(),
         }
     }
 
-    /// Every document that a file can print.
-    pub(super) fn file(&mut self, tree: &Tree, dot: Possible) {
+    /// Every document that a file can print; or where the walk was cut off, and why.
+    pub(super) fn file(&mut self, tree: &Tree, dot: Possible) -> Option<Cut> {
         self.file = tree.source.name.as_bytes().to_vec();
+        self.line = 1;
+        self.followed.clear();
+        self.steps.begin_file();
         let text = tree.source.text.iter().enumerate();
         self.line_ends = text
             .filter(|(_, byte)| **byte == b'\n')
             .map(|(at, _)| at)
             .collect();
         let mut ways = vec![State::default()];
-        self.list(tree, &tree.root, &mut Scope::new(dot), &mut ways);
+        self.list(tree, &tree.root, &mut Scope::new(tree, dot), &mut ways);
         let line = self.line;
         for way in ways {
             way.end(line, &mut self.found);
         }
+        self.steps.cut()
+    }
+
+    /// False when the walk is cut off: what is left is skipped, and nothing that is found out meanwhile is remembered.
+    pub(super) fn goes_on(&mut self) -> bool {
+        if self.stack.is_exhausted() {
+            self.steps.cut_for_depth(self.line);
+        }
+        self.steps.go_on(self.line)
     }
 
     fn list<S: Sink>(&mut self, tree: &Tree, list: &List, scope: &mut Scope, ways: &mut Vec<S>) {
         for node in &list.nodes {
+            self.steps.spend(1 + ways.len());
+            if !self.goes_on() {
+                return;
+            }
             self.node(tree, node, scope, ways);
             if ways.len() < 2 {
                 continue;
@@ -169,8 +246,8 @@ impl<'c> Walk<'c> {
                     .map_or_else(Possible::nothing, |pipe| self.pipe(pipe, scope));
                 self.include(&name.lossy(), &dot, Shape::default(), ways);
             }
-            Node::If(branch) => self.branch(tree, branch, scope, ways, |_, _| {}),
-            Node::With(branch) => self.branch(tree, branch, scope, ways, |scope, value| scope.dot = value),
+            Node::If(branch) => self.branch(tree, branch, scope, ways, false),
+            Node::With(branch) => self.branch(tree, branch, scope, ways, true),
             Node::Range(branch) => self.range(tree, branch, scope, ways),
             // Taken as if they were not there: what follows them is one of the ways then.
             Node::Break { .. } | Node::Continue { .. } => {}
@@ -190,16 +267,23 @@ impl<'c> Walk<'c> {
         branch: &Branch,
         scope: &mut Scope,
         ways: &mut Vec<S>,
-        enter: impl Fn(&mut Scope, Possible),
+        is_with: bool,
     ) {
         self.at(tree, branch.pipe.pos);
-        let value = self.pipe(&branch.pipe, scope);
+        let is_wanted = is_with || !branch.pipe.variables.is_empty();
+        let value = if is_wanted || self.effects.of(&branch.pipe) {
+            self.pipe(&branch.pipe, scope)
+        } else {
+            Possible::nothing()
+        };
         let (dot, depth) = (scope.dot.clone(), scope.variables.len());
         if let [variable] = branch.pipe.variables.as_slice() {
             scope.declare(&variable.name.lossy(), value.clone());
         }
         let mut otherwise = ways.clone();
-        enter(scope, value);
+        if is_with {
+            scope.dot = value;
+        }
         self.list(tree, &branch.list, scope, ways);
         scope.dot = dot;
         if let Some(list) = &branch.else_list {
@@ -209,7 +293,8 @@ impl<'c> Walk<'c> {
         ways.append(&mut otherwise);
     }
 
-    /// Not at all, once, and twice: what one round prints may meet what the next one does.
+    /// Not at all, once, and twice: what one round prints may meet what the next one does. A round that leaves
+    /// everything as it was is the same each time.
     fn range<S: Sink>(&mut self, tree: &Tree, branch: &Branch, scope: &mut Scope, ways: &mut Vec<S>) {
         self.at(tree, branch.pipe.pos);
         let value = self.pipe(&branch.pipe, scope);
@@ -236,8 +321,13 @@ impl<'c> Walk<'c> {
                 _ => {}
             }
             scope.dot = element.clone();
+            let before = (round.clone(), scope.variables[..depth].to_vec());
             self.list(tree, &branch.list, scope, &mut round);
             scope.variables.truncate(depth);
+            if (&round, &scope.variables) == (&before.0, &before.1) {
+                all.append(&mut round);
+                break;
+            }
             all.extend(round.iter().cloned());
         }
         scope.dot = dot;
@@ -245,12 +335,15 @@ impl<'c> Walk<'c> {
     }
 
     fn action<S: Sink>(&mut self, pipe: &Pipe, scope: &mut Scope, ways: &mut Vec<S>) {
+        if effects::is_blank(pipe) && !scope.reads_blank && !self.effects.of(pipe) {
+            return;
+        }
         if !pipe.variables.is_empty() {
             let value = self.pipe(pipe, scope);
             for variable in &pipe.variables {
                 let name = variable.name.lossy();
                 if pipe.is_assign {
-                    scope.assign(&name, &value);
+                    scope.assign(&name, &value, &mut self.holes);
                 } else {
                     scope.declare(&name, value.clone());
                 }
@@ -267,14 +360,23 @@ impl<'c> Walk<'c> {
         if others.is_empty() {
             return;
         }
-        let value = self.pipe(pipe, scope);
-        let texts = self.texts(&value);
+        let is_wanted = others.iter().any(|way| !way.is_indifferent(shape));
+        let texts = if is_wanted || self.effects.of(pipe) {
+            let value = self.pipe(pipe, scope);
+            self.texts(&value)
+        } else {
+            BTreeSet::new()
+        };
         for way in others {
             if way.is_indifferent(shape) {
                 let mut way = way;
                 way.print("", shape, self);
                 ways.push(way);
                 continue;
+            }
+            self.steps.spend(texts.len());
+            if !self.goes_on() {
+                return;
             }
             for text in &texts {
                 let mut way = way.clone();
@@ -314,81 +416,152 @@ impl<'c> Walk<'c> {
 
     /// What a named template prints, right where the ways are.
     fn include<S: Sink>(&mut self, name: &str, dot: &Possible, shape: Shape, ways: &mut Vec<S>) {
-        let Some(trees) = self.defines.get(name).cloned().filter(|_| self.depth < MAX_DEPTH) else {
-            let hole = self
-                .holes
-                .because(&format!("the named template {name:?}, which is not there"));
-            let text = hole.as_char().to_string();
-            for way in ways {
-                way.print(&text, shape, self);
+        let trees = match self.callable(name) {
+            Ok(trees) => trees,
+            Err(reason) => {
+                let text = self.holes.because(&reason).as_char().to_string();
+                for way in ways {
+                    way.print(&text, shape, self);
+                }
+                return;
             }
-            return;
         };
         if shape.on_new_line {
             for way in &mut *ways {
                 way.plain("\n", self);
             }
         }
-        self.depth += 1;
+        S::pass(self, name, dot, &trees, ways);
+    }
+
+    /// The templates of a name, unless they are not to be followed, for that reason.
+    fn callable(&self, name: &str) -> Result<Rc<[Rc<Tree>]>, String> {
+        let running = self.running.iter();
+        let calls_of_itself = running.filter(|running| running.as_deref() == Some(name)).count();
+        if calls_of_itself > MAX_CALLS_OF_ITSELF {
+            return Err(format!("the named template {name:?}, which calls itself"));
+        }
+        let trees = self.defines.get(name).filter(|_| self.running.len() < MAX_DEPTH);
+        trees
+            .cloned()
+            .ok_or_else(|| format!("the named template {name:?}, which is not there"))
+    }
+
+    /// All ways through the templates of a name.
+    fn through<S: Sink>(&mut self, name: &str, dot: &Possible, trees: &[Rc<Tree>], ways: &mut Vec<S>) {
+        self.running.push(Some(name.to_owned()));
         let before = std::mem::take(ways);
         for tree in trees {
             let mut after = before.clone();
-            self.list(&tree, &tree.root, &mut Scope::new(dot.clone()), &mut after);
+            self.list(tree, &tree.root, &mut Scope::new(tree, dot.clone()), &mut after);
             ways.append(&mut after);
         }
-        self.depth -= 1;
+        self.running.pop();
+    }
+
+    /// [`through`](Self::through) for ways in documents, which come to the same each time.
+    fn through_documents(&mut self, name: &str, dot: &Possible, trees: &[Rc<Tree>], ways: &mut Vec<State>) {
+        self.steps.spend(1 + dot.size() + ways.len());
+        ways.sort();
+        ways.dedup();
+        let following = Following {
+            name: name.to_owned(),
+            dot: dot.clone(),
+            line: self.line,
+            ways: std::mem::take(ways),
+        };
+        if let Some(known) = self.followed.get(&following) {
+            self.steps.spend(known.ways.len() + known.found.len());
+            ways.extend(known.ways.iter().cloned());
+            self.found.extend(known.found.iter().cloned());
+            self.line = known.line;
+            return;
+        }
+        ways.extend(following.ways.iter().cloned());
+        let found_before = std::mem::take(&mut self.found);
+        self.through(name, dot, trees, ways);
+        let mut found = std::mem::replace(&mut self.found, found_before);
+        found.sort();
+        found.dedup();
+        self.found.extend(found.iter().cloned());
+        if self.goes_on() {
+            let followed = Followed {
+                ways: ways.clone(),
+                found,
+                line: self.line,
+            };
+            self.followed.insert(following, followed);
+        }
     }
 
     /// The texts that a named template can print.
     pub(super) fn printed(&mut self, name: &str, dot: &Possible) -> Possible {
-        let key = (name.to_owned(), dot.clone(), self.is_in_text());
-        match self.printed.get(&key) {
+        let printing = Printing::Named(name.to_owned());
+        self.printed_once(printing, dot, |walk, ways| {
+            walk.include(name, dot, Shape::default(), ways);
+        })
+    }
+
+    /// The texts that a template, given as text, can print.
+    pub(super) fn printed_text(&mut self, text: &str, dot: &Possible) -> Possible {
+        let printing = Printing::Text(text.to_owned());
+        self.printed_once(printing, dot, |walk, ways| walk.text_template(text, dot, ways))
+    }
+
+    /// True within a text that is given to `tpl`.
+    pub(super) fn is_in_text(&self) -> bool {
+        self.running.contains(&None)
+    }
+
+    fn text_template(&mut self, text: &str, dot: &Possible, ways: &mut Vec<Text>) {
+        let mut set = Set::new("gotpl", helm::functions::all().clone());
+        self.steps.spend(text.len());
+        if self.running.len() >= MAX_DEPTH || set.parse("tpl", text).is_err() {
+            *ways = vec![Text::Long(self.holes.because("a text given to tpl"))];
+            return;
+        }
+        let Some(tree) = set.tree("tpl").cloned() else {
+            ways.clear();
+            return;
+        };
+        self.running.push(None);
+        self.list(&tree, &tree.root, &mut Scope::new(&tree, dot.clone()), ways);
+        self.running.pop();
+    }
+
+    fn printed_once(
+        &mut self,
+        printing: Printing,
+        dot: &Possible,
+        print: impl FnOnce(&mut Self, &mut Vec<Text>),
+    ) -> Possible {
+        let key = (printing, dot.clone(), self.is_in_text());
+        self.steps.spend(1 + dot.size());
+        match self.known.printed.get(&key) {
             Some(Some(known)) => return known.clone(),
             Some(None) => {
-                return Possible::hole(
-                    self.holes
-                        .because(&format!("the named template {name:?}, which calls itself")),
-                );
+                let what = match key.0 {
+                    Printing::Named(name) => format!("the named template {name:?}, which calls itself"),
+                    Printing::Text(_) => "a text given to tpl".to_owned(),
+                };
+                return Possible::hole(self.holes.because(&what));
             }
             None => {}
         }
-        self.printed.insert(key.clone(), None);
+        self.known.printed.insert(key.clone(), None);
         let mut ways = vec![Text::default()];
-        self.include(name, dot, Shape::default(), &mut ways);
+        print(self, &mut ways);
         let texts = ways.into_iter().map(|way| match way {
             Text::Short(text) => Alternative::Text(text.into()),
             Text::Long(hole) => Alternative::Hole(hole),
         });
         let printed = texts.collect::<Possible>().bounded(&mut self.holes);
-        self.printed.insert(key, Some(printed.clone()));
-        printed
-    }
-
-    /// True within a text that is given to `tpl`.
-    pub(super) fn is_in_text(&self) -> bool {
-        self.texts > 0
-    }
-
-    /// The texts that a template, given as text, can print.
-    pub(super) fn printed_text(&mut self, text: &str, dot: &Possible) -> Possible {
-        let mut set = Set::new("gotpl", helm::functions::all().clone());
-        if self.depth >= MAX_DEPTH || set.parse("tpl", text).is_err() {
-            return Possible::hole(self.holes.because("a text given to tpl"));
+        if self.goes_on() {
+            self.known.printed.insert(key, Some(printed.clone()));
+        } else {
+            self.known.printed.remove(&key);
         }
-        let Some(tree) = set.tree("tpl").cloned() else {
-            return Possible::nothing();
-        };
-        let mut ways = vec![Text::default()];
-        self.depth += 1;
-        self.texts += 1;
-        self.list(&tree, &tree.root, &mut Scope::new(dot.clone()), &mut ways);
-        self.texts -= 1;
-        self.depth -= 1;
-        let texts = ways.into_iter().map(|way| match way {
-            Text::Short(text) => Alternative::Text(text.into()),
-            Text::Long(hole) => Alternative::Hole(hole),
-        });
-        texts.collect::<Possible>().bounded(&mut self.holes)
+        printed
     }
 }
 
@@ -489,6 +662,10 @@ impl Sink for Text {
             *self = Self::Long(hole.unwrap_or_else(|| walk.holes.because("a text with many forms")));
         }
     }
+
+    fn pass(walk: &mut Walk<'_>, name: &str, dot: &Possible, trees: &[Rc<Tree>], ways: &mut Vec<Self>) {
+        walk.through(name, dot, trees, ways);
+    }
 }
 
 impl Sink for State {
@@ -513,5 +690,9 @@ impl Sink for State {
     fn blur(&mut self, walk: &mut Walk<'_>) {
         let hole = walk.holes.because("a template with many ways through it");
         Self::blur(self, hole, walk.line);
+    }
+
+    fn pass(walk: &mut Walk<'_>, name: &str, dot: &Possible, trees: &[Rc<Tree>], ways: &mut Vec<Self>) {
+        walk.through_documents(name, dot, trees, ways);
     }
 }
