@@ -81,6 +81,30 @@ impl Builtin {
         }
     }
 
+    /// How many times as long as the texts that it is given its result can be; 0 where that is no more than what printing is
+    /// bounded to anyway.
+    pub(crate) fn expansion(self) -> usize {
+        match self {
+            // Up to `\u0000` for a byte.
+            Self::Html | Self::Js | Self::Printf | Self::UrlQuery => 6,
+            Self::And
+            | Self::Call
+            | Self::Eq
+            | Self::Ge
+            | Self::Gt
+            | Self::Index
+            | Self::Le
+            | Self::Len
+            | Self::Lt
+            | Self::Ne
+            | Self::Not
+            | Self::Or
+            | Self::Print
+            | Self::Println
+            | Self::Slice => 0,
+        }
+    }
+
     /// Calls it; number and types of the arguments have been checked. The evaluator has its own ways with `and`, `or` and `call`.
     pub(crate) fn call(self, arguments: &mut Vec<Reflect>) -> Result {
         let boolean = |b: bool| Ok(Reflect::concrete(Value::Bool(b)));

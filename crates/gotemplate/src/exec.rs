@@ -2,8 +2,10 @@
 
 use std::{any::Any, cell::Cell, fmt, ops::Deref, sync::Arc};
 
+pub use crate::budget::{Budget, Limit, Limits, Spent};
 use crate::{
     ast::{Branch, Callee, Command, Expr, Ideal, List, Location, Node, Number, Pipe, Tree},
+    budget::STEPS_AT_ONCE,
     builtin::{self, Builtin},
     format,
     function::{self, Call, Function, Runtime},
@@ -28,62 +30,15 @@ pub enum MissingKey {
     Error,
 }
 
-/// What an execution may not exceed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Templates within templates.
-    pub depth: usize,
-    /// Bytes of the thread's stack, from where the execution starts. One `include` within another takes up to 5 KiB, 10 without optimisation,
-    /// so the default is enough for about 200 of them (100 without optimisation) and fits the threads that Rust and tokio start. For the 1000 that Helm allows, execute on a
-    /// thread with a stack of 8 MiB and allow 7.
-    pub stack: usize,
-    /// Bytes of output, that of included templates counted while they run.
-    pub output: usize,
-    /// Nodes and commands that are evaluated.
-    pub steps: u64,
-    /// Bytes of texts, lists and maps that functions make, all in all.
-    pub memory: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            depth: 100_000,
-            stack: 1 << 20,
-            output: 256 << 20,
-            steps: 1_000_000_000,
-            memory: 1 << 30,
-        }
-    }
-}
-
-/// A limit that was exceeded; found in the chain of an [`Error`] with [`Error::limit`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Limit {
-    /// Go has this one too.
-    #[error("exceeded maximum template depth ({0})")]
-    Depth(usize),
-    /// See [`Limits::stack`].
-    #[error("exceeded the stack of the execution ({0} bytes): templates are nested too deeply")]
-    Stack(usize),
-    /// See [`Limits::output`].
-    #[error("exceeded the maximum size of the output ({0} bytes)")]
-    Output(usize),
-    /// See [`Limits::steps`].
-    #[error("exceeded the maximum number of steps")]
-    Steps,
-    /// See [`Limits::memory`].
-    #[error("exceeded the maximum size of values ({0} bytes)")]
-    Memory(usize),
-}
-
 /// What an execution is given besides its data.
 #[derive(Clone, Copy)]
 pub struct Options<'h> {
     /// What a missing key of a map means.
     pub missing_key: MissingKey,
-    /// The limits.
+    /// The limits of an execution on its own.
     pub limits: Limits,
+    /// What it shares with others, and the limits of that.
+    pub budget: Option<&'h Budget<'h>>,
     /// What functions get from [`Call::host`].
     pub host: &'h dyn Any,
 }
@@ -93,6 +48,7 @@ impl Default for Options<'_> {
         Self {
             missing_key: MissingKey::default(),
             limits: Limits::default(),
+            budget: None,
             host: &(),
         }
     }
@@ -103,7 +59,8 @@ impl fmt::Debug for Options<'_> {
         f.debug_struct("Options")
             .field("missing_key", &self.missing_key)
             .field("limits", &self.limits)
-            .finish()
+            .field("budget", &self.budget)
+            .finish_non_exhaustive()
     }
 }
 
@@ -200,31 +157,46 @@ impl From<Error> for function::Error {
     }
 }
 
+/// How much text a function works off in the time of a step: those that look at every character take some nanoseconds
+/// for each.
+const BYTES_OF_A_STEP: usize = 16;
+
 type Result<T = (), E = Error> = std::result::Result<T, E>;
 
 /// Executes a template of a set.
 pub(crate) fn execute(set: &Set, name: &Str, data: Value, options: &Options<'_>) -> Result<Vec<u8>> {
+    let own = Budget::new(options.limits);
+    let budget = options.budget.unwrap_or(&own);
     let mut execution = Execution {
         set,
-        options: *options,
-        stack: Stack::new(options.limits.stack),
+        host: options.host,
+        missing_key: options.missing_key,
+        limits: *budget.limits(),
+        budget,
+        stack: Stack::new(budget.limits().stack),
         overlays: Vec::new(),
         out: Vec::with_capacity(4096),
         variables: Vec::new(),
         base: 0,
         depth: 0,
-        steps: options.limits.steps,
-        memory: options.limits.memory,
+        steps: 0,
+        max_output: budget.output_left(),
         buffers: Vec::new(),
         values: Vec::new(),
     };
-    execution.execute_named(name, data)?;
+    let result = execution.execute_named(name, data);
+    budget.return_steps(execution.steps);
+    result?;
+    budget.take_output(execution.out.len());
     Ok(execution.out)
 }
 
 struct Execution<'e> {
     set: &'e Set,
-    options: Options<'e>,
+    host: &'e dyn Any,
+    missing_key: MissingKey,
+    limits: Limits,
+    budget: &'e Budget<'e>,
     stack: Stack,
     /// The templates of texts that are being executed (`tpl`); the last one was started last.
     overlays: Vec<Arc<[Arc<Tree>]>>,
@@ -233,8 +205,10 @@ struct Execution<'e> {
     variables: Vec<(u32, Reflect)>,
     base: usize,
     depth: usize,
-    steps: u64,
-    memory: usize,
+    /// Those that have been taken from the budget and not been gone.
+    steps: u32,
+    /// What the budget has left for this execution.
+    max_output: usize,
     /// Spent argument lists, for the next call.
     buffers: Vec<Vec<Reflect>>,
     values: Vec<Vec<Value>>,
@@ -410,27 +384,64 @@ impl<'e> Execution<'e> {
 
     /// The limit that one more template would exceed.
     fn nesting_limit(&self) -> Option<Limit> {
-        if self.depth >= self.options.limits.depth {
-            return Some(Limit::Depth(self.options.limits.depth));
+        if self.depth >= self.limits.depth {
+            return Some(Limit::Depth(self.limits.depth));
         }
         self.stack
             .is_exhausted()
-            .then_some(Limit::Stack(self.options.limits.stack))
+            .then_some(Limit::Stack(self.limits.stack))
     }
 
     fn check_stack(&self, frame: &Frame<'_>) -> Result {
         if self.stack.is_exhausted() {
-            return Err(frame.limit(Limit::Stack(self.options.limits.stack)));
+            return Err(frame.limit(Limit::Stack(self.limits.stack)));
         }
         Ok(())
     }
 
+    #[inline]
     fn step(&mut self, frame: &Frame<'_>) -> Result {
         if self.steps == 0 {
-            return Err(frame.limit(Limit::Steps));
+            self.steps = self
+                .budget
+                .take_some_steps(STEPS_AT_ONCE)
+                .map_err(|limit| frame.limit(limit))?;
         }
         self.steps -= 1;
         Ok(())
+    }
+
+    /// Takes several steps at once.
+    fn take_steps(&mut self, steps: u64) -> Result<(), Limit> {
+        match u64::from(self.steps).checked_sub(steps) {
+            Some(left) => {
+                self.steps = left as u32;
+                Ok(())
+            }
+            None => self
+                .budget
+                .take_steps(steps - u64::from(std::mem::take(&mut self.steps))),
+        }
+    }
+
+    /// Takes what a function takes that goes through the texts that it is given, as most do; how long they are.
+    fn work_through<'v>(&mut self, values: impl Iterator<Item = &'v Value>) -> Result<usize, Limit> {
+        let length = |value: &Value| match value {
+            Value::String(text) => text.len(),
+            Value::Bytes(text) => text.len(),
+            _ => 0,
+        };
+        let length = values.map(length).sum::<usize>();
+        if length >= BYTES_OF_A_STEP {
+            self.take_steps((length / BYTES_OF_A_STEP) as u64)?;
+        }
+        Ok(length)
+    }
+
+    /// Nothing more is granted once a limit is exceeded, whoever was told of it.
+    fn exceeded(&mut self, limit: Limit) -> function::Error {
+        self.budget.return_steps(std::mem::take(&mut self.steps));
+        function::Error::from_error(limit)
     }
 
     /// Takes what a function has made out of the budget; what others hold as well was made before.
@@ -442,15 +453,9 @@ impl<'e> Execution<'e> {
             Value::Map(map) => map.own_size(),
             _ => return Ok(()),
         };
-        match self.memory.checked_sub(size) {
-            Some(rest) => {
-                self.memory = rest;
-                Ok(())
-            }
-            None => Err(function::Error::from_error(Limit::Memory(
-                self.options.limits.memory,
-            ))),
-        }
+        self.budget
+            .take_memory(size)
+            .map_err(|limit| self.exceeded(limit))
     }
 
     fn walk_list<'t>(&mut self, frame: &Frame<'t>, dot: &Reflect, list: &'t List) -> Result<Flow> {
@@ -481,8 +486,8 @@ impl<'e> Execution<'e> {
             Node::Break { .. } => return Ok(Flow::Break),
             Node::Continue { .. } => return Ok(Flow::Continue),
         }
-        if self.out.len() > self.options.limits.output {
-            return Err(frame.limit(Limit::Output(self.options.limits.output)));
+        if self.out.len() > self.max_output {
+            return Err(frame.limit(self.budget.exceed_output()));
         }
         Ok(Flow::Next)
     }
@@ -541,6 +546,8 @@ impl<'e> Execution<'e> {
             })?,
             Value::Map(map) => {
                 let ty = map.ty().element();
+                self.take_steps(map.len() as u64 / 8)
+                    .map_err(|limit| frame.limit(limit))?;
                 let mut entries = map.entries();
                 self.iterate(frame, branch, mark, entries.len(), |i| {
                     let (key, element) = std::mem::take(&mut entries[i]);
@@ -815,7 +822,7 @@ impl<'e> Execution<'e> {
         receiver: Reflect,
     ) -> Result<Reflect> {
         if !receiver.is_valid() {
-            if self.options.missing_key == MissingKey::Error {
+            if self.missing_key == MissingKey::Error {
                 return Err(frame.error(format!("nil data; no entry for key {}", quoted(name))));
             }
             return Ok(Reflect::INVALID);
@@ -864,7 +871,7 @@ impl<'e> Execution<'e> {
 
     fn key(&self, frame: &Frame<'_>, map: &Map, name: &Str) -> Result<Reflect> {
         let ty = map.ty().element();
-        match (map.get(name), self.options.missing_key) {
+        match (map.get(name), self.missing_key) {
             (Some(value), _) => Ok(Reflect::element(value, ty)),
             (None, MissingKey::Invalid) => Ok(Reflect::INVALID),
             (None, MissingKey::Zero) => Ok(Reflect::element(ty.zero(), ty)),
@@ -918,10 +925,15 @@ impl<'e> Execution<'e> {
                 parameters[arguments.len().min(parameters.len() - 1)],
             )?);
         }
+        let given = values.iter().map(|value| &value.value);
+        let length = self.work_through(given).map_err(|limit| frame.limit(limit))?;
         let result = if builtin == Builtin::Call {
             self.call_value(arguments.first(), &mut values)
         } else {
-            builtin.call(&mut values)
+            self.budget
+                .check_memory(length.saturating_mul(builtin.expansion()))
+                .map_err(|limit| self.exceeded(limit))
+                .and_then(|()| builtin.call(&mut values))
         };
         let result = result.and_then(|result| self.account(&result.value).map(|()| result));
         values.clear();
@@ -1035,6 +1047,8 @@ impl<'e> Execution<'e> {
             let ty = parameters[arguments.len().min(parameters.len() - 1)];
             values.push(validate(frame, last, ty)?.value);
         }
+        self.work_through(values.iter())
+            .map_err(|limit| frame.limit(limit))?;
         let result = function.call(&mut Call { runtime: self }, &mut values);
         values.clear();
         self.values.push(values);
@@ -1275,7 +1289,27 @@ fn complex(number: Option<&Number>) -> Option<Value> {
 
 impl Runtime for Execution<'_> {
     fn host(&self) -> &dyn Any {
-        self.options.host
+        self.host
+    }
+
+    fn take_steps(&mut self, steps: u64) -> Result<(), function::Error> {
+        self.take_steps(steps).map_err(function::Error::from_error)
+    }
+
+    fn take_memory(&mut self, bytes: usize) -> Result<(), function::Error> {
+        self.budget
+            .take_memory(bytes)
+            .map_err(|limit| self.exceeded(limit))
+    }
+
+    fn check_memory(&mut self, bytes: usize) -> Result<(), function::Error> {
+        self.budget
+            .check_memory(bytes)
+            .map_err(|limit| self.exceeded(limit))
+    }
+
+    fn memory_left(&self) -> usize {
+        self.budget.memory_left()
     }
 
     /// The output goes where all output goes, and is taken back from there.

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     string::Str,
-    value::{List, Map, Value},
+    value::{List, Map, Value, Weight},
 };
 
 /// A value that never changes.
@@ -35,8 +35,12 @@ struct Level {
     entries: Box<[(Str, Frozen)]>,
     /// How many values there are, this one counted.
     count: usize,
+    /// Bytes of keys and texts.
+    bytes: usize,
     /// How deep they are nested; 0 if nothing is.
     depth: usize,
+    /// How deep each of them is, all together.
+    depths: usize,
     /// Whether there is a nil among the entries, or among those of maps below.
     has_nil: bool,
 }
@@ -50,6 +54,29 @@ impl Frozen {
                 .fold(1, |count, item| count.saturating_add(item.count())),
             Self::Map(map) => map.count(),
             _ => 1,
+        }
+    }
+
+    /// Bytes of keys and texts.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::String(text) => text.len(),
+            Self::List(items) => items
+                .iter()
+                .fold(0, |bytes, item| bytes.saturating_add(item.bytes())),
+            Self::Map(map) => map.0.bytes,
+            _ => 0,
+        }
+    }
+
+    /// How deep each of the values below is, all together.
+    fn depths(&self) -> usize {
+        match self {
+            Self::List(items) => items.iter().fold(0, |depths, item| {
+                depths.saturating_add(item.depths() + item.count())
+            }),
+            Self::Map(map) => map.0.depths,
+            _ => 0,
         }
     }
 
@@ -96,7 +123,13 @@ impl FrozenMap {
         };
         Self(Arc::new(Level {
             count: values().fold(1, |count, value| count.saturating_add(value.count())),
+            bytes: entries.iter().fold(0, |bytes, (key, value)| {
+                bytes.saturating_add(key.len()).saturating_add(value.bytes())
+            }),
             depth: values().map(|value| value.depth() + 1).max().unwrap_or(0),
+            depths: values().fold(0, |depths, value| {
+                depths.saturating_add(value.depths() + value.count())
+            }),
             has_nil: values().any(has_nil),
             entries,
         }))
@@ -118,6 +151,15 @@ impl FrozenMap {
             .binary_search_by(|(known, _)| known.as_bytes().cmp(key))
             .ok()?;
         Some(&entries[at].1)
+    }
+
+    /// How large it is at that depth.
+    pub(crate) fn weight(&self, depth: usize) -> Weight {
+        Weight {
+            values: self.0.count,
+            bytes: self.0.bytes,
+            depth: self.0.depths.saturating_add(depth.saturating_mul(self.0.count)),
+        }
     }
 
     pub(crate) fn count(&self) -> usize {

@@ -68,7 +68,7 @@ use crate::{
     hash::ByName,
     string::Str,
     types::{self, Type},
-    value::{List, Map, TooDeep, Value},
+    value::{List, Map, TooDeep, Value, Weight},
 };
 
 /// Why a function failed; the template error reads `error calling <name>: <this>`.
@@ -132,6 +132,10 @@ pub(crate) trait Runtime {
     fn host(&self) -> &dyn Any;
     fn execute(&mut self, name: &Str, data: Value) -> Result<Str, Error>;
     fn execute_text(&mut self, text: &Str, data: Value) -> Result<Str, Error>;
+    fn take_steps(&mut self, steps: u64) -> Result<(), Error>;
+    fn take_memory(&mut self, bytes: usize) -> Result<(), Error>;
+    fn check_memory(&mut self, bytes: usize) -> Result<(), Error>;
+    fn memory_left(&self) -> usize;
 }
 
 /// The execution that a function is called from.
@@ -150,6 +154,63 @@ impl Call<'_> {
             .host()
             .downcast_ref()
             .ok_or_else(|| Error::new("not available here"))
+    }
+
+    /// Takes steps out of the budget for what a function is about to do. Each call takes one, and one for every 16 bytes of its
+    /// texts; this is for what takes longer. A step stands for about 100 ns.
+    ///
+    /// # Errors
+    /// The budget has less left, or time is over. What is returned must end the function.
+    pub fn take_steps(&mut self, steps: u64) -> Result<(), Error> {
+        self.runtime.take_steps(steps)
+    }
+
+    /// Takes memory out of the budget. Texts, lists and maps are counted when a function returns them; this is for what they hold
+    /// that is new as well.
+    ///
+    /// # Errors
+    /// The budget has less left. What is returned must end the function.
+    pub fn take_memory(&mut self, bytes: usize) -> Result<(), Error> {
+        self.runtime.take_memory(bytes)
+    }
+
+    /// Makes sure that there is memory for what a function is about to make, which is counted when it is returned or not at all.
+    ///
+    /// # Errors
+    /// The budget has less left. What is returned must end the function.
+    pub fn check_memory(&mut self, bytes: usize) -> Result<(), Error> {
+        self.runtime.check_memory(bytes)
+    }
+
+    /// Does both for a value that a function is about to go through, whatever is in it: makes sure that there is memory for its text,
+    /// and takes the steps for that.
+    ///
+    /// # Errors
+    /// The budget has less left. What is returned must end the function.
+    pub fn weigh(&mut self, value: &Value) -> Result<Weight, Error> {
+        let weight = value.weight(self.runtime.memory_left());
+        self.runtime.check_memory(weight.text())?;
+        self.runtime.take_steps(weight.steps())?;
+        Ok(weight)
+    }
+
+    /// Takes memory and steps out of the budget for a copy of a value that shares no list and no map with it.
+    ///
+    /// # Errors
+    /// The budget has less left. What is returned must end the function.
+    pub fn take_copy(&mut self, value: &Value) -> Result<(), Error> {
+        let weight = value.own_weight(self.runtime.memory_left());
+        self.runtime.take_memory(weight.memory_of_values())?;
+        self.runtime.take_steps(weight.steps())
+    }
+
+    /// Takes memory out of the budget for all that a value holds, which nothing else holds.
+    ///
+    /// # Errors
+    /// The budget has less left. What is returned must end the function.
+    pub fn take_memory_of(&mut self, value: &Value) -> Result<(), Error> {
+        let weight = value.own_weight(self.runtime.memory_left());
+        self.runtime.take_memory(weight.memory())
     }
 
     /// Executes a template of the set and returns its output (Helm's `include`, Go's `ExecuteTemplate`).

@@ -6,6 +6,7 @@
 //! The crate is pure: no clock, no randomness, no files. Hosts bring those in through functions.
 
 pub mod ast;
+pub mod budget;
 pub mod builtin;
 pub mod exec;
 pub mod format;

@@ -48,7 +48,7 @@ struct Texts {
 }
 
 /// How many bytes of parsed texts are kept; trees take several times that.
-const MAX_TEXTS: usize = 4 << 20;
+const MAX_TEXTS: usize = 1 << 20;
 
 /// The trees of a file as if it had another name; none where its text names one of the two, which might be that of a definition in it.
 fn renamed(trees: &[Arc<Tree>], name: &Str) -> Option<Vec<Arc<Tree>>> {

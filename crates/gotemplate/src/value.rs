@@ -54,6 +54,54 @@ impl Walk {
     }
 }
 
+/// How large a value is with all that is in it, what is in several places counted in each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Weight {
+    /// Values, itself included.
+    pub values: usize,
+    /// Bytes of keys and texts.
+    pub bytes: usize,
+    /// How deep each of the values is, all together.
+    pub depth: usize,
+}
+
+impl Weight {
+    /// The most that it takes as JSON or YAML: up to `\\u0000` for a byte, 24 for a number, and two spaces for each level.
+    pub fn text(self) -> usize {
+        let values = self.values.saturating_mul(24);
+        let bytes = self.bytes.saturating_mul(6);
+        values
+            .saturating_add(bytes)
+            .saturating_add(self.depth.saturating_mul(2))
+    }
+
+    /// Bytes of memory, if all of it were made anew.
+    pub fn memory(self) -> usize {
+        self.memory_of_values().saturating_add(self.bytes)
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            values: self.values.saturating_add(other.values),
+            bytes: self.bytes.saturating_add(other.bytes),
+            depth: self.depth.saturating_add(other.depth),
+        }
+    }
+
+    /// Bytes of memory, if all of it but its texts were made anew.
+    pub fn memory_of_values(self) -> usize {
+        self.values.saturating_mul(MEMORY_OF_A_VALUE)
+    }
+
+    /// What it takes to go through it.
+    pub fn steps(self) -> u64 {
+        (self.values / 4 + self.bytes / 64) as u64
+    }
+}
+
+/// A value in a map, with its key and its share of the nodes.
+const MEMORY_OF_A_VALUE: usize = 64;
+
 /// A value is nested deeper than [`MAX_DEPTH`], or is endless in another way: most likely a map contains itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("value is nested too deeply, does it contain itself?")]
@@ -91,6 +139,9 @@ pub enum Value {
     Object(Rc<dyn Object>),
     Func(Function),
 }
+
+/// What a list or a map takes besides what is in it.
+const SHARED: usize = 64;
 
 /// Values are moved around all the time.
 const _: () = assert!(size_of::<Value>() <= 24);
@@ -262,9 +313,68 @@ impl Value {
         deep_equal(self, other, &mut Walk::new(), 0)
     }
 
+    /// How large it is. No more is counted than it takes to have more text than `most`, and nothing below [`MAX_DEPTH`].
+    pub fn weight(&self, most: usize) -> Weight {
+        let mut weight = Weight::default();
+        weigh(self, (most, true), 0, &mut weight);
+        weight
+    }
+
+    /// As [`weight`](Self::weight), but what is shared with others because nobody has looked into it yet counts as one value.
+    pub fn own_weight(&self, most: usize) -> Weight {
+        let mut weight = Weight::default();
+        weigh(self, (most, false), 0, &mut weight);
+        weight
+    }
+
     /// A copy whose maps and lists are its own (`copystructure`, which `deepCopy` uses). Host objects are shared.
     pub fn deep_copy(&self) -> Result<Self, TooDeep> {
         deep_copy(self, &mut Walk::new(), 0)
+    }
+}
+
+fn weigh(value: &Value, (most, of_frozen): (usize, bool), depth: usize, weight: &mut Weight) {
+    weight.values += 1;
+    weight.depth += depth;
+    if depth > MAX_DEPTH || weight.text() > most {
+        return;
+    }
+    match value {
+        Value::String(text) => weight.bytes += text.len(),
+        Value::Bytes(text) => weight.bytes += text.len(),
+        Value::List(list) => {
+            for item in list.iter() {
+                weigh(item, (most, of_frozen), depth + 1, weight);
+                if weight.text() > most {
+                    return;
+                }
+            }
+        }
+        Value::Map(map) => match map.data.still_frozen() {
+            Some(frozen) => {
+                if of_frozen {
+                    // It counts itself, too.
+                    weight.values -= 1;
+                    weight.depth -= depth;
+                    *weight = weight.and(frozen.weight(depth));
+                }
+            }
+            None => {
+                for (key, item) in map.borrow().iter() {
+                    weight.bytes += key.len();
+                    weigh(item, (most, of_frozen), depth + 1, weight);
+                    if weight.text() > most {
+                        return;
+                    }
+                }
+            }
+        },
+        Value::Object(object) => {
+            for (_, field) in object.fields() {
+                weigh(&field, (most, of_frozen), depth + 1, weight);
+            }
+        }
+        _ => {}
     }
 }
 
@@ -453,7 +563,7 @@ impl List {
     /// Bytes that are freed with this one, without what its items refer to: nothing while others share them.
     pub(crate) fn own_size(&self) -> usize {
         if Rc::strong_count(&self.data) == 1 {
-            self.data.items.capacity() * size_of::<Value>()
+            SHARED + self.data.items.capacity() * size_of::<Value>()
         } else {
             0
         }
@@ -654,7 +764,7 @@ impl Map {
     /// As [`List::own_size`].
     pub(crate) fn own_size(&self) -> usize {
         if Rc::strong_count(&self.data) == 1 {
-            self.len() * size_of::<(Str, Value)>()
+            SHARED + self.len() * MEMORY_OF_A_VALUE
         } else {
             0
         }

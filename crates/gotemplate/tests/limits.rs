@@ -4,10 +4,10 @@
 
 mod oracle;
 
-use std::{rc::Rc, thread};
+use std::{cell::Cell, rc::Rc, thread, time::Duration};
 
 use gotemplate::{
-    exec::{Error, Limit, Limits, Options},
+    exec::{Budget, Error, Limit, Limits, Options},
     format,
     function::{self, Call, Functions},
     set::Set,
@@ -78,7 +78,7 @@ fn a_limit_is_found_behind_the_error_of_a_function() {
         ..Options::default()
     };
     let error = set.execute("test", Value::Nil, &options).unwrap_err();
-    assert_eq!(error.limit(), Some(Limit::Steps), "{error}");
+    assert_eq!(error.limit(), Some(Limit::Steps(100)), "{error}");
 }
 
 #[test]
@@ -103,11 +103,15 @@ fn steps_are_counted_in_empty_loops_too() {
         steps: 10_000,
         ..Limits::default()
     };
-    check("{{ range 9223372036854775807 }}{{ end }}", limits, Limit::Steps);
+    check(
+        "{{ range 9223372036854775807 }}{{ end }}",
+        limits,
+        Limit::Steps(10_000),
+    );
     check(
         "{{ range 1000 }}{{ range 1000 }}{{ $x := 1 }}{{ end }}{{ end }}",
         limits,
-        Limit::Steps,
+        Limit::Steps(10_000),
     );
 }
 
@@ -135,6 +139,168 @@ fn what_functions_make_is_accounted_for() {
     );
     let held = r#"{{ $x := repeat 1000 "x" }}{{ range 100000 }}{{ $y := any $x }}{{ end }}"#;
     assert!(execute(held, limits).is_ok());
+}
+
+#[test]
+fn long_texts_and_large_maps_take_more_steps_than_short_ones() {
+    let limits = Limits {
+        steps: 1000,
+        ..Limits::default()
+    };
+    let texts = |length: usize| {
+        format!("{{{{ $x := repeat {length} \"x\" }}}}{{{{ range 20 }}}}{{{{ $y := any $x }}}}{{{{ end }}}}")
+    };
+    assert!(execute(&texts(100), limits).is_ok());
+    check(&texts(10_000), limits, Limit::Steps(1000));
+    check(
+        r#"{{ $x := repeat 10000 "x" }}{{ range 20 }}{{ $y := eq $x "y" }}{{ end }}"#,
+        limits,
+        Limit::Steps(1000),
+    );
+
+    let entries = (0..1000).map(|i| (format!("{i}"), Value::Int(i)));
+    let data = Value::Map(entries.collect());
+    let mut set = Set::new("main", oracle::functions());
+    set.parse("test", "{{ range 20 }}{{ range $ }}{{ break }}{{ end }}{{ end }}")
+        .unwrap();
+    let options = Options {
+        limits,
+        ..Options::default()
+    };
+    let error = set.execute("test", data, &options).unwrap_err();
+    assert_eq!(error.limit(), Some(Limit::Steps(1000)));
+}
+
+#[test]
+fn executions_share_a_budget() {
+    let mut set = Set::new("main", oracle::functions());
+    set.parse("test", "0123456789{{ range 100 }}{{ $x := list 1 2 3 }}{{ end }}")
+        .unwrap();
+    let budget = |limits| Budget::new(limits);
+    let until_it_fails = |budget: &Budget<'_>| {
+        let options = Options {
+            budget: Some(budget),
+            ..Options::default()
+        };
+        let fails = |times: &usize| match set.execute("test", Value::Nil, &options) {
+            Ok(_) => false,
+            Err(error) => {
+                assert_eq!(error.place().unwrap().location.line, 1, "{times}: {error}");
+                true
+            }
+        };
+        (0..100).find(fails)
+    };
+    let one = budget(Limits::default());
+    let options = Options {
+        budget: Some(&one),
+        ..Options::default()
+    };
+    set.execute("test", Value::Nil, &options).unwrap();
+    let spent = one.spent();
+    assert_eq!(spent.output, 10);
+    assert!((300..1000).contains(&spent.steps), "{spent:?}");
+    assert!(spent.memory >= 100 * 3 * size_of::<Value>(), "{spent:?}");
+    for limits in [
+        Limits {
+            steps: 5 * spent.steps,
+            ..Limits::default()
+        },
+        Limits {
+            memory: 5 * spent.memory,
+            ..Limits::default()
+        },
+        Limits {
+            output: 5 * spent.output,
+            ..Limits::default()
+        },
+    ] {
+        assert_eq!(until_it_fails(&budget(limits)), Some(5), "{limits:?}");
+    }
+}
+
+#[test]
+fn time_is_over_when_the_caller_says_so() {
+    let asked = Cell::new(0);
+    let is_over = || {
+        asked.set(asked.get() + 1);
+        asked.get() > 10
+    };
+    let allowed = Duration::from_secs(10);
+    let budget = Budget::new(Limits::default()).until(allowed, &is_over);
+    let mut set = Set::new("main", oracle::functions());
+    set.parse("test", "\n\n{{ range 1000000 }}\n{{ end }}").unwrap();
+    let options = Options {
+        budget: Some(&budget),
+        ..Options::default()
+    };
+    let error = set.execute("test", Value::Nil, &options).unwrap_err();
+    assert_eq!(error.limit(), Some(Limit::Time(allowed)));
+    assert!(budget.spent().steps < 50_000, "{budget:?}");
+    let location = &error.place().unwrap().location;
+    assert!((3..=4).contains(&location.line), "{location}");
+}
+
+#[test]
+fn a_function_that_keeps_a_limit_to_itself_does_not_help() {
+    let mut functions = oracle::functions();
+    functions.add("take", |call: &mut Call, bytes: i64| {
+        call.take_memory(bytes as usize).is_ok()
+    });
+    functions.add("check", |call: &mut Call, bytes: i64| {
+        call.check_memory(bytes as usize).is_ok()
+    });
+    functions.add("work", |call: &mut Call, steps: i64| {
+        call.take_steps(steps as u64).is_ok()
+    });
+    let limits = Limits {
+        memory: 1000,
+        steps: 1000,
+        ..Limits::default()
+    };
+    for (call, expected) in [
+        ("take 1001", Limit::Memory(1000)),
+        ("check 1001", Limit::Memory(1000)),
+        ("work 1001", Limit::Steps(1000)),
+    ] {
+        let mut set = Set::new("main", functions.clone());
+        set.parse(
+            "test",
+            format!("{{{{ if {call} }}}}{{{{ end }}}}\n{{{{ print 1 }}}}"),
+        )
+        .unwrap();
+        let options = Options {
+            limits,
+            ..Options::default()
+        };
+        let error = set.execute("test", Value::Nil, &options).unwrap_err();
+        assert_eq!(error.limit(), Some(expected), "{call}");
+    }
+}
+
+#[test]
+fn a_value_is_weighed_with_all_that_is_in_it() {
+    let text = |text: &str| Value::from(text);
+    let map: Map = [
+        ("key", Value::list([text("abc"), text("de")])),
+        ("b", Value::Int(1)),
+    ]
+    .into_iter()
+    .collect();
+    let weight = Value::Map(map.clone()).weight(usize::MAX);
+    assert_eq!(
+        (weight.values, weight.bytes, weight.depth),
+        (5, 3 + 1 + 3 + 2, 1 + 1 + 2 + 2)
+    );
+    let frozen = Value::Map(Map::frozen(map.freeze()));
+    assert_eq!(frozen.weight(usize::MAX), weight);
+    assert_eq!(frozen.own_weight(usize::MAX).values, 1);
+    // Lists that hold the same list twice, level upon level.
+    let mut list = Value::list([]);
+    for _ in 0..100 {
+        list = Value::list([list.clone(), list]);
+    }
+    assert!(list.weight(10_000).text() > 10_000);
 }
 
 #[test]

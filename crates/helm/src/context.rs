@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use gotemplate::string::Str;
 use jiff::Timestamp;
@@ -25,6 +26,8 @@ pub struct Context {
     pub resolver: Option<Box<dyn Resolver + Send + Sync>>,
     /// What `lookup` may answer and what it could not.
     pub lookups: Lookups,
+    /// When the render is cut off; without one it takes as long as its steps do.
+    pub deadline: Option<Deadline>,
     pub(crate) depths: Depths,
     random: Mutex<Box<dyn Random + Send>>,
 }
@@ -38,6 +41,7 @@ impl Context {
             lint: false,
             resolver: None,
             lookups: Lookups::default(),
+            deadline: None,
             depths: Depths::default(),
             random: Mutex::new(Box::new(random)),
         }
@@ -65,6 +69,14 @@ impl Context {
     pub fn with_lookups(self, known: impl IntoIterator<Item = (LookupKey, Answer)>) -> Self {
         Self {
             lookups: Lookups::new(known),
+            ..self
+        }
+    }
+
+    /// The render is cut off at `deadline`.
+    pub fn with_deadline(self, deadline: Deadline) -> Self {
+        Self {
+            deadline: Some(deadline),
             ..self
         }
     }
@@ -132,6 +144,40 @@ impl Depths {
     /// Notes that a call of `tpl` is over.
     pub(crate) fn leave_tpl(&self) {
         self.tpl.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// When a render has to be done; asked many times each millisecond.
+pub struct Deadline {
+    allowed: Duration,
+    is_over: Box<dyn Fn() -> bool + Send + Sync>,
+}
+
+impl Deadline {
+    /// The end of `allowed` time, which `is_over` tells.
+    pub fn new(allowed: Duration, is_over: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self {
+            allowed,
+            is_over: Box::new(is_over),
+        }
+    }
+
+    /// How much time there is in all.
+    pub fn allowed(&self) -> Duration {
+        self.allowed
+    }
+
+    /// True when it has passed.
+    pub fn is_over(&self) -> bool {
+        (self.is_over)()
+    }
+}
+
+impl std::fmt::Debug for Deadline {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Deadline")
+            .field("allowed", &self.allowed)
+            .finish_non_exhaustive()
     }
 }
 

@@ -56,6 +56,7 @@ impl TextTemplate {
         let options = exec::Options {
             missing_key: MissingKey::Error,
             limits: exec::Limits::default(),
+            budget: None,
             host: &context,
         };
         let dot = gotemplate::value::Value::Map(values::to_map(variables));

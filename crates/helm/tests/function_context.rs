@@ -32,6 +32,7 @@ fn try_render(text: &str, context: &Context) -> Result<String, exec::Error> {
     let options = Options {
         missing_key: MissingKey::Zero,
         host: context,
+        budget: None,
         limits: Limits {
             stack: 48 << 20,
             ..Limits::default()

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use gotemplate::{exec, parse};
+use gotemplate::exec::{self, Limit};
+use gotemplate::parse;
 
 use crate::line::HelmLine;
 
@@ -20,6 +21,8 @@ pub struct TemplateFailure {
     pub trace: Vec<Place>,
     /// What the chart itself says, with `fail` or `required`.
     pub refusal: Option<String>,
+    /// The limit that the render exceeded.
+    pub limit: Option<Limit>,
 }
 
 /// A place in a template.
@@ -63,6 +66,7 @@ impl TemplateFailure {
             message: format!("parse error at ({location}): {message}"),
             trace: vec![place],
             refusal: None,
+            limit: None,
         }
     }
 
@@ -87,12 +91,31 @@ impl TemplateFailure {
             }));
             current = error.inner();
         }
+        let limit = error.limit();
         Self {
-            message: message(error, helm),
+            message: cut_off(limit, &trace).unwrap_or_else(|| message(error, helm)),
             trace,
             refusal: warning(&error.to_string()).map(str::to_owned),
+            limit,
         }
     }
+}
+
+/// Where a render was cut off that took too much: in the file that was rendered, and in what that had called.
+///
+/// How deep templates may be nested is a limit of Go's, too, and has its words.
+fn cut_off(limit: Option<Limit>, trace: &[Place]) -> Option<String> {
+    let limit = match limit? {
+        Limit::Depth(_) | Limit::Stack(_) => return None,
+        limit @ (Limit::Steps(_) | Limit::Memory(_) | Limit::Output(_) | Limit::Time(_)) => limit,
+    };
+    let (first, last) = (trace.first()?, trace.last()?);
+    let at = |place: &Place| format!("{}:{}", place.file, place.line);
+    Some(if trace.len() == 1 {
+        format!("template {}: {limit}", at(first))
+    } else {
+        format!("template {}: {limit}, at {}", at(first), at(last))
+    })
 }
 
 fn line_of(text: Option<String>, line: usize) -> String {

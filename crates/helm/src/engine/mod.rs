@@ -6,7 +6,7 @@ use std::{
 };
 
 use gotemplate::{
-    exec::{self, MissingKey},
+    exec::{self, Budget, MissingKey},
     frozen::FrozenMap,
     set::Set,
     value::{CycleGuard, Map as GoMap, Value as GoValue},
@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use crate::{
     capabilities::Capabilities,
     chart::{Chart, Crd, Metadata, ResolvedChart},
-    context::{Context, LookupKey},
+    context::{Context, Deadline, LookupKey},
     functions,
     hook::Hook,
     kind_order::KindOrder,
@@ -68,7 +68,7 @@ pub struct RenderOptions {
     pub skip_schema_validation: bool,
     /// True when the notes of subcharts belong to the notes.
     pub subchart_notes: bool,
-    /// What templates may use up.
+    /// What the templates of the chart and all its subcharts may take, all together.
     pub limits: exec::Limits,
     /// Whose rules hold; the capabilities say on their own which Helm they name.
     pub helm: HelmLine,
@@ -263,7 +263,13 @@ impl Engine {
         }
         check_kube_version(&resolved, options)?;
 
-        let files = self.execute(&resolved, &values, options)?;
+        let deadline = options.context.deadline.as_ref();
+        let is_over = || deadline.is_some_and(Deadline::is_over);
+        let mut budget = Budget::new(options.limits);
+        if let Some(deadline) = deadline {
+            budget = budget.until(deadline.allowed(), &is_over);
+        }
+        let files = self.execute(&resolved, &values, &budget, options)?;
         let (notes, files) = without_notes(files, resolved.name(), options.subchart_notes);
         let Sorted {
             manifests,
@@ -321,6 +327,7 @@ impl Engine {
         &self,
         resolved: &ResolvedChart<'_>,
         values: &GoMap,
+        budget: &Budget<'_>,
         options: &RenderOptions,
     ) -> Result<BTreeMap<String, String>, Error> {
         let shared = scope::Shared {
@@ -341,6 +348,7 @@ impl Engine {
         let exec_options = exec::Options {
             missing_key: MissingKey::Zero,
             limits: options.limits,
+            budget: Some(budget),
             host: &options.context,
         };
         let mut files = BTreeMap::new();

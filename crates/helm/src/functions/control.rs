@@ -8,6 +8,7 @@ use gotemplate::quote::quote;
 use gotemplate::string::Str;
 use gotemplate::value::{Map, Value};
 
+use super::budget::{MEMORY_OF_A_PARSED_BYTE, READ_IN_A_STEP};
 use crate::context::{Answer, Context, LookupKey};
 
 /// A chart's own word that it does not render like this: `required` or `fail`.
@@ -76,6 +77,8 @@ pub(super) fn include(call: &mut Call, name: Str, data: Value) -> Result<Str, Er
 }
 
 pub(super) fn tpl(call: &mut Call, text: Str, data: Value) -> Result<Str, Error> {
+    call.check_memory(text.len().saturating_mul(MEMORY_OF_A_PARSED_BYTE))?;
+    call.take_steps((text.len() / READ_IN_A_STEP) as u64)?;
     let depth = call.host::<Context>()?.depths.enter_tpl();
     let output = if depth > MAX_TPL {
         Err(Error::new(format!(
@@ -147,9 +150,13 @@ pub(super) fn lookup(
         Answer::NotFound => Ok(Map::new()),
         Answer::Failed(problem) => Err(Error::new(problem)),
         // Kubernetes' decoder keeps integers, unlike that of values.
-        Answer::Found(object) => match from_json(object, Numbers::Int64) {
-            Value::Map(object) => Ok(object),
-            _ => Ok(Map::new()),
-        },
+        Answer::Found(object) => {
+            let object = from_json(object, Numbers::Int64);
+            call.take_memory_of(&object)?;
+            match object {
+                Value::Map(object) => Ok(object),
+                _ => Ok(Map::new()),
+            }
+        }
     }
 }

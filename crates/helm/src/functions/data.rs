@@ -1,75 +1,76 @@
 //! Values as JSON, YAML and TOML and back: Helm's `funcs.go` and what is left of sprig's `defaults.go`.
 
-use gotemplate::function::Error;
+use gotemplate::function::{Call, Error};
 use gotemplate::json::{Layout, marshal};
 use gotemplate::string::Str;
 use gotemplate::value::{List, Map, Value};
 
+use super::budget::{MEMORY_OF_A_READ_BYTE, READ_IN_A_STEP};
 use super::dates;
 use crate::json::{self, Decoded};
 use crate::{toml, yaml};
 
-fn encoded(value: &Value, layout: Layout) -> Result<Str, Error> {
-    Ok(marshal(value, layout).map_err(Error::from_error)?.into())
+const COMPACT: Layout = Layout {
+    escape_html: true,
+    indent: None,
+};
+const PRETTY: Layout = Layout {
+    escape_html: true,
+    indent: Some("  "),
+};
+const RAW: Layout = Layout {
+    escape_html: false,
+    indent: None,
+};
+
+fn marshalled(call: &mut Call, value: &Value, layout: Layout) -> Result<Result<Str, Error>, Error> {
+    call.weigh(value)?;
+    Ok(marshal(value, layout).map(Str::from).map_err(Error::from_error))
 }
 
 /// "" for what JSON cannot hold.
-pub(super) fn to_json(value: Value) -> Str {
-    must_to_json(value).unwrap_or_default()
+pub(super) fn to_json(call: &mut Call, value: Value) -> Result<Str, Error> {
+    Ok(marshalled(call, &value, COMPACT)?.unwrap_or_default())
 }
 
-pub(super) fn must_to_json(value: Value) -> Result<Str, Error> {
-    encoded(
-        &value,
-        Layout {
-            escape_html: true,
-            indent: None,
-        },
-    )
+pub(super) fn must_to_json(call: &mut Call, value: Value) -> Result<Str, Error> {
+    marshalled(call, &value, COMPACT)?
 }
 
 /// "" for what JSON cannot hold.
-pub(super) fn to_pretty_json(value: Value) -> Str {
-    must_to_pretty_json(value).unwrap_or_default()
+pub(super) fn to_pretty_json(call: &mut Call, value: Value) -> Result<Str, Error> {
+    Ok(marshalled(call, &value, PRETTY)?.unwrap_or_default())
 }
 
-pub(super) fn must_to_pretty_json(value: Value) -> Result<Str, Error> {
-    encoded(
-        &value,
-        Layout {
-            escape_html: true,
-            indent: Some("  "),
-        },
-    )
+pub(super) fn must_to_pretty_json(call: &mut Call, value: Value) -> Result<Str, Error> {
+    marshalled(call, &value, PRETTY)?
 }
 
 /// With `<`, `>` and `&` as they are.
-pub(super) fn to_raw_json(value: Value) -> Result<Str, Error> {
-    encoded(
-        &value,
-        Layout {
-            escape_html: false,
-            indent: None,
-        },
-    )
+pub(super) fn to_raw_json(call: &mut Call, value: Value) -> Result<Str, Error> {
+    marshalled(call, &value, RAW)?
 }
 
 /// "" for what YAML cannot hold.
-pub(super) fn to_yaml(value: Value) -> String {
-    yaml::to_yaml(&value).unwrap_or_default()
+pub(super) fn to_yaml(call: &mut Call, value: Value) -> Result<String, Error> {
+    call.weigh(&value)?;
+    Ok(yaml::to_yaml(&value).unwrap_or_default())
 }
 
-pub(super) fn must_to_yaml(value: Value) -> Result<String, Error> {
+pub(super) fn must_to_yaml(call: &mut Call, value: Value) -> Result<String, Error> {
+    call.weigh(&value)?;
     yaml::to_yaml(&value).map_err(Error::from_error)
 }
 
 /// As YAML with lists indented under their keys; "" for what YAML cannot hold.
-pub(super) fn to_yaml_pretty(value: Value) -> String {
-    yaml::to_yaml_pretty(&value).unwrap_or_default()
+pub(super) fn to_yaml_pretty(call: &mut Call, value: Value) -> Result<String, Error> {
+    call.weigh(&value)?;
+    Ok(yaml::to_yaml_pretty(&value).unwrap_or_default())
 }
 
 /// The error's text for what TOML cannot hold.
-pub(super) fn to_toml(value: Value) -> Result<Str, Error> {
+pub(super) fn to_toml(call: &mut Call, value: Value) -> Result<Str, Error> {
+    call.weigh(&value)?;
     match toml::to_toml(&value) {
         Ok(text) => Ok(text.into()),
         Err(error) if error.is_panic() => Err(Error::from_error(error)),
@@ -77,8 +78,22 @@ pub(super) fn to_toml(value: Value) -> Result<Str, Error> {
     }
 }
 
-pub(super) fn must_to_toml(value: Value) -> Result<Str, Error> {
+pub(super) fn must_to_toml(call: &mut Call, value: Value) -> Result<Str, Error> {
+    call.weigh(&value)?;
     toml::to_toml(&value).map(Str::from).map_err(Error::from_error)
+}
+
+/// Reads a text, and takes what that takes and what the value holds.
+fn read<V: Clone + Into<Value>>(
+    call: &mut Call,
+    text: &Str,
+    read: impl FnOnce(&[u8]) -> V,
+) -> Result<V, Error> {
+    call.check_memory(text.len().saturating_mul(MEMORY_OF_A_READ_BYTE))?;
+    call.take_steps((text.len() / READ_IN_A_STEP) as u64)?;
+    let value = read(text);
+    call.take_memory_of(&value.clone().into())?;
+    Ok(value)
 }
 
 /// Why a text could not be read, in the place of what it says.
@@ -95,18 +110,22 @@ fn error_list(error: &dyn std::error::Error) -> List {
 }
 
 /// What cannot be read becomes a map whose `Error` says why.
-pub(super) fn from_yaml(text: Str) -> Map {
-    yaml::template_map(&text).unwrap_or_else(|error| error_map(&error))
+pub(super) fn from_yaml(call: &mut Call, text: Str) -> Result<Map, Error> {
+    read(call, &text, |text| {
+        yaml::template_map(text).unwrap_or_else(|error| error_map(&error))
+    })
 }
 
 /// What cannot be read becomes a list of one text that says why.
-pub(super) fn from_yaml_array(text: Str) -> List {
-    yaml::template_list(&text).unwrap_or_else(|error| error_list(&error))
+pub(super) fn from_yaml_array(call: &mut Call, text: Str) -> Result<List, Error> {
+    read(call, &text, |text| {
+        yaml::template_list(text).unwrap_or_else(|error| error_list(&error))
+    })
 }
 
 /// As [`from_yaml`]. What stands beside a number too large is kept.
-pub(super) fn from_json(text: Str) -> Map {
-    match json::parse_map(&text) {
+pub(super) fn from_json(call: &mut Call, text: Str) -> Result<Map, Error> {
+    read(call, &text, |text| match json::parse_map(text) {
         Ok(Decoded { value, error }) => {
             if let Some(error) = error {
                 error_entry(&value, &error);
@@ -114,23 +133,34 @@ pub(super) fn from_json(text: Str) -> Map {
             value
         }
         Err(error) => error_map(&error),
-    }
+    })
 }
 
 /// As [`from_yaml_array`].
-pub(super) fn from_json_array(text: Str) -> List {
-    json::parse_list(&text)
-        .and_then(Decoded::into_result)
-        .unwrap_or_else(|error| error_list(&error))
+pub(super) fn from_json_array(call: &mut Call, text: Str) -> Result<List, Error> {
+    read(call, &text, |text| {
+        json::parse_list(text)
+            .and_then(Decoded::into_result)
+            .unwrap_or_else(|error| error_list(&error))
+    })
 }
 
 /// Any JSON.
-pub(super) fn must_from_json(text: Str) -> Result<Value, Error> {
-    json::parse(&text).map_err(Error::from_error)
+pub(super) fn must_from_json(call: &mut Call, text: Str) -> Result<Value, Error> {
+    let mut failure = None;
+    let value = read(call, &text, |text| {
+        json::parse(text).unwrap_or_else(|error| {
+            failure = Some(error);
+            Value::Nil
+        })
+    })?;
+    failure.map_or(Ok(value), |error| Err(Error::from_error(error)))
 }
 
 /// As [`from_yaml`].
-pub(super) fn from_toml(text: Str) -> Map {
-    toml::parse(&text, &|datetime| Value::object(dates::of_toml(datetime)))
-        .unwrap_or_else(|error| error_map(&error))
+pub(super) fn from_toml(call: &mut Call, text: Str) -> Result<Map, Error> {
+    read(call, &text, |text| {
+        toml::parse(text, &|datetime| Value::object(dates::of_toml(datetime)))
+            .unwrap_or_else(|error| error_map(&error))
+    })
 }

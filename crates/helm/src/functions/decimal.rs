@@ -48,6 +48,11 @@ impl Decimal {
             .unwrap_or(f64::NAN)
     }
 
+    /// What it takes to compute with it, in words of 64 bits.
+    pub(super) fn size(&self) -> u64 {
+        self.digits.bits() / 64 + self.exponent.unsigned_abs() / 16
+    }
+
     pub(super) fn add(&self, other: &Self) -> Self {
         let (mine, theirs, exponent) = self.aligned(other);
         Self {

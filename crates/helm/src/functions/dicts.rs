@@ -1,19 +1,24 @@
 //! Maps: sprig's `dict.go`. `set`, `unset` and the merges change the map that they are given.
 
-use gotemplate::function::{Error, Rest};
+use gotemplate::function::{Call, Error, Rest};
 use gotemplate::string::Str;
 use gotemplate::types;
 use gotemplate::value::{List, Map, Value};
 
+use super::budget::MEMORY_OF_AN_ENTRY;
 use super::merge::{Overwrite, merge_into};
 use super::strings::text_of;
 
 /// `dict KEY VALUE …`; a last key without value gets "".
-pub(super) fn dict(entries: Rest<Value>) -> Result<Map, Error> {
+pub(super) fn dict(call: &mut Call, entries: Rest<Value>) -> Result<Map, Error> {
     let map = Map::new();
     for entry in entries.chunks(2) {
         let value = entry.get(1).cloned().unwrap_or_else(|| "".into());
-        map.insert(text_of(&entry[0])?, value);
+        let key = text_of(&entry[0])?;
+        if !matches!(entry[0], Value::String(_)) {
+            call.take_memory(key.len())?;
+        }
+        map.insert(key, value);
     }
     Ok(map)
 }
@@ -23,10 +28,11 @@ pub(super) fn get(map: Map, key: Str) -> Value {
     map.get(key).unwrap_or_else(|| "".into())
 }
 
-pub(super) fn set(map: Map, key: Str, value: Value) -> Result<Map, Error> {
+pub(super) fn set(call: &mut Call, map: Map, key: Str, value: Value) -> Result<Map, Error> {
     if map.is_nil() {
         return Err(Error::new("assignment to entry in nil map"));
     }
+    call.take_memory(MEMORY_OF_AN_ENTRY)?;
     map.insert(key, value);
     Ok(map)
 }
@@ -45,13 +51,23 @@ pub(super) fn pluck(key: Str, maps: Rest<Map>) -> List {
 }
 
 /// In order, where Go's is random.
-pub(super) fn keys(maps: Rest<Map>) -> Vec<Str> {
-    maps.iter().flat_map(Map::keys).collect()
+pub(super) fn keys(call: &mut Call, maps: Rest<Map>) -> Result<Vec<Str>, Error> {
+    for map in &*maps {
+        copied(call, map)?;
+    }
+    Ok(maps.iter().flat_map(Map::keys).collect())
+}
+
+/// Takes what it takes to copy the entries of a map.
+fn copied(call: &mut Call, map: &Map) -> Result<(), Error> {
+    call.check_memory(map.len() * MEMORY_OF_AN_ENTRY)?;
+    call.take_steps(map.len() as u64 / 4)
 }
 
 /// In the order of the keys, where Go's is random.
-pub(super) fn values(map: Map) -> List {
-    map.borrow().values().cloned().collect()
+pub(super) fn values(call: &mut Call, map: Map) -> Result<List, Error> {
+    copied(call, &map)?;
+    Ok(map.borrow().values().cloned().collect())
 }
 
 pub(super) fn pick(map: Map, keys: Rest<Str>) -> Map {
@@ -60,43 +76,49 @@ pub(super) fn pick(map: Map, keys: Rest<Str>) -> Map {
         .collect()
 }
 
-pub(super) fn omit(map: Map, keys: Rest<Str>) -> Map {
-    map.entries()
+pub(super) fn omit(call: &mut Call, map: Map, keys: Rest<Str>) -> Result<Map, Error> {
+    copied(call, &map)?;
+    call.take_steps((map.len() as u64).saturating_mul(keys.len() as u64) / 16)?;
+    Ok(map
+        .entries()
         .into_iter()
         .filter(|(key, _)| !keys.contains(key))
-        .collect()
+        .collect())
 }
 
 /// Fills what is empty in the first map.
-pub(super) fn merge(map: Map, others: Rest<Map>) -> Result<Value, Error> {
-    merge_all(map, &others, Overwrite::EmptyOnly)
+pub(super) fn merge(call: &mut Call, map: Map, others: Rest<Map>) -> Result<Value, Error> {
+    merge_all(call, map, &others, Overwrite::EmptyOnly)
 }
 
 /// The last map wins.
-pub(super) fn merge_overwrite(map: Map, others: Rest<Map>) -> Result<Value, Error> {
-    merge_all(map, &others, Overwrite::Always)
+pub(super) fn merge_overwrite(call: &mut Call, map: Map, others: Rest<Map>) -> Result<Value, Error> {
+    merge_all(call, map, &others, Overwrite::Always)
 }
 
-fn merge_all(map: Map, others: &[Map], overwrite: Overwrite) -> Result<Value, Error> {
+fn merge_all(call: &mut Call, map: Map, others: &[Map], overwrite: Overwrite) -> Result<Value, Error> {
     let mut map = map;
     for other in others {
         // mergo makes a map of a nil one, and sprig returns that.
         if map.is_nil() && !other.is_nil() {
             map = Map::with_type(map.ty());
         }
-        merge_into(&map, other, overwrite)?;
+        merge_into(call, &map, other, overwrite)?;
     }
     Ok(Value::Map(map))
 }
 
-pub(super) fn deep_copy(value: Value) -> Result<Value, Error> {
+pub(super) fn deep_copy(call: &mut Call, value: Value) -> Result<Value, Error> {
     if value.is_untyped_nil() {
         return Err(Error::new("reflect: call of reflect.Value.Type on zero Value"));
     }
+    // Texts are shared.
+    call.take_copy(&value)?;
     Ok(value.deep_copy()?)
 }
 
-pub(super) fn deep_equal(a: Value, b: Value) -> Result<bool, Error> {
+pub(super) fn deep_equal(call: &mut Call, a: Value, b: Value) -> Result<bool, Error> {
+    call.weigh(&a)?;
     Ok(a.deep_equal(&b)?)
 }
 

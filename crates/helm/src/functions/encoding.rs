@@ -3,6 +3,7 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use gotemplate::function::{Call, Error};
 use gotemplate::string::Str;
 use sha1::{Digest, Sha1};
 use sha2::{Sha256, Sha512};
@@ -11,12 +12,21 @@ pub(super) fn b64enc(text: Str) -> String {
     BASE64_STANDARD.encode(&*text)
 }
 
-pub(super) fn b64dec(text: Str) -> Str {
-    match decode_base64(&text) {
+pub(super) fn b64dec(call: &mut Call, text: Str) -> Result<Str, Error> {
+    call.take_steps(text.len() as u64 / DECODED_IN_A_STEP)?;
+    Ok(told(decode_base64(&text), "base64"))
+}
+
+/// What a text was decoded to, or that it cannot be.
+fn told(decoded: Result<Vec<u8>, usize>, encoding: &str) -> Str {
+    match decoded {
         Ok(bytes) => bytes.into(),
-        Err(at) => format!("illegal base64 data at input byte {at}").into(),
+        Err(at) => format!("illegal {encoding} data at input byte {at}").into(),
     }
 }
+
+/// Every digit is looked for in the alphabet.
+const DECODED_IN_A_STEP: u64 = 4;
 
 pub(super) fn b32enc(text: Str) -> String {
     let mut encoded = String::with_capacity(text.len().div_ceil(5) * 8);
@@ -37,11 +47,9 @@ pub(super) fn b32enc(text: Str) -> String {
     encoded
 }
 
-pub(super) fn b32dec(text: Str) -> Str {
-    match decode_base32(&text) {
-        Ok(bytes) => bytes.into(),
-        Err(at) => format!("illegal base32 data at input byte {at}").into(),
-    }
+pub(super) fn b32dec(call: &mut Call, text: Str) -> Result<Str, Error> {
+    call.take_steps(text.len() as u64 / DECODED_IN_A_STEP)?;
+    Ok(told(decode_base32(&text), "base32"))
 }
 
 const BASE32_ALPHABET: &[u8; 32] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
@@ -184,7 +192,8 @@ mod tests {
             ("YQ==YQ==", "illegal base64 data at input byte 4"),
             ("=", "illegal base64 data at input byte 0"),
         ] {
-            assert_eq!(b64dec(text.into()), expected, "{text}");
+            let decoded = told(decode_base64(text.as_bytes()), "base64");
+            assert_eq!(decoded, expected, "{text}");
         }
         for (text, expected) in [
             ("MFRGG===", "abc"),
@@ -194,7 +203,8 @@ mod tests {
             ("M1======", "illegal base32 data at input byte 1"),
             ("MF", "illegal base32 data at input byte 0"),
         ] {
-            assert_eq!(b32dec(text.into()), expected, "{text}");
+            let decoded = told(decode_base32(text.as_bytes()), "base32");
+            assert_eq!(decoded, expected, "{text}");
         }
     }
 

@@ -1,21 +1,35 @@
 //! Lists: sprig's `list.go`. Whatever is made here is a new list; equality is Go's `reflect.DeepEqual`.
 
-use gotemplate::function::{Error, Rest};
+use gotemplate::function::{Call, Error, Rest};
 use gotemplate::types;
-use gotemplate::value::{List, TooDeep, Value};
+use gotemplate::value::{List, Value};
 
 use super::NIL_DEREFERENCE;
+use super::budget::MEMORY_OF_A_PART;
 use super::conversions::int64_of;
 
-/// The items of any slice. Otherwise an error that says what cannot be done with it.
-fn items(value: &Value, attempt: &str) -> Result<Vec<Value>, Error> {
+/// The items of any slice, in a list of their own. Otherwise an error that says what cannot be done with it.
+fn items(call: &mut Call, value: &Value, attempt: &str) -> Result<Vec<Value>, Error> {
+    let copied = |call: &mut Call, length: usize| {
+        call.check_memory(length * size_of::<Value>())?;
+        call.take_steps(length as u64 / ITEMS_COPIED_IN_A_STEP)
+    };
     match value {
-        Value::List(list) => Ok(list.to_vec()),
-        Value::Bytes(bytes) => Ok(bytes.iter().map(|byte| Value::Uint8(*byte)).collect()),
+        Value::List(list) => {
+            copied(call, list.len())?;
+            Ok(list.to_vec())
+        }
+        Value::Bytes(bytes) => {
+            copied(call, bytes.len())?;
+            Ok(bytes.iter().map(|byte| Value::Uint8(*byte)).collect())
+        }
         Value::Nil => Err(Error::new(NIL_DEREFERENCE)),
         other => Err(Error::new(format!("{attempt} {}", other.kind()))),
     }
 }
+
+/// A copy counts one reference more for each item.
+const ITEMS_COPIED_IN_A_STEP: u64 = 16;
 
 /// What sprig returns where it returns no list: printed as `[]`, but null in JSON.
 fn nil_list() -> List {
@@ -26,23 +40,24 @@ pub(super) fn list(values: Rest<Value>) -> List {
     values.into_vec().into()
 }
 
-pub(super) fn push(list: Value, value: Value) -> Result<List, Error> {
-    let mut items = items(&list, "Cannot push on type")?;
+pub(super) fn push(call: &mut Call, list: Value, value: Value) -> Result<List, Error> {
+    let mut items = items(call, &list, "Cannot push on type")?;
     items.push(value);
     Ok(items.into())
 }
 
-pub(super) fn prepend(list: Value, value: Value) -> Result<List, Error> {
-    let mut items = items(&list, "Cannot prepend on type")?;
+pub(super) fn prepend(call: &mut Call, list: Value, value: Value) -> Result<List, Error> {
+    let mut items = items(call, &list, "Cannot prepend on type")?;
     items.insert(0, value);
     Ok(items.into())
 }
 
-pub(super) fn concat(lists: Rest<Value>) -> Result<Value, Error> {
-    let mut all = Vec::new();
+pub(super) fn concat(call: &mut Call, lists: Rest<Value>) -> Result<Value, Error> {
+    let mut all: Vec<Value> = Vec::new();
     for list in &*lists {
+        call.check_memory(2 * all.len() * size_of::<Value>())?;
         match list {
-            Value::List(_) | Value::Bytes(_) | Value::Nil => all.extend(items(list, "")?),
+            Value::List(_) | Value::Bytes(_) | Value::Nil => all.extend(items(call, list, "")?),
             other => return Err(Error::new(format!("Cannot concat type {} as list", other.kind()))),
         }
     }
@@ -50,8 +65,10 @@ pub(super) fn concat(lists: Rest<Value>) -> Result<Value, Error> {
 }
 
 /// Lists of `size` items each, the last one shorter.
-pub(super) fn chunk(size: i64, list: Value) -> Result<List, Error> {
-    let items = items(&list, "Cannot chunk type")?;
+pub(super) fn chunk(call: &mut Call, size: i64, list: Value) -> Result<List, Error> {
+    let items = items(call, &list, "Cannot chunk type")?;
+    // At most as many lists as items, which go into these.
+    call.take_memory(items.len() * MEMORY_OF_A_PART)?;
     let chunks = match usize::try_from(size) {
         Ok(size @ 1..) => items
             .chunks(size)
@@ -70,22 +87,22 @@ fn counts_no_chunks(size: i64, length: usize) -> bool {
     ((length as f64 - 1.0) / size as f64).floor() + 1.0 == 0.0
 }
 
-pub(super) fn first(list: Value) -> Result<Value, Error> {
-    Ok(items(&list, "Cannot find first on type")?
+pub(super) fn first(call: &mut Call, list: Value) -> Result<Value, Error> {
+    Ok(items(call, &list, "Cannot find first on type")?
         .into_iter()
         .next()
         .unwrap_or_default())
 }
 
-pub(super) fn last(list: Value) -> Result<Value, Error> {
-    Ok(items(&list, "Cannot find last on type")?
+pub(super) fn last(call: &mut Call, list: Value) -> Result<Value, Error> {
+    Ok(items(call, &list, "Cannot find last on type")?
         .pop()
         .unwrap_or_default())
 }
 
 /// All but the first.
-pub(super) fn rest(list: Value) -> Result<List, Error> {
-    let mut items = items(&list, "Cannot find rest on type")?;
+pub(super) fn rest(call: &mut Call, list: Value) -> Result<List, Error> {
+    let mut items = items(call, &list, "Cannot find rest on type")?;
     if items.is_empty() {
         return Ok(nil_list());
     }
@@ -94,40 +111,40 @@ pub(super) fn rest(list: Value) -> Result<List, Error> {
 }
 
 /// All but the last.
-pub(super) fn initial(list: Value) -> Result<List, Error> {
-    let mut items = items(&list, "Cannot find initial on type")?;
+pub(super) fn initial(call: &mut Call, list: Value) -> Result<List, Error> {
+    let mut items = items(call, &list, "Cannot find initial on type")?;
     match items.pop() {
         Some(_) => Ok(items.into()),
         None => Ok(nil_list()),
     }
 }
 
-pub(super) fn reverse(list: Value) -> Result<List, Error> {
-    let mut items = items(&list, "Cannot find reverse on type")?;
+pub(super) fn reverse(call: &mut Call, list: Value) -> Result<List, Error> {
+    let mut items = items(call, &list, "Cannot find reverse on type")?;
     items.reverse();
     Ok(items.into())
 }
 
 /// Without what is empty.
-pub(super) fn compact(list: Value) -> Result<List, Error> {
-    let items = items(&list, "Cannot compact on type")?;
+pub(super) fn compact(call: &mut Call, list: Value) -> Result<List, Error> {
+    let items = items(call, &list, "Cannot compact on type")?;
     Ok(items.into_iter().filter(Value::truth).collect())
 }
 
-pub(super) fn uniq(list: Value) -> Result<List, Error> {
+pub(super) fn uniq(call: &mut Call, list: Value) -> Result<List, Error> {
     let mut kept = Vec::new();
-    for item in items(&list, "Cannot find uniq on type")? {
-        if !is_among(&kept, &item)? {
+    for item in items(call, &list, "Cannot find uniq on type")? {
+        if !is_among(call, &kept, &item)? {
             kept.push(item);
         }
     }
     Ok(kept.into())
 }
 
-pub(super) fn without(list: Value, unwanted: Rest<Value>) -> Result<List, Error> {
+pub(super) fn without(call: &mut Call, list: Value, unwanted: Rest<Value>) -> Result<List, Error> {
     let mut kept = Vec::new();
-    for item in items(&list, "Cannot find without on type")? {
-        if !is_among(&unwanted, &item)? {
+    for item in items(call, &list, "Cannot find without on type")? {
+        if !is_among(call, &unwanted, &item)? {
             kept.push(item);
         }
     }
@@ -135,14 +152,18 @@ pub(super) fn without(list: Value, unwanted: Rest<Value>) -> Result<List, Error>
 }
 
 /// A missing list has nothing; sprig allows that here alone.
-pub(super) fn has(needle: Value, list: Value) -> Result<bool, Error> {
+pub(super) fn has(call: &mut Call, needle: Value, list: Value) -> Result<bool, Error> {
     if list.is_untyped_nil() {
         return Ok(false);
     }
-    Ok(is_among(&items(&list, "Cannot find has on type")?, &needle)?)
+    let items = items(call, &list, "Cannot find has on type")?;
+    is_among(call, &items, &needle)
 }
 
-fn is_among(items: &[Value], needle: &Value) -> Result<bool, TooDeep> {
+fn is_among(call: &mut Call, items: &[Value], needle: &Value) -> Result<bool, Error> {
+    // Most comparisons end at the first difference.
+    let weight = call.weigh(needle)?;
+    call.take_steps((items.len() as u64).saturating_mul(weight.steps() + 1) / ITEMS_COPIED_IN_A_STEP)?;
     for item in items {
         if needle.deep_equal(item)? {
             return Ok(true);
@@ -152,8 +173,8 @@ fn is_among(items: &[Value], needle: &Value) -> Result<bool, TooDeep> {
 }
 
 /// `slice LIST [FROM [TO]]`, which keeps the type of the list.
-pub(super) fn slice(list: Value, bounds: Rest<Value>) -> Result<Value, Error> {
-    let items = items(&list, "list should be type of slice or array but")?;
+pub(super) fn slice(call: &mut Call, list: Value, bounds: Rest<Value>) -> Result<Value, Error> {
+    let items = items(call, &list, "list should be type of slice or array but")?;
     if items.is_empty() {
         return Ok(Value::Nil);
     }

@@ -4,6 +4,7 @@ use gotemplate::function::{Call, Error, Int64, Rest};
 use gotemplate::value::Value;
 
 use super::MAX_ITEMS;
+use super::budget::MEMORY_OF_A_PART;
 use super::conversions::{float64_of, int64_of};
 use super::decimal::Decimal;
 use crate::context::Context;
@@ -86,32 +87,34 @@ pub(super) fn minf(first: Value, others: Rest<Value>) -> f64 {
 
 type Operation = fn(&Decimal, &Decimal) -> Result<Decimal, Error>;
 
-fn exactly(first: f64, others: &[Value], operation: Operation) -> Result<f64, Error> {
+fn exactly(call: &mut Call, first: f64, others: &[Value], operation: Operation) -> Result<f64, Error> {
     let mut result = Decimal::from_f64(first)?;
     for other in others {
+        // Products have the digits of both.
+        call.take_steps(result.size())?;
         result = operation(&result, &Decimal::from_f64(float64_of(other))?)?;
     }
     Ok(result.to_f64())
 }
 
-pub(super) fn addf(values: Rest<Value>) -> Result<f64, Error> {
-    exactly(0.0, &values, |a, b| Ok(a.add(b)))
+pub(super) fn addf(call: &mut Call, values: Rest<Value>) -> Result<f64, Error> {
+    exactly(call, 0.0, &values, |a, b| Ok(a.add(b)))
 }
 
-pub(super) fn add1f(value: Value) -> Result<f64, Error> {
-    exactly(float64_of(&value), &[Value::Int(1)], |a, b| Ok(a.add(b)))
+pub(super) fn add1f(call: &mut Call, value: Value) -> Result<f64, Error> {
+    exactly(call, float64_of(&value), &[Value::Int(1)], |a, b| Ok(a.add(b)))
 }
 
-pub(super) fn subf(first: Value, others: Rest<Value>) -> Result<f64, Error> {
-    exactly(float64_of(&first), &others, |a, b| Ok(a.sub(b)))
+pub(super) fn subf(call: &mut Call, first: Value, others: Rest<Value>) -> Result<f64, Error> {
+    exactly(call, float64_of(&first), &others, |a, b| Ok(a.sub(b)))
 }
 
-pub(super) fn mulf(first: Value, others: Rest<Value>) -> Result<f64, Error> {
-    exactly(float64_of(&first), &others, |a, b| Ok(a.mul(b)))
+pub(super) fn mulf(call: &mut Call, first: Value, others: Rest<Value>) -> Result<f64, Error> {
+    exactly(call, float64_of(&first), &others, |a, b| Ok(a.mul(b)))
 }
 
-pub(super) fn divf(first: Value, others: Rest<Value>) -> Result<f64, Error> {
-    exactly(float64_of(&first), &others, Decimal::div)
+pub(super) fn divf(call: &mut Call, first: Value, others: Rest<Value>) -> Result<f64, Error> {
+    exactly(call, float64_of(&first), &others, Decimal::div)
 }
 
 pub(super) fn floor(value: Value) -> f64 {
@@ -168,19 +171,22 @@ fn power_of_ten(exponent: i64) -> f64 {
     result * 2_f64.powi(result_power / 2) * 2_f64.powi(result_power - result_power / 2)
 }
 
-pub(super) fn until(count: i64) -> Result<Vec<i64>, Error> {
-    until_step(0, count, if count < 0 { -1 } else { 1 })
+pub(super) fn until(call: &mut Call, count: i64) -> Result<Vec<i64>, Error> {
+    until_step(call, 0, count, if count < 0 { -1 } else { 1 })
 }
 
 /// From `start` to before `end`. Nothing if `step` does not lead there.
-pub(super) fn until_step(start: i64, end: i64, step: i64) -> Result<Vec<i64>, Error> {
+pub(super) fn until_step(call: &mut Call, start: i64, end: i64, step: i64) -> Result<Vec<i64>, Error> {
     let leads = if end < start { step < 0 } else { step > 0 };
     if !leads {
         return Ok(Vec::new());
     }
-    if end.abs_diff(start) / step.unsigned_abs() >= MAX_ITEMS {
+    let length = end.abs_diff(start) / step.unsigned_abs();
+    if length >= MAX_ITEMS {
         return Err(Error::new("list is too long"));
     }
+    call.check_memory(length as usize * MEMORY_OF_A_PART)?;
+    call.take_steps(length / 4)?;
     let numbers = std::iter::successors(Some(start), |number| number.checked_add(step));
     Ok(numbers
         .take_while(|number| if step < 0 { *number > end } else { *number < end })
@@ -188,7 +194,7 @@ pub(super) fn until_step(start: i64, end: i64, step: i64) -> Result<Vec<i64>, Er
 }
 
 /// The numbers from one to another, both included, in one text: `seq END`, `seq START END`, `seq START STEP END`.
-pub(super) fn seq(bounds: Rest<i64>) -> Result<String, Error> {
+pub(super) fn seq(call: &mut Call, bounds: Rest<i64>) -> Result<String, Error> {
     let (start, step, end) = match *bounds {
         [end] => (1, if end < 1 { -1 } else { 1 }, end),
         [start, end] => (start, if end < start { -1 } else { 1 }, end),
@@ -201,7 +207,7 @@ pub(super) fn seq(bounds: Rest<i64>) -> Result<String, Error> {
     } else {
         end.wrapping_add(1)
     };
-    let numbers = until_step(start, behind, step)?;
+    let numbers = until_step(call, start, behind, step)?;
     Ok(numbers.iter().map(i64::to_string).collect::<Vec<_>>().join(" "))
 }
 

@@ -3,7 +3,11 @@
 //! What is taken over is shared, not copied: a map that comes from the source is the source's own, and a later change
 //! is seen in both.
 
+use gotemplate::function::{Call, Error};
+use gotemplate::string::Str;
 use gotemplate::value::{MAX_DEPTH, Map, TooDeep, Value};
+
+use super::budget::MEMORY_OF_AN_ENTRY;
 
 /// Which entries of the destination give way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,27 +19,40 @@ pub(super) enum Overwrite {
 }
 
 /// Merges `source` into `destination`.
-pub(super) fn merge_into(destination: &Map, source: &Map, overwrite: Overwrite) -> Result<(), TooDeep> {
-    merge_at(destination, source, overwrite, 0)
+pub(super) fn merge_into(
+    call: &mut Call,
+    destination: &Map,
+    source: &Map,
+    overwrite: Overwrite,
+) -> Result<(), Error> {
+    merge_at(call, destination, source, overwrite, 0)
 }
 
-fn merge_at(destination: &Map, source: &Map, overwrite: Overwrite, depth: usize) -> Result<(), TooDeep> {
+fn merge_at(
+    call: &mut Call,
+    destination: &Map,
+    source: &Map,
+    overwrite: Overwrite,
+    depth: usize,
+) -> Result<(), Error> {
     if depth > MAX_DEPTH {
-        return Err(TooDeep);
+        return Err(TooDeep.into());
     }
+    call.check_memory(source.len() * MEMORY_OF_AN_ENTRY)?;
+    call.take_steps(1 + source.len() as u64)?;
     for (key, new) in source.entries() {
         let old = destination.get(&key);
         if new.is_untyped_nil() {
             // A nil in the source wins only where everything in the source wins.
             if overwrite == Overwrite::Always {
-                destination.insert(key, new);
+                insert(call, destination, key, new)?;
             }
             continue;
         }
         if let (Some(Value::Map(old)), Value::Map(new)) = (&old, &new)
             && !old.is_nil()
         {
-            merge_at(old, new, overwrite, depth + 1)?;
+            merge_at(call, old, new, overwrite, depth + 1)?;
             // Two empty maps are where mergo puts the source's own in place.
             if !old.is_empty() {
                 continue;
@@ -43,9 +60,15 @@ fn merge_at(destination: &Map, source: &Map, overwrite: Overwrite, depth: usize)
         }
         let gives_way = overwrite == Overwrite::Always || old.as_ref().is_none_or(is_empty);
         if gives_way {
-            destination.insert(key, new);
+            insert(call, destination, key, new)?;
         }
     }
+    Ok(())
+}
+
+fn insert(call: &mut Call, map: &Map, key: Str, value: Value) -> Result<(), Error> {
+    call.take_memory(MEMORY_OF_AN_ENTRY)?;
+    map.insert(key, value);
     Ok(())
 }
 

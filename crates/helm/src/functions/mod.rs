@@ -9,6 +9,7 @@
     reason = "template functions own their arguments: the types of their parameters are their Go signatures"
 )]
 
+mod budget;
 mod case;
 mod control;
 mod conversions;

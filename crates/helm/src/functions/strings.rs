@@ -11,6 +11,7 @@ use gotemplate::types;
 use gotemplate::value::{List, Map, Value};
 
 use super::MAX_TEXT;
+use super::budget::{MEMORY_OF_A_PART, MEMORY_OF_A_SLICE};
 use super::go::unicode;
 use crate::context::Context;
 
@@ -31,8 +32,10 @@ pub(super) fn trim(text: Str) -> Str {
     unicode::trim(&text, unicode::is_space).into()
 }
 
-pub(super) fn trim_all(cut: Str, text: Str) -> Str {
-    unicode::trim(&text, |c| runes(&cut).any(|(candidate, _)| candidate == c)).into()
+pub(super) fn trim_all(call: &mut Call, cut: Str, text: Str) -> Result<Str, Error> {
+    // At worst every character of the one is compared with every one of the other.
+    call.take_steps((cut.len() as u64).saturating_mul(text.len() as u64) / 64)?;
+    Ok(unicode::trim(&text, |c| runes(&cut).any(|(candidate, _)| candidate == c)).into())
 }
 
 pub(super) fn trim_suffix(suffix: Str, text: Str) -> Str {
@@ -111,12 +114,10 @@ pub(super) fn swapcase(text: Str) -> Str {
     .into()
 }
 
-pub(super) fn repeat(count: i64, text: Str) -> Result<Str, Error> {
-    repeated(&text, count).map(Str::from)
-}
-
-fn repeated(text: &[u8], count: i64) -> Result<Vec<u8>, Error> {
-    repetitions(text, count).map(|count| text.repeat(count))
+pub(super) fn repeat(call: &mut Call, count: i64, text: Str) -> Result<Str, Error> {
+    let count = repetitions(&text, count)?;
+    call.check_memory(text.len() * count)?;
+    Ok(text.repeat(count).into())
 }
 
 /// How many spaces stand before a line.
@@ -168,13 +169,14 @@ pub(super) fn trunc(count: i64, text: Str) -> Str {
 
 /// Looks at bytes where it means characters: once there is a space to remove, other non-ASCII text is garbled, in Go
 /// too.
-pub(super) fn nospace(text: Str) -> Str {
+pub(super) fn nospace(call: &mut Call, text: Str) -> Result<Str, Error> {
+    call.check_memory(text.len() * size_of::<char>())?;
     let kept: Vec<char> = latin1(&text).filter(|c| !unicode::is_space(*c)).collect();
-    if kept.len() == text.len() {
+    Ok(if kept.len() == text.len() {
         text
     } else {
         kept.into_iter().collect::<String>().into()
-    }
+    })
 }
 
 /// The first byte of every word, as a character.
@@ -258,7 +260,10 @@ fn find(text: &[u8], part: &[u8]) -> Option<usize> {
     memchr::memmem::find(text, part)
 }
 
-pub(super) fn replace(old: Str, new: Str, text: Str) -> Result<Str, Error> {
+pub(super) fn replace(call: &mut Call, old: Str, new: Str, text: Str) -> Result<Str, Error> {
+    let most = most_parts(&text, &old) + 2;
+    let length = new.len().saturating_mul(most).saturating_add(text.len());
+    call.check_memory(length.saturating_add(most * MEMORY_OF_A_SLICE))?;
     let parts = if old.is_empty() {
         around_every_rune(&text)
     } else {
@@ -277,6 +282,21 @@ fn around_every_rune(text: &[u8]) -> Vec<&[u8]> {
     parts.extend(explode(text, None));
     parts.push(b"");
     parts
+}
+
+/// Into how many parts a text falls at most.
+fn most_parts(text: &[u8], separator: &[u8]) -> usize {
+    if separator.is_empty() {
+        return text.len();
+    }
+    memchr::memmem::find_iter(text, separator).count() + 1
+}
+
+/// Makes sure that there is memory for the parts of a text, and takes that for their own texts.
+fn take_parts(call: &mut Call, text: &[u8], separator: &[u8], limit: Option<usize>) -> Result<(), Error> {
+    let parts = most_parts(text, separator).min(limit.unwrap_or(usize::MAX));
+    call.check_memory(parts.saturating_mul(MEMORY_OF_A_SLICE + MEMORY_OF_A_PART))?;
+    call.take_memory(text.len())
 }
 
 /// Go's `strings.SplitN`; no limit stands for `Split`.
@@ -317,19 +337,32 @@ pub(super) fn plural(one: Str, many: Str, count: i64) -> Str {
     if count == 1 { one } else { many }
 }
 
-pub(super) fn wrap(width: i64, text: Str) -> Str {
-    wrapped(&text, width, b"\n", false).into()
+pub(super) fn wrap(call: &mut Call, width: i64, text: Str) -> Result<Str, Error> {
+    wrapped(call, &text, width, b"\n", false).map(Str::from)
 }
 
-pub(super) fn wrap_with(width: i64, separator: Str, text: Str) -> Str {
+pub(super) fn wrap_with(call: &mut Call, width: i64, separator: Str, text: Str) -> Result<Str, Error> {
     let separator: &[u8] = if separator.is_empty() { b"\n" } else { &separator };
-    wrapped(&text, width, separator, true).into()
+    wrapped(call, &text, width, separator, true).map(Str::from)
 }
 
 /// goutils' `WrapCustom`: lines of at most `width` bytes, cut at spaces; longer words are cut too if `cut_words`.
-fn wrapped(text: &[u8], width: i64, separator: &[u8], cut_words: bool) -> Vec<u8> {
+fn wrapped(
+    call: &mut Call,
+    text: &[u8],
+    width: i64,
+    separator: &[u8],
+    cut_words: bool,
+) -> Result<Vec<u8>, Error> {
     let width = usize::try_from(width).unwrap_or(0).max(1);
-    let mut out = Vec::with_capacity(text.len() + text.len() / width * separator.len());
+    // A line can be as short as one character, where a space follows it.
+    call.check_memory(
+        (text.len() / 2)
+            .saturating_mul(separator.len())
+            .saturating_add(text.len()),
+    )?;
+    let lines = text.len() / width;
+    let mut out = Vec::with_capacity(lines.saturating_mul(separator.len()).saturating_add(text.len()));
     let mut rest = text;
     while rest.len() > width {
         if rest[0] == b' ' {
@@ -356,19 +389,19 @@ fn wrapped(text: &[u8], width: i64, separator: &[u8], cut_words: bool) -> Vec<u8
         rest = &rest[behind..];
     }
     out.extend_from_slice(rest);
-    out
+    Ok(out)
 }
 
-pub(super) fn indent(spaces: i64, text: Str) -> Result<Str, Error> {
-    indented(b"", spaces, &text)
+pub(super) fn indent(call: &mut Call, spaces: i64, text: Str) -> Result<Str, Error> {
+    indented(call, b"", spaces, &text)
 }
 
-pub(super) fn nindent(spaces: i64, text: Str) -> Result<Str, Error> {
-    indented(b"\n", spaces, &text)
+pub(super) fn nindent(call: &mut Call, spaces: i64, text: Str) -> Result<Str, Error> {
+    indented(call, b"\n", spaces, &text)
 }
 
 /// Every line, the empty ones too.
-fn indented(before: &[u8], spaces: i64, text: &[u8]) -> Result<Str, Error> {
+fn indented(call: &mut Call, before: &[u8], spaces: i64, text: &[u8]) -> Result<Str, Error> {
     let spaces = padding(spaces)?;
     let lines = memchr::memchr_iter(b'\n', text).count() + 1;
     let length = spaces
@@ -377,6 +410,7 @@ fn indented(before: &[u8], spaces: i64, text: &[u8]) -> Result<Str, Error> {
     if length > MAX_TEXT {
         return Err(Error::new("text is too long"));
     }
+    call.check_memory(length)?;
     let mut out = Vec::with_capacity(length);
     out.extend_from_slice(before);
     let mut start = 0;
@@ -390,90 +424,139 @@ fn indented(before: &[u8], spaces: i64, text: &[u8]) -> Result<Str, Error> {
     Ok(out.into())
 }
 
-pub(super) fn cat(values: Rest<Value>) -> Result<Str, Error> {
-    let texts: Result<Vec<_>, _> = values
-        .iter()
-        .filter(|value| !value.is_untyped_nil())
-        .map(format::to_string)
-        .collect();
-    Ok(texts?.join(b" ".as_slice()).into())
+pub(super) fn cat(call: &mut Call, values: Rest<Value>) -> Result<Str, Error> {
+    let mut texts = Texts::default();
+    for value in values.iter().filter(|value| !value.is_untyped_nil()) {
+        texts.push(format::to_string(value)?);
+        call.check_memory(texts.length)?;
+    }
+    texts.joined(call, b" ")
 }
 
-pub(super) fn quote(values: Rest<Value>) -> Result<Str, Error> {
-    join_each(&values, |value, out| {
-        append_quoted(out, &text_of(value)?, false);
-        Ok(())
+pub(super) fn quote(call: &mut Call, values: Rest<Value>) -> Result<Str, Error> {
+    join_each(call, &values, text_of, |text, out| {
+        append_quoted(out, text, false)
     })
 }
 
 /// Inner quotes are not escaped.
-pub(super) fn squote(values: Rest<Value>) -> Result<Str, Error> {
-    join_each(&values, |value, out| {
+pub(super) fn squote(call: &mut Call, values: Rest<Value>) -> Result<Str, Error> {
+    let printed = |value: &Value| Ok(format::to_string(value)?);
+    join_each(call, &values, printed, |text, out| {
         out.push(b'\'');
-        out.extend_from_slice(&format::to_string(value)?);
+        out.extend_from_slice(text);
         out.push(b'\'');
-        Ok(())
     })
 }
 
 /// With spaces between, without nils.
 fn join_each(
+    call: &mut Call,
     values: &[Value],
-    append: impl Fn(&Value, &mut Vec<u8>) -> Result<(), Error>,
+    text_of: impl Fn(&Value) -> Result<Str, Error>,
+    append: impl Fn(&Str, &mut Vec<u8>),
 ) -> Result<Str, Error> {
+    // `\x00` for a byte.
+    const LONGEST_ESCAPE: usize = 4;
     let mut out = Vec::with_capacity(64);
     for value in values.iter().filter(|value| !value.is_untyped_nil()) {
         if !out.is_empty() {
             out.push(b' ');
         }
-        append(value, &mut out)?;
+        let text = text_of(value)?;
+        call.check_memory(out.len().saturating_add(LONGEST_ESCAPE * text.len()))?;
+        append(&text, &mut out);
     }
     Ok(out.into())
 }
 
-/// The texts of a list without its nils; of anything else, its own.
-fn texts_of(value: &Value) -> Result<Vec<Str>, Error> {
-    match value {
-        Value::Nil => Ok(Vec::new()),
-        Value::List(list) => list
-            .iter()
-            .filter(|item| !item.is_untyped_nil())
-            .map(text_of)
-            .collect(),
-        Value::Bytes(bytes) => Ok(bytes.iter().map(|byte| byte.to_string().into()).collect()),
-        other => Ok(vec![text_of(other)?]),
+/// Texts of values, as long as there is memory for them.
+#[derive(Default)]
+struct Texts {
+    texts: Vec<Str>,
+    /// Bytes of all of them.
+    length: usize,
+}
+
+impl Texts {
+    /// The texts of a list without its nils; of anything else, its own.
+    fn of(call: &mut Call, value: &Value) -> Result<Self, Error> {
+        let mut texts = Self::default();
+        match value {
+            Value::Nil => {}
+            Value::List(list) => {
+                call.take_steps(list.len() as u64 / 4)?;
+                call.check_memory(list.len() * size_of::<Str>())?;
+                for item in list.iter().filter(|item| !item.is_untyped_nil()) {
+                    let text = text_of(item)?;
+                    if !matches!(item, Value::String(_)) {
+                        call.take_memory(text.len())?;
+                    }
+                    texts.push(text);
+                }
+            }
+            Value::Bytes(bytes) => {
+                call.check_memory(bytes.len() * MEMORY_OF_A_PART)?;
+                bytes.iter().for_each(|byte| texts.push(byte.to_string().into()));
+            }
+            other => texts.push(text_of(other)?),
+        }
+        Ok(texts)
+    }
+
+    fn push(&mut self, text: Str) {
+        self.length = self.length.saturating_add(text.len());
+        self.texts.push(text);
+    }
+
+    fn joined(self, call: &mut Call, separator: &[u8]) -> Result<Str, Error> {
+        let separators = separator.len().saturating_mul(self.texts.len());
+        let length = self.length.saturating_add(separators);
+        call.check_memory(length)?;
+        call.take_steps(length as u64 / 64)?;
+        Ok(self.texts.join(separator).into())
     }
 }
 
-pub(super) fn to_strings(value: Value) -> Result<Value, Error> {
+pub(super) fn to_strings(call: &mut Call, value: Value) -> Result<Value, Error> {
     match &value {
         // Go hands a []string on, a nil one too.
         Value::List(list) if list.ty().is(&types::STRINGS) => Ok(value),
-        _ => Ok(Value::strings(texts_of(&value)?)),
+        _ => Ok(Value::strings(Texts::of(call, &value)?.texts)),
     }
 }
 
-pub(super) fn join(separator: Str, value: Value) -> Result<Str, Error> {
-    Ok(texts_of(&value)?.join(separator.as_bytes()).into())
+pub(super) fn join(call: &mut Call, separator: Str, value: Value) -> Result<Str, Error> {
+    Texts::of(call, &value)?.joined(call, &separator)
 }
 
-pub(super) fn sort_alpha(value: Value) -> Result<List, Error> {
+pub(super) fn sort_alpha(call: &mut Call, value: Value) -> Result<List, Error> {
     let mut texts = match &value {
         // Sorted in place, so to speak: a nil list stays one.
         Value::List(list) if list.is_nil() && list.ty().is(&types::STRINGS) => return Ok(list.clone()),
-        Value::Nil => vec![text_of(&value)?],
-        _ => texts_of(&value)?,
+        Value::Nil => {
+            let mut texts = Texts::default();
+            texts.push(text_of(&value)?);
+            texts
+        }
+        _ => Texts::of(call, &value)?,
     };
-    texts.sort();
-    Ok(List::strings(texts))
+    // Each is compared with some others, at worst to its end.
+    let comparisons = u64::from(texts.texts.len().max(1).ilog2() + 1);
+    call.take_steps((texts.length as u64 / 64 + texts.texts.len() as u64 / 4).saturating_mul(comparisons))?;
+    texts.texts.sort();
+    Ok(List::strings(texts.texts))
 }
 
-pub(super) fn split(separator: Str, text: Str) -> Map {
-    numbered(&split_bytes(&text, &separator, None))
+pub(super) fn split(call: &mut Call, separator: Str, text: Str) -> Result<Map, Error> {
+    take_parts(call, &text, &separator, None)?;
+    Ok(numbered(&split_bytes(&text, &separator, None)))
 }
 
-pub(super) fn splitn(separator: Str, limit: i64, text: Str) -> Map {
-    numbered(&split_bytes(&text, &separator, usize::try_from(limit).ok()))
+pub(super) fn splitn(call: &mut Call, separator: Str, limit: i64, text: Str) -> Result<Map, Error> {
+    let limit = usize::try_from(limit).ok();
+    take_parts(call, &text, &separator, limit)?;
+    Ok(numbered(&split_bytes(&text, &separator, limit)))
 }
 
 fn numbered(parts: &[&[u8]]) -> Map {
@@ -484,11 +567,14 @@ fn numbered(parts: &[&[u8]]) -> Map {
     Map::from_entries(&types::STRING_MAP, entries)
 }
 
-pub(super) fn split_list(separator: Str, text: Str) -> List {
-    List::strings(split_bytes(&text, &separator, None))
+pub(super) fn split_list(call: &mut Call, separator: Str, text: Str) -> Result<List, Error> {
+    take_parts(call, &text, &separator, None)?;
+    Ok(List::strings(split_bytes(&text, &separator, None)))
 }
 
 pub(super) fn shuffle(call: &mut Call, text: Str) -> Result<Str, Error> {
+    call.check_memory(text.len() * size_of::<char>())?;
+    call.take_steps(text.len() as u64 * super::random::STEPS_OF_A_DRAW)?;
     let context = call.host::<Context>()?;
     let mut characters: Vec<char> = runes(&text).map(|(c, _)| c).collect();
     for last in (1..characters.len()).rev() {

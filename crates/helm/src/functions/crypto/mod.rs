@@ -27,6 +27,7 @@ use self::{
     certificate::{Issuer, Subject},
     key::{Kind, PrivateKey},
 };
+use super::budget::{BCRYPT, KEY, LARGE_KEY, MEMORY_OF_SCRYPT, SCRYPT, USE_OF_A_KEY};
 use super::encoding;
 use crate::context::Context;
 
@@ -134,6 +135,10 @@ pub(super) fn private_key(call: &mut Call, kind: Str) -> Result<Str, Error> {
         b"ed25519" => Kind::Ed25519,
         unknown => return Ok([b"Unknown type ", unknown].concat().into()),
     };
+    call.take_steps(match kind {
+        Kind::Rsa { .. } | Kind::Dsa => LARGE_KEY,
+        Kind::Ecdsa | Kind::Ed25519 => USE_OF_A_KEY,
+    })?;
     Ok(match PrivateKey::generate(kind, call.host::<Context>()?) {
         Ok(key) => key.to_pem().into(),
         Err(error) => format!("failed to generate private key: {error}").into(),
@@ -142,9 +147,8 @@ pub(super) fn private_key(call: &mut Call, kind: Str) -> Result<Str, Error> {
 
 /// A certificate authority with a key of its own.
 pub(super) fn authority(call: &mut Call, name: Str, days: i64) -> Result<Certificate, Error> {
-    let context = call.host::<Context>()?;
-    let key = rsa_key(context)?;
-    self_signed(context, Subject::authority(&name, days), &key)
+    let key = rsa_key(call)?;
+    self_signed(call, Subject::authority(&name, days), &key)
 }
 
 /// A certificate authority with the given key.
@@ -154,8 +158,8 @@ pub(super) fn authority_with_key(
     days: i64,
     key: Str,
 ) -> Result<Certificate, Error> {
-    let key = given_key(&key)?;
-    self_signed(call.host::<Context>()?, Subject::authority(&name, days), &key)
+    let key = given_key(call, &key)?;
+    self_signed(call, Subject::authority(&name, days), &key)
 }
 
 /// A certificate that vouches for itself.
@@ -167,8 +171,8 @@ pub(super) fn self_signed_certificate(
     days: i64,
 ) -> Result<Certificate, Error> {
     let subject = Subject::leaf(&name, &texts_of_ips(&ips)?, texts_of_names(&dns)?, days)?;
-    let context = call.host::<Context>()?;
-    self_signed(context, subject, &rsa_key(context)?)
+    let key = rsa_key(call)?;
+    self_signed(call, subject, &key)
 }
 
 /// The same with the given key.
@@ -180,9 +184,9 @@ pub(super) fn self_signed_certificate_with_key(
     days: i64,
     key: Str,
 ) -> Result<Certificate, Error> {
-    let key = given_key(&key)?;
+    let key = given_key(call, &key)?;
     let subject = Subject::leaf(&name, &texts_of_ips(&ips)?, texts_of_names(&dns)?, days)?;
-    self_signed(call.host::<Context>()?, subject, &key)
+    self_signed(call, subject, &key)
 }
 
 /// A certificate that an authority vouches for.
@@ -194,9 +198,8 @@ pub(super) fn signed_certificate(
     days: i64,
     authority: Certificate,
 ) -> Result<Certificate, Error> {
-    let context = call.host::<Context>()?;
-    let key = rsa_key(context)?;
-    signed(context, &name, (&ips, &dns), days, &authority, &key)
+    let key = rsa_key(call)?;
+    signed(call, &name, (&ips, &dns), days, &authority, &key)
 }
 
 /// The same with the given key.
@@ -209,15 +212,8 @@ pub(super) fn signed_certificate_with_key(
     authority: Certificate,
     key: Str,
 ) -> Result<Certificate, Error> {
-    let key = given_key(&key)?;
-    signed(
-        call.host::<Context>()?,
-        &name,
-        (&ips, &dns),
-        days,
-        &authority,
-        &key,
-    )
+    let key = given_key(call, &key)?;
+    signed(call, &name, (&ips, &dns), days, &authority, &key)
 }
 
 /// A certificate and a key that were made elsewhere, both as PEM in base 64.
@@ -235,21 +231,23 @@ pub(super) fn custom_certificate(cert: Str, key: Str) -> Result<Certificate, Err
     })
 }
 
-fn rsa_key(context: &Context) -> Result<PrivateKey, Error> {
-    PrivateKey::generate(Kind::Rsa { bits: 2048 }, context)
+fn rsa_key(call: &mut Call) -> Result<PrivateKey, Error> {
+    call.take_steps(KEY)?;
+    PrivateKey::generate(Kind::Rsa { bits: 2048 }, call.host::<Context>()?)
         .map_err(|error| Error::new(format!("error generating rsa key: {error}")))
 }
 
-fn given_key(pem: &Str) -> Result<PrivateKey, Error> {
+fn given_key(call: &mut Call, pem: &Str) -> Result<PrivateKey, Error> {
+    call.take_steps(USE_OF_A_KEY)?;
     PrivateKey::from_pem(pem).map_err(|error| Error::new(format!("parsing private key: {error}")))
 }
 
-fn self_signed(context: &Context, subject: Subject, key: &PrivateKey) -> Result<Certificate, Error> {
-    issue(context, &subject, key, &Issuer::itself(), key)
+fn self_signed(call: &mut Call, subject: Subject, key: &PrivateKey) -> Result<Certificate, Error> {
+    issue(call, &subject, key, &Issuer::itself(), key)
 }
 
 fn signed(
-    context: &Context,
+    call: &mut Call,
     name: &Str,
     (ips, dns): (&List, &List),
     days: i64,
@@ -265,16 +263,18 @@ fn signed(
     let signer = PrivateKey::from_pem(&authority.key)
         .map_err(|error| Error::new(format!("error parsing private key: {error}")))?;
     let subject = Subject::leaf(name, &texts_of_ips(ips)?, texts_of_names(dns)?, days)?;
-    issue(context, &subject, key, &issuer, &signer)
+    issue(call, &subject, key, &issuer, &signer)
 }
 
 fn issue(
-    context: &Context,
+    call: &mut Call,
     subject: &Subject,
     key: &PrivateKey,
     issuer: &Issuer,
     signer: &PrivateKey,
 ) -> Result<Certificate, Error> {
+    call.take_steps(USE_OF_A_KEY)?;
+    let context = call.host::<Context>()?;
     let mut serial = [0; 16];
     context.fill_random(&mut serial);
     let der = subject
@@ -323,6 +323,7 @@ pub(super) fn bcrypt(call: &mut Call, password: Str) -> Result<Str, Error> {
     if password.len() > MAX_PASSWORD {
         return Ok(failed(&"bcrypt: password length exceeds 72 bytes"));
     }
+    call.take_steps(BCRYPT)?;
     let mut salt = [0; 16];
     call.host::<Context>()?.fill_random(&mut salt);
     Ok(match bcrypt::hash_with_salt(&*password, COST, salt) {
@@ -332,13 +333,24 @@ pub(super) fn bcrypt(call: &mut Call, password: Str) -> Result<Str, Error> {
 }
 
 /// The Master Password of a site.
-pub(super) fn derive_password(counter: Uint32, kind: Str, password: Str, user: Str, site: Str) -> Str {
-    match password::derive(counter.0, &kind, &password, &user, &site) {
-        Some(password) => password.into(),
-        None => [b"cannot find password template ", kind.as_bytes()]
-            .concat()
-            .into(),
-    }
+pub(super) fn derive_password(
+    call: &mut Call,
+    counter: Uint32,
+    kind: Str,
+    password: Str,
+    user: Str,
+    site: Str,
+) -> Result<Str, Error> {
+    call.check_memory(MEMORY_OF_SCRYPT)?;
+    call.take_steps(SCRYPT)?;
+    Ok(
+        match password::derive(counter.0, &kind, &password, &user, &site) {
+            Some(password) => password.into(),
+            None => [b"cannot find password template ", kind.as_bytes()]
+                .concat()
+                .into(),
+        },
+    )
 }
 
 /// The key of the cipher: the password, cut or filled with zeros.

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 
+use gotemplate::function::Error as Interrupted;
 use gotemplate::rune;
 use regex_automata::meta::Regex;
 use regex_automata::util::primitives::NonMaxUsize;
@@ -20,7 +21,11 @@ pub struct Regexp {
     regex: Regex,
     names: GroupNames,
     empty_pattern: bool,
+    states: u64,
 }
+
+/// Is told of every match, and of how many bytes have been made so far; an error ends the search.
+pub type Progress<'p> = dyn FnMut(usize) -> Result<(), Interrupted> + 'p;
 
 /// The names of the groups, from the first on. Go allows one name for several, the crate does not.
 type GroupNames = Vec<Option<Box<str>>>;
@@ -43,7 +48,10 @@ impl Error {
 }
 
 /// How much memory a compiled pattern may take. Go's own limit is 128 MB.
-const MAX_COMPILED_BYTES: usize = 64 << 20;
+const MAX_COMPILED_BYTES: usize = 16 << 20;
+
+/// How much memory a search may take for states that it comes to, forwards and backwards.
+const MAX_SEARCH_BYTES: usize = 256 << 10;
 
 impl Regexp {
     /// `regexp.Compile`.
@@ -54,6 +62,7 @@ impl Regexp {
         let (hir, names) = Parser::parse(pattern)?;
         let config = Regex::config()
             .nfa_size_limit(Some(MAX_COMPILED_BYTES))
+            .hybrid_cache_capacity(MAX_SEARCH_BYTES)
             .utf8_empty(true);
         let regex = Regex::builder()
             .configure(config)
@@ -63,7 +72,18 @@ impl Regexp {
             regex,
             names,
             empty_pattern: pattern.is_empty(),
+            states: states(&hir),
         })
+    }
+
+    /// About how many states an automaton for the pattern has: a search can come to all of them at each character.
+    pub fn states(&self) -> u64 {
+        self.states
+    }
+
+    /// How much memory it takes.
+    pub fn memory(&self) -> usize {
+        self.regex.memory_usage()
     }
 
     /// Whether the pattern matches anywhere.
@@ -79,35 +99,55 @@ impl Regexp {
     }
 
     /// `FindAllString`: up to `limit` matches, all if it is negative. An empty match right behind another is none.
-    pub fn find_all<'t>(&self, text: &'t [u8], limit: i64) -> Vec<&'t [u8]> {
-        self.find_all_at(text, limit)
-            .into_iter()
-            .map(|(start, end)| &text[start..end])
-            .collect()
+    ///
+    /// # Errors
+    /// `progress` ends the search.
+    pub fn find_all<'t>(
+        &self,
+        text: &'t [u8],
+        limit: i64,
+        progress: &mut Progress<'_>,
+    ) -> Result<Vec<&'t [u8]>, Interrupted> {
+        let found = self.find_all_at(text, limit, progress)?;
+        Ok(found.into_iter().map(|(start, end)| &text[start..end]).collect())
     }
 
-    fn find_all_at(&self, text: &[u8], limit: i64) -> Vec<(usize, usize)> {
+    fn find_all_at(
+        &self,
+        text: &[u8],
+        limit: i64,
+        progress: &mut Progress<'_>,
+    ) -> Result<Vec<(usize, usize)>, Interrupted> {
         let haystack = Haystack::new(text);
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        self.regex
-            .find_iter(&*haystack.bytes)
-            .take(limit)
-            .map(|found| (haystack.original(found.start()), haystack.original(found.end())))
-            .collect()
+        let mut all = Vec::new();
+        for found in self.regex.find_iter(&*haystack.bytes).take(limit) {
+            progress(all.len() * size_of::<(usize, usize)>())?;
+            all.push((haystack.original(found.start()), haystack.original(found.end())));
+        }
+        Ok(all)
     }
 
     /// `Split`: the texts between matches; at most `limit` of them, the last with all the rest; all if it is negative.
-    pub fn split<'t>(&self, text: &'t [u8], limit: i64) -> Vec<&'t [u8]> {
+    ///
+    /// # Errors
+    /// `progress` ends the search.
+    pub fn split<'t>(
+        &self,
+        text: &'t [u8],
+        limit: i64,
+        progress: &mut Progress<'_>,
+    ) -> Result<Vec<&'t [u8]>, Interrupted> {
         if limit == 0 {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         if text.is_empty() && !self.empty_pattern {
-            return vec![text];
+            return Ok(vec![text]);
         }
         let mut parts = Vec::new();
         let mut start = 0;
         let mut end = 0;
-        for (match_start, match_end) in self.find_all_at(text, limit) {
+        for (match_start, match_end) in self.find_all_at(text, limit, progress)? {
             if limit > 0 && parts.len() as i64 >= limit - 1 {
                 break;
             }
@@ -121,26 +161,55 @@ impl Regexp {
         if end != text.len() {
             parts.push(&text[start..]);
         }
-        parts
+        Ok(parts)
     }
 
     /// `ReplaceAllString`: `$1`, `${1}` and `$name` in `replacement` stand for groups, `$$` for a dollar.
-    pub fn replace_all(&self, text: &[u8], replacement: &[u8]) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// `progress` ends the search.
+    pub fn replace_all(
+        &self,
+        text: &[u8],
+        replacement: &[u8],
+        progress: &mut Progress<'_>,
+    ) -> Result<Vec<u8>, Interrupted> {
         self.replace_with(text, |out, haystack, slots| {
-            self.expand(out, replacement, text, haystack, slots);
+            self.expand(
+                out,
+                replacement,
+                &Match {
+                    text,
+                    haystack,
+                    slots,
+                },
+                progress,
+            )
         })
     }
 
     /// `ReplaceAllLiteralString`: `replacement` is taken as it is.
-    pub fn replace_all_literal(&self, text: &[u8], replacement: &[u8]) -> Vec<u8> {
-        self.replace_with(text, |out, _, _| out.extend_from_slice(replacement))
+    ///
+    /// # Errors
+    /// `progress` ends the search.
+    pub fn replace_all_literal(
+        &self,
+        text: &[u8],
+        replacement: &[u8],
+        progress: &mut Progress<'_>,
+    ) -> Result<Vec<u8>, Interrupted> {
+        self.replace_with(text, |out, _, _| {
+            progress(out.len() + replacement.len())?;
+            out.extend_from_slice(replacement);
+            Ok(())
+        })
     }
 
     fn replace_with(
         &self,
         text: &[u8],
-        replace: impl Fn(&mut Vec<u8>, &Haystack, &[Option<usize>]),
-    ) -> Vec<u8> {
+        mut replace: impl FnMut(&mut Vec<u8>, &Haystack, &[Option<usize>]) -> Result<(), Interrupted>,
+    ) -> Result<Vec<u8>, Interrupted> {
         let haystack = Haystack::new(text);
         let mut captures = self.regex.create_captures();
         let mut out = Vec::with_capacity(text.len());
@@ -161,24 +230,25 @@ impl Regexp {
                     .iter()
                     .map(|slot| slot.map(NonMaxUsize::get))
                     .collect();
-                replace(&mut out, &haystack, &slots);
+                replace(&mut out, &haystack, &slots)?;
             }
             copied = end;
             let width = rune::decode(&haystack.bytes[position..]).map_or(1, |(_, width)| width);
             position = found.end().max(position + width);
         }
         out.extend_from_slice(&text[copied..]);
-        out
+        Ok(out)
     }
 
     fn expand(
         &self,
         out: &mut Vec<u8>,
         template: &[u8],
-        text: &[u8],
-        haystack: &Haystack,
-        slots: &[Option<usize>],
-    ) {
+        found: &Match<'_>,
+        progress: &mut Progress<'_>,
+    ) -> Result<(), Interrupted> {
+        let slots = found.slots;
+        progress(out.len() + template.len())?;
         let mut rest = template;
         while let Some(dollar) = rest.iter().position(|byte| *byte == b'$') {
             out.extend_from_slice(&rest[..dollar]);
@@ -196,10 +266,13 @@ impl Regexp {
             if let Some(index) = self.group_index(name, slots)
                 && let (Some(Some(start)), Some(Some(end))) = (slots.get(2 * index), slots.get(2 * index + 1))
             {
-                out.extend_from_slice(&text[haystack.original(*start)..haystack.original(*end)]);
+                let group = &found.text[found.haystack.original(*start)..found.haystack.original(*end)];
+                progress(out.len() + group.len())?;
+                out.extend_from_slice(group);
             }
         }
         out.extend_from_slice(rest);
+        Ok(())
     }
 
     /// The group of that number, or the first one of that name that took part in the match.
@@ -217,6 +290,29 @@ impl Regexp {
         named
             .map(|(_, index)| index)
             .find(|index| slots.get(2 * index).is_some_and(Option::is_some))
+    }
+}
+
+/// A match: the text, what was searched of it, and where the groups are in that.
+struct Match<'m> {
+    text: &'m [u8],
+    haystack: &'m Haystack<'m>,
+    slots: &'m [Option<usize>],
+}
+
+/// About how many states an automaton for an expression has.
+fn states(hir: &Hir) -> u64 {
+    match hir.kind() {
+        HirKind::Empty | HirKind::Look(_) => 1,
+        HirKind::Literal(literal) => literal.0.len() as u64,
+        HirKind::Class(Class::Unicode(class)) => 2 * class.ranges().len() as u64,
+        HirKind::Class(Class::Bytes(class)) => class.ranges().len() as u64,
+        HirKind::Repetition(repetition) => {
+            let times = repetition.max.unwrap_or(repetition.min + 1).max(1);
+            u64::from(times).saturating_mul(states(&repetition.sub) + 1)
+        }
+        HirKind::Capture(capture) => 2 + states(&capture.sub),
+        HirKind::Concat(parts) | HirKind::Alternation(parts) => parts.iter().map(states).sum(),
     }
 }
 
@@ -1086,6 +1182,10 @@ fn property(name: &str) -> Option<ClassUnicode> {
 mod tests {
     use super::*;
 
+    fn endless(_: usize) -> Result<(), Interrupted> {
+        Ok(())
+    }
+
     fn compile(pattern: &str) -> Regexp {
         Regexp::compile(pattern.as_bytes()).unwrap()
     }
@@ -1171,16 +1271,21 @@ mod tests {
             ("a*", "baac", "x", "xbxcx"),
             (r"\b", "a b", "|", "|a| |b|"),
         ] {
-            let replaced = compile(pattern).replace_all(text.as_bytes(), replacement.as_bytes());
+            let replaced = compile(pattern)
+                .replace_all(text.as_bytes(), replacement.as_bytes(), &mut endless)
+                .unwrap();
             assert_eq!(String::from_utf8(replaced).unwrap(), expected, "{pattern}");
         }
-        assert_eq!(compile("a").replace_all_literal(b"aba", b"$1"), b"$1b$1");
+        let replaced = compile("a").replace_all_literal(b"aba", b"$1", &mut endless);
+        assert_eq!(replaced.unwrap(), b"$1b$1");
     }
 
     #[test]
     fn splitting_counts_as_go_does() {
         let split = |pattern: &str, text: &'static str, limit| {
-            let parts = compile(pattern).split(text.as_bytes(), limit);
+            let parts = compile(pattern)
+                .split(text.as_bytes(), limit, &mut endless)
+                .unwrap();
             parts
                 .into_iter()
                 .map(|part| std::str::from_utf8(part).unwrap())
@@ -1199,6 +1304,7 @@ mod tests {
     #[test]
     fn invalid_bytes_read_as_replacement_characters() {
         assert_eq!(compile("a.b").find(b"xa\xffb"), Some(b"a\xffb".as_slice()));
-        assert_eq!(compile("b").replace_all(b"\xff\xfebc", b"_"), b"\xff\xfe_c");
+        let replaced = compile("b").replace_all(b"\xff\xfebc", b"_", &mut endless);
+        assert_eq!(replaced.unwrap(), b"\xff\xfe_c");
     }
 }

@@ -1,0 +1,267 @@
+//! What executions may take, so that no template takes the time or the memory of others.
+//!
+//! Everything is counted up, and nothing is given back: what was once made counts, whether it is still held or not. So what
+//! is held is never more than what was counted, and nothing has to be watched for its end. The limits leave room for that: see
+//! [`Limits::default`].
+
+use std::cell::Cell;
+use std::fmt;
+use std::time::Duration;
+
+/// What executions may not exceed. Depth and stack hold for each one, the others for all that share a [`Budget`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Templates within templates.
+    pub depth: usize,
+    /// Bytes of the thread's stack, from where the execution starts. One `include` within another takes up to 5 KiB, 10 without optimisation,
+    /// so the default is enough for about 200 of them (100 without optimisation) and fits the threads that Rust and tokio start. For the 1000 that Helm allows, execute on a
+    /// thread with a stack of 8 MiB and allow 7.
+    pub stack: usize,
+    /// Bytes of output, that of included templates counted while they run.
+    pub output: usize,
+    /// Nodes and commands that are evaluated, and what functions take besides: a step stands for about 100 ns.
+    pub steps: u64,
+    /// Bytes of the texts, lists and maps that functions make, all in all.
+    pub memory: usize,
+}
+
+/// Go has a limit of this size on templates within templates.
+const DEPTH: usize = 100_000;
+/// Half of what a thread of Rust or tokio has.
+const STACK: usize = 1 << 20;
+/// More than a release record can hold.
+const OUTPUT: usize = 32 << 20;
+/// About five seconds.
+const STEPS: u64 = 50_000_000;
+/// Half of what a controller's pod has.
+const MEMORY: usize = 256 << 20;
+
+impl Default for Limits {
+    /// Many times what any public chart takes.
+    fn default() -> Self {
+        Self {
+            depth: DEPTH,
+            stack: STACK,
+            output: OUTPUT,
+            steps: STEPS,
+            memory: MEMORY,
+        }
+    }
+}
+
+/// A limit that was exceeded; found in the chain of an [`Error`](crate::exec::Error) with [`Error::limit`](crate::exec::Error::limit). The same template exceeds it
+/// again the next time, except for [`Limit::Time`] on a slow day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Limit {
+    /// Go has this one too.
+    #[error("exceeded maximum template depth ({0})")]
+    Depth(usize),
+    /// See [`Limits::stack`].
+    #[error("exceeded the stack of the execution ({0} bytes): templates are nested too deeply")]
+    Stack(usize),
+    /// See [`Limits::output`].
+    #[error("the render prints more than {}", Size(*.0))]
+    Output(usize),
+    /// See [`Limits::steps`].
+    #[error(
+        "the render takes more than {0} steps: a loop is too long, or functions that cost much are called too often"
+    )]
+    Steps(u64),
+    /// See [`Limits::memory`].
+    #[error("the render makes texts, lists and maps of more than {} in total", Size(*.0))]
+    Memory(usize),
+    /// The time that the caller gave is over.
+    #[error("the render takes longer than {0:?}")]
+    Time(Duration),
+}
+
+/// A number of bytes in the largest unit that it is a multiple of.
+struct Size(usize);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+        match units
+            .iter()
+            .find(|(size, _)| self.0 >= *size && self.0 % size == 0)
+        {
+            Some((size, unit)) => write!(f, "{} {unit}", self.0 / size),
+            None => write!(f, "{} bytes", self.0),
+        }
+    }
+}
+
+/// How many steps an execution takes from its budget at a time: as often it asks whether time is over.
+pub(crate) const STEPS_AT_ONCE: u32 = 4096;
+
+/// What executions share: those of all templates of a render.
+pub struct Budget<'b> {
+    limits: Limits,
+    steps: Cell<u64>,
+    memory: Cell<usize>,
+    output: Cell<usize>,
+    /// The first limit that was exceeded: from then on nothing is granted.
+    exceeded: Cell<Option<Limit>>,
+    /// How long executions may take, and whether that is over.
+    time: Option<(Duration, &'b dyn Fn() -> bool)>,
+}
+
+impl fmt::Debug for Budget<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Budget")
+            .field("limits", &self.limits)
+            .field("spent", &self.spent())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What has been taken from a budget.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// See [`Limits::steps`].
+    pub steps: u64,
+    /// See [`Limits::memory`].
+    pub memory: usize,
+    /// See [`Limits::output`].
+    pub output: usize,
+}
+
+impl<'b> Budget<'b> {
+    /// A whole budget without a limit of time.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            steps: Cell::new(limits.steps),
+            memory: Cell::new(limits.memory),
+            output: Cell::new(limits.output),
+            exceeded: Cell::new(None),
+            time: None,
+        }
+    }
+
+    /// The same for `allowed` time, which `is_over` says the end of: it is asked every 4096 steps, that is, many times each
+    /// millisecond, and before functions that cost much. The time itself is for the message.
+    #[must_use]
+    pub fn until(self, allowed: Duration, is_over: &'b dyn Fn() -> bool) -> Self {
+        Self {
+            time: Some((allowed, is_over)),
+            ..self
+        }
+    }
+
+    /// The limits that it started with.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// What has been taken from it.
+    pub fn spent(&self) -> Spent {
+        Spent {
+            steps: self.limits.steps - self.steps.get(),
+            memory: self.limits.memory - self.memory.get(),
+            output: self.limits.output - self.output.get(),
+        }
+    }
+
+    fn exceed(&self, limit: Limit) -> Limit {
+        self.exceeded.set(Some(limit));
+        limit
+    }
+
+    /// Fails when time is over, or a limit was exceeded before.
+    ///
+    /// # Errors
+    /// That limit.
+    pub fn check_time(&self) -> Result<(), Limit> {
+        if let Some(limit) = self.exceeded.get() {
+            return Err(limit);
+        }
+        match self.time {
+            Some((allowed, is_over)) if is_over() => Err(self.exceed(Limit::Time(allowed))),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn take_steps(&self, steps: u64) -> Result<(), Limit> {
+        self.check_time()?;
+        let left = self.steps.get().checked_sub(steps);
+        let left = left.ok_or_else(|| self.exceed(Limit::Steps(self.limits.steps)))?;
+        self.steps.set(left);
+        Ok(())
+    }
+
+    /// Up to that many steps, as long as there is one.
+    pub(crate) fn take_some_steps(&self, most: u32) -> Result<u32, Limit> {
+        let steps = self.steps.get().clamp(1, u64::from(most));
+        self.take_steps(steps).map(|()| steps as u32)
+    }
+
+    pub(crate) fn return_steps(&self, steps: u32) {
+        self.steps.set(self.steps.get() + u64::from(steps));
+    }
+
+    #[inline]
+    pub(crate) fn take_memory(&self, bytes: usize) -> Result<(), Limit> {
+        match self.memory.get().checked_sub(bytes) {
+            Some(left) => {
+                self.memory.set(left);
+                Ok(())
+            }
+            None => Err(self.exceed(Limit::Memory(self.limits.memory))),
+        }
+    }
+
+    /// Fails when there is less memory left, and takes none.
+    pub(crate) fn check_memory(&self, bytes: usize) -> Result<(), Limit> {
+        if bytes > self.memory.get() {
+            return Err(self.exceed(Limit::Memory(self.limits.memory)));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn memory_left(&self) -> usize {
+        self.memory.get()
+    }
+
+    pub(crate) fn output_left(&self) -> usize {
+        self.output.get()
+    }
+
+    pub(crate) fn take_output(&self, bytes: usize) {
+        self.output.set(self.output.get().saturating_sub(bytes));
+    }
+
+    pub(crate) fn exceed_output(&self) -> Limit {
+        self.exceed(Limit::Output(self.limits.output))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_named_in_the_unit_that_it_was_given_in() {
+        for (bytes, expected) in [
+            (1 << 30, "1 GiB"),
+            (64 << 20, "64 MiB"),
+            (10 << 10, "10 KiB"),
+            (10_000, "10000 bytes"),
+            (0, "0 bytes"),
+        ] {
+            assert_eq!(Size(bytes).to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn a_budget_that_was_exceeded_grants_nothing_more() {
+        let budget = Budget::new(Limits {
+            memory: 100,
+            ..Limits::default()
+        });
+        assert_eq!(budget.take_memory(60), Ok(()));
+        assert_eq!(budget.take_memory(60), Err(Limit::Memory(100)));
+        assert_eq!(budget.take_steps(1), Err(Limit::Memory(100)));
+        assert_eq!(budget.spent().memory, 60);
+    }
+}
