@@ -256,7 +256,7 @@ fn options(scan: &Scan, operation: Operation) -> Result<RenderOptions> {
         operation,
     };
     let mut options = RenderOptions::new(release, capabilities, template::context(false)?);
-    options.limits.stack = template::STACK_OF_CHARTS;
+    options.limits = template::limits();
     Ok(options)
 }
 

@@ -75,7 +75,7 @@ pub(crate) fn run(args: &args::Template) -> Result<()> {
         let mut options = RenderOptions::new(release, capabilities, context(args.enable_dns)?);
         options.helm = helm;
         options.skip_schema_validation = args.skip_schema_validation;
-        options.limits.stack = STACK_OF_CHARTS;
+        options.limits = limits();
         let engine = Engine::new(chart);
         let rendered = engine.render(&values, &options);
         // The process ends soon; to free a parsed chart piece by piece takes longer than to execute it.
@@ -90,6 +90,14 @@ pub(crate) fn run(args: &args::Template) -> Result<()> {
             }
             Err(error)
         }
+    }
+}
+
+/// What a chart may take that is rendered here alone: its user can interrupt it.
+pub(crate) fn limits() -> exec::Limits {
+    exec::Limits {
+        stack: STACK_OF_CHARTS,
+        ..exec::Limits::large()
     }
 }
 

@@ -33,8 +33,8 @@ const STACK: usize = 1 << 20;
 const OUTPUT: usize = 32 << 20;
 /// About five seconds.
 const STEPS: u64 = 50_000_000;
-/// Half of what a controller's pod has.
-const MEMORY: usize = 256 << 20;
+/// A quarter of what a pod has: two renders at once leave as much again for everything else.
+const MEMORY: usize = 128 << 20;
 
 impl Default for Limits {
     /// Many times what any public chart takes.
@@ -45,6 +45,18 @@ impl Default for Limits {
             output: OUTPUT,
             steps: STEPS,
             memory: MEMORY,
+        }
+    }
+}
+
+impl Limits {
+    /// For a process that works for one person, who can interrupt it and whose memory it is.
+    pub fn large() -> Self {
+        Self {
+            output: 256 << 20,
+            steps: 1_000_000_000,
+            memory: 1 << 30,
+            ..Self::default()
         }
     }
 }
@@ -83,7 +95,7 @@ impl fmt::Display for Size {
         let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
         match units
             .iter()
-            .find(|(size, _)| self.0 >= *size && self.0 % size == 0)
+            .find(|(size, _)| self.0 >= *size && self.0.is_multiple_of(*size))
         {
             Some((size, unit)) => write!(f, "{} {unit}", self.0 / size),
             None => write!(f, "{} bytes", self.0),

@@ -47,8 +47,8 @@ struct Texts {
     bytes: usize,
 }
 
-/// How many bytes of parsed texts are kept; trees take several times that.
-const MAX_TEXTS: usize = 1 << 20;
+/// How many bytes of parsed texts are kept: trees take several times that, at worst 64 times.
+const MAX_TEXTS: usize = 256 << 10;
 
 /// The trees of a file as if it had another name; none where its text names one of the two, which might be that of a definition in it.
 fn renamed(trees: &[Arc<Tree>], name: &Str) -> Option<Vec<Arc<Tree>>> {
@@ -92,6 +92,13 @@ impl Set {
         self.left = if left.is_empty() { "{{" } else { left }.into();
         self.right = if right.is_empty() { "}}" } else { right }.into();
         self.texts = Arc::default();
+        self
+    }
+
+    /// With what another set of the same name and functions remembers of texts that were parsed while it was executed, for both.
+    #[must_use]
+    pub fn remembering_with(mut self, other: &Set) -> Self {
+        self.texts = other.texts.clone();
         self
     }
 

@@ -36,10 +36,11 @@ impl Withheld {
         match error {
             engine::Error::Template(failure) => Some(Self {
                 place: place(failure),
-                said: failure
-                    .refusal
-                    .clone()
-                    .filter(|said| said.len() >= TELLING && is_spelled_out(chart, said)),
+                // Which limit it came to tells next to nothing of what it was answered.
+                said: failure.limit.map(|limit| limit.to_string()).or_else(|| {
+                    let refusal = failure.refusal.clone();
+                    refusal.filter(|said| said.len() >= TELLING && is_spelled_out(chart, said))
+                }),
             }),
             engine::Error::Manifest(invalid) => Some(Self {
                 place: Some(match &invalid.error {

@@ -29,6 +29,51 @@ pub(crate) struct ResolvedChart<'c> {
     pub(crate) dependencies: Vec<ResolvedChart<'c>>,
 }
 
+/// How many charts there may be below a chart, each counted for each name that it is declared under and for each chart
+/// that it lies in. Their number can double with each level of dependencies; the largest public charts come to a few hundred.
+const MAX_CHARTS: usize = 5000;
+
+/// How much the values of all these charts may take, in bytes; each chart gets the globals as well. Half of it is what a
+/// render may take.
+const MAX_VALUES: usize = 64 << 20;
+
+/// What is left for the charts below a chart.
+#[derive(Debug, Clone, Copy)]
+struct Room {
+    charts: usize,
+    values: usize,
+    /// What each chart takes for the globals.
+    globals: usize,
+}
+
+impl Room {
+    fn new(chart: &Chart, user: &Map) -> Self {
+        let globals = [&Map::frozen(chart.values.clone()), user]
+            .map(|values| values.get(coalesce::GLOBAL).map_or(0, |globals| memory(&globals)));
+        Self {
+            charts: MAX_CHARTS,
+            values: MAX_VALUES,
+            globals: globals
+                .iter()
+                .fold(0, |sum, globals| sum.saturating_add(*globals)),
+        }
+    }
+
+    /// Takes what a copy of a chart takes, with the charts below it.
+    fn take(&mut self, chart: &ResolvedChart<'_>) -> Result<(), Error> {
+        let charts = self.charts.checked_sub(1);
+        self.charts = charts.ok_or(Error::TooManyCharts(MAX_CHARTS))?;
+        let size = memory(&GoValue::Map(chart.values.clone())).saturating_add(self.globals);
+        let values = self.values.checked_sub(size);
+        self.values = values.ok_or(Error::ValuesTooLarge(MAX_VALUES))?;
+        chart.dependencies.iter().try_for_each(|chart| self.take(chart))
+    }
+}
+
+fn memory(value: &GoValue) -> usize {
+    value.weight(MAX_VALUES).memory()
+}
+
 impl<'c> ResolvedChart<'c> {
     /// Resolves the dependencies of a chart for a user's values.
     ///
@@ -36,7 +81,7 @@ impl<'c> ResolvedChart<'c> {
     /// declarations. A chart that declares nothing keeps all its subcharts, and theirs stay unresolved.
     ///
     /// # Errors
-    /// When a subchart's values are not a table.
+    /// When a subchart's values are not a table, or there are more charts or values than are followed.
     pub(crate) fn new(
         chart: &'c Chart,
         user: &Map,
@@ -44,7 +89,7 @@ impl<'c> ResolvedChart<'c> {
         warnings: &mut Vec<String>,
     ) -> Result<Self, Error> {
         let mut resolved = Self::unresolved(chart, helm);
-        resolved.enable(user, "", warnings)?;
+        resolved.enable(user, "", &mut Room::new(chart, user), warnings)?;
         resolved.import_values(warnings)?;
         Ok(resolved)
     }
@@ -100,11 +145,17 @@ impl<'c> ResolvedChart<'c> {
         }
     }
 
-    fn enable(&mut self, user: &Map, path: &str, warnings: &mut Vec<String>) -> Result<(), Error> {
+    fn enable(
+        &mut self,
+        user: &Map,
+        path: &str,
+        room: &mut Room,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Error> {
         let Some(mut declared) = self.metadata.dependencies.take() else {
             return Ok(());
         };
-        self.dependencies = self.matched(&declared);
+        self.dependencies = self.matched(&declared, room)?;
         for dependency in &mut declared {
             if !dependency.alias.is_empty() {
                 dependency.name.clone_from(&dependency.alias);
@@ -126,7 +177,7 @@ impl<'c> ResolvedChart<'c> {
         declared.retain(|dependency| !disabled.contains(&dependency.name));
         for subchart in &mut self.dependencies {
             let path = format!("{path}{}.", subchart.name());
-            subchart.enable(&coalesced, &path, warnings)?;
+            subchart.enable(&coalesced, &path, room, warnings)?;
         }
         // Nothing left is Go's nil slice: no values are imported then.
         self.metadata.dependencies = Some(declared).filter(|declared| !declared.is_empty());
@@ -134,7 +185,7 @@ impl<'c> ResolvedChart<'c> {
     }
 
     /// The loaded subcharts that no declaration speaks of, then for each declaration the first that fits it.
-    fn matched(&self, declared: &[Dependency]) -> Vec<ResolvedChart<'c>> {
+    fn matched(&self, declared: &[Dependency], room: &mut Room) -> Result<Vec<ResolvedChart<'c>>, Error> {
         let fits = |subchart: &Self, dependency: &Dependency| {
             subchart.name() == dependency.name
                 && semver::satisfies(&dependency.version, &subchart.metadata.version).unwrap_or(false)
@@ -143,18 +194,23 @@ impl<'c> ResolvedChart<'c> {
         let undeclared = loaded
             .iter()
             .filter(|subchart| !declared.iter().any(|dependency| fits(subchart, dependency)));
-        let mut matched: Vec<_> = undeclared.cloned().collect();
+        let mut matched = Vec::new();
+        for subchart in undeclared {
+            room.take(subchart)?;
+            matched.push(subchart.clone());
+        }
         for dependency in declared {
             let Some(subchart) = loaded.iter().find(|subchart| fits(subchart, dependency)) else {
                 continue;
             };
+            room.take(subchart)?;
             let mut subchart = subchart.clone();
             if !dependency.alias.is_empty() {
                 subchart.metadata.name.clone_from(&dependency.alias);
             }
             matched.push(subchart);
         }
-        matched
+        Ok(matched)
     }
 
     /// Merges the defaults of subcharts into those of the chart, from the innermost outwards.

@@ -5,6 +5,7 @@ use std::fmt;
 use gotemplate::exec::{self, Limit};
 use gotemplate::parse;
 
+use crate::functions::TplError;
 use crate::line::HelmLine;
 
 /// What `fail` and `required` put around their message, so that it can be found in a chain of errors.
@@ -89,7 +90,7 @@ impl TemplateFailure {
                     expression: place.node.clone(),
                 }
             }));
-            current = error.inner();
+            current = error.inner().or_else(|| within_tpl(error));
         }
         let limit = error.limit();
         Self {
@@ -99,6 +100,13 @@ impl TemplateFailure {
             limit,
         }
     }
+}
+
+/// The error of an execution that `tpl` had started, around which it puts one of its own.
+fn within_tpl(error: &exec::Error) -> Option<&exec::Error> {
+    error.limit()?;
+    let of_tpl: &TplError = error.cause()?.downcast_ref()?;
+    std::error::Error::source(of_tpl)?.downcast_ref()
 }
 
 /// Where a render was cut off that took too much: in the file that was rendered, and in what that had called.

@@ -388,6 +388,10 @@ impl Engine {
                 .map(|path| (path.as_str(), templates[*path].file.data.clone())),
         )?;
         let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
+        // Texts for `tpl` are the same ones whichever subcharts are enabled, and remembered once.
+        if let Some((_, other)) = sets.iter().find(|((known, _), _)| *known == helm) {
+            set = set.remembering_with(other);
+        }
         if sets.len() == MAX_SETS {
             sets.remove(0);
         }

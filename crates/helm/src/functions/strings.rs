@@ -435,7 +435,7 @@ pub(super) fn cat(call: &mut Call, values: Rest<Value>) -> Result<Str, Error> {
 
 pub(super) fn quote(call: &mut Call, values: Rest<Value>) -> Result<Str, Error> {
     join_each(call, &values, text_of, |text, out| {
-        append_quoted(out, text, false)
+        append_quoted(out, text, false);
     })
 }
 

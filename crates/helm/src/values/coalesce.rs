@@ -13,7 +13,7 @@ use super::as_table;
 use crate::{chart::ResolvedChart, line::HelmLine};
 
 /// The key of the values that every subchart sees.
-const GLOBAL: &str = "global";
+pub(crate) const GLOBAL: &str = "global";
 
 /// Why values could not be coalesced.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -26,6 +26,19 @@ pub enum Error {
         /// What is there, as Go prints it.
         found: String,
     },
+    /// The chart has too many charts below it.
+    #[error(
+        "the chart has more than {0} charts below it, each counted for each name that it is declared under and for each \
+         chart that it lies in"
+    )]
+    TooManyCharts(usize),
+    /// The values of all these charts are too large.
+    #[error(
+        "the values of the charts below the chart take more than {} MiB, those of each counted for each name that it is \
+         declared under",
+        .0 >> 20
+    )]
+    ValuesTooLarge(usize),
     /// The values are nested without end.
     #[error(transparent)]
     TooDeep(#[from] TooDeep),
