@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use api::{COMPOSITION_GROUP, CompositionDefinition, labels};
 use composition::{Schemas, chart_of, schema, serves};
+use helm::context::Deadline;
 use helm::engine::Engine;
 use helm::schema::Violation;
 use helm_client::charts::Charts;
+use helm_client::rendering::Pool;
 use kube::runtime::reflector::Store;
 use runtime::chain;
 use serde_json::{Map, Value};
@@ -68,7 +70,7 @@ impl Judge {
             Err(_) => return unchecked("the changes between versions are still being read"),
         };
         match self.schemas.of(&chart.digest, &chart.engine) {
-            Ok(own) => verdict(&chart.engine, own.as_deref(), &spec),
+            Ok(own) => verdict(request, chart.engine.clone(), own, spec).await,
             Err(error) => unchecked(&chain(&error)),
         }
     }
@@ -116,7 +118,25 @@ fn unchecked(why: &str) -> Verdict {
     }
 }
 
-fn verdict(engine: &Engine, own: Option<&crdgen::JSONSchemaProps>, spec: &Value) -> Verdict {
+/// Judged where charts are rendered: a schema, too, can take as long as its author likes.
+async fn verdict(
+    request: &AdmissionRequest,
+    engine: Arc<Engine>,
+    own: Option<Arc<crdgen::JSONSchemaProps>>,
+    spec: Value,
+) -> Verdict {
+    let namespace = request.object["metadata"]["namespace"]
+        .as_str()
+        .unwrap_or_default();
+    let work = move |_: Deadline| judged(&engine, own.as_deref(), &spec);
+    match tokio::time::timeout(IN_TIME, Pool::of_process().run(namespace, IN_TIME, work)).await {
+        Ok(Ok(verdict)) => verdict,
+        Ok(Err(busy)) => unchecked(&busy.to_string()),
+        Err(_) => unchecked("it takes too long"),
+    }
+}
+
+fn judged(engine: &Engine, own: Option<&crdgen::JSONSchemaProps>, spec: &Value) -> Verdict {
     let read = own.map_or_else(|| spec.clone(), |own| schema::read_by(own, spec));
     let none = Map::new();
     let checked = match engine.check(read.as_object().unwrap_or(&none)) {
@@ -185,7 +205,7 @@ mod tests {
         let own = schema::structural(&engine, crdgen::BadDefaults::Drop)
             .unwrap()
             .unwrap();
-        verdict(&engine, Some(&own.spec), spec)
+        super::judged(&engine, Some(&own.spec), spec)
     }
 
     #[test]

@@ -3,25 +3,30 @@
 //! Rendering itself is pure. This finds out what it may not know: what the cluster serves, and the objects that
 //! templates look up. Those are asked for in rounds, because an answer may lead to further questions; a [`Judge`] decides
 //! which are answered, before anything is read.
+//!
+//! Templates run in the [`Pool`] of the process, in the name of the release's namespace.
 
 mod answers;
+mod pool;
 #[cfg(test)]
 mod tests;
 mod withheld;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::Cluster;
 use helm::capabilities::{Capabilities, KubeVersion};
-use helm::context::{Answer, Context, LookupKey};
+use helm::context::{Answer, Context, Deadline, LookupKey};
 use helm::engine::{self, Operation, ReleaseOptions, RenderOptions, Rendered};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use self::answers::{Answers, told};
 pub use self::answers::{Judge, Lookup, Refusal, Unjudged, Verdict};
+pub use self::pool::{Busy, PATIENCE, Pool, TIME_OF_A_RENDER};
 pub use self::withheld::Withheld;
 use crate::charts::LoadedChart;
 use crate::digest::sha256;
@@ -103,6 +108,9 @@ pub enum Error {
     /// The templates failed, and their own words are not for everybody who sees this.
     #[error(transparent)]
     Withheld(Withheld),
+    /// There was no place for it among those that are rendered at once.
+    #[error(transparent)]
+    Busy(#[from] Busy),
     /// The templates failed, or the values do not fit.
     #[error(transparent)]
     Engine(Box<engine::Error>),
@@ -136,7 +144,8 @@ impl std::error::Error for Unanswered {
 }
 
 impl Error {
-    /// True when the same attempt can succeed later although nobody changed anything.
+    /// True when the same attempt can succeed later although nobody changed anything. One that was cut off takes as long
+    /// the next time, and is not repeated.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Capabilities(error) => error.is_transient(),
@@ -144,7 +153,7 @@ impl Error {
             Self::LookupWithheld { transient } => *transient,
             Self::Unanswered(unanswered) => unanswered.failure.is_transient(),
             // What is allowed is written on another object, whoever changes that.
-            Self::Refused(_) => true,
+            Self::Refused(_) | Self::Busy(_) => true,
             Self::Engine(_) | Self::Withheld(_) | Self::Endless(_) | Self::Label(_) => false,
         }
     }
@@ -173,7 +182,7 @@ pub async fn render(cluster: &Cluster, request: &Request<'_>) -> Result<Renderin
 /// fails because it was told that something is not there is asked once more when that was found out.
 ///
 /// # Errors
-/// As [`render`]; [`Error::Refused`] when a template looks up what it is not to see, [`Error::Withheld`] when it fails after
+/// As [`render`]; [`Error::Busy`] when no place is free in time, [`Error::Refused`] when a template looks up what it is not to see, [`Error::Withheld`] when it fails after
 /// it was answered, [`Error::Unanswered`] when it fails and something that it looked up may not be read.
 pub async fn render_with<J: Judge>(
     cluster: &Cluster,
@@ -183,32 +192,38 @@ pub async fn render_with<J: Judge>(
 ) -> Result<Rendering, Error> {
     let mut capabilities = capabilities(cluster).await?;
     let mut answers = Answers::new(cluster, judge, leniency.ask_first);
+    let task = Arc::new(Task::new(request, leniency));
+    let pool = Pool::of_process();
     for _ in 0..ROUNDS {
-        let missing = match request.render(&capabilities, &answers.known, leniency) {
-            Ok(rendered) => {
-                if add_defined(&mut capabilities, &rendered) {
-                    continue;
-                }
-                if rendered.missing_lookups.is_empty() {
-                    let is_withheld = answers.are_withheld();
-                    let desired = request.desired(&rendered, &capabilities, &answers.known);
-                    let desired = desired.map_err(|error| {
-                        if is_withheld {
-                            Error::Withheld(Withheld::objects())
-                        } else {
-                            error
-                        }
-                    })?;
-                    return Ok(Rendering {
-                        desired,
-                        rendered,
-                        lookups: answers.lookups,
-                        is_withheld,
-                    });
-                }
-                rendered.missing_lookups
+        let round = Round {
+            task: task.clone(),
+            capabilities: capabilities.clone(),
+            answers: answers.known.clone(),
+        };
+        let work = move |deadline| round.run(deadline);
+        let missing = match pool.run(request.namespace, TIME_OF_A_RENDER, work).await? {
+            Ok(Outcome::Desired(desired, rendered)) => {
+                let is_withheld = answers.are_withheld();
+                let desired = desired.map_err(|error| {
+                    if is_withheld {
+                        Error::Withheld(Withheld::objects())
+                    } else {
+                        error
+                    }
+                })?;
+                return Ok(Rendering {
+                    desired,
+                    rendered: *rendered,
+                    lookups: answers.lookups,
+                    is_withheld,
+                });
             }
-            Err(failed) if failed.missing_lookups.is_empty() => {
+            Ok(Outcome::Defines(more)) => {
+                capabilities = *more;
+                continue;
+            }
+            Ok(Outcome::Asks(missing)) => missing,
+            Err(failed) if failed.missing_lookups.is_empty() || failed.is_cut_off() => {
                 let chart = request.chart.chart();
                 let withheld = answers.are_withheld().then(|| Withheld::of(&failed.error, chart));
                 let error = match withheld.flatten() {
@@ -233,11 +248,31 @@ pub async fn render_with<J: Judge>(
     Err(Error::Endless(ROUNDS))
 }
 
-/// A render that failed, maybe for want of answers.
+/// What came of a round.
+enum Outcome {
+    /// What is wanted, and what it was rendered from.
+    Desired(Box<Result<Desired, Error>>, Box<Rendered>),
+    /// The chart defines kinds: what it is told with them.
+    Defines(Box<Capabilities>),
+    /// It asked in vain.
+    Asks(BTreeSet<LookupKey>),
+}
+
+/// A round that failed, maybe for want of answers.
 struct Failed {
     error: Box<engine::Error>,
     /// What it asked for in vain.
     missing_lookups: BTreeSet<LookupKey>,
+}
+
+impl Failed {
+    /// True when it takes too much, which it would take again in each round.
+    fn is_cut_off(&self) -> bool {
+        match &*self.error {
+            engine::Error::Template(failure) => failure.limit.is_some(),
+            _ => false,
+        }
+    }
 }
 
 /// Adds what the definitions in `crds/` of the chart will serve: they are made before anything else of the release, so
@@ -275,27 +310,69 @@ pub async fn capabilities(cluster: &Cluster) -> Result<Capabilities, Error> {
     })
 }
 
-impl Request<'_> {
-    fn render(
-        &self,
-        capabilities: &Capabilities,
-        answers: &BTreeMap<LookupKey, Answer>,
-        leniency: Leniency,
-    ) -> Result<Rendered, Failed> {
+/// A [`Request`] that can be taken to another thread.
+struct Task {
+    chart: LoadedChart,
+    release: ReleaseOptions,
+    values: Map<String, Value>,
+    labels: BTreeMap<String, String>,
+    leniency: Leniency,
+}
+
+/// One attempt, with what is known by now.
+struct Round {
+    task: Arc<Task>,
+    capabilities: Capabilities,
+    answers: BTreeMap<LookupKey, Answer>,
+}
+
+impl Round {
+    fn run(mut self, deadline: Deadline) -> Result<Outcome, Failed> {
+        let rendered = self.task.render(&self.capabilities, &self.answers, deadline)?;
+        if add_defined(&mut self.capabilities, &rendered) {
+            return Ok(Outcome::Defines(Box::new(self.capabilities)));
+        }
+        if !rendered.missing_lookups.is_empty() {
+            return Ok(Outcome::Asks(rendered.missing_lookups));
+        }
+        let desired = self.task.desired(&rendered, &self.capabilities, &self.answers);
+        Ok(Outcome::Desired(Box::new(desired), Box::new(rendered)))
+    }
+}
+
+impl Task {
+    fn new(request: &Request<'_>, leniency: Leniency) -> Self {
         let release = ReleaseOptions {
-            name: self.name.to_owned(),
-            namespace: self.namespace.to_owned(),
-            revision: self.revision,
-            operation: if self.is_upgrade {
+            name: request.name.to_owned(),
+            namespace: request.namespace.to_owned(),
+            revision: request.revision,
+            operation: if request.is_upgrade {
                 Operation::Upgrade
             } else {
                 Operation::Install
             },
         };
-        let context = Context::new(Timestamp::now(), system_random).with_lookups(answers.clone());
-        let mut options = RenderOptions::new(release, capabilities.clone(), context);
-        options.skip_schema_validation = leniency.skip_schema_validation;
-        options.subchart_notes = leniency.subchart_notes;
+        Self {
+            chart: request.chart.clone(),
+            release,
+            values: request.values.clone(),
+            labels: request.labels.clone(),
+            leniency,
+        }
+    }
+
+    fn render(
+        &self,
+        capabilities: &Capabilities,
+        answers: &BTreeMap<LookupKey, Answer>,
+        deadline: Deadline,
+    ) -> Result<Rendered, Failed> {
+        let context = Context::new(Timestamp::now(), system_random)
+            .with_lookups(answers.clone())
+            .with_deadline(deadline);
+        let mut options = RenderOptions::new(self.release.clone(), capabilities.clone(), context);
+        options.skip_schema_validation = self.leniency.skip_schema_validation;
+        options.subchart_notes = self.leniency.subchart_notes;
         self.chart
             .engine
             .render(&self.values, &options)
@@ -312,8 +389,8 @@ impl Request<'_> {
         answers: &BTreeMap<LookupKey, Answer>,
     ) -> Result<Desired, Error> {
         let desired = Desired {
-            name: self.name.to_owned(),
-            namespace: self.namespace.to_owned(),
+            name: self.release.name.clone(),
+            namespace: self.release.namespace.clone(),
             chart: rendered.recorded_chart(self.chart.chart()),
             chart_digest: self.chart.digest.clone(),
             environment_digest: Some(environment_digest(capabilities, answers)),

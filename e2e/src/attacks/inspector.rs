@@ -9,8 +9,14 @@ use super::stage::{CATALOG, Scene};
 use super::{Actor, Attack, Outcome, Stage};
 use crate::Namespace;
 
-#[expect(clippy::too_many_lines, reason = "one list, an entry for each attack")]
 pub(super) fn attacks() -> Vec<Attack> {
+    let mut all = asking();
+    all.extend(taking());
+    all
+}
+
+#[expect(clippy::too_many_lines, reason = "one list, an entry for each attack")]
+fn asking() -> Vec<Attack> {
     let asked =
         |name: &str, actor: Actor, what: &str, token: fn(&Stage, &Scene<'_>) -> Result<Option<String>>| {
             let own = name.to_owned();
@@ -126,6 +132,86 @@ pub(super) fn attacks() -> Vec<Attack> {
         .quick()
         .residue("never Secrets but those that a definition names for its chart"),
     ]
+}
+
+/// Templates that take a processor for hours, and templates that take all memory.
+fn taking() -> Vec<Attack> {
+    let crowd = |name: &'static str, what: &str, template: &'static str| {
+        Attack::new(name, Actor::Tenant, what, move |stage| {
+            crowded(stage, name, template)
+        })
+    };
+    vec![
+        crowd(
+            "inspector-endless",
+            "has six compositions inspected at once whose templates never end",
+            r#"{{ range 1000000000 }}{{ $x := htpasswd "a" "b" }}{{ end }}"#,
+        ),
+        crowd(
+            "inspector-memory",
+            "has six compositions inspected at once whose templates fill the memory",
+            r#"{{ $x := list }}{{ range 100000 }}{{ $x = append $x (repeat 10000000 "a") }}{{ end }}"#,
+        ),
+    ]
+}
+
+/// Six compositions of the attacker's are asked about at once; the victim's is asked about meanwhile, and written.
+fn crowded(stage: &Stage, name: &str, template: &str) -> Result<Outcome> {
+    let scene = Scene::with_victim(stage, name, &json!({"greeting": "before"}))?;
+    let token = token(
+        &home(stage, &scene),
+        &scene.bazaar.account(),
+        Some("chart-inspector"),
+    )?;
+    let names: Vec<String> = (0..6).map(|at| format!("crowd-{at}")).collect();
+    for name in &names {
+        scene.compose(name, &json!({"extraDeploy": [template]}))?;
+    }
+    let token = token.as_deref();
+    let ask = |namespace: &str, name: &str| get(stage, &scene, namespace, name, token);
+    let (seen, cut_off) = std::thread::scope(|scope| {
+        let crowd: Vec<_> = names
+            .iter()
+            .map(|name| scope.spawn(|| ask(scene.a.namespace(), name)))
+            .collect();
+        let mut seen = Vec::new();
+        while seen.is_empty() || crowd.iter().any(|asked| !asked.is_finished()) {
+            seen.push(ask(scene.b.namespace(), "web"));
+        }
+        let crowd = crowd.into_iter().map(|asked| match asked.join() {
+            Ok(answer) => answer,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        (seen, crowd.collect::<Result<Vec<_>>>())
+    });
+    for answer in seen {
+        let (status, body) = answer?;
+        if status != 200 {
+            return Ok(Outcome::got_through(format!(
+                "meanwhile chart-inspector answers the victim {status}: {body}"
+            )));
+        }
+    }
+    // Those that had no turn in time are told to come back.
+    let cut_off = cut_off?;
+    let told = |(status, body): &(u16, String)| match status {
+        500 => body.contains("extra.yaml:") && body.contains("the render "),
+        503 => body.contains("could be rendered within"),
+        _ => false,
+    };
+    match cut_off.iter().find(|answer| !told(answer)) {
+        Some((status, body)) => Ok(Outcome::got_through(format!(
+            "chart-inspector answers the attacker {status}: {body}"
+        ))),
+        None => Ok(Outcome::refused(
+            cut_off
+                .iter()
+                .map(|(_, body)| body.as_str())
+                .min()
+                .unwrap_or_default(),
+            "chart-inspector answers about the victim's composition all the time",
+        )),
+    }
 }
 
 fn home(stage: &Stage, scene: &Scene<'_>) -> Namespace {

@@ -20,7 +20,7 @@ use crate::source::{self, Archive, ChartRef, Fetched, InvalidRef, Limits, Resolv
 use cache::{Cache, Place};
 
 /// A chart, ready to be rendered.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct LoadedChart {
     /// What was asked for.
     pub spec: ChartSpec,

@@ -240,3 +240,20 @@ async fn a_question_that_may_be_made_of_a_secret_is_known_as_such() {
     let told: Vec<bool> = asked.iter().map(|(_, after_secret)| *after_secret).collect();
     assert_eq!(told, [false, false, true]);
 }
+
+#[tokio::test]
+async fn a_render_that_takes_too_much_is_cut_off_at_once() {
+    // What it looked up in vain before is not asked for, which would have it rendered anew.
+    let template = format!(
+        "\n{{{{ $s := {} }}}}{{{{ range 100 }}}}{{{{ $x := repeat 10000000 \"a\" }}}}{{{{ end }}}}",
+        looked_up("Secret", "own")
+    );
+    let script = Script::new("cut off");
+    let error = rendered(&script, &rules(), &template).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "template c/templates/t.yaml:2: the render makes texts, lists and maps of more than 128 MiB in total"
+    );
+    assert!(!error.is_transient());
+    script.finish();
+}

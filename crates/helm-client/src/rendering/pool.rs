@@ -1,0 +1,387 @@
+//! Where templates run: a few at once, on threads of their own, with a deadline, and namespaces in turn.
+//!
+//! A chart's templates are somebody's program. On the threads that answer everybody, one that takes long would keep all
+//! others waiting; here it keeps one place, for as long as it is allowed, and its namespace never has all places.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use helm::context::Deadline;
+use tokio::sync::oneshot;
+
+/// How long templates may run. The steps that they may take are over sooner, unless the machine is slow.
+pub const TIME_OF_A_RENDER: Duration = Duration::from_secs(10);
+
+/// How long a render waits for a place, at most.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How many renders run at once, at most: together they may hold what half of a pod has.
+const MOST_PLACES: usize = 4;
+
+/// How many renders of one namespace wait for a place, at most.
+const MOST_WAITING: usize = 100;
+
+/// There was no place in time.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Busy {
+    /// The namespace's turn did not come.
+    #[error("no chart of namespace {namespace} could be rendered within {}s: others are being rendered", .waited.as_secs())]
+    Waited {
+        /// Whose render it was.
+        namespace: String,
+        /// How long it waited.
+        waited: Duration,
+    },
+    /// The namespace has too many renders waiting already.
+    #[error("{waiting} renders of charts wait in namespace {namespace} already")]
+    Full {
+        /// Whose render it was.
+        namespace: String,
+        /// How many wait.
+        waiting: usize,
+    },
+    /// The process is about to end.
+    #[error("the process ends before the chart could be rendered")]
+    Ending,
+}
+
+/// A number of places for work that takes a processor, and who waits for one.
+#[derive(Debug, Clone)]
+pub struct Pool {
+    state: Arc<Mutex<State>>,
+    patience: Duration,
+}
+
+#[derive(Debug)]
+struct State {
+    free: usize,
+    /// How many places a namespace may have.
+    most: usize,
+    /// How many places each namespace has; none is left out.
+    held: HashMap<String, usize>,
+    /// Who waits in each namespace that somebody waits in, first come first served.
+    lines: HashMap<String, VecDeque<oneshot::Sender<Place>>>,
+    /// The namespaces that somebody waits in, the next one first.
+    turns: VecDeque<String>,
+}
+
+/// Gives its place to the next one when it is dropped.
+#[derive(Debug)]
+struct Place {
+    state: Arc<Mutex<State>>,
+    namespace: String,
+}
+
+static OF_PROCESS: LazyLock<Pool> = LazyLock::new(|| {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    Pool::new(processors.clamp(2, MOST_PLACES), PATIENCE)
+});
+
+impl Pool {
+    /// A pool of `places`, for each of which work waits `patience` at most. A namespace has all but one, or the only one.
+    pub fn new(places: usize, patience: Duration) -> Self {
+        let places = places.max(1);
+        Self {
+            state: Arc::new(Mutex::new(State {
+                free: places,
+                most: places.saturating_sub(1).max(1),
+                held: HashMap::new(),
+                lines: HashMap::new(),
+                turns: VecDeque::new(),
+            })),
+            patience,
+        }
+    }
+
+    /// The one of this process, whose memory all renders share: a place for each processor, from 2 to 4.
+    pub fn of_process() -> &'static Self {
+        &OF_PROCESS
+    }
+
+    /// Does `work` for a namespace on a thread for blocking work, which it has `allowed` time for. The deadline is also over
+    /// when nobody waits for the outcome any more, that is, once the future was dropped.
+    ///
+    /// # Errors
+    /// When there is no place in time.
+    ///
+    /// # Panics
+    /// As `work` does.
+    pub async fn run<T, F>(&self, namespace: &str, allowed: Duration, work: F) -> Result<T, Busy>
+    where
+        T: Send + 'static,
+        F: FnOnce(Deadline) -> T + Send + 'static,
+    {
+        let place = self.place(namespace).await?;
+        let given_up = GivenUp::default();
+        let is_given_up = given_up.0.clone();
+        let task = tokio::task::spawn_blocking(move || {
+            let end = Instant::now() + allowed;
+            let is_over = move || is_given_up.load(Ordering::Relaxed) || Instant::now() >= end;
+            let outcome = work(Deadline::new(allowed, is_over));
+            drop(place);
+            outcome
+        });
+        task.await.map_err(|error| match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            Err(_) => Busy::Ending,
+        })
+    }
+
+    async fn place(&self, namespace: &str) -> Result<Place, Busy> {
+        let turn = {
+            let mut state = lock(&self.state);
+            if state.can_have(namespace) {
+                return Ok(state.take(namespace.to_owned(), &self.state));
+            }
+            state.line_up(namespace)?
+        };
+        match tokio::time::timeout(self.patience, turn).await {
+            Ok(Ok(place)) => Ok(place),
+            Ok(Err(_)) => Err(Busy::Ending),
+            Err(_) => Err(Busy::Waited {
+                namespace: namespace.to_owned(),
+                waited: self.patience,
+            }),
+        }
+    }
+}
+
+/// Says when it is dropped that nobody waits any more.
+#[derive(Debug, Default)]
+struct GivenUp(Arc<AtomicBool>);
+
+impl Drop for GivenUp {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl State {
+    fn can_have(&self, namespace: &str) -> bool {
+        self.free > 0 && self.held.get(namespace).is_none_or(|held| *held < self.most)
+    }
+
+    fn take(&mut self, namespace: String, state: &Arc<Mutex<State>>) -> Place {
+        self.free -= 1;
+        *self.held.entry(namespace.clone()).or_default() += 1;
+        Place {
+            state: state.clone(),
+            namespace,
+        }
+    }
+
+    fn line_up(&mut self, namespace: &str) -> Result<oneshot::Receiver<Place>, Busy> {
+        let line = self.lines.entry(namespace.to_owned()).or_default();
+        line.retain(|waiting| !waiting.is_closed());
+        if line.len() >= MOST_WAITING {
+            return Err(Busy::Full {
+                namespace: namespace.to_owned(),
+                waiting: line.len(),
+            });
+        }
+        let (sender, receiver) = oneshot::channel();
+        line.push_back(sender);
+        if !self.turns.iter().any(|known| known == namespace) {
+            self.turns.push_back(namespace.to_owned());
+        }
+        Ok(receiver)
+    }
+
+    /// Whose turn it is, if anybody's: of those who still wait in a namespace that may have another place.
+    fn next(&mut self) -> Option<(String, oneshot::Sender<Place>)> {
+        while let Some(at) = self.turns.iter().position(|namespace| self.can_have(namespace)) {
+            let namespace = self.turns.remove(at)?;
+            let mut line = self.lines.remove(&namespace).unwrap_or_default();
+            let waiting = std::iter::from_fn(|| line.pop_front()).find(|waiting| !waiting.is_closed());
+            if !line.is_empty() {
+                self.lines.insert(namespace.clone(), line);
+                self.turns.push_back(namespace.clone());
+            }
+            if let Some(waiting) = waiting {
+                return Some((namespace, waiting));
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let next = {
+            let mut state = lock(&self.state);
+            state.free += 1;
+            if let Some(held) = state.held.get_mut(&self.namespace) {
+                *held -= 1;
+                if *held == 0 {
+                    state.held.remove(&self.namespace);
+                }
+            }
+            state
+                .next()
+                .map(|(namespace, waiting)| (waiting, state.take(namespace, &self.state)))
+        };
+        // One who gave up this very moment drops the place, which must not happen under the lock.
+        if let Some((waiting, place)) = next {
+            drop(waiting.send(place));
+        }
+    }
+}
+
+/// What is changed under the lock is whole at each step.
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    fn pool(places: usize) -> Pool {
+        Pool::new(places, Duration::from_secs(20))
+    }
+
+    /// Who of those that wait has a place now.
+    fn arrived<F>(waiting: &mut Vec<(&'static str, std::pin::Pin<Box<F>>)>) -> Vec<(&'static str, Place)>
+    where
+        F: Future<Output = Result<Place, Busy>>,
+    {
+        let mut context = Context::from_waker(Waker::noop());
+        let mut found = Vec::new();
+        waiting.retain_mut(|(name, turn)| match turn.as_mut().poll(&mut context) {
+            Poll::Ready(place) => {
+                found.push((*name, place.unwrap()));
+                false
+            }
+            Poll::Pending => true,
+        });
+        found
+    }
+
+    fn names(places: &[(&'static str, Place)]) -> Vec<&'static str> {
+        places.iter().map(|(name, _)| *name).collect()
+    }
+
+    #[tokio::test]
+    async fn a_namespace_has_all_places_but_one() {
+        let pool = pool(3);
+        let mut waiting: Vec<_> = ["a", "a", "a", "b", "c"]
+            .into_iter()
+            .map(|name| (name, Box::pin(pool.place(name))))
+            .collect();
+        let mut held = arrived(&mut waiting);
+        assert_eq!(names(&held), ["a", "a", "b"]);
+        // A place of `a`'s goes to the next of those who wait, which may be `a` again.
+        held.remove(0);
+        let more = arrived(&mut waiting);
+        assert_eq!(names(&more), ["a"]);
+        held.remove(1);
+        assert_eq!(names(&arrived(&mut waiting)), ["c"]);
+    }
+
+    #[tokio::test]
+    async fn namespaces_take_turns() {
+        let pool = pool(2);
+        let mut waiting: Vec<_> = ["a", "z", "a", "a", "a", "b", "b", "c"]
+            .into_iter()
+            .map(|name| (name, Box::pin(pool.place(name))))
+            .collect();
+        let mut held = arrived(&mut waiting);
+        assert_eq!(names(&held), ["a", "z"]);
+        let mut order = Vec::new();
+        while !held.is_empty() {
+            held.remove(0);
+            let more = arrived(&mut waiting);
+            order.extend(names(&more));
+            held.extend(more);
+        }
+        assert_eq!(order, ["a", "b", "c", "a", "b", "a"]);
+    }
+
+    #[tokio::test]
+    async fn a_place_is_not_lost_with_one_who_gives_up() {
+        let pool = pool(1);
+        let held = pool.place("a").await.unwrap();
+        let mut waiting = vec![("a", Box::pin(pool.place("a"))), ("b", Box::pin(pool.place("b")))];
+        assert!(arrived(&mut waiting).is_empty());
+        drop(waiting.remove(0));
+        drop(held);
+        // `b` was given the place, and gives up before it looks.
+        waiting.clear();
+        assert!(pool.place("c").await.is_ok());
+        let state = lock(&pool.state);
+        assert_eq!(state.free, 1);
+        assert!(state.held.is_empty() && state.lines.is_empty() && state.turns.is_empty());
+    }
+
+    #[tokio::test]
+    async fn who_waits_too_long_is_told_so() {
+        let pool = Pool::new(1, Duration::from_millis(1));
+        let _held = pool.place("a").await.unwrap();
+        let waited = Busy::Waited {
+            namespace: "b".to_owned(),
+            waited: Duration::from_millis(1),
+        };
+        assert_eq!(pool.place("b").await.unwrap_err(), waited);
+    }
+
+    #[tokio::test]
+    async fn a_namespace_has_so_many_waiting_and_no_more() {
+        let pool = pool(2);
+        let _held = pool.place("a").await.unwrap();
+        let mut waiting: Vec<_> = (0..MOST_WAITING)
+            .map(|_| ("a", Box::pin(pool.place("a"))))
+            .collect();
+        assert!(arrived(&mut waiting).is_empty());
+        let full = Busy::Full {
+            namespace: "a".to_owned(),
+            waiting: MOST_WAITING,
+        };
+        assert_eq!(pool.place("a").await.unwrap_err(), full);
+        assert!(pool.place("b").await.is_ok());
+        // Those who gave up do not count.
+        drop(waiting.remove(0));
+        let mut one_more = vec![("a", Box::pin(pool.place("a")))];
+        assert!(arrived(&mut one_more).is_empty());
+    }
+
+    #[tokio::test]
+    async fn work_is_told_that_nobody_waits_for_it() {
+        let pool = pool(1);
+        let (start, started) = std::sync::mpsc::channel();
+        let work = move |deadline: Deadline| {
+            start.send(()).unwrap();
+            while !deadline.is_over() {
+                std::thread::yield_now();
+            }
+        };
+        let task = tokio::spawn({
+            let pool = pool.clone();
+            async move { pool.run("a", Duration::from_hours(1), work).await }
+        });
+        tokio::task::spawn_blocking(move || started.recv().unwrap())
+            .await
+            .unwrap();
+        task.abort();
+        // The place is free again, which it is not before the work ends.
+        pool.run("b", Duration::from_secs(1), |_| ()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_panic_leaves_the_place_to_others() {
+        let pool = pool(1);
+        let task = tokio::spawn({
+            let pool = pool.clone();
+            async move {
+                pool.run("a", Duration::from_secs(1), |_| panic!("as a template would not"))
+                    .await
+            }
+        });
+        let outcome: Result<Result<(), _>, _> = task.await;
+        assert!(outcome.unwrap_err().is_panic());
+        pool.run("b", Duration::from_secs(1), |_| ()).await.unwrap();
+    }
+}
