@@ -29,15 +29,15 @@ pub struct Limits {
 const DEPTH: usize = 100_000;
 /// Half of what a thread of Rust or tokio has.
 const STACK: usize = 1 << 20;
-/// More than a release record can hold.
-const OUTPUT: usize = 32 << 20;
-/// About five seconds.
-const STEPS: u64 = 50_000_000;
-/// A quarter of what a pod has: two renders at once leave as much again for everything else.
-const MEMORY: usize = 128 << 20;
+/// As much as a release record can hold.
+const OUTPUT: usize = 16 << 20;
+/// About ten seconds: twenty RSA keys of 4096 bits.
+const STEPS: u64 = 100_000_000;
+/// Less than a fifth of what a pod has, where up to three renders run at once.
+const MEMORY: usize = 96 << 20;
 
 impl Default for Limits {
-    /// Many times what any public chart takes.
+    /// Of 404 public charts with their default values, the one that takes most has 19 million steps, 60 MB or prints 5 MB.
     fn default() -> Self {
         Self {
             depth: DEPTH,
@@ -212,8 +212,12 @@ impl<'b> Budget<'b> {
         self.steps.set(self.steps.get() + u64::from(steps));
     }
 
+    /// Takes memory for what comes of the output besides.
+    ///
+    /// # Errors
+    /// When less is left.
     #[inline]
-    pub(crate) fn take_memory(&self, bytes: usize) -> Result<(), Limit> {
+    pub fn take_memory(&self, bytes: usize) -> Result<(), Limit> {
         match self.memory.get().checked_sub(bytes) {
             Some(left) => {
                 self.memory.set(left);

@@ -137,6 +137,17 @@ fn what_prints_much_is_cut_off() {
 }
 
 #[test]
+fn objects_that_take_much_once_they_are_read_are_refused() {
+    let engine = chart(&[("templates/x.yaml", r#"a: [{{ repeat 3000000 "[]," }}]"#)]);
+    let (limit, message) = cut_off(&engine, &options());
+    assert_eq!(limit, Limit::Memory(Limits::default().memory));
+    assert!(
+        message.ends_with("in total, the objects that it prints included"),
+        "{message}"
+    );
+}
+
+#[test]
 fn templates_within_templates_share_what_there_is() {
     let helpers = "{{ define \"a\" }}\n{{ range 1000000000 }}{{ end }}{{ end }}\
         {{ define \"fork\" }}{{ if . }}{{ include \"fork\" (rest .) }}{{ include \"fork\" (rest .) }}{{ end }}{{ end }}";

@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 use helm::context::Deadline;
 use tokio::sync::oneshot;
 
-/// How long templates may run. The steps that they may take are over sooner, unless the machine is slow.
-pub const TIME_OF_A_RENDER: Duration = Duration::from_secs(10);
+/// How long templates may run. The steps that they may take are over in half of that, unless the machine is slow.
+pub const TIME_OF_A_RENDER: Duration = Duration::from_secs(20);
 
 /// How long a render waits for a place, at most.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How many renders run at once, at most: together they may hold what half of a pod has.
-const MOST_PLACES: usize = 4;
+/// How many renders run at once, at most: what they may make together is less than a pod has.
+const MOST_PLACES: usize = 3;
 
 /// How many renders of one namespace wait for a place, at most.
 const MOST_WAITING: usize = 100;
@@ -95,7 +95,7 @@ impl Pool {
         }
     }
 
-    /// The one of this process, whose memory all renders share: a place for each processor, from 2 to 4.
+    /// The one of this process, whose memory all renders share: a place for each processor, from 2 to 3.
     pub fn of_process() -> &'static Self {
         &OF_PROCESS
     }

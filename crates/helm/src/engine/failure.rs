@@ -71,6 +71,23 @@ impl TemplateFailure {
         }
     }
 
+    /// A file whose output takes too much once it is read as objects.
+    pub(super) fn output(file: &str, limit: Limit) -> Self {
+        let place = Place {
+            file: file.to_owned(),
+            line: 1,
+            column: None,
+            expression: String::new(),
+            source_line: String::new(),
+        };
+        Self {
+            message: format!("template {file}:1: {limit}, the objects that it prints included"),
+            trace: vec![place],
+            refusal: None,
+            limit: Some(limit),
+        }
+    }
+
     /// A failure to execute a file.
     pub(super) fn execution(
         error: &exec::Error,

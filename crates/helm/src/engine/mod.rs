@@ -364,7 +364,13 @@ impl Engine {
             let output = set
                 .execute(path, GoValue::Map(template.dot.clone()), &exec_options)
                 .map_err(|error| TemplateFailure::execution(&error, options.helm, source))?;
-            files.insert(path.clone(), without_no_value(output));
+            let output = without_no_value(output);
+            if !path.ends_with("NOTES.txt") {
+                budget
+                    .take_memory(memory_of_objects(&output))
+                    .map_err(|limit| TemplateFailure::output(path, limit))?;
+            }
+            files.insert(path.clone(), output);
         }
         Ok(files)
     }
@@ -487,6 +493,13 @@ fn without_notes(
         false
     });
     (notes, files)
+}
+
+/// About what a text takes once it is read as YAML: 50 bytes for each key, item or line, of which it may have one for each
+/// byte.
+fn memory_of_objects(text: &str) -> usize {
+    let begins = |byte: &u8| matches!(byte, b'\n' | b':' | b',' | b'[' | b'{');
+    text.as_bytes().iter().filter(|byte| begins(byte)).count() * 50
 }
 
 fn sorted(files: BTreeMap<String, String>, helm: HelmLine) -> Result<Sorted, InvalidManifests> {
