@@ -7,12 +7,9 @@ use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::Hash;
-use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
 use std::time::Duration;
 
-use futures::poll;
 use runtime::telemetry;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
@@ -58,6 +55,9 @@ struct State<K> {
     waiting: BTreeMap<Instant, usize>,
     figures: telemetry::Queue,
 }
+
+/// What is over so soon is not worth giving up a worker for.
+const SOON: Duration = Duration::from_millis(100);
 
 /// An object that is worked on.
 #[derive(Default)]
@@ -138,10 +138,10 @@ impl<K: Hash + Eq + Clone + Grouped> Queue<K> {
         }
     }
 
-    /// Awaits something that may take long, in a pass over an object: another one has the worker meanwhile.
+    /// Awaits something that may take long, in a pass over an object: when it does, another one has the worker meanwhile.
     pub(crate) async fn waiting<T>(&self, key: &K, wait: impl Future<Output = T>) -> T {
-        let mut wait = pin!(wait);
-        if let Poll::Ready(outcome) = poll!(wait.as_mut()) {
+        let mut wait = Box::pin(wait);
+        if let Ok(outcome) = tokio::time::timeout(SOON, wait.as_mut()).await {
             return outcome;
         }
         self.park(key);

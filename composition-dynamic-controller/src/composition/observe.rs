@@ -433,7 +433,7 @@ async fn intention(
     let fetching = Box::pin(ctx.charts.get(&source.chart));
     let fetching = ctx.telemetry.time(telemetry::Part::Connect, fetching);
     let key = Key::of_composition(composition);
-    // The source may be slow, and so may the inspector.
+    // The source may be slow, and so may templates and the inspector.
     let chart = ctx.queue.waiting(&key, fetching).await;
     let chart = chart.map_err(Error::Chart)?;
     let definition = source.definition();
@@ -451,7 +451,8 @@ async fn intention(
     let bounds = bound::Written::new(ctx);
     let judging = Judging::new(composition, &bounds, Renderer::Controller);
     // Before chart-inspector is asked: what the composition is held for is said by its own controller.
-    let (rendering, lookups) = match subject.render(&ctx.cluster, records, leniency, &judging).await {
+    let rendering = subject.render(&ctx.cluster, records, leniency, &judging);
+    let (rendering, lookups) = match ctx.queue.waiting(&key, rendering).await {
         Ok(mut rendering) => {
             let lookups = std::mem::take(&mut rendering.lookups);
             (Some(rendering), lookups)
@@ -629,9 +630,9 @@ async fn standing(
     let subject = subject(release.composition, release.name, &intention.chart, ctx);
     let bounds = bound::Written::new(ctx);
     let judging = Judging::new(release.composition, &bounds, Renderer::Controller);
-    let another = subject
-        .render(&ctx.cluster, release.records, Leniency::default(), &judging)
-        .await?;
+    let another = subject.render(&ctx.cluster, release.records, Leniency::default(), &judging);
+    let key = Key::of_composition(release.composition);
+    let another = ctx.queue.waiting(&key, another).await?;
     standing
         .after_another_render(desired, &another.desired)
         .map_err(Error::Release)

@@ -1,12 +1,14 @@
 //! Waits that may take long, so that whoever waits can let others work meanwhile.
 
 use std::sync::Arc;
-use std::task::Poll;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
-use futures::poll;
 
 use super::Releases;
+
+/// What is over so soon is not worth giving up a place for.
+const SOON: Duration = Duration::from_millis(100);
 
 /// A worker's place: left before a wait for hooks, objects or their removal, and taken again after it.
 ///
@@ -32,7 +34,7 @@ impl Releases {
             return wait.await;
         };
         let mut wait = Box::pin(wait);
-        if let Poll::Ready(outcome) = poll!(wait.as_mut()) {
+        if let Ok(outcome) = tokio::time::timeout(SOON, wait.as_mut()).await {
             return outcome;
         }
         place.park();

@@ -1,7 +1,8 @@
 //! Where templates run: a few at once, on threads of their own, with a deadline, and namespaces in turn.
 //!
 //! A chart's templates are somebody's program. On the threads that answer everybody, one that takes long would keep all
-//! others waiting; here it keeps one place, for as long as it is allowed, and its namespace never has all places.
+//! others waiting; here it keeps one place, for as long as it is allowed, and its namespace never has all places. Nor have all
+//! those namespaces together whose renders took long of late: there is a place for whoever needs little.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +23,15 @@ const MOST_PLACES: usize = 3;
 
 /// How many renders of one namespace wait for a place, at most.
 const MOST_WAITING: usize = 100;
+
+/// A namespace whose renders took longer than this of late is a heavy one.
+const HEAVY: Duration = Duration::from_secs(1);
+
+/// After so long, half of what renders took is forgotten.
+const HALF_FORGOTTEN: Duration = Duration::from_mins(5);
+
+/// What so many namespaces spent is remembered; beyond that, what is nearly forgotten is dropped.
+const MOST_REMEMBERED: usize = 10_000;
 
 /// There was no place in time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -61,10 +71,29 @@ struct State {
     most: usize,
     /// How many places each namespace has; none is left out.
     held: HashMap<String, usize>,
+    /// How many places heavy namespaces have, all of them together.
+    held_by_heavy: usize,
+    /// What the renders of namespaces took of late.
+    spent: HashMap<String, Spent>,
     /// Who waits in each namespace that somebody waits in, first come first served.
     lines: HashMap<String, VecDeque<oneshot::Sender<Place>>>,
     /// The namespaces that somebody waits in, the next one first.
     turns: VecDeque<String>,
+}
+
+/// Time that was spent, which is forgotten little by little.
+#[derive(Debug, Clone, Copy)]
+struct Spent {
+    time: Duration,
+    noted: Instant,
+}
+
+impl Spent {
+    /// How much of it is left.
+    fn left(self, now: Instant) -> Duration {
+        let halvings = now.duration_since(self.noted).as_secs_f64() / HALF_FORGOTTEN.as_secs_f64();
+        self.time.mul_f64((-halvings).exp2())
+    }
 }
 
 /// Gives its place to the next one when it is dropped.
@@ -72,6 +101,8 @@ struct State {
 struct Place {
     state: Arc<Mutex<State>>,
     namespace: String,
+    since: Instant,
+    is_heavy: bool,
 }
 
 static OF_PROCESS: LazyLock<Pool> = LazyLock::new(|| {
@@ -80,7 +111,8 @@ static OF_PROCESS: LazyLock<Pool> = LazyLock::new(|| {
 });
 
 impl Pool {
-    /// A pool of `places`, for each of which work waits `patience` at most. A namespace has all but one, or the only one.
+    /// A pool of `places`, for each of which work waits `patience` at most. A namespace has all but one, or the only one;
+    /// all whose work took more than a second of late have no more than that together.
     pub fn new(places: usize, patience: Duration) -> Self {
         let places = places.max(1);
         Self {
@@ -88,6 +120,8 @@ impl Pool {
                 free: places,
                 most: places.saturating_sub(1).max(1),
                 held: HashMap::new(),
+                held_by_heavy: 0,
+                spent: HashMap::new(),
                 lines: HashMap::new(),
                 turns: VecDeque::new(),
             })),
@@ -132,7 +166,7 @@ impl Pool {
     async fn place(&self, namespace: &str) -> Result<Place, Busy> {
         let turn = {
             let mut state = lock(&self.state);
-            if state.can_have(namespace) {
+            if state.can_have(namespace, Instant::now()) {
                 return Ok(state.take(namespace.to_owned(), &self.state));
             }
             state.line_up(namespace)?
@@ -159,16 +193,56 @@ impl Drop for GivenUp {
 }
 
 impl State {
-    fn can_have(&self, namespace: &str) -> bool {
-        self.free > 0 && self.held.get(namespace).is_none_or(|held| *held < self.most)
+    fn is_heavy(&self, namespace: &str, now: Instant) -> bool {
+        let spent = self.spent.get(namespace);
+        spent.is_some_and(|spent| spent.left(now) > HEAVY)
+    }
+
+    fn can_have(&self, namespace: &str, now: Instant) -> bool {
+        self.free > 0
+            && self.held.get(namespace).is_none_or(|held| *held < self.most)
+            && (self.held_by_heavy < self.most || !self.is_heavy(namespace, now))
     }
 
     fn take(&mut self, namespace: String, state: &Arc<Mutex<State>>) -> Place {
+        let now = Instant::now();
+        let is_heavy = self.is_heavy(&namespace, now);
         self.free -= 1;
+        self.held_by_heavy += usize::from(is_heavy);
         *self.held.entry(namespace.clone()).or_default() += 1;
         Place {
             state: state.clone(),
             namespace,
+            since: now,
+            is_heavy,
+        }
+    }
+
+    fn give_back(&mut self, place: &Place) {
+        let now = Instant::now();
+        self.free += 1;
+        self.held_by_heavy -= usize::from(place.is_heavy);
+        if let Some(held) = self.held.get_mut(&place.namespace) {
+            *held -= 1;
+            if *held == 0 {
+                self.held.remove(&place.namespace);
+            }
+        }
+        self.charge(&place.namespace, now.duration_since(place.since), now);
+    }
+
+    fn charge(&mut self, namespace: &str, time: Duration, now: Instant) {
+        let before = self
+            .spent
+            .get(namespace)
+            .map_or(Duration::ZERO, |spent| spent.left(now));
+        let spent = Spent {
+            time: before + time,
+            noted: now,
+        };
+        self.spent.insert(namespace.to_owned(), spent);
+        if self.spent.len() > MOST_REMEMBERED {
+            self.spent.retain(|_, spent| spent.left(now) > HEAVY / 10);
         }
     }
 
@@ -189,9 +263,18 @@ impl State {
         Ok(receiver)
     }
 
-    /// Whose turn it is, if anybody's: of those who still wait in a namespace that may have another place.
+    /// Whose turn it is, if anybody's: of those who still wait in a namespace that may have another place. Those that need
+    /// little come first.
     fn next(&mut self) -> Option<(String, oneshot::Sender<Place>)> {
-        while let Some(at) = self.turns.iter().position(|namespace| self.can_have(namespace)) {
+        let now = Instant::now();
+        let may = |state: &Self, namespace: &str| state.can_have(namespace, now);
+        let is_light = |state: &Self, namespace: &str| !state.is_heavy(namespace, now);
+        while let Some(at) = self
+            .turns
+            .iter()
+            .position(|namespace| may(self, namespace) && is_light(self, namespace))
+            .or_else(|| self.turns.iter().position(|namespace| may(self, namespace)))
+        {
             let namespace = self.turns.remove(at)?;
             let mut line = self.lines.remove(&namespace).unwrap_or_default();
             let waiting = std::iter::from_fn(|| line.pop_front()).find(|waiting| !waiting.is_closed());
@@ -211,13 +294,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let next = {
             let mut state = lock(&self.state);
-            state.free += 1;
-            if let Some(held) = state.held.get_mut(&self.namespace) {
-                *held -= 1;
-                if *held == 0 {
-                    state.held.remove(&self.namespace);
-                }
-            }
+            state.give_back(self);
             state
                 .next()
                 .map(|(namespace, waiting)| (waiting, state.take(namespace, &self.state)))
@@ -299,6 +376,42 @@ mod tests {
             held.extend(more);
         }
         assert_eq!(order, ["a", "b", "c", "a", "b", "a"]);
+    }
+
+    #[tokio::test]
+    async fn those_that_took_long_leave_a_place_to_others() {
+        let pool = pool(2);
+        let charge = |namespace: &str, time: Duration| {
+            lock(&pool.state).charge(namespace, time, Instant::now());
+        };
+        charge("a", HEAVY * 2);
+        charge("b", HEAVY * 2);
+        charge("c", HEAVY / 2);
+        let mut waiting: Vec<_> = ["a", "b", "c", "d"]
+            .into_iter()
+            .map(|name| (name, Box::pin(pool.place(name))))
+            .collect();
+        let mut held = arrived(&mut waiting);
+        assert_eq!(names(&held), ["a", "c"]);
+        held.remove(0);
+        assert_eq!(
+            names(&arrived(&mut waiting)),
+            ["d"],
+            "b waits longer, and has taken long"
+        );
+        held.clear();
+        assert_eq!(names(&arrived(&mut waiting)), ["b"]);
+    }
+
+    #[test]
+    fn what_was_spent_is_forgotten() {
+        let now = Instant::now();
+        let spent = Spent {
+            time: HEAVY * 4,
+            noted: now,
+        };
+        assert!(spent.left(now + HALF_FORGOTTEN) > HEAVY);
+        assert!(spent.left(now + HALF_FORGOTTEN * 3) < HEAVY);
     }
 
     #[tokio::test]
