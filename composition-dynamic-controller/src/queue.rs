@@ -633,6 +633,6 @@ mod tests {
         tokio::time::advance(second).await;
         queue.waiting(&"a", tokio::time::sleep(second * 60)).await;
         tokio::time::advance(second).await;
-        assert_eq!(queue.worked(&"a"), second * 2);
+        assert_eq!(queue.worked(&"a"), second * 2 + SOON);
     }
 }
