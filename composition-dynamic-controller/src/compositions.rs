@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api::{Composition, CompositionDefinition};
+use cluster::Item;
 use composition::is_governed;
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
@@ -59,6 +60,71 @@ pub(crate) enum News {
     Gone(Key),
 }
 
+/// As many bytes of JSON are kept of what a composition has besides its metadata. Of one that has more, it is read when
+/// a pass needs it: metadata alone tells whether there is something to do. A thousand of these take a few dozen MiB.
+const KEPT: usize = 16 << 10;
+
+/// A composition as it was seen last.
+#[derive(Debug, Clone)]
+pub(crate) struct Seen {
+    /// Without `managedFields`.
+    pub(crate) object: Arc<DynamicObject>,
+    /// False when there is more of it than its metadata, which is all that is kept.
+    pub(crate) is_whole: bool,
+}
+
+impl Seen {
+    fn of(item: Item<DynamicObject>) -> Self {
+        let (mut object, is_whole) = match item {
+            Item::Read(mut object) => {
+                let is_whole = is_small(&object.data);
+                if !is_whole {
+                    object.data = serde_json::Value::Null;
+                }
+                (object, is_whole)
+            }
+            Item::Unreadable(unreadable) => {
+                let object = DynamicObject {
+                    types: unreadable.types,
+                    metadata: unreadable.metadata,
+                    data: serde_json::Value::Null,
+                };
+                (object, false)
+            }
+        };
+        // Nothing here reads them, and they are a good part of an object.
+        object.metadata.managed_fields = None;
+        Self {
+            object: Arc::new(object),
+            is_whole,
+        }
+    }
+}
+
+/// True of what is kept. What has no spec may have lost it on the way, as the answer to a write does that was nested too
+/// deep.
+fn is_small(data: &serde_json::Value) -> bool {
+    let mut room = Room(KEPT);
+    data.get("spec").is_some() && serde_json::to_writer(&mut room, data).is_ok()
+}
+
+/// Counts down as bytes are written, and fails when there is no room for more.
+struct Room(usize);
+
+impl std::io::Write for Room {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 = self
+            .0
+            .checked_sub(bytes.len())
+            .ok_or(std::io::ErrorKind::StorageFull)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 /// The compositions, by key.
 #[derive(Default)]
 pub(crate) struct Compositions {
@@ -67,21 +133,21 @@ pub(crate) struct Compositions {
 
 #[derive(Default)]
 struct State {
-    known: HashMap<Key, Arc<DynamicObject>>,
+    known: HashMap<Key, Seen>,
     /// Those that a list has named so far, while one is being read.
     listed: HashSet<Key>,
 }
 
 impl Compositions {
     /// The composition as it was seen last.
-    pub(crate) fn get(&self, key: &Key) -> Option<Arc<DynamicObject>> {
+    pub(crate) fn get(&self, key: &Key) -> Option<Seen> {
         self.lock().known.get(key).cloned()
     }
 
-    /// Those of which `is_so`.
+    /// Those of which `is_so`, by their metadata.
     pub(crate) fn of(&self, is_so: impl Fn(&DynamicObject) -> bool) -> Vec<Key> {
         let state = self.lock();
-        let found = state.known.iter().filter(|(_, object)| is_so(object));
+        let found = state.known.iter().filter(|(_, seen)| is_so(&seen.object));
         found.map(|(key, _)| key.clone()).collect()
     }
 
@@ -91,16 +157,17 @@ impl Compositions {
     }
 
     /// Takes what the watch says, and tells what is to be done about it.
-    pub(crate) fn saw(&self, event: Event<DynamicObject>) -> Vec<News> {
+    pub(crate) fn saw(&self, event: Event<Item<DynamicObject>>) -> Vec<News> {
         let mut state = self.lock();
         match event {
             Event::Init => {
                 state.listed.clear();
                 Vec::new()
             }
-            Event::InitApply(object) => {
-                state.listed.insert(Key::of(&object));
-                state.keep(object).into_iter().collect()
+            Event::InitApply(item) => {
+                let seen = Seen::of(item);
+                state.listed.insert(Key::of(&seen.object));
+                state.keep(seen).into_iter().collect()
             }
             Event::InitDone => {
                 let listed = std::mem::take(&mut state.listed);
@@ -117,9 +184,9 @@ impl Compositions {
                     })
                     .collect()
             }
-            Event::Apply(object) => state.keep(object).into_iter().collect(),
-            Event::Delete(object) => {
-                let key = Key::of(&object);
+            Event::Apply(item) => state.keep(Seen::of(item)).into_iter().collect(),
+            Event::Delete(item) => {
+                let key = Key::of(&Seen::of(item).object);
                 state.known.remove(&key);
                 vec![News::Gone(key)]
             }
@@ -127,15 +194,14 @@ impl Compositions {
     }
 
     /// Takes what one of our own writes returned. It is no news: the writer knows.
-    pub(crate) fn wrote(&self, mut object: DynamicObject) {
+    pub(crate) fn wrote(&self, object: DynamicObject) {
         let mut state = self.lock();
         let key = Key::of(&object);
         // Without an entry it has left this process in the meantime.
         if let Some(known) = state.known.get_mut(&key)
-            && is_newer(&object, known)
+            && is_newer(&object, &known.object)
         {
-            object.metadata.managed_fields = None;
-            *known = Arc::new(object);
+            *known = Seen::of(Item::Read(object));
         }
     }
 
@@ -145,16 +211,14 @@ impl Compositions {
 }
 
 impl State {
-    fn keep(&mut self, mut object: DynamicObject) -> Option<News> {
-        // Nothing here reads them, and they are a good part of an object.
-        object.metadata.managed_fields = None;
-        let key = Key::of(&object);
+    fn keep(&mut self, seen: Seen) -> Option<News> {
+        let key = Key::of(&seen.object);
         let urgency = match self.known.get(&key) {
             None => Some(Priority::Low),
-            Some(known) if !is_newer(&object, known) => return None,
-            Some(known) => what_changed(known, &object),
+            Some(known) if !is_newer(&seen.object, &known.object) => return None,
+            Some(known) => what_changed(&known.object, &seen.object),
         };
-        self.known.insert(key.clone(), Arc::new(object));
+        self.known.insert(key.clone(), seen);
         urgency.map(|priority| News::Look(key, priority))
     }
 }
@@ -216,6 +280,10 @@ mod tests {
         serde_json::from_value(object).unwrap()
     }
 
+    fn item(version: u64, change: serde_json::Value) -> Item<DynamicObject> {
+        Item::Read(object(version, change))
+    }
+
     fn key() -> Key {
         Key::of(&object(1, json!({})))
     }
@@ -228,10 +296,10 @@ mod tests {
     fn check(change: serde_json::Value, expected: Option<Priority>) {
         let compositions = Compositions::default();
         assert_eq!(
-            compositions.saw(Event::Apply(object(1, json!({})))),
+            compositions.saw(Event::Apply(item(1, json!({})))),
             look(Priority::Low)
         );
-        let news = compositions.saw(Event::Apply(object(2, change)));
+        let news = compositions.saw(Event::Apply(item(2, change)));
         assert_eq!(news, expected.map(look).unwrap_or_default());
     }
 
@@ -273,7 +341,7 @@ mod tests {
         let mut definition = CompositionDefinition::new("web", spec);
         definition.metadata.namespace = Some("team".to_owned());
         let check = |version: u64, change: serde_json::Value, of_type: bool, other: bool| {
-            compositions.saw(Event::Apply(object(version, change)));
+            compositions.saw(Event::Apply(item(version, change)));
             let governed = |is_of_type| !compositions.governed_by(&definition, is_of_type).is_empty();
             assert_eq!((governed(true), governed(false)), (of_type, other));
         };
@@ -285,18 +353,63 @@ mod tests {
     #[test]
     fn an_older_state_does_not_replace_what_we_wrote() {
         let compositions = Compositions::default();
-        compositions.saw(Event::Apply(object(1, json!({}))));
+        compositions.saw(Event::Apply(item(1, json!({}))));
         compositions.wrote(object(5, json!({"finalizers": ["ours"]})));
-        assert!(compositions.saw(Event::Apply(object(4, json!({})))).is_empty());
+        assert!(compositions.saw(Event::Apply(item(4, json!({})))).is_empty());
         let known = compositions.get(&key()).unwrap();
-        assert_eq!(known.finalizers(), ["ours"]);
-        assert!(known.metadata.managed_fields.is_none());
+        assert_eq!(known.object.finalizers(), ["ours"]);
+        assert!(known.object.metadata.managed_fields.is_none());
+    }
+
+    /// The object, with a text of that length in its spec.
+    fn with_spec(version: u64, length: usize) -> DynamicObject {
+        let mut object = object(version, json!({}));
+        object.data["spec"] = json!({"text": "x".repeat(length)});
+        object
+    }
+
+    #[test]
+    fn of_a_large_composition_the_metadata_is_kept() {
+        let compositions = Compositions::default();
+        let is_whole = |object: DynamicObject| {
+            compositions.saw(Event::Apply(Item::Read(object)));
+            let seen = compositions.get(&key()).unwrap();
+            assert_eq!(seen.object.data.get("spec").is_some(), seen.is_whole);
+            seen.is_whole
+        };
+        assert!(is_whole(with_spec(1, KEPT - 100)));
+        assert!(!is_whole(with_spec(2, KEPT)));
+        assert!(is_whole(with_spec(3, 1)));
+        compositions.wrote(with_spec(4, KEPT));
+        assert!(!compositions.get(&key()).unwrap().is_whole);
+        // The answer to a write of an object that is nested too deep.
+        compositions.wrote(object(5, json!({})));
+        assert!(!compositions.get(&key()).unwrap().is_whole);
+    }
+
+    #[test]
+    fn one_that_cannot_be_read_is_there_and_no_other_is_missed() {
+        let compositions = Compositions::default();
+        let deep = format!("{}{}", "[".repeat(9_999), "]".repeat(9_999));
+        let text = json!(object(1, json!({}))).to_string();
+        let text = text.replacen('{', &format!("{{\"spec\":{deep},"), 1);
+        let item: Item<DynamicObject> = serde_json::from_str(&text).unwrap();
+        compositions.saw(Event::Init);
+        assert_eq!(
+            compositions.saw(Event::InitApply(item.clone())),
+            look(Priority::Low)
+        );
+        assert!(compositions.saw(Event::InitDone).is_empty(), "it is not gone");
+        let seen = compositions.get(&key()).unwrap();
+        assert!(!seen.is_whole);
+        assert_eq!(seen.object.metadata.uid.as_deref(), Some("1"));
+        assert_eq!(compositions.saw(Event::Delete(item)), [News::Gone(key())]);
     }
 
     #[test]
     fn what_a_new_list_does_not_name_is_gone() {
         let compositions = Compositions::default();
-        compositions.saw(Event::Apply(object(1, json!({}))));
+        compositions.saw(Event::Apply(item(1, json!({}))));
         compositions.saw(Event::Init);
         assert_eq!(compositions.saw(Event::InitDone), [News::Gone(key())]);
         assert!(compositions.get(&key()).is_none());

@@ -7,7 +7,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::{ResourceId, ShardNews};
+use cluster::{Item, ResourceId, ShardNews};
 use futures::{FutureExt as _, StreamExt as _};
 use kube::Api;
 use kube::core::DynamicObject;
@@ -61,7 +61,7 @@ impl Controller {
 
     async fn watch(&self, until: CancellationToken) {
         let ctx = &self.context;
-        let api: Api<DynamicObject> = self.resource.api(ctx.cluster.client(), ctx.namespace.as_deref());
+        let api: Api<Item<DynamicObject>> = self.resource.api(ctx.cluster.client(), ctx.namespace.as_deref());
         let events = watcher(api, self.watched.clone())
             .default_backoff()
             .take_until(until.cancelled_owned());

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use api::CompositionDefinition;
-use cluster::Cluster;
+use cluster::{Cluster, Item};
 use futures::StreamExt as _;
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt as _, watcher as watch};
 use kube::{Api, ResourceExt as _};
+use runtime::watch::readable;
 use tokio_util::sync::CancellationToken;
 
 /// The definitions, as they were seen last.
@@ -29,8 +30,8 @@ impl Definitions {
         changed: impl Fn(&CompositionDefinition) + Send + 'static,
     ) -> Result<Self, reflector::store::WriterDropped> {
         let (store, writer) = reflector::store();
-        let api: Api<CompositionDefinition> = Api::all(cluster.client());
-        let events = watch(api, watcher::Config::default())
+        let api: Api<Item<CompositionDefinition>> = Api::all(cluster.client());
+        let events = readable(watch(api, watcher::Config::default()))
             .default_backoff()
             .modify(|definition| definition.managed_fields_mut().clear())
             .reflect(writer);

@@ -32,6 +32,9 @@ use crate::release_key::ReleaseKey;
 use crate::shards::{self, OwnShards};
 use crate::watches::Watches;
 
+/// As many compositions are read at once. Each may have more than a MiB, and a page is in memory twice while it is read.
+const LISTED_AT_ONCE: u32 = 25;
+
 /// How long a type may take to be served after the controller has started.
 const SERVED_WITHIN: u32 = 60;
 
@@ -158,7 +161,9 @@ impl Args {
                     anchor: shards::lease(&self.sa_namespace, shards.anchor())?,
                     figures: shards::Figures::new(process.metrics())?,
                 },
-                watched: watcher::Config::default().labels(&version),
+                watched: watcher::Config::default()
+                    .labels(&version)
+                    .page_size(LISTED_AT_ONCE),
                 max_error_retries: self.max_error_retries,
                 resource,
             };

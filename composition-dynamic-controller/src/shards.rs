@@ -32,7 +32,7 @@ impl OwnShards {
     /// Begins work on a composition; none when it is another replica's, or gone.
     pub(crate) fn enter(&self, key: &Key, ctx: &Context) -> Option<Entered> {
         let composition = ctx.compositions.get(key)?;
-        self.door.enter(composition.metadata.uid.as_deref()?)
+        self.door.enter(composition.object.metadata.uid.as_deref()?)
     }
 
     /// Follows what is gained and left, until nothing more is told.

@@ -7,7 +7,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api::labels;
-use cluster::{Cluster, ObjectId, ResourceId};
+use cluster::{Cluster, Item, ObjectId, ResourceId};
 use futures::{StreamExt as _, TryStreamExt as _};
 use kube::core::{DynamicObject, PartialObjectMeta};
 use kube::runtime::watcher::{self, Event};
@@ -18,7 +18,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use crate::compositions::Key;
 use crate::queue::{Priority, Queue};
 
-type Metadata = PartialObjectMeta<DynamicObject>;
+type Metadata = Item<PartialObjectMeta<DynamicObject>>;
 
 /// What a watch knows of one object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,11 +135,9 @@ impl Watches {
     fn begin(&self, place: &Place) -> Watch {
         let seen = Arc::new(Mutex::new(Seen::default()));
         let ends = CancellationToken::new();
-        let (client, kind) = (self.cluster.client(), place.resource.api_resource());
-        let api: Api<Metadata> = match &place.namespace {
-            Some(namespace) => Api::namespaced_with(client, namespace, &kind),
-            None => Api::all_with(client, &kind),
-        };
+        let api: Api<Metadata> = place
+            .resource
+            .api(self.cluster.client(), place.namespace.as_deref());
         let events = watch(api, watcher::Config::default().labels(&self.selector)).default_backoff();
         let (theirs, queue, place, until) = (seen.clone(), self.queue.clone(), place.clone(), ends.clone());
         tokio::spawn(async move {

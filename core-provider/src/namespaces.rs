@@ -9,15 +9,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use api::{CompositionDefinition, finalizers, labels};
-use cluster::{Apply, Cluster, ObjectId, ResourceId};
+use cluster::{Apply, Cluster, Item, ObjectId, ResourceId};
 use composition::bound::{GRANT, PERMISSIONS, is_protected};
 use futures::StreamExt as _;
 use futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule};
-use kube::Api;
 use kube::core::{DynamicObject, ObjectMeta, PartialObjectMeta};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, Resource as _};
 use runtime::chain;
 use serde_json::json;
 use tokio::sync::Notify;
@@ -116,10 +116,8 @@ struct Keeper {
 impl Keeper {
     async fn run(mut self) {
         let governed = format!("{}={}", labels::COMPOSITION_VERSION, self.resource.version);
-        let compositions = Api::<PartialObjectMeta<DynamicObject>>::all_with(
-            self.cluster.client(),
-            &self.resource.api_resource(),
-        );
+        let compositions: Api<Item<PartialObjectMeta<DynamicObject>>> =
+            self.resource.api(self.cluster.client(), None);
         let config = watcher::Config::default().labels(&governed);
         let mut events = watcher(compositions, config).boxed();
         let mut initial = BTreeMap::new();
@@ -129,18 +127,18 @@ impl Keeper {
                 event = events.next() => match event {
                     Some(Ok(Event::Init)) => initial = BTreeMap::new(),
                     Some(Ok(Event::InitApply(object))) => {
-                        self.tell_of(&object.metadata);
-                        add(&mut initial, &object.metadata);
+                        self.tell_of(object.meta());
+                        add(&mut initial, object.meta());
                     }
                     Some(Ok(Event::InitDone)) => {
                         self.holding = std::mem::take(&mut initial);
                         self.is_complete = true;
                     }
                     Some(Ok(Event::Apply(object))) => {
-                        self.tell_of(&object.metadata);
-                        add(&mut self.holding, &object.metadata);
+                        self.tell_of(object.meta());
+                        add(&mut self.holding, object.meta());
                     }
-                    Some(Ok(Event::Delete(object))) => remove(&mut self.holding, &object.metadata),
+                    Some(Ok(Event::Delete(object))) => remove(&mut self.holding, object.meta()),
                     Some(Err(error)) => {
                         tracing::debug!(error = chain(&error), resource = self.resource.plural, "watch ended");
                         tokio::time::sleep(PAUSE).await;

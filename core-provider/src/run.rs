@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use api::{CompositionDefinition, labels};
-use cluster::{Cluster, ResourceId};
+use cluster::{Cluster, Item, ResourceId};
 use composition::Schemas;
 use crdgen::CustomResourceDefinition;
 use futures::{StreamExt as _, TryStreamExt as _};
@@ -19,11 +19,12 @@ use k8s_openapi::api::admissionregistration::v1::{
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
-use kube::core::DynamicObject;
+use kube::core::{DynamicObject, ObjectMeta, PartialObjectMeta};
 use kube::runtime::controller::{self, Action, Config};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::{Controller, WatchStreamExt as _, reflector, watcher};
 use kube::{Api, Resource as _, ResourceExt as _};
+use runtime::watch::readable;
 use runtime::{Backoff, Process, Telemetry, chain};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -184,10 +185,10 @@ impl Args {
 
     /// What judges writes: the definitions as they are now, and their charts, fetched before anybody asks.
     fn judge(process: &Process, charts: Arc<Charts>, conversions: Arc<Conversions>) -> Judge {
-        let definitions = Api::<CompositionDefinition>::all(process.cluster().client());
+        let definitions = Api::<Item<CompositionDefinition>>::all(process.cluster().client());
         let (store, writer) = reflector::store();
         let (shutdown, fetching) = (process.shutdown(), charts.clone());
-        let watched = watcher(definitions, watcher::Config::default())
+        let watched = readable(watcher(definitions, watcher::Config::default()))
             .default_backoff()
             .reflect(writer)
             .applied_objects();
@@ -242,12 +243,12 @@ impl Args {
         lost: CancellationToken,
     ) {
         let until = process.shutdown().cancelled_owned();
-        let definitions = Api::<CompositionDefinition>::all(process.cluster().client());
+        let definitions = Api::<Item<CompositionDefinition>>::all(process.cluster().client());
         let (store, writer) = reflector::store();
         let (triggers, backlog) = (Triggers::of(&context, store.clone()), context.backlog.clone());
         let (seen, arrived) = (triggers.clone(), triggers.clone());
         let arrivals = arrivals.filter(move |definition| std::future::ready(arrived.takes_over(definition)));
-        let definitions = watcher(definitions, watcher::Config::default())
+        let definitions = readable(watcher(definitions, watcher::Config::default()))
             .reflect(writer)
             .applied_objects()
             .inspect_ok(move |definition| seen.fired(&ObjectRef::from_obj(definition)));
@@ -394,15 +395,12 @@ impl Triggers {
     }
 
     /// The definition that made an object of a bundle, which changed.
-    fn owner(&self, object: &DynamicObject) -> Option<ObjectRef<CompositionDefinition>> {
-        let label = |name: &str| object.labels().get(name).cloned();
+    fn owner(&self, object: &ObjectMeta) -> Option<ObjectRef<CompositionDefinition>> {
+        let label = |name: &str| object.labels.as_ref()?.get(name).cloned();
         let name = label(labels::DEFINITION_NAME).zip(label(labels::DEFINITION_NAMESPACE));
         let owner = name.map(|(name, namespace)| ObjectRef::new(&name).within(&namespace))?;
         let definition = self.definitions.get(&owner);
-        let (place, own) = (
-            object.metadata.namespace.as_deref(),
-            &self.platform.krateo_namespace,
-        );
+        let (place, own) = (object.namespace.as_deref(), &self.platform.krateo_namespace);
         if !is_believed(place, &owner, definition.as_deref(), own) {
             return None;
         }
@@ -429,8 +427,11 @@ impl Triggers {
     }
 
     /// The definitions that share a type, which changed.
-    fn owners(&self, type_: &DynamicObject) -> Vec<ObjectRef<CompositionDefinition>> {
-        let plural = type_.labels().get(labels::COMPOSITION_TYPE);
+    fn owners(&self, type_: &ObjectMeta) -> Vec<ObjectRef<CompositionDefinition>> {
+        let plural = type_
+            .labels
+            .as_ref()
+            .and_then(|labels| labels.get(labels::COMPOSITION_TYPE));
         let owners = plural.map(|plural| self.settled.forget_type(plural));
         let owners = owners.unwrap_or_default();
         for owner in &owners {
@@ -439,6 +440,9 @@ impl Triggers {
         owners
     }
 }
+
+/// What is watched of what definitions made: labels and places. A type can be nested deeper than is read.
+type Metadata = Item<PartialObjectMeta<DynamicObject>>;
 
 /// Looks at a definition again when something of what it made changes: found by labels, so that nothing else is read.
 fn watching(
@@ -449,13 +453,13 @@ fn watching(
     let made = watcher::Config::default().labels(labels::CONTROLLER_RESOURCE);
     for kind in kinds() {
         let told = triggers.clone();
-        let owner = move |object: DynamicObject| told.owner(&object);
+        let owner = move |object: Metadata| told.owner(object.meta());
         let objects = kind.api(cluster.client(), watched(&kind, &triggers.platform));
         controller = controller.watches_with(objects, kind.api_resource(), made.clone(), owner);
     }
     let types = ResourceId::of::<CustomResourceDefinition>();
     let triggers = triggers.clone();
-    let owners = move |object: DynamicObject| triggers.owners(&object);
+    let owners = move |object: Metadata| triggers.owners(object.meta());
     controller.watches_with(
         types.api(cluster.client(), None),
         types.api_resource(),

@@ -103,7 +103,7 @@ async fn told_by(
     let mut objects = removable(grant, served);
     for (rule, kind) in grant.rules().iter().flat_map(|rule| kinds(rule, served)) {
         if allows(rule, "list") && !allows(rule, "delete") {
-            let found: Vec<PartialObjectMeta> = ctx.cluster.list(&kind, selector).await?;
+            let found = ctx.cluster.list_metadata(&kind, selector).await?;
             let found = found.iter().map(PartialObjectMeta::name_any);
             objects.extend(found.filter_map(|name| ObjectId::new(kind.clone(), namespace, &name).ok()));
         }

@@ -254,12 +254,19 @@ pub(crate) async fn cut_off(key: &Key, error: Error, ctx: &Context) -> Result<Ne
 }
 
 async fn report_failure(key: &Key, failure: &Result<Outcome, Error>, ctx: &Context) {
-    let Some(object) = ctx.compositions.get(key) else {
+    let Some(seen) = ctx.compositions.get(key) else {
         return;
     };
-    let Ok((id, composition)) = read(&object, ctx) else {
+    let Ok((id, mut composition)) = read(&seen.object, ctx) else {
         return;
     };
+    if !seen.is_whole {
+        match now(&id, ctx).await {
+            Ok(Some(now)) => composition = now,
+            // It is gone, or its status says already why it cannot be read.
+            Ok(None) | Err(_) => return,
+        }
+    }
     status::publish(&composition, failure, ctx).await;
     if let Err(error) = status::report(&id, &composition, failure, ctx).await {
         tracing::debug!(composition = %key, error = chain(&error), "could not report on the composition");
@@ -281,24 +288,29 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
     loop {
         passes += 1;
         // Anew for each pass: our own writes are part of it.
-        let Some(object) = ctx.compositions.get(key) else {
+        let Some(seen) = ctx.compositions.get(key) else {
             return Ok(Next::OnChange);
         };
-        let (id, mut composition) = read(&object, ctx)?;
+        let (id, mut composition) = read(&seen.object, ctx)?;
         if composition.deleting {
             // What the watch has may be older than our own removal of the finalizer, and acting on that would grant
             // anew what was just revoked.
-            let now = ctx.telemetry.time(Part::Get, ctx.cluster.get(&id)).await;
-            let now: Option<DynamicObject> = now.map_err(|error| Error::Read(error.into()))?;
-            let Some(now) = now else {
-                return Ok(Next::OnChange);
-            };
-            (_, composition) = read(&now, ctx)?;
+            match now(&id, ctx).await? {
+                Some(now) => composition = now,
+                None => return Ok(Next::OnChange),
+            }
         }
-        let inputs = observe::inputs(&composition, ctx);
+        let mut inputs = observe::inputs(&composition, ctx);
         if memory.is_settled(inputs, &ctx.watches, ctx.comparison_interval) {
             ctx.memories.put(key.clone(), memory);
             return Ok(Next::After(ctx.resync_interval, Priority::Low));
+        }
+        if !seen.is_whole && !composition.deleting {
+            match now(&id, ctx).await? {
+                Some(now) => composition = now,
+                None => return Ok(Next::OnChange),
+            }
+            inputs = observe::inputs(&composition, ctx);
         }
         memory.settled = None;
         memory.recall_records(inputs);
@@ -346,6 +358,32 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
         ctx.memories.put(key.clone(), memory);
         return Ok(next_check(&outcome, ctx.resync_interval));
     }
+}
+
+/// The composition as the API server has it; none when it is gone.
+///
+/// Of one whose spec cannot be read, the rest is enough to remove it. One that is to stay is told so.
+async fn now(id: &ObjectId, ctx: &Context) -> Result<Option<Composition>, Error> {
+    let unread = |error: cluster::Error| Error::Read(error.into());
+    let object = ctx.telemetry.time(Part::Get, ctx.cluster.get(id)).await;
+    let (object, unreadable): (Option<DynamicObject>, _) = match object {
+        Err(error) if error.is_unreadable() => {
+            let rest = ctx.cluster.get_without_spec(id).await;
+            (rest.map_err(unread)?, Some(error))
+        }
+        object => (object.map_err(unread)?, None),
+    };
+    let Some(object) = object else { return Ok(None) };
+    let (_, composition) = read(&object, ctx)?;
+    let Some(error) = unreadable.filter(|_| !composition.deleting) else {
+        return Ok(Some(composition));
+    };
+    let outcome = Err(unread(error));
+    status::publish(&composition, &outcome, ctx).await;
+    status::report(id, &composition, &outcome, ctx)
+        .await
+        .map_err(Error::Report)?;
+    outcome.map(|_: Outcome| None)
 }
 
 fn read(object: &DynamicObject, ctx: &Context) -> Result<(ObjectId, api::Composition), Error> {

@@ -3,7 +3,6 @@
 use api::{Composition, labels};
 use cluster::Selector;
 use composition::{Given, Offer, ReleaseName};
-use kube::core::DynamicObject;
 
 use super::Context;
 use super::observe::Error;
@@ -29,6 +28,6 @@ pub(super) async fn given(composition: &Composition, ctx: &Context) -> Result<Gi
         namespace: ctx.namespace.as_deref(),
         labels: Some(&version),
     };
-    let all: Vec<DynamicObject> = ctx.cluster.list(&ctx.resource, all).await?;
+    let all = ctx.cluster.list_metadata(&ctx.resource, all).await?;
     Ok(offer.answered(&all))
 }

@@ -280,7 +280,7 @@ async fn listed(id: &ObjectId, ctx: &Context) -> Result<Option<PartialObjectMeta
         namespace: None,
         labels: Some(labels::CONTROLLER_RESOURCE),
     };
-    let all: Vec<PartialObjectMeta> = ctx.cluster.list(id.resource(), selector).await?;
+    let all = ctx.cluster.list_metadata(id.resource(), selector).await?;
     Ok(all.into_iter().find(|policy| policy.name_any() == id.name()))
 }
 

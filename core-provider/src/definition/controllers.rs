@@ -65,7 +65,9 @@ pub(super) async fn all(cluster: &Cluster) -> Result<Vec<Controller>, cluster::E
         namespace: None,
         labels: Some(labels::CONTROLLER_RESOURCE),
     };
-    let roles: Vec<PartialObjectMeta> = cluster.list(&ResourceId::of::<ClusterRole>(), selector).await?;
+    let roles = cluster
+        .list_metadata(&ResourceId::of::<ClusterRole>(), selector)
+        .await?;
     Ok(roles.iter().filter_map(read).collect())
 }
 

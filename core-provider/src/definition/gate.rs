@@ -50,6 +50,9 @@ impl Gate<'_> {
 
     /// Where and why the version refuses a spec, as Helm would refuse the values or the API server the object.
     fn refusal(&self, instance: &Instance, former: Option<&JSONSchemaProps>) -> Option<(String, String)> {
+        if let Some(why) = &instance.unreadable {
+            return Some((String::new(), why.clone()));
+        }
         let mut spec = instance.spec_in(self.version, self.conversion, |spec| {
             if let Some(former) = former {
                 crdgen::drop_strangers(former, spec);
@@ -102,6 +105,7 @@ mod tests {
             held: true,
             deleting: false,
             spec,
+            unreadable: None,
             shown: "v1-0-0".into(),
             kept: None,
             released: None,
@@ -130,12 +134,15 @@ mod tests {
         };
         let mut going = instance("going", json!({"size": "huge"}));
         going.deleting = true;
+        let mut deep = instance("deep", Value::Null);
+        deep.unreadable = Some("it is nested deeper than 127 levels".into());
         let instances = [
             instance("fits", json!({"count": 3})),
             instance("too-many", json!({"count": 9})),
             instance("carries-a-stranger", json!({"elsewhere": 1})),
             instance("wrong-size", json!({"size": "huge"})),
             going,
+            deep,
         ];
         let breakers = gate.breakers(&instances, |_| Some(former.clone()));
         let said: Vec<_> = breakers
@@ -151,6 +158,7 @@ mod tests {
         assert_eq!(
             said,
             [
+                ("deep", "", "it is nested deeper than 127 levels"),
                 ("too-many", "/count", "maximum: got 9, want 3"),
                 ("wrong-size", "/size", "value must be one of 'small', 'big'"),
             ]

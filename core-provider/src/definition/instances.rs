@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use api::{COMPOSITION_GROUP, finalizers, labels};
-use cluster::{Cluster, ObjectId, ResourceId, Selector};
+use cluster::{Cluster, Item, ObjectId, ResourceId, Selector};
 use crdgen::conversion::{Conversion, KEPT};
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
@@ -22,6 +22,8 @@ pub(super) struct Instance {
     pub(super) held: bool,
     pub(super) deleting: bool,
     pub(super) spec: Value,
+    /// Why it has no spec here.
+    pub(super) unreadable: Option<String>,
     /// The version that this is the spec of, which all objects are shown in that are listed together.
     pub(super) shown: String,
     /// What of it has no place in that version.
@@ -31,6 +33,23 @@ pub(super) struct Instance {
 }
 
 impl Instance {
+    fn of(item: Item<DynamicObject>, shown: &str) -> Self {
+        match item {
+            Item::Read(object) => Self::read(&object, shown),
+            Item::Unreadable(unreadable) => {
+                let object = DynamicObject {
+                    types: unreadable.types,
+                    metadata: unreadable.metadata,
+                    data: json!({"status": unreadable.status}),
+                };
+                Self {
+                    unreadable: Some(unreadable.why),
+                    ..Self::read(&object, shown)
+                }
+            }
+        }
+    }
+
     fn read(object: &DynamicObject, shown: &str) -> Self {
         let label = |name: &str| object.labels().get(name).cloned();
         Self {
@@ -44,6 +63,7 @@ impl Instance {
                 .any(|held| held == finalizers::COMPOSITION),
             deleting: object.metadata.deletion_timestamp.is_some(),
             spec: object.data.get("spec").cloned().unwrap_or_default(),
+            unreadable: None,
             shown: shown.to_owned(),
             kept: object.annotations().get(KEPT).cloned(),
             released: object.data["status"]["helmChartVersion"]
@@ -85,8 +105,8 @@ impl Instance {
     }
 }
 
-/// Compositions of a type that a label selector picks; none when the type is not served, nothing known (`None`) while
-/// we may not read them.
+/// Compositions of a type that a label selector picks, also those that cannot be read; none when the type is not served,
+/// nothing known (`None`) while we may not read them.
 pub(super) async fn list(
     resource: &ResourceId,
     labels: Option<&str>,
@@ -96,10 +116,10 @@ pub(super) async fn list(
         namespace: None,
         labels,
     };
-    match cluster.list::<DynamicObject>(resource, selector).await {
+    match cluster.list_items(resource, selector).await {
         Ok(found) => {
-            let read = |object| Instance::read(object, &resource.version);
-            Ok(Some(found.iter().map(read).collect()))
+            let read = |item| Instance::of(item, &resource.version);
+            Ok(Some(found.into_iter().map(read).collect()))
         }
         Err(error) if error.is_not_found() => Ok(Some(Vec::new())),
         Err(error) if error.is_forbidden() => Ok(None),
@@ -159,6 +179,7 @@ mod tests {
             held: true,
             deleting: false,
             spec: Value::Null,
+            unreadable: None,
             shown: "v1-0-0".into(),
             kept: None,
             released: None,

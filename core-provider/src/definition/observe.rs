@@ -891,7 +891,7 @@ async fn granted(definition: &CompositionDefinition, cluster: &Cluster) -> Resul
     };
     let mut granted = Vec::new();
     for kind in [ResourceId::of::<RoleBinding>(), ResourceId::of::<Role>()] {
-        let found: Vec<PartialObjectMeta> = cluster.list(&kind, selector).await?;
+        let found = cluster.list_metadata(&kind, selector).await?;
         for object in found {
             let namespace = object.metadata.namespace.as_deref();
             granted.push(ObjectId::new(kind.clone(), namespace, &object.name_any())?);
@@ -978,7 +978,9 @@ async fn left_outside(owner: &Owner, cluster: &Cluster) -> Result<Vec<(String, S
         namespace: None,
         labels: Some(&own),
     };
-    let roles: Vec<PartialObjectMeta> = cluster.list(&ResourceId::of::<ClusterRole>(), selector).await?;
+    let roles = cluster
+        .list_metadata(&ResourceId::of::<ClusterRole>(), selector)
+        .await?;
     let controller = |role: &PartialObjectMeta| {
         let label = |name: &str| role.labels().get(name).cloned();
         label(labels::CONTROLLER_RESOURCE).zip(label(labels::CONTROLLER_VERSION))

@@ -112,7 +112,9 @@ impl Cluster {
     ///
     /// [`Error::Request`].
     pub async fn delete(&self, id: &ObjectId, how: &Delete<'_>) -> Result<Deleted, Error> {
-        let call = Call::new(Method::DELETE, id.path()).json(&how.options());
+        let call = Call::new(Method::DELETE, id.path())
+            .json(&how.options())
+            .metadata_suffices();
         match self.about(id, Attempt::Delete, call).await {
             // The server answers with the object while it stays, and with a status once it is gone.
             Ok((_, answer)) if answer["metadata"]["deletionTimestamp"].is_string() => Ok(Deleted::Going),

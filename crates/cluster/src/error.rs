@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kube::core::Status;
 
+use crate::item;
 use crate::{Goal, ObjectId, ResourceId};
 
 /// What was tried when it failed.
@@ -131,6 +132,17 @@ impl Error {
             | Self::ReviewAccess { source, .. }
             | Self::ReviewToken { source } => source.is_transient(),
         }
+    }
+
+    /// An object was answered that cannot be read: it is nested too deep, or too large.
+    pub fn is_unreadable(&self) -> bool {
+        matches!(
+            self,
+            Self::Request {
+                source: Failure::UnreadableItem(_),
+                ..
+            }
+        )
     }
 
     /// The object that was not there (404): the object itself, its namespace or its kind.
@@ -265,14 +277,26 @@ pub enum Failure {
     /// The answer was not what the request asks for.
     #[error("the answer of the API server could not be read")]
     Unreadable(#[source] serde_json::Error),
+    /// The answer is an object that is not read, or has one in it, and why; nothing of its content.
+    #[error("the object cannot be read: {0}")]
+    UnreadableItem(String),
 }
 
 impl Failure {
+    /// Of an answer that is no JSON, or is nested too deep.
+    pub(crate) fn unreadable(error: serde_json::Error) -> Self {
+        if item::is_too_deep(&error) {
+            Self::UnreadableItem(item::why(&error))
+        } else {
+            Self::Unreadable(error)
+        }
+    }
+
     /// True when the same request can succeed later although nobody changed anything.
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Unanswered(_) | Self::TimedOut(_) | Self::Fenced => true,
-            Self::Unreadable(_) => false,
+            Self::Unreadable(_) | Self::UnreadableItem(_) => false,
             Self::Refused(status) => match status.code {
                 // 401: a token that is just being rotated. 500: a webhook that could not be called, a slow store.
                 401 | 408 | 429 | 502..=504 => true,

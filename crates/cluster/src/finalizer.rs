@@ -51,7 +51,9 @@ impl Cluster {
         let mut now = seen.clone();
         for round in 1.. {
             let Some(patch) = edit(&now) else { return Ok(false) };
-            let call = Call::new(Method::PATCH, id.path()).body(JSON_PATCH, &patch);
+            let call = Call::new(Method::PATCH, id.path())
+                .body(JSON_PATCH, &patch)
+                .metadata_suffices();
             let error = match self.about(id, Attempt::Finalize, call).await {
                 Ok(_) => return Ok(true),
                 Err(error) if error.is_not_found() => return Ok(false),

@@ -1,13 +1,20 @@
 //! Reading objects: one, its metadata, or many.
 
-use kube::core::PartialObjectMeta;
-use serde::de::DeserializeOwned;
-use serde_json::Value;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
+use kube::core::PartialObjectMeta;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::value::{RawValue, to_raw_value};
+
+use crate::item;
 use crate::request::Call;
-use crate::{Attempt, Cluster, Error, Failure, ObjectId, ResourceId};
+use crate::{Attempt, Cluster, Error, Failure, Item, ObjectId, ResourceId, Unreadable};
 
 const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
+const LIST_OF_METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
 /// As many objects as one answer holds; client-go's default.
 const PAGE: &str = "500";
@@ -31,6 +38,30 @@ impl Cluster {
         self.get_as(id, Call::get(id.path())).await
     }
 
+    /// An object without its `spec`, for what is to be known of one whose spec cannot be read.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Request`].
+    pub async fn get_without_spec<T: DeserializeOwned>(&self, id: &ObjectId) -> Result<Option<T>, Error> {
+        let failed = |source| Error::Request {
+            attempt: Attempt::Get,
+            object: Box::new(id.clone()),
+            source,
+        };
+        let body = match self.transport.send_for_bytes(Call::get(id.path())).await {
+            Ok(body) => body,
+            Err(Failure::Refused(status)) if status.code == 404 => return Ok(None),
+            Err(failure) => return Err(failed(failure)),
+        };
+        let read = || {
+            let raw: &RawValue = serde_json::from_slice(&body)?;
+            let text = item::without_spec(raw);
+            serde_json::from_str(text.as_deref().unwrap_or(raw).get())
+        };
+        read().map(Some).map_err(Failure::unreadable).map_err(failed)
+    }
+
     /// The metadata of an object, which is all that the server sends.
     ///
     /// # Errors
@@ -44,12 +75,36 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// [`Error::Collection`].
+    /// [`Error::Collection`]; [`Error::Request`] for an object that cannot be read: a list without it would say that it
+    /// is not there.
     pub async fn list<T: DeserializeOwned>(
         &self,
         resource: &ResourceId,
         selector: Selector<'_>,
     ) -> Result<Vec<T>, Error> {
+        let items = self.list_items(resource, selector).await?;
+        all_read(resource, items)
+    }
+
+    /// The same, where one that cannot be read is told by its metadata, for the caller to judge what that means.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Collection`].
+    pub async fn list_items<T: DeserializeOwned>(
+        &self,
+        resource: &ResourceId,
+        selector: Selector<'_>,
+    ) -> Result<Vec<Item<T>>, Error> {
+        self.list_as(resource, selector, None).await
+    }
+
+    async fn list_as<T: DeserializeOwned>(
+        &self,
+        resource: &ResourceId,
+        selector: Selector<'_>,
+        media_type: Option<&'static str>,
+    ) -> Result<Vec<Item<T>>, Error> {
         let failed = |failure: Failure| Error::Collection {
             attempt: Attempt::List,
             resource: Box::new(resource.clone()),
@@ -60,33 +115,50 @@ impl Cluster {
                 failure
             },
         };
+        let (version, kind) = (resource.api_version(), resource.kind.clone());
+        let types = [("apiVersion", version), ("kind", kind)]
+            .map(|(field, text)| Some((field, to_raw_value(&text).ok()?)));
         let mut found = Vec::new();
         let mut next = String::new();
         loop {
             let mut call = Call::get(resource.collection(selector.namespace)).query("limit", PAGE);
+            if let Some(media_type) = media_type {
+                call = call.accept(media_type);
+            }
             if let Some(labels) = selector.labels {
                 call = call.query("labelSelector", labels);
             }
             if !next.is_empty() {
                 call = call.query("continue", &next);
             }
-            let (_, mut page) = self.transport.send(call).await.map_err(failed)?;
-            if let Value::Array(items) = page["items"].take() {
-                for mut item in items {
-                    item["apiVersion"] = resource.api_version().into();
-                    item["kind"] = resource.kind.clone().into();
-                    found.push(
-                        serde_json::from_value(item)
-                            .map_err(Failure::Unreadable)
-                            .map_err(failed)?,
-                    );
-                }
+            let page = self.transport.send_for_bytes(call).await.map_err(failed)?;
+            let page: Page = serde_json::from_slice(&page)
+                .map_err(Failure::unreadable)
+                .map_err(failed)?;
+            for item in page.items.unwrap_or_default() {
+                let read = item.with(types.iter().flatten()).map(|item| Item::read(&item));
+                found.push(read.map_err(Failure::unreadable).map_err(failed)?);
             }
-            match page["metadata"]["continue"].as_str() {
-                Some(token) if !token.is_empty() => token.clone_into(&mut next),
+            match page.metadata.next {
+                Some(token) if !token.is_empty() => next = token,
                 _ => return Ok(found),
             }
         }
+    }
+
+    /// The metadata of all objects that are selected, which is all that the server sends; without `managedFields` where
+    /// those are nested too deep. No object is left out for what else it holds.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cluster::list`].
+    pub async fn list_metadata(
+        &self,
+        resource: &ResourceId,
+        selector: Selector<'_>,
+    ) -> Result<Vec<PartialObjectMeta>, Error> {
+        let items = self.list_as(resource, selector, Some(LIST_OF_METADATA)).await?;
+        all_read(resource, items)
     }
 
     async fn get_as<T: DeserializeOwned>(&self, id: &ObjectId, call: Call) -> Result<Option<T>, Error> {
@@ -96,7 +168,7 @@ impl Cluster {
                 .map_err(|error| Error::Request {
                     attempt: Attempt::Get,
                     object: Box::new(id.clone()),
-                    source: Failure::Unreadable(error),
+                    source: Failure::unreadable(error),
                 }),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
@@ -104,10 +176,61 @@ impl Cluster {
     }
 }
 
+/// A part of a list. Its items stay as they were written, so that each can be read on its own.
+#[derive(Deserialize)]
+struct Page<'a> {
+    #[serde(default)]
+    metadata: PageMetadata,
+    #[serde(borrow)]
+    items: Option<Vec<Fields<'a>>>,
+}
+
+#[derive(Default, Deserialize)]
+struct PageMetadata {
+    #[serde(rename = "continue")]
+    next: Option<String>,
+}
+
+/// An object of which no field was looked at.
+#[derive(Deserialize)]
+struct Fields<'a>(#[serde(borrow)] BTreeMap<Cow<'a, str>, &'a RawValue>);
+
+impl<'a> Fields<'a> {
+    fn with(
+        mut self,
+        others: impl Iterator<Item = &'a (&'static str, Box<RawValue>)>,
+    ) -> Result<Box<RawValue>, serde_json::Error> {
+        self.0
+            .extend(others.map(|(field, value)| (Cow::Borrowed(*field), &**value)));
+        to_raw_value(&self.0)
+    }
+}
+
+fn all_read<T>(resource: &ResourceId, items: Vec<Item<T>>) -> Result<Vec<T>, Error> {
+    let read = |item| match item {
+        Item::Read(object) => Ok(object),
+        Item::Unreadable(why) => Err(unreadable(resource, *why)),
+    };
+    items.into_iter().map(read).collect()
+}
+
+fn unreadable(resource: &ResourceId, unreadable: Unreadable) -> Error {
+    let Unreadable { metadata, why, .. } = unreadable;
+    let name = metadata.name.unwrap_or_default();
+    match ObjectId::new(resource.clone(), metadata.namespace.as_deref(), &name) {
+        Ok(object) => Error::Request {
+            attempt: Attempt::Get,
+            object: Box::new(object),
+            source: Failure::UnreadableItem(why),
+        },
+        Err(error) => error,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::scripted::Script;

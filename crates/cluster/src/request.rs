@@ -9,7 +9,9 @@ use kube::client::Body;
 use kube::core::Status;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
+use crate::item;
 use crate::{Attempt, Discovery, Error, Failure, ObjectId, Served};
 
 /// Longer than the API server's own limit of 60 seconds, so that its answer is heard, whatever it is.
@@ -120,13 +122,35 @@ pub(crate) struct Transport {
 
 impl Transport {
     /// Sends one request and reads its JSON answer.
+    pub(crate) async fn send(&self, call: Call) -> Result<(StatusCode, Value), Failure> {
+        let metadata_suffices = call.metadata_suffices;
+        let (status, body) = self.ask(call).await?;
+        match serde_json::from_slice(&body) {
+            Ok(value) => Ok((status, value)),
+            Err(error) if metadata_suffices && item::is_too_deep(&error) => {
+                let raw: &RawValue = serde_json::from_slice(&body).map_err(Failure::unreadable)?;
+                let head = item::head(raw).ok_or_else(|| Failure::unreadable(error))?;
+                let head = serde_json::from_str(head.get()).map_err(Failure::unreadable)?;
+                Ok((status, head))
+            }
+            Err(error) => Err(Failure::unreadable(error)),
+        }
+    }
+
+    /// Sends one request; its answer is left as it is.
+    pub(crate) async fn send_for_bytes(&self, call: Call) -> Result<Vec<u8>, Failure> {
+        let (_, body) = self.ask(call).await?;
+        Ok(body)
+    }
+
+    /// Sends one request.
     ///
     /// A server that turns the request away because it is busy (429, done nothing yet) is asked again, twice,
     /// when it says, but not later than in a second: a worker that sleeps serves nobody.
-    pub(crate) async fn send(&self, call: Call) -> Result<(StatusCode, Value), Failure> {
+    async fn ask(&self, call: Call) -> Result<(StatusCode, Vec<u8>), Failure> {
         let mut patience = [Duration::from_millis(100), Duration::from_millis(400)].into_iter();
         loop {
-            let answer = self.exchange(call.clone()).await;
+            let answer = self.exchange_bytes(call.clone()).await;
             let Err(Failure::Refused(status)) = &answer else {
                 return answer;
             };
@@ -139,12 +163,6 @@ impl Transport {
                 .map_or(0, |details| details.retry_after_seconds);
             tokio::time::sleep(pause.max(Duration::from_secs(asked.into())).min(LONGEST_PAUSE)).await;
         }
-    }
-
-    async fn exchange(&self, call: Call) -> Result<(StatusCode, Value), Failure> {
-        let (status, body) = self.exchange_bytes(call).await?;
-        let value = serde_json::from_slice(&body).map_err(Failure::Unreadable)?;
-        Ok((status, value))
     }
 
     async fn exchange_bytes(&self, call: Call) -> Result<(StatusCode, Vec<u8>), Failure> {
@@ -176,7 +194,7 @@ impl Transport {
     /// Sends one request and reads its answer into a type.
     pub(crate) async fn send_for<T: DeserializeOwned>(&self, call: Call) -> Result<T, Failure> {
         let (_, answer) = self.send(call).await?;
-        serde_json::from_value(answer).map_err(Failure::Unreadable)
+        serde_json::from_value(answer).map_err(Failure::unreadable)
     }
 }
 
@@ -212,6 +230,7 @@ pub(crate) struct Call {
     url: String,
     headers: Vec<(header::HeaderName, &'static str)>,
     body: Vec<u8>,
+    metadata_suffices: bool,
 }
 
 impl Call {
@@ -221,6 +240,7 @@ impl Call {
             url: path.into(),
             headers: Vec::new(),
             body: Vec::new(),
+            metadata_suffices: false,
         }
     }
 
@@ -230,6 +250,12 @@ impl Call {
 
     pub(crate) fn accept(mut self, media_type: &'static str) -> Self {
         self.headers.push((header::ACCEPT, media_type));
+        self
+    }
+
+    /// Where the object that is answered is nested too deep to be read, its metadata is enough: the write took place.
+    pub(crate) fn metadata_suffices(mut self) -> Self {
+        self.metadata_suffices = true;
         self
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use k8s_openapi::{ClusterResourceScope, NamespaceResourceScope};
-use kube::core::{ApiResource, DynamicObject, GroupVersionKind, Resource};
+use kube::core::{ApiResource, DynamicResourceScope, GroupVersionKind, Resource};
 use kube::discovery::Scope;
 use serde_json::Value;
 
@@ -83,7 +83,12 @@ impl ResourceId {
     }
 
     /// An `Api` over all objects of the kind, or over those of one namespace; for watches.
-    pub fn api(&self, client: kube::Client, namespace: Option<&str>) -> kube::Api<DynamicObject> {
+    ///
+    /// Watched through [`Item`](crate::Item), an object that cannot be read neither ends nor repeats the watch.
+    pub fn api<K>(&self, client: kube::Client, namespace: Option<&str>) -> kube::Api<K>
+    where
+        K: Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
+    {
         match namespace.filter(|_| self.namespaced) {
             Some(namespace) => kube::Api::namespaced_with(client, namespace, &self.api_resource()),
             None => kube::Api::all_with(client, &self.api_resource()),

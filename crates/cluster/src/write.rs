@@ -65,7 +65,8 @@ impl Cluster {
             .map(|(_, replaced)| replaced)
     }
 
-    /// Merges fields into an object; `null` removes one. Returns the object.
+    /// Merges fields into an object; `null` removes one. Returns the object, or its metadata where it is nested deeper
+    /// than can be read.
     ///
     /// # Errors
     ///
@@ -73,7 +74,8 @@ impl Cluster {
     pub async fn merge(&self, id: &ObjectId, patch: &Value, manager: &str) -> Result<Value, Error> {
         let call = Call::new(Method::PATCH, id.path())
             .query("fieldManager", manager)
-            .body(MERGE_PATCH, patch);
+            .body(MERGE_PATCH, patch)
+            .metadata_suffices();
         self.about(id, Attempt::Patch, call)
             .await
             .map(|(_, patched)| patched)
@@ -113,6 +115,7 @@ impl Cluster {
 
     /// Merges fields into the status of an object; `null` removes one. Returns the object.
     ///
+    /// Returns the object, or its metadata where it is nested deeper than can be read.
     /// A merge leaves fields alone that it does not name. Lists, such as conditions, are replaced whole.
     ///
     /// # Errors
@@ -121,7 +124,8 @@ impl Cluster {
     pub async fn merge_status(&self, id: &ObjectId, status: &Value, manager: &str) -> Result<Value, Error> {
         let call = Call::new(Method::PATCH, format!("{}/status", id.path()))
             .query("fieldManager", manager)
-            .body(MERGE_PATCH, &json!({"status": status}));
+            .body(MERGE_PATCH, &json!({"status": status}))
+            .metadata_suffices();
         self.about(id, Attempt::PatchStatus, call)
             .await
             .map(|(_, patched)| patched)

@@ -3,8 +3,7 @@
 use std::borrow::Borrow;
 
 use api::{Composition, CompositionDefinition, labels};
-use kube::ResourceExt as _;
-use kube::core::DynamicObject;
+use kube::{Resource, ResourceExt as _};
 
 use crate::{has_served, serves};
 
@@ -101,7 +100,7 @@ pub fn governing<D: Borrow<CompositionDefinition>>(
 
 /// True for a composition that says it is of this definition, and, when that is one of its type, for one that does not
 /// say.
-pub fn is_governed(object: &DynamicObject, definition: &CompositionDefinition, is_of_type: bool) -> bool {
+pub fn is_governed(object: &impl Resource, definition: &CompositionDefinition, is_of_type: bool) -> bool {
     let label = |name: &str| object.labels().get(name).cloned();
     match (
         label(labels::DEFINITION_NAMESPACE),

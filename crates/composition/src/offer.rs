@@ -1,7 +1,7 @@
 //! The release name that a definition gives the only composition that it governs.
 
 use api::{Composition, CompositionDefinition, annotations};
-use kube::core::DynamicObject;
+use kube::Resource;
 
 use crate::{ReleaseName, has_served, is_governed};
 
@@ -37,7 +37,7 @@ impl<'a> Offer<'a> {
 
     /// Answers it. `all` are the compositions of that version, of all namespaces that the controller serves: one release
     /// has one composition.
-    pub fn answered(&self, all: &[DynamicObject]) -> Given {
+    pub fn answered(&self, all: &[impl Resource]) -> Given {
         let Self {
             name,
             definition,
@@ -45,7 +45,7 @@ impl<'a> Offer<'a> {
         } = *self;
         let governed = all
             .iter()
-            .filter(|object| is_governed(object, definition, is_of_type))
+            .filter(|object| is_governed(*object, definition, is_of_type))
             .count();
         if governed <= 1 {
             return Given {
@@ -67,6 +67,7 @@ impl<'a> Offer<'a> {
 #[cfg(test)]
 mod tests {
     use api::labels;
+    use kube::core::DynamicObject;
     use serde_json::json;
 
     use super::*;

@@ -27,6 +27,7 @@ pub mod otlp;
 mod process;
 pub mod shutdown;
 pub mod telemetry;
+pub mod watch;
 
 pub use backoff::Backoff;
 pub use chain::chain;

@@ -16,16 +16,23 @@ use tracing_subscriber::registry::LookupSpan;
 /// Chatty below `info` about each request and byte; `RUST_LOG` turns them up when that is what is looked for.
 const QUIET: &str = "hyper=info,hyper_util=info,h2=info,rustls=info,tower=info,reqwest=info,kube_client=info";
 
-/// kube's client calls every answer above 499 an error of its own; ours is logged where it stops travelling.
-const SILENT: &str = "kube_client::client::builder=off";
+/// kube's client writes into the log what it cannot read, whole: one object of a list fails, and the specs of all stand
+/// there. It also calls every answer above 499 an error of its own; ours is logged where it stops travelling. Off whatever
+/// `RUST_LOG` says: nobody who turns the client up asks for that.
+const SILENT: &str = "kube_client::client=off";
 
 /// What is logged: what `RUST_LOG` says, else `debug` and above or `info` and above.
 pub fn filter(debug: bool) -> EnvFilter {
     std::env::var(EnvFilter::DEFAULT_ENV)
         .ok()
         .filter(|directives| !directives.is_empty())
-        .and_then(|directives| EnvFilter::try_new(directives).ok())
+        .and_then(|directives| with_silence(&directives))
         .unwrap_or_else(|| EnvFilter::new(directives(debug)))
+}
+
+fn with_silence(directives: &str) -> Option<EnvFilter> {
+    let filter = EnvFilter::try_new(directives).ok()?;
+    Some(filter.add_directive(SILENT.parse().ok()?))
 }
 
 fn directives(debug: bool) -> String {
@@ -151,9 +158,13 @@ mod tests {
     }
 
     fn logged(filter: &str, log: impl FnOnce()) -> Vec<Value> {
+        logged_by(EnvFilter::new(filter), log)
+    }
+
+    fn logged_by(filter: EnvFilter, log: impl FnOnce()) -> Vec<Value> {
         let captured = Captured::default();
         let writer = captured.clone();
-        let subscriber = subscriber("core-provider", EnvFilter::new(filter), move || writer.clone());
+        let subscriber = subscriber("core-provider", filter, move || writer.clone());
         tracing::subscriber::with_default(subscriber, log);
         let text = String::from_utf8(captured.0.lock().unwrap().clone()).unwrap();
         text.lines()
@@ -205,5 +216,26 @@ mod tests {
             tracing::error!(target: "kube_client::client::builder", "unheard");
         });
         assert_eq!(heard.len(), 1);
+    }
+
+    #[test]
+    fn no_answer_of_the_api_server_is_logged_by_its_client_whatever_is_asked_for() {
+        for asked in ["info", "kube_client=debug", "trace,kube_client::client=trace"] {
+            let heard = logged_by(with_silence(asked).unwrap(), || {
+                tracing::warn!(target: "kube_client::client", "{}", "{\"items\": []}");
+                tracing::warn!(target: "kube_runtime::watcher", "heard");
+            });
+            assert!(
+                heard.iter().all(|line| line["message"] == "heard"),
+                "{asked}: {heard:?}"
+            );
+        }
+        assert!(
+            logged(
+                &directives(false),
+                || tracing::warn!(target: "kube_client::client", "unheard")
+            )
+            .is_empty()
+        );
     }
 }

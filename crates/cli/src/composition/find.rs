@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use api::{COMPOSITION_GROUP, Composition, labels};
-use cluster::{ObjectId, ResourceId, Selector};
+use cluster::{Item, ObjectId, ResourceId, Selector};
 use kube::core::{DynamicObject, GroupVersionResource};
 
 use crate::release::session::Session;
+use crate::report::warn;
 
 /// The types of compositions that the cluster serves, each in the version that it prefers.
 ///
@@ -40,13 +41,20 @@ pub(super) async fn types(session: &Session, name: Option<&str>) -> Result<Vec<R
     }
 }
 
-/// All compositions of a type, each as one of the version that it is labelled with.
+/// All compositions of a type that can be read, each as one of the version that it is labelled with.
 pub(super) async fn all(
     session: &Session,
     resource: &ResourceId,
     selector: Selector<'_>,
 ) -> Result<Vec<Composition>> {
-    let objects: Vec<DynamicObject> = session.cluster.list(resource, selector).await?;
+    let items = session.cluster.list_items(resource, selector).await?;
+    let objects = items.into_iter().filter_map(|item| match item {
+        Item::Read(object) => Some(object),
+        Item::Unreadable(unreadable) => {
+            warn(&format!("left out {} {unreadable}", resource.kind));
+            None
+        }
+    });
     let read_labelled = |object: &DynamicObject| {
         let version = labelled(object).unwrap_or(&resource.version).to_owned();
         let resource = ResourceId {
@@ -55,7 +63,7 @@ pub(super) async fn all(
         };
         read(object, &resource)
     };
-    objects.iter().map(read_labelled).collect()
+    objects.map(|object| read_labelled(&object)).collect()
 }
 
 /// The composition that was typed, as its controller reads it: through the version that it is labelled with.

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use api::{Composition, CompositionDefinition, labels};
 use cluster::{ResourceId, Selector};
 use composition::{Given, Offer, ReleaseName, governing};
-use kube::core::DynamicObject;
+use kube::core::PartialObjectMeta;
 
 use crate::release::session::Session;
 use crate::report::warn;
@@ -17,7 +17,7 @@ pub(super) struct Names<'s> {
     session: &'s Session,
     definitions: Option<Vec<CompositionDefinition>>,
     /// By type and version that they are labelled with.
-    compositions: BTreeMap<(ResourceId, String), Vec<DynamicObject>>,
+    compositions: BTreeMap<(ResourceId, String), Vec<PartialObjectMeta>>,
 }
 
 /// The name of a release, and who gave it.
@@ -90,7 +90,7 @@ impl<'s> Names<'s> {
                 namespace: None,
                 labels: Some(&labelled),
             };
-            let all = self.session.cluster.list(resource, all).await?;
+            let all = self.session.cluster.list_metadata(resource, all).await?;
             self.compositions.insert(place.clone(), all);
         }
         Ok(offer.answered(&self.compositions[&place]))

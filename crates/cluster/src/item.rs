@@ -1,0 +1,309 @@
+//! Objects of a list or a watch, each read on its own: one that cannot be read is told by its metadata, and the others
+//! go on.
+//!
+//! `serde_json` reads values nested up to [`READABLE_DEPTH`] levels deep and fails the whole document beyond that, while
+//! an API server stores ten thousand. What is skipped over is not recursed into, so the text of each item can be found in
+//! a list or an event, however deep it is.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+
+use kube::core::{ObjectMeta, Resource, TypeMeta};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
+
+/// As many objects and arrays may lie within each other in what is read.
+pub const READABLE_DEPTH: usize = 127;
+
+/// The largest item that is read, in bytes of JSON. An API server stores 1.5 MiB of an object by default, and a
+/// conversion may add to that.
+pub const LARGEST_ITEM: usize = 4 << 20;
+
+/// An object as a list or a watch has it. Reading one never fails.
+#[derive(Clone)]
+pub enum Item<T> {
+    /// It was read.
+    Read(T),
+    /// It was not; what there is of it is its metadata.
+    Unreadable(Box<Unreadable>),
+}
+
+/// What is known of an object that could not be read.
+#[derive(Clone)]
+pub struct Unreadable {
+    /// Its `apiVersion` and `kind`, where the item has them.
+    pub types: Option<TypeMeta>,
+    /// Its metadata, without `managedFields`, which nest as deep as the object does.
+    pub metadata: ObjectMeta,
+    /// Its status, where it has one that can be read.
+    pub status: Option<Value>,
+    /// Why, without anything of its content.
+    pub why: String,
+}
+
+impl<T> Item<T> {
+    /// Reads an item.
+    pub(crate) fn read(raw: &RawValue) -> Self
+    where
+        T: DeserializeOwned,
+    {
+        if raw.get().len() > LARGEST_ITEM {
+            let why = format!(
+                "it has {} bytes, and {LARGEST_ITEM} are the most that is read",
+                raw.get().len()
+            );
+            return Self::unreadable(raw, why);
+        }
+        let error = match serde_json::from_str(raw.get()) {
+            Ok(object) => return Self::Read(object),
+            Err(error) => error,
+        };
+        // The object itself may be readable where the list of its fields is not.
+        let without_fields = without_managed_fields(raw, |_| true);
+        if let Some(Ok(object)) = without_fields.map(|text| serde_json::from_str(text.get())) {
+            return Self::Read(object);
+        }
+        Self::unreadable(raw, why(&error))
+    }
+
+    fn unreadable(raw: &RawValue, why: String) -> Self {
+        let head: Head = head(raw)
+            .and_then(|text| serde_json::from_str(text.get()).ok())
+            .unwrap_or_default();
+        Self::Unreadable(Box::new(Unreadable {
+            types: head.types,
+            metadata: head.metadata,
+            status: status(raw),
+            why,
+        }))
+    }
+}
+
+/// What every object has.
+#[derive(Default, Deserialize)]
+struct Head {
+    #[serde(flatten)]
+    types: Option<TypeMeta>,
+    #[serde(default)]
+    metadata: ObjectMeta,
+}
+
+fn status(raw: &RawValue) -> Option<Value> {
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(raw.get()).ok()?;
+    let status = fields.get("status")?.get();
+    serde_json::from_str(status)
+        .ok()
+        .filter(|_| status.len() <= LARGEST_ITEM)
+}
+
+/// These fields of an object, without `metadata.managedFields`; none when it is no object.
+fn without_managed_fields(raw: &RawValue, is_kept: impl Fn(&str) -> bool) -> Option<Box<RawValue>> {
+    let mut fields: BTreeMap<String, &RawValue> = serde_json::from_str(raw.get()).ok()?;
+    fields.retain(|field, _| is_kept(field));
+    let mut metadata: BTreeMap<String, &RawValue> = match fields.get("metadata") {
+        Some(metadata) => serde_json::from_str(metadata.get()).ok()?,
+        None => BTreeMap::new(),
+    };
+    metadata.remove("managedFields");
+    let metadata = to_raw_value(&metadata).ok()?;
+    fields.insert("metadata".to_owned(), &metadata);
+    to_raw_value(&fields).ok()
+}
+
+/// What every object has, of an object.
+pub(crate) fn head(raw: &RawValue) -> Option<Box<RawValue>> {
+    without_managed_fields(raw, |field| matches!(field, "apiVersion" | "kind" | "metadata"))
+}
+
+/// An object without its `spec` and its managed fields.
+pub(crate) fn without_spec(raw: &RawValue) -> Option<Box<RawValue>> {
+    without_managed_fields(raw, |field| field != "spec")
+}
+
+/// Why a text was not read. What `serde_json` says of a value of another type than expected may quote that value.
+pub(crate) fn why(error: &serde_json::Error) -> String {
+    if is_too_deep(error) {
+        format!("it is nested deeper than {READABLE_DEPTH} levels")
+    } else {
+        format!(
+            "it is not of the expected form, at line {} column {}",
+            error.line(),
+            error.column()
+        )
+    }
+}
+
+/// True when what could not be read is nested too deep.
+pub(crate) fn is_too_deep(error: &serde_json::Error) -> bool {
+    // The one error of syntax that a well-formed text can cause; it has no category of its own.
+    error.is_syntax() && error.to_string().starts_with("recursion limit exceeded")
+}
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Item<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        Ok(Self::read(&raw))
+    }
+}
+
+impl<T: Resource> Resource for Item<T> {
+    type DynamicType = T::DynamicType;
+    type Scope = T::Scope;
+
+    fn kind(kind: &T::DynamicType) -> Cow<'_, str> {
+        T::kind(kind)
+    }
+
+    fn group(kind: &T::DynamicType) -> Cow<'_, str> {
+        T::group(kind)
+    }
+
+    fn version(kind: &T::DynamicType) -> Cow<'_, str> {
+        T::version(kind)
+    }
+
+    fn plural(kind: &T::DynamicType) -> Cow<'_, str> {
+        T::plural(kind)
+    }
+
+    fn metadata_api() -> bool {
+        T::metadata_api()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        match self {
+            Self::Read(object) => object.meta(),
+            Self::Unreadable(unreadable) => &unreadable.metadata,
+        }
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        match self {
+            Self::Read(object) => object.meta_mut(),
+            Self::Unreadable(unreadable) => &mut unreadable.metadata,
+        }
+    }
+}
+
+/// Names it; its content belongs into no log.
+impl<T: Resource> fmt::Debug for Item<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let metadata = self.meta();
+        f.debug_struct("Item")
+            .field("namespace", &metadata.namespace)
+            .field("name", &metadata.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(namespace) = &self.metadata.namespace {
+            write!(f, "{namespace}/")?;
+        }
+        let name = self
+            .metadata
+            .name
+            .as_deref()
+            .unwrap_or("an object without a name");
+        write!(f, "{name} cannot be read: {}", self.why)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::{DynamicObject, PartialObjectMeta, WatchEvent};
+    use serde_json::json;
+
+    use super::*;
+
+    /// A list of `deep` arrays within each other.
+    fn nested(deep: usize) -> String {
+        format!("{}{}", "[".repeat(deep), "]".repeat(deep))
+    }
+
+    fn object(spec: &str, fields: &str) -> String {
+        format!(
+            r#"{{"apiVersion":"a/v1","kind":"Web","metadata":{{"name":"web","namespace":"shop","resourceVersion":"7",
+            "managedFields":[{{"manager":"m","fieldsV1":{fields}}}]}},"spec":{spec}}}"#
+        )
+    }
+
+    fn read<T: DeserializeOwned>(text: &str) -> Item<T> {
+        serde_json::from_str(text).unwrap()
+    }
+
+    fn readable_depth(deep: usize) -> bool {
+        matches!(read::<DynamicObject>(&object(&nested(deep), "{}")), Item::Read(_))
+    }
+
+    #[test]
+    fn an_item_is_read_as_deep_as_is_said_and_told_by_its_metadata_beyond() {
+        // The object itself is a level.
+        assert!(readable_depth(READABLE_DEPTH - 1));
+        assert!(!readable_depth(READABLE_DEPTH));
+        let Item::Unreadable(unreadable) = read::<DynamicObject>(&object(&nested(9_999), &nested(9_998)))
+        else {
+            panic!("it was read")
+        };
+        assert_eq!(
+            unreadable.to_string(),
+            "shop/web cannot be read: it is nested deeper than 127 levels"
+        );
+        assert_eq!(unreadable.metadata.resource_version.as_deref(), Some("7"));
+        assert_eq!(unreadable.types.unwrap().kind, "Web");
+    }
+
+    #[test]
+    fn metadata_is_read_whatever_its_managed_fields_are() {
+        // As a server answers who asks for metadata alone.
+        let text = object("null", &nested(9_998)).replace(",\"spec\":null", "");
+        let Item::Read(metadata) = read::<PartialObjectMeta<DynamicObject>>(&text) else {
+            panic!("it was not read")
+        };
+        assert_eq!(metadata.metadata.name.as_deref(), Some("web"));
+        assert!(metadata.metadata.managed_fields.is_none());
+        let Item::Read(whole) = read::<Value>(&object("1", "{\"f:spec\":{}}")) else {
+            panic!("it was not read")
+        };
+        assert!(whole["metadata"]["managedFields"][0]["fieldsV1"].is_object());
+    }
+
+    #[test]
+    fn a_large_item_is_not_read() {
+        let text = object(&json!("x".repeat(LARGEST_ITEM)).to_string(), "{}");
+        let Item::Unreadable(unreadable) = read::<DynamicObject>(&text) else {
+            panic!("it was read")
+        };
+        assert!(
+            unreadable.why.ends_with("and 4194304 are the most that is read"),
+            "{unreadable}"
+        );
+    }
+
+    #[test]
+    fn nothing_of_the_content_is_told() {
+        let text = r#"{"metadata":{"name":"web","labels":"hunter2"},"spec":"hunter2"}"#;
+        let item = read::<DynamicObject>(text);
+        let Item::Unreadable(unreadable) = &item else {
+            panic!("it was read")
+        };
+        assert!(!format!("{unreadable} {item:?}").contains("hunter2"));
+    }
+
+    #[test]
+    fn an_event_with_a_deep_object_is_an_event() {
+        let text = format!(
+            r#"{{"type":"MODIFIED","object":{}}}"#,
+            object(&nested(9_999), "{}")
+        );
+        let event: WatchEvent<Item<DynamicObject>> = serde_json::from_str(&text).unwrap();
+        let WatchEvent::Modified(item) = event else {
+            panic!("{event:?}")
+        };
+        assert_eq!(item.meta().name.as_deref(), Some("web"));
+    }
+}
