@@ -6,27 +6,56 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use api::inspection::{AUDIENCE, Query};
 use axum::http::StatusCode;
 use cluster::{Access, Cluster, Subject};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::Instant;
 
 /// As long as an answer of the API server is taken to hold. A token that is revoked is good for this much longer.
 const HOLDS: Duration = Duration::from_mins(1);
 
+/// As long as a refusal is taken to hold: a token that is made anew is another one, so this is for clocks that differ.
+const REFUSED: Duration = Duration::from_secs(10);
+
 /// As many answers are kept of each kind.
 const CAPACITY: usize = 10_000;
+
+/// As many questions about callers the API server is asked at once. Whoever sends tokens without end has his turns, and
+/// so have all others: those who are known already wait for nobody.
+const ASKED_AT_ONCE: usize = 8;
+
+/// How long a caller may wait to be asked about.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Knows who calls.
 pub(crate) struct Callers {
     cluster: Cluster,
     hashing: RandomState,
     owners: Mutex<Kept<u64, Subject>>,
+    refused: Mutex<Kept<u64, ()>>,
     allowed: Mutex<Kept<(String, Access), ()>>,
+    asking: Semaphore,
 }
 
 type Kept<K, V> = HashMap<K, (V, Instant)>;
+
+/// What is remembered of a token.
+enum Known {
+    Owned(Subject),
+    Refused,
+}
+
+impl Known {
+    fn owner(self) -> Option<Subject> {
+        match self {
+            Self::Owned(owner) => Some(owner),
+            Self::Refused => None,
+        }
+    }
+}
 
 /// A caller is not answered.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +68,8 @@ pub(crate) enum Refused {
     NotAllowed { user: String, access: Box<Access> },
     #[error("could not find out who you are")]
     Unknown(#[from] cluster::Error),
+    #[error("the API server is asked about {ASKED_AT_ONCE} other callers: try again")]
+    Busy,
 }
 
 impl Refused {
@@ -46,7 +77,7 @@ impl Refused {
         match self {
             Self::NoToken | Self::UnknownToken => StatusCode::UNAUTHORIZED,
             Self::NotAllowed { .. } => StatusCode::FORBIDDEN,
-            Self::Unknown(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unknown(_) | Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 }
@@ -57,7 +88,9 @@ impl Callers {
             cluster,
             hashing: RandomState::new(),
             owners: Mutex::default(),
+            refused: Mutex::default(),
             allowed: Mutex::default(),
+            asking: Semaphore::new(ASKED_AT_ONCE),
         }
     }
 
@@ -92,42 +125,65 @@ impl Callers {
         })
     }
 
-    async fn owner(&self, token: &str) -> Result<Option<Subject>, cluster::Error> {
+    async fn owner(&self, token: &str) -> Result<Option<Subject>, Refused> {
         // Not the token itself: it has no business in memory for longer than a request.
         let key = self.hashing.hash_one(token);
-        if let Some(owner) = recall(&self.owners, &key) {
-            return Ok(Some(owner));
+        if let Some(known) = self.known(key) {
+            return Ok(known.owner());
+        }
+        let _asking = self.turn().await?;
+        // Others may have asked meanwhile.
+        if let Some(known) = self.known(key) {
+            return Ok(known.owner());
         }
         let owner = self.cluster.owner_of_token(token, AUDIENCE).await?;
-        if let Some(owner) = &owner {
-            keep(&self.owners, key, owner.clone());
+        match &owner {
+            Some(owner) => keep(&self.owners, key, owner.clone(), HOLDS),
+            None => keep(&self.refused, key, (), REFUSED),
         }
         Ok(owner)
     }
 
-    async fn is_allowed(&self, owner: &Subject, access: Access) -> Result<bool, cluster::Error> {
+    fn known(&self, key: u64) -> Option<Known> {
+        let owner = recall(&self.owners, &key, HOLDS).map(Known::Owned);
+        let refused = || recall(&self.refused, &key, REFUSED).map(|()| Known::Refused);
+        owner.or_else(refused)
+    }
+
+    async fn is_allowed(&self, owner: &Subject, access: Access) -> Result<bool, Refused> {
         let key = (owner.user.clone(), access);
-        if recall(&self.allowed, &key).is_some() {
+        if recall(&self.allowed, &key, HOLDS).is_some() {
             return Ok(true);
         }
+        let _asking = self.turn().await?;
         let allowed = self.cluster.is_allowed_for(owner, &key.1).await?;
         if allowed {
-            keep(&self.allowed, key, ());
+            keep(&self.allowed, key, (), HOLDS);
         }
         Ok(allowed)
     }
+
+    async fn turn(&self) -> Result<SemaphorePermit<'_>, Refused> {
+        let turn = tokio::time::timeout(PATIENCE, self.asking.acquire()).await;
+        // The semaphore is never closed.
+        turn.ok().and_then(Result::ok).ok_or(Refused::Busy)
+    }
 }
 
-fn recall<K: Eq + std::hash::Hash, V: Clone>(kept: &Mutex<Kept<K, V>>, key: &K) -> Option<V> {
+fn recall<K: Eq + std::hash::Hash, V: Clone>(
+    kept: &Mutex<Kept<K, V>>,
+    key: &K,
+    holds: Duration,
+) -> Option<V> {
     let kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
     let (value, since) = kept.get(key)?;
-    (since.elapsed() < HOLDS).then(|| value.clone())
+    (since.elapsed() < holds).then(|| value.clone())
 }
 
-fn keep<K: Eq + std::hash::Hash, V>(kept: &Mutex<Kept<K, V>>, key: K, value: V) {
+fn keep<K: Eq + std::hash::Hash, V>(kept: &Mutex<Kept<K, V>>, key: K, value: V, holds: Duration) {
     let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
     if kept.len() >= CAPACITY {
-        kept.retain(|_, (_, since)| since.elapsed() < HOLDS);
+        kept.retain(|_, (_, since)| since.elapsed() < holds);
     }
     if kept.len() >= CAPACITY {
         kept.clear(); // rather some questions twice than memory without bound
@@ -137,6 +193,9 @@ fn keep<K: Eq + std::hash::Hash, V>(kept: &Mutex<Kept<K, V>>, key: K, value: V) 
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use cluster::scripted::Script;
     use serde_json::json;
 
@@ -187,6 +246,45 @@ mod tests {
             refused.to_string(),
             "who may not get webs.composition.krateo.io shop/web"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refused_token_is_asked_about_once_in_a_while() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = asked.clone();
+        let script = Script::new("reviews").from_then_on(move |_, _, _| {
+            count.fetch_add(1, Ordering::Relaxed);
+            (201, json!({"status": {"authenticated": false}}))
+        });
+        let callers = Callers::new(script.cluster());
+        for _ in 0..50 {
+            let refused = callers.check(Some("bad"), &query()).await.unwrap_err();
+            assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
+        }
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
+        tokio::time::advance(REFUSED).await;
+        callers.check(Some("bad"), &query()).await.unwrap_err();
+        assert_eq!(asked.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn what_is_kept_has_a_bound() {
+        let kept = Mutex::default();
+        for token in 0..3 * CAPACITY {
+            keep(&kept, token, (), REFUSED);
+            assert!(kept.lock().unwrap().len() <= CAPACITY);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_caller_waits_only_so_long_to_be_asked_about() {
+        let callers = Callers::new(server(|_| true).cluster());
+        callers.check(Some("good"), &query()).await.unwrap();
+        let all = callers.asking.acquire_many(u32::try_from(ASKED_AT_ONCE).unwrap());
+        let _all = all.await.unwrap();
+        let refused = callers.check(Some("good-too"), &query()).await.unwrap_err();
+        assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+        callers.check(Some("good"), &query()).await.unwrap();
     }
 
     #[tokio::test]

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use api::inspection::{Query, Resource};
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{self, State};
+use axum::extract::{self, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use helm_client::rendering;
 use runtime::chain;
+use tokio::sync::Semaphore;
 
 use crate::callers::Callers;
 use crate::document;
@@ -20,19 +22,48 @@ use crate::inspector::{self, Inspector};
 /// Longest time for one answer; the reference's write timeout.
 const TIMEOUT: Duration = Duration::from_secs(50);
 
+/// The longest query that is read, in bytes. Its names have less than two thousand together.
+const LONGEST_QUERY: usize = 8 << 10;
+
+/// As many callers are answered at once, most of whom wait for their namespace's turn to render: more than a few namespaces
+/// can have waiting. Who is not let in does not count.
+const ANSWERED_AT_ONCE: usize = 512;
+
 /// What answers.
 pub(crate) struct Service {
     pub(crate) inspector: Inspector,
     /// Who may call; everybody when none.
     pub(crate) callers: Option<Callers>,
+    answering: Semaphore,
+}
+
+impl Service {
+    pub(crate) fn new(inspector: Inspector, callers: Option<Callers>) -> Self {
+        Self {
+            inspector,
+            callers,
+            answering: Semaphore::new(ANSWERED_AT_ONCE),
+        }
+    }
 }
 
 /// The routes of chart-inspector, probes aside.
 pub(crate) fn app(service: Arc<Service>) -> Router {
     Router::new()
         .route("/resources", get(resources))
+        .layer(middleware::from_fn(short))
         .with_state(service)
         .merge(document::routes())
+}
+
+/// 414 for a query that is too long to be read.
+async fn short(request: Request, next: Next) -> Result<Response, Refused> {
+    let length = request.uri().query().map_or(0, str::len);
+    if length > LONGEST_QUERY {
+        let why = format!("the query has {length} bytes, and {LONGEST_QUERY} are the most that is read");
+        return Err(Refused::new(StatusCode::URI_TOO_LONG, why));
+    }
+    Ok(next.run(request).await)
 }
 
 /// When to ask again that found all places taken.
@@ -61,7 +92,8 @@ impl IntoResponse for Refused {
 }
 
 /// 200 and the objects; 400 when the query lacks something; 401 and 403 when the caller may not ask; 503 with
-/// `Retry-After` when too many charts are being rendered; 500 for anything else, with the reason as text.
+/// `Retry-After` when too many ask at once, or too many charts are being rendered; 500 for anything else, with the reason
+/// as text.
 async fn resources(
     State(service): State<Arc<Service>>,
     headers: HeaderMap,
@@ -80,6 +112,10 @@ async fn resources(
             return Err(Refused::new(refused.status(), chain(&refused)));
         }
     }
+    let Ok(_answering) = service.answering.try_acquire() else {
+        let busy = format!("{ANSWERED_AT_ONCE} others are being answered: try again");
+        return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, busy));
+    };
     let name = format!("{}/{}", query.composition_namespace, query.composition_name);
     match tokio::time::timeout(TIMEOUT, service.inspector.inspect(&query)).await {
         Ok(Ok(resources)) => {
@@ -130,4 +166,66 @@ fn empty_parameter(query: &Query) -> Option<&'static str> {
     .into_iter()
     .find(|(_, value)| value.is_empty())
     .map(|(name, _)| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::{Body, to_bytes};
+    use cluster::scripted::Script;
+    use helm_client::charts::Charts;
+    use helm_client::source::Limits;
+    use tower::ServiceExt as _;
+
+    use super::*;
+    use crate::definitions::Definitions;
+
+    const QUERY: &str = "compositionName=web&compositionNamespace=shop&compositionVersion=v1-0-0\
+        &compositionResource=webs&compositionDefinitionName=d&compositionDefinitionNamespace=s";
+
+    fn service(script: &Script) -> Arc<Service> {
+        let inspector = Inspector {
+            cluster: script.cluster(),
+            charts: Charts::new(script.cluster(), Limits::default()),
+            schemas: composition::Schemas::default(),
+            krateo_namespace: "krateo-system".to_owned(),
+            definitions: Definitions::default(),
+        };
+        Arc::new(Service::new(inspector, None))
+    }
+
+    async fn ask(service: &Arc<Service>, query: &str) -> (StatusCode, String) {
+        let request = Request::get(format!("/resources?{query}"));
+        let request = request.body(Body::empty()).unwrap();
+        let answer = app(service.clone()).oneshot(request).await.unwrap();
+        let status = answer.status();
+        let body = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_long_query_is_not_read() {
+        let service = service(&Script::new("nothing is asked"));
+        let long = format!("{QUERY}&releaseName={}", "x".repeat(LONGEST_QUERY));
+        let (status, text) = ask(&service, &long).await;
+        assert_eq!(status, StatusCode::URI_TOO_LONG);
+        assert!(text.ends_with("8192 are the most that is read"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn so_many_are_answered_at_once() {
+        let script = Script::new("served").from_then_on(|_, _, _| (404, serde_json::json!({})));
+        let service = service(&script);
+        let all = u32::try_from(ANSWERED_AT_ONCE).unwrap();
+        let held = service.answering.acquire_many(all).await.unwrap();
+        let (status, text) = ask(&service, QUERY).await;
+        assert_eq!(
+            (status, text.as_str()),
+            (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "512 others are being answered: try again"
+            )
+        );
+        drop(held);
+        assert_eq!(ask(&service, QUERY).await.0, StatusCode::INTERNAL_SERVER_ERROR);
+    }
 }

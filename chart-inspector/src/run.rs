@@ -34,7 +34,7 @@ impl Args {
         if callers.is_none() {
             tracing::warn!("anybody who reaches this service is answered: authentication is off");
         }
-        let state = Arc::new(Service { inspector, callers });
+        let state = Arc::new(Service::new(inspector, callers));
         let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, self.port));
         process.serve(address, app(state).merge(process.admin())).await?;
         process.readiness().set(true);

@@ -5,6 +5,7 @@
 //! the labels.
 
 mod authority;
+mod bodies;
 mod certificates;
 mod conversions;
 mod mutate;
@@ -18,7 +19,8 @@ mod validate;
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::extract::{DefaultBodyLimit, Path, State};
+use axum::body::Bytes;
+use axum::extract::{Path, State};
 use axum::routing::post;
 use axum::{Json, Router};
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts};
@@ -34,10 +36,21 @@ pub(crate) use requests::Requests;
 pub(crate) use tls::{Shown, TlsListener};
 pub(crate) use validate::{Judge, is_judged};
 
-use review::{AdmissionReview, ConversionReview, Verdict};
+use bodies::{Refused, Sizes, bounded};
+use review::{AdmissionReview, ConversionAnswer, ConversionReview, Verdict};
 
-/// An object of an API server has at most 1.5 MiB, and a review holds two; a conversion holds a page of them.
-const LARGEST_REVIEW: usize = 64 << 20;
+/// An object of an API server has at most 1.5 MiB, and a review holds two. What is read takes up to ten times its size.
+const REVIEWS: Sizes = Sizes {
+    one: 4 << 20,
+    all: 12 << 20,
+};
+
+/// A conversion holds a page of a list. Its objects are read one by one, so that it takes little more than its size, and
+/// that of the answer.
+const CONVERSIONS: Sizes = Sizes {
+    one: 64 << 20,
+    all: 64 << 20,
+};
 
 /// Requests by webhook, operation and outcome, as the contract names them.
 #[derive(Clone)]
@@ -103,25 +116,29 @@ pub(crate) struct Webhooks {
 
 /// The webhooks.
 pub(crate) fn app(webhooks: Webhooks) -> Router {
-    Router::new()
+    let reviews = Router::new()
         .route("/validate", post(validated))
-        .route("/mutate", post(mutated))
+        .route("/mutate", post(mutated));
+    let conversions = Router::new()
         .route("/convert", post(copied))
-        .route("/convert/{plural}/{digest}", post(converted))
-        .layer(DefaultBodyLimit::max(LARGEST_REVIEW))
+        .route("/convert/{plural}/{digest}", post(converted));
+    bounded(reviews, REVIEWS)
+        .merge(bounded(conversions, CONVERSIONS))
         .with_state(webhooks)
 }
 
-async fn validated(State(webhooks): State<Webhooks>, Json(review): Json<AdmissionReview>) -> Json<Value> {
+async fn validated(State(webhooks): State<Webhooks>, body: Bytes) -> Result<Json<Value>, Refused> {
     let since = Instant::now();
+    let review: AdmissionReview = bodies::read(&body)?;
     let verdict = webhooks.judge.judge(&review.request).await;
-    answer(&webhooks, "validating", &review, &verdict, since)
+    Ok(answer(&webhooks, "validating", &review, &verdict, since))
 }
 
-async fn mutated(State(webhooks): State<Webhooks>, Json(review): Json<AdmissionReview>) -> Json<Value> {
+async fn mutated(State(webhooks): State<Webhooks>, body: Bytes) -> Result<Json<Value>, Refused> {
     let since = Instant::now();
+    let review: AdmissionReview = bodies::read(&body)?;
     let verdict = mutate::mutate(&review.request);
-    answer(&webhooks, "mutating", &review, &verdict, since)
+    Ok(answer(&webhooks, "mutating", &review, &verdict, since))
 }
 
 fn answer(
@@ -139,23 +156,25 @@ fn answer(
 }
 
 /// Conversion of types whose versions differ only in name.
-async fn copied(State(webhooks): State<Webhooks>, Json(review): Json<ConversionReview>) -> Json<Value> {
+async fn copied(State(webhooks): State<Webhooks>, body: Bytes) -> Result<Json<ConversionAnswer>, Refused> {
     let since = Instant::now();
+    let review: ConversionReview<'_> = bodies::read(&body)?;
     let answer = review.answer(&|object, desired| {
         object["apiVersion"] = Value::from(desired);
         Ok(())
     });
     count_conversion(&webhooks, &answer, since);
-    Json(answer)
+    Ok(Json(answer))
 }
 
 /// Conversion by the changes that a type's charts list.
 async fn converted(
     State(webhooks): State<Webhooks>,
     Path((plural, digest)): Path<(String, String)>,
-    Json(review): Json<ConversionReview>,
-) -> Json<Value> {
+    body: Bytes,
+) -> Result<Json<ConversionAnswer>, Refused> {
     let since = Instant::now();
+    let review: ConversionReview<'_> = bodies::read(&body)?;
     let conversion = webhooks.conversions.of(&plural, &digest).await;
     let conversion = conversion.map_err(|error| chain(&error));
     let answer = review.answer(&|object, desired| {
@@ -166,15 +185,11 @@ async fn converted(
             .map_err(|error| error.to_string())
     });
     count_conversion(&webhooks, &answer, since);
-    Json(answer)
+    Ok(Json(answer))
 }
 
-fn count_conversion(webhooks: &Webhooks, answer: &Value, since: Instant) {
-    let outcome = if answer["response"]["result"]["status"] == "Success" {
-        "success"
-    } else {
-        ERROR
-    };
+fn count_conversion(webhooks: &Webhooks, answer: &ConversionAnswer, since: Instant) {
+    let outcome = if answer.is_success() { "success" } else { ERROR };
     webhooks.figures.count("conversion", "convert", outcome, since);
 }
 

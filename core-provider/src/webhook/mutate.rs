@@ -1,5 +1,7 @@
 //! The label that says which controller governs a composition, where the API server has no policy that sets it.
 
+use std::collections::BTreeMap;
+
 use api::labels::COMPOSITION_VERSION;
 use serde_json::{Value, json};
 
@@ -8,25 +10,27 @@ use super::review::{AdmissionRequest, Verdict};
 /// A new composition belongs to the version it was written through. One that loses its label keeps its old version: an
 /// update may come through any version, and that must not move it.
 pub(super) fn mutate(request: &AdmissionRequest) -> Verdict {
-    let labels = &request.object["metadata"]["labels"];
-    if labels.get(COMPOSITION_VERSION).is_some() {
+    let labels = request.labels();
+    let label = |labels: Option<BTreeMap<String, String>>| labels?.remove(COMPOSITION_VERSION);
+    let has_labels = labels.is_some();
+    if label(labels).is_some() {
         return Verdict::default();
     }
     let through = request.request_kind.as_ref().unwrap_or(&request.kind);
     let version = if request.operation == "CREATE" {
-        Some(through.version.as_str())
+        Some(through.version.clone())
     } else {
-        request.old_object["metadata"]["labels"][COMPOSITION_VERSION].as_str()
+        label(request.old_labels())
     };
-    let patch = version.map(|version| add(labels, version));
+    let patch = version.map(|version| add(has_labels, &version));
     Verdict {
         patch,
         ..Verdict::default()
     }
 }
 
-fn add(labels: &Value, version: &str) -> Value {
-    if labels.is_object() {
+fn add(has_labels: bool, version: &str) -> Value {
+    if has_labels {
         let path = format!("/metadata/labels/{}", COMPOSITION_VERSION.replace('/', "~1"));
         json!([{"op": "add", "path": path, "value": version}])
     } else {

@@ -1,6 +1,11 @@
 //! What an API server asks at admission and at conversion, and what it is answered.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use cluster::Item;
 use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
 /// `AdmissionReview` of `admission.k8s.io/v1`, as it arrives.
@@ -23,10 +28,70 @@ pub(super) struct AdmissionRequest {
     #[serde(default)]
     pub(super) resource: Resource,
     pub(super) operation: String,
+    /// As it was written: it may be nested deeper than can be read.
     #[serde(default)]
-    pub(super) object: Value,
+    pub(super) object: Option<Box<RawValue>>,
     #[serde(default)]
-    pub(super) old_object: Value,
+    pub(super) old_object: Option<Box<RawValue>>,
+}
+
+impl AdmissionRequest {
+    /// The object that is to be written.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub(super) fn read(&self) -> Result<Value, String> {
+        read(self.object.as_deref())
+    }
+
+    /// True when what is there is written with the same `spec`.
+    pub(super) fn keeps_spec(&self) -> bool {
+        let (new, old) = (self.object.as_deref(), self.old_object.as_deref());
+        // The API server writes both in the same way.
+        spec(new).map(RawValue::get) == spec(old).map(RawValue::get)
+            || matches!((read(new), read(old)), (Ok(new), Ok(old)) if new["spec"] == old["spec"])
+    }
+
+    /// Labels of what is written; none where it has none.
+    pub(super) fn labels(&self) -> Option<BTreeMap<String, String>> {
+        labels(self.object.as_deref())
+    }
+
+    /// Labels of what is there.
+    pub(super) fn old_labels(&self) -> Option<BTreeMap<String, String>> {
+        labels(self.old_object.as_deref())
+    }
+}
+
+fn read(object: Option<&RawValue>) -> Result<Value, String> {
+    match object.map(Item::read) {
+        None => Ok(Value::Null),
+        Some(Item::Read(object)) => Ok(object),
+        Some(Item::Unreadable(unreadable)) => Err(unreadable.why),
+    }
+}
+
+fn spec(object: Option<&RawValue>) -> Option<&RawValue> {
+    #[derive(Deserialize)]
+    struct Fields<'a> {
+        #[serde(borrow)]
+        spec: Option<&'a RawValue>,
+    }
+    let fields: Fields<'_> = serde_json::from_str(object?.get()).ok()?;
+    fields.spec
+}
+
+fn labels(object: Option<&RawValue>) -> Option<BTreeMap<String, String>> {
+    #[derive(Deserialize)]
+    struct Fields {
+        metadata: Metadata,
+    }
+    #[derive(Deserialize)]
+    struct Metadata {
+        labels: Option<BTreeMap<String, String>>,
+    }
+    let fields: Fields = serde_json::from_str(object?.get()).ok()?;
+    fields.metadata.labels
 }
 
 /// A resource of a group and version.
@@ -84,25 +149,55 @@ impl Verdict {
 /// `ConversionReview` of `apiextensions.k8s.io`, as it arrives; all its versions have these fields.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ConversionReview {
+pub(super) struct ConversionReview<'a> {
     pub(super) api_version: String,
-    pub(super) request: ConversionRequest,
+    #[serde(borrow)]
+    pub(super) request: ConversionRequest<'a>,
 }
 
 /// Objects that are wanted in another version.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ConversionRequest {
+pub(super) struct ConversionRequest<'a> {
     pub(super) uid: String,
     #[serde(rename = "desiredAPIVersion")]
     pub(super) desired: String,
-    pub(super) objects: Vec<Value>,
+    /// As they were written: each is read on its own.
+    #[serde(borrow)]
+    pub(super) objects: Vec<&'a RawValue>,
 }
 
-impl ConversionReview {
+/// The answer to a [`ConversionReview`].
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ConversionAnswer {
+    api_version: String,
+    kind: &'static str,
+    response: ConversionResponse,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ConversionResponse {
+    uid: String,
+    converted_objects: Vec<Box<RawValue>>,
+    result: Value,
+}
+
+impl ConversionAnswer {
+    /// True when the objects were converted.
+    pub(super) fn is_success(&self) -> bool {
+        self.response.result["status"] == "Success"
+    }
+}
+
+impl ConversionReview<'_> {
     /// The objects in the wanted version, as `convert` makes them. One that cannot be converted fails them all, as the
     /// API server expects it.
-    pub(super) fn answer(self, convert: &dyn Fn(&mut Value, &str) -> Result<(), String>) -> Value {
+    ///
+    /// One that cannot be read is answered as it is, in the wanted version: it is of no use to anybody either way, and
+    /// a list with it can be read by whoever wants the others.
+    pub(super) fn answer(self, convert: &dyn Fn(&mut Value, &str) -> Result<(), String>) -> ConversionAnswer {
         let Self {
             api_version,
             request:
@@ -112,48 +207,106 @@ impl ConversionReview {
                     objects,
                 },
         } = self;
-        let converted: Result<Vec<Value>, String> = objects
+        let converted: Result<Vec<_>, String> = objects
             .into_iter()
             .map(|object| converted(object, &desired, convert))
             .collect();
-        let response = match converted {
-            Ok(objects) => json!({"uid": uid, "convertedObjects": objects, "result": {"status": "Success"}}),
-            Err(why) => json!({
-                "uid": uid, "convertedObjects": [], "result": {"status": "Failed", "message": why},
-            }),
+        let (converted_objects, result) = match converted {
+            Ok(objects) => (objects, json!({"status": "Success"})),
+            Err(why) => (Vec::new(), json!({"status": "Failed", "message": why})),
         };
-        json!({"apiVersion": api_version, "kind": "ConversionReview", "response": response})
+        ConversionAnswer {
+            api_version,
+            kind: "ConversionReview",
+            response: ConversionResponse {
+                uid,
+                converted_objects,
+                result,
+            },
+        }
     }
 }
 
 fn converted(
-    mut object: Value,
+    raw: &RawValue,
     desired: &str,
     convert: &dyn Fn(&mut Value, &str) -> Result<(), String>,
-) -> Result<Value, String> {
+) -> Result<Box<RawValue>, String> {
+    let no_object = || "an object without apiVersion or metadata cannot be converted".to_owned();
+    let written = |error: serde_json::Error| error.to_string();
+    let mut object: Value = match Item::read(raw) {
+        Item::Read(object) => object,
+        Item::Unreadable(_) => {
+            let version = to_raw_value(desired).map_err(written)?;
+            let mut fields: BTreeMap<Cow<'_, str>, &RawValue> =
+                serde_json::from_str(raw.get()).map_err(|_| no_object())?;
+            fields.insert(Cow::Borrowed("apiVersion"), &version);
+            return to_raw_value(&fields).map_err(written);
+        }
+    };
     if !object["apiVersion"].is_string() || !object["metadata"].is_object() {
-        return Err("an object without apiVersion or metadata cannot be converted".to_owned());
+        return Err(no_object());
     }
     convert(&mut object, desired)?;
-    Ok(object)
+    to_raw_value(&object).map_err(written)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn answered(objects: &str) -> ConversionAnswer {
+        let review = format!(
+            r#"{{"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
+            "request": {{"uid": "u", "desiredAPIVersion": "composition.krateo.io/v2-0-0", "objects": {objects}}}}}"#
+        );
+        let review: ConversionReview<'_> = serde_json::from_str(&review).unwrap();
+        review.answer(&|object, desired| {
+            object["apiVersion"] = json!(desired);
+            Ok(())
+        })
+    }
+
     fn converted(objects: &Value) -> Value {
-        let review = json!({
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
-            "request": {"uid": "u", "desiredAPIVersion": "composition.krateo.io/v2-0-0", "objects": objects},
-        });
-        serde_json::from_value::<ConversionReview>(review)
-            .unwrap()
-            .answer(&|object, desired| {
-                object["apiVersion"] = json!(desired);
-                Ok(())
-            })["response"]
-            .clone()
+        json!(answered(&objects.to_string()))["response"].clone()
+    }
+
+    #[test]
+    fn an_object_nested_too_deep_fails_no_other() {
+        let deep = format!("{}{}", "[".repeat(9_000), "]".repeat(9_000));
+        let object = |spec: &str| {
+            format!(
+                r#"{{"apiVersion":"composition.krateo.io/v1-0-0","metadata":{{"name":"a"}},"spec":{spec}}}"#
+            )
+        };
+        let answer = answered(&format!("[{},{}]", object("1"), object(&deep)));
+        assert!(answer.is_success());
+        let [honest, hostile] = &answer.response.converted_objects[..] else {
+            panic!("not both")
+        };
+        assert!(honest.get().contains("composition.krateo.io/v2-0-0"));
+        let expected = object(&deep).replace("v1-0-0", "v2-0-0");
+        assert_eq!(hostile.get(), expected);
+    }
+
+    #[test]
+    fn what_is_nested_too_deep_has_labels_and_a_spec_that_is_kept_or_not() {
+        let deep = |deep: usize| format!("{}{}", "[".repeat(deep), "]".repeat(deep));
+        let object = |spec: &str, label: &str| {
+            format!(r#"{{"metadata":{{"labels":{{"a":"{label}"}}}},"spec":{spec}}}"#)
+        };
+        let request = |new: &str, old: &str| -> AdmissionRequest {
+            let text = format!(
+                r#"{{"uid":"u","operation":"UPDATE","kind":{{"version":"v1","kind":"Web"}},"object":{new},"oldObject":{old}}}"#
+            );
+            serde_json::from_str(&text).unwrap()
+        };
+        let kept = request(&object(&deep(9_000), "x"), &object(&deep(9_000), "y"));
+        assert!(kept.keeps_spec());
+        assert_eq!(kept.labels().unwrap()["a"], "x");
+        assert_eq!(kept.read().unwrap_err(), "it is nested deeper than 127 levels");
+        assert!(!request(&object(&deep(9_000), "x"), &object(&deep(8_999), "x")).keeps_spec());
+        assert!(request(&object("1", "x"), &object(" 1", "x")).keeps_spec());
     }
 
     #[test]

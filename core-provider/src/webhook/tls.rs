@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use axum::serve::Listener;
+use runtime::connections::{Bounded, Connections, Counted};
 use rustls::ServerConfig;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
@@ -37,9 +38,12 @@ impl ResolvesServerCert for Shown {
     }
 }
 
+/// What is encrypted.
+type Tcp = Counted<TcpStream>;
+
 /// Accepts connections with TLS.
 pub(crate) struct TlsListener {
-    connections: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,
+    connections: mpsc::Receiver<(TlsStream<Tcp>, SocketAddr)>,
     address: SocketAddr,
 }
 
@@ -52,6 +56,7 @@ impl TlsListener {
             .with_no_client_auth()
             .with_cert_resolver(shown);
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        let listener = Bounded::new(listener, Connections::default());
         let (sender, connections) = mpsc::channel(WAITING);
         tokio::spawn(accept(listener, TlsAcceptor::from(Arc::new(config)), sender));
         Ok(Self { connections, address })
@@ -60,9 +65,9 @@ impl TlsListener {
 
 /// One slow caller keeps nobody else waiting: each handshake is a task. Ends with its listener.
 async fn accept(
-    mut listener: TcpListener,
+    mut listener: Bounded<TcpListener>,
     acceptor: TlsAcceptor,
-    sender: mpsc::Sender<(TlsStream<TcpStream>, SocketAddr)>,
+    sender: mpsc::Sender<(TlsStream<Tcp>, SocketAddr)>,
 ) {
     loop {
         let (stream, caller) = tokio::select! {
@@ -84,7 +89,7 @@ async fn accept(
 }
 
 impl Listener for TlsListener {
-    type Io = TlsStream<TcpStream>;
+    type Io = TlsStream<Tcp>;
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {

@@ -51,10 +51,19 @@ impl Judge {
     /// renders.
     pub(super) async fn judge(&self, request: &AdmissionRequest) -> Verdict {
         // What is there may not fit any more, and must still be labelled, finalized and removed.
-        if request.operation == "UPDATE" && request.object["spec"] == request.old_object["spec"] {
+        if request.operation == "UPDATE" && request.keeps_spec() {
             return Verdict::default();
         }
-        let version = version(request);
+        let object = match request.read() {
+            Ok(object) => object,
+            Err(why) => {
+                return Verdict {
+                    refusal: Some(format!("no controller could read the object: {why}")),
+                    ..Verdict::default()
+                };
+            }
+        };
+        let version = version(request, &object);
         let Some(definition) = self.definition(&version, &request.kind.kind) else {
             return unchecked(&format!("no CompositionDefinition serves {version}"));
         };
@@ -64,7 +73,7 @@ impl Judge {
             Ok(Err(error)) => return unchecked(&chain(&error)),
             Err(_) => return unchecked("the chart is still being fetched"),
         };
-        let spec = match tokio::time::timeout(IN_TIME, self.governed(request, &version)).await {
+        let spec = match tokio::time::timeout(IN_TIME, self.governed(request, object, &version)).await {
             Ok(Ok(spec)) => spec,
             Ok(Err(why)) => return unchecked(&why),
             Err(_) => return unchecked("the changes between versions are still being read"),
@@ -76,17 +85,20 @@ impl Judge {
     }
 
     /// The values as the version has them that governs the object.
-    async fn governed(&self, request: &AdmissionRequest, version: &str) -> Result<Value, String> {
+    async fn governed(
+        &self,
+        request: &AdmissionRequest,
+        mut object: Value,
+        version: &str,
+    ) -> Result<Value, String> {
         let governing = version.rsplit_once('/').map_or(version, |(_, version)| version);
-        let shown = &request.object;
-        if shown["apiVersion"] == version || request.kind.version == governing {
-            return Ok(shown["spec"].clone());
+        if object["apiVersion"] == version || request.kind.version == governing {
+            return Ok(object["spec"].take());
         }
         let conversion = self.conversions.now(&request.resource.resource).await;
         let Some(conversion) = conversion.map_err(|error| chain(&error))? else {
-            return Ok(shown["spec"].clone());
+            return Ok(object["spec"].take());
         };
-        let mut object = shown.clone();
         let converted = conversion.convert(&mut object, governing);
         converted.map_err(|error| error.to_string())?;
         Ok(object["spec"].take())
@@ -99,9 +111,9 @@ impl Judge {
 }
 
 /// The version that governs the object: that of its label, or the one that it was written through.
-fn version(request: &AdmissionRequest) -> String {
+fn version(request: &AdmissionRequest, object: &Value) -> String {
     let through = request.request_kind.as_ref().unwrap_or(&request.kind);
-    let label = request.object["metadata"]["labels"][labels::COMPOSITION_VERSION].as_str();
+    let label = object["metadata"]["labels"][labels::COMPOSITION_VERSION].as_str();
     format!("{COMPOSITION_GROUP}/{}", label.unwrap_or(&through.version))
 }
 

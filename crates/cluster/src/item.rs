@@ -45,8 +45,8 @@ pub struct Unreadable {
 }
 
 impl<T> Item<T> {
-    /// Reads an item.
-    pub(crate) fn read(raw: &RawValue) -> Self
+    /// Reads an item from its text.
+    pub fn read(raw: &RawValue) -> Self
     where
         T: DeserializeOwned,
     {
@@ -121,6 +121,20 @@ pub(crate) fn head(raw: &RawValue) -> Option<Box<RawValue>> {
 /// An object without its `spec` and its managed fields.
 pub(crate) fn without_spec(raw: &RawValue) -> Option<Box<RawValue>> {
     without_managed_fields(raw, |field| field != "spec")
+}
+
+/// An object without its managed fields, and of one that has more than `most` bytes beside its metadata, nothing but
+/// what every object has; none when it is no object.
+pub fn trimmed(raw: &RawValue, most: usize) -> Option<Box<RawValue>> {
+    let fields: BTreeMap<String, &RawValue> = serde_json::from_str(raw.get()).ok()?;
+    let besides = fields.iter().filter(|(field, _)| *field != "metadata");
+    let size: usize = besides
+        .map(|(field, value)| field.len() + value.get().len())
+        .sum();
+    if size > most {
+        return head(raw);
+    }
+    without_managed_fields(raw, |_| true)
 }
 
 /// Why a text was not read. What `serde_json` says of a value of another type than expected may quote that value.
@@ -282,6 +296,22 @@ mod tests {
             unreadable.why.ends_with("and 4194304 are the most that is read"),
             "{unreadable}"
         );
+    }
+
+    #[test]
+    fn a_large_object_is_trimmed_to_its_metadata() {
+        let trimmed = |spec: &str, most: usize| -> Value {
+            let raw: Box<RawValue> = serde_json::from_str(&object(spec, "{}")).unwrap();
+            serde_json::from_str(trimmed(&raw, most).unwrap().get()).unwrap()
+        };
+        let metadata = json!({"name": "web", "namespace": "shop", "resourceVersion": "7"});
+        let head = json!({"apiVersion": "a/v1", "kind": "Web", "metadata": metadata});
+        let mut whole = head.clone();
+        whole["spec"] = json!({"a": 1});
+        assert_eq!(trimmed(r#"{"a": 1}"#, 60), whole);
+        assert_eq!(trimmed(r#"{"a": 1}"#, 20), head);
+        // However deep.
+        assert_eq!(trimmed(&nested(9_000), 60), head);
     }
 
     #[test]

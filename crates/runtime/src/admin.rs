@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::Metrics;
+use crate::connections::{Bounded, Connections};
 
 /// Whether the process can do its work, as `/readyz` says; not ready at first. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -54,7 +55,7 @@ pub async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
 ///
 /// When the listener breaks.
 pub async fn serve(listener: TcpListener, router: Router, until: CancellationToken) -> std::io::Result<()> {
-    axum::serve(listener, router)
+    axum::serve(Bounded::new(listener, Connections::default()), router)
         .with_graceful_shutdown(until.cancelled_owned())
         .await
 }

@@ -19,6 +19,7 @@ mod allocator;
 pub mod args;
 pub mod backoff;
 mod chain;
+pub mod connections;
 pub mod duration;
 pub mod events;
 pub mod logs;
