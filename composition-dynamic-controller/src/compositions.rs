@@ -3,15 +3,20 @@
 //! A pass reads from here instead of from the API server. The watch may be behind our own last write, so whichever
 //! is newer counts.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use api::{Composition, CompositionDefinition};
-use cluster::Item;
+use cluster::{Item, trimmed};
 use composition::is_governed;
-use kube::ResourceExt as _;
-use kube::core::DynamicObject;
+use kube::core::{ApiResource, DynamicObject, DynamicResourceScope, ObjectMeta};
 use kube::runtime::watcher::Event;
+use kube::{Resource, ResourceExt as _};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::queue::{Grouped, Priority};
 
@@ -74,24 +79,22 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    fn of(item: Item<DynamicObject>) -> Self {
-        let (mut object, is_whole) = match item {
-            Item::Read(mut object) => {
-                let is_whole = is_small(&object.data);
-                if !is_whole {
-                    object.data = serde_json::Value::Null;
-                }
-                (object, is_whole)
-            }
-            Item::Unreadable(unreadable) => {
-                let object = DynamicObject {
-                    types: unreadable.types,
-                    metadata: unreadable.metadata,
-                    data: serde_json::Value::Null,
-                };
-                (object, false)
-            }
-        };
+    fn of(item: Item<Trimmed>) -> Self {
+        match item {
+            Item::Read(Trimmed(object)) => Self::of_object(object),
+            Item::Unreadable(unreadable) => Self::of_object(DynamicObject {
+                types: unreadable.types,
+                metadata: unreadable.metadata,
+                data: Value::Null,
+            }),
+        }
+    }
+
+    fn of_object(mut object: DynamicObject) -> Self {
+        let is_whole = is_small(&object.data);
+        if !is_whole {
+            object.data = Value::Null;
+        }
         // Nothing here reads them, and they are a good part of an object.
         object.metadata.managed_fields = None;
         Self {
@@ -101,9 +104,53 @@ impl Seen {
     }
 }
 
+/// A composition of which no more is read than is kept: a page of a list is in memory until all of it is read, and values
+/// take ten times the memory of their text.
+#[derive(Debug, Clone)]
+pub(crate) struct Trimmed(DynamicObject);
+
+impl<'de> Deserialize<'de> for Trimmed {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        let text = trimmed(&raw, KEPT).unwrap_or(raw);
+        serde_json::from_str(text.get())
+            .map(Self)
+            .map_err(|_| D::Error::custom("it is nested too deep, or no object"))
+    }
+}
+
+impl Resource for Trimmed {
+    type DynamicType = ApiResource;
+    type Scope = DynamicResourceScope;
+
+    fn kind(kind: &ApiResource) -> Cow<'_, str> {
+        DynamicObject::kind(kind)
+    }
+
+    fn group(kind: &ApiResource) -> Cow<'_, str> {
+        DynamicObject::group(kind)
+    }
+
+    fn version(kind: &ApiResource) -> Cow<'_, str> {
+        DynamicObject::version(kind)
+    }
+
+    fn plural(kind: &ApiResource) -> Cow<'_, str> {
+        DynamicObject::plural(kind)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        self.0.meta()
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        self.0.meta_mut()
+    }
+}
+
 /// True of what is kept. What has no spec may have lost it on the way, as the answer to a write does that was nested too
 /// deep.
-fn is_small(data: &serde_json::Value) -> bool {
+fn is_small(data: &Value) -> bool {
     let mut room = Room(KEPT);
     data.get("spec").is_some() && serde_json::to_writer(&mut room, data).is_ok()
 }
@@ -157,7 +204,7 @@ impl Compositions {
     }
 
     /// Takes what the watch says, and tells what is to be done about it.
-    pub(crate) fn saw(&self, event: Event<Item<DynamicObject>>) -> Vec<News> {
+    pub(crate) fn saw(&self, event: Event<Item<Trimmed>>) -> Vec<News> {
         let mut state = self.lock();
         match event {
             Event::Init => {
@@ -201,7 +248,7 @@ impl Compositions {
         if let Some(known) = state.known.get_mut(&key)
             && is_newer(&object, &known.object)
         {
-            *known = Seen::of(Item::Read(object));
+            *known = Seen::of_object(object);
         }
     }
 
@@ -280,8 +327,13 @@ mod tests {
         serde_json::from_value(object).unwrap()
     }
 
-    fn item(version: u64, change: serde_json::Value) -> Item<DynamicObject> {
-        Item::Read(object(version, change))
+    fn item(version: u64, change: serde_json::Value) -> Item<Trimmed> {
+        read(&object(version, change))
+    }
+
+    /// As a watch reads it.
+    fn read(object: &DynamicObject) -> Item<Trimmed> {
+        serde_json::from_str(&json!(object).to_string()).unwrap()
     }
 
     fn key() -> Key {
@@ -372,7 +424,7 @@ mod tests {
     fn of_a_large_composition_the_metadata_is_kept() {
         let compositions = Compositions::default();
         let is_whole = |object: DynamicObject| {
-            compositions.saw(Event::Apply(Item::Read(object)));
+            compositions.saw(Event::Apply(read(&object)));
             let seen = compositions.get(&key()).unwrap();
             assert_eq!(seen.object.data.get("spec").is_some(), seen.is_whole);
             seen.is_whole
@@ -393,7 +445,7 @@ mod tests {
         let deep = format!("{}{}", "[".repeat(9_999), "]".repeat(9_999));
         let text = json!(object(1, json!({}))).to_string();
         let text = text.replacen('{', &format!("{{\"spec\":{deep},"), 1);
-        let item: Item<DynamicObject> = serde_json::from_str(&text).unwrap();
+        let item: Item<Trimmed> = serde_json::from_str(&text).unwrap();
         compositions.saw(Event::Init);
         assert_eq!(
             compositions.saw(Event::InitApply(item.clone())),

@@ -10,7 +10,6 @@ use std::time::Duration;
 use cluster::{Item, ResourceId, ShardNews};
 use futures::{FutureExt as _, StreamExt as _};
 use kube::Api;
-use kube::core::DynamicObject;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use runtime::chain;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -18,7 +17,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::composition::{Context, Error, Next, cut_off, reconcile};
-use crate::compositions::{Key, News};
+use crate::compositions::{Key, News, Trimmed};
 use crate::queue::Priority;
 use crate::shards::OwnShards;
 
@@ -61,7 +60,7 @@ impl Controller {
 
     async fn watch(&self, until: CancellationToken) {
         let ctx = &self.context;
-        let api: Api<Item<DynamicObject>> = self.resource.api(ctx.cluster.client(), ctx.namespace.as_deref());
+        let api: Api<Item<Trimmed>> = self.resource.api(ctx.cluster.client(), ctx.namespace.as_deref());
         let events = watcher(api, self.watched.clone())
             .default_backoff()
             .take_until(until.cancelled_owned());

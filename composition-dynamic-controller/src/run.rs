@@ -32,7 +32,8 @@ use crate::release_key::ReleaseKey;
 use crate::shards::{self, OwnShards};
 use crate::watches::Watches;
 
-/// As many compositions are read at once. Each may have more than a MiB, and a page is in memory twice while it is read.
+/// As many compositions are listed at once. Each may have more than a MiB of text, and a page is in memory while it is
+/// read.
 const LISTED_AT_ONCE: u32 = 25;
 
 /// How long a type may take to be served after the controller has started.

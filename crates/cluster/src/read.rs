@@ -16,8 +16,23 @@ const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8
 
 const LIST_OF_METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// As many objects as one answer holds; client-go's default.
-const PAGE: &str = "500";
+/// How many objects one answer holds. An API server bounds their number alone, and each may have more than a MiB.
+const FIRST_PAGE: u16 = 50;
+
+/// As many where they are small; client-go's default.
+const PAGE_OF_SMALL: u16 = 500;
+
+/// As many where they are large.
+const PAGE_OF_LARGE: u16 = 10;
+
+/// The size of the next page, after one that had so many bytes.
+fn next_page(size: usize, bytes: usize) -> u16 {
+    match bytes / size.max(1) {
+        ..=8_191 => PAGE_OF_SMALL,
+        8_192..=131_071 => FIRST_PAGE,
+        131_072.. => PAGE_OF_LARGE,
+    }
+}
 
 /// Which objects of a collection.
 #[derive(Clone, Copy, Debug, Default)]
@@ -120,8 +135,10 @@ impl Cluster {
             .map(|(field, text)| Some((field, to_raw_value(&text).ok()?)));
         let mut found = Vec::new();
         let mut next = String::new();
+        let mut limit = FIRST_PAGE;
         loop {
-            let mut call = Call::get(resource.collection(selector.namespace)).query("limit", PAGE);
+            let collection = resource.collection(selector.namespace);
+            let mut call = Call::get(collection).query("limit", &limit.to_string());
             if let Some(media_type) = media_type {
                 call = call.accept(media_type);
             }
@@ -132,10 +149,13 @@ impl Cluster {
                 call = call.query("continue", &next);
             }
             let page = self.transport.send_for_bytes(call).await.map_err(failed)?;
+            let bytes = page.len();
             let page: Page = serde_json::from_slice(&page)
                 .map_err(Failure::unreadable)
                 .map_err(failed)?;
-            for item in page.items.unwrap_or_default() {
+            let items = page.items.unwrap_or_default();
+            limit = next_page(items.len(), bytes);
+            for item in items {
                 let read = item.with(types.iter().flatten()).map(|item| Item::read(&item));
                 found.push(read.map_err(Failure::unreadable).map_err(failed)?);
             }
@@ -255,11 +275,19 @@ mod tests {
         script.finish();
     }
 
+    #[test]
+    fn a_page_is_the_smaller_the_larger_its_objects_are() {
+        assert_eq!(next_page(50, 50 << 10), PAGE_OF_SMALL);
+        assert_eq!(next_page(50, 50 << 15), FIRST_PAGE);
+        assert_eq!(next_page(50, 50 << 20), PAGE_OF_LARGE);
+        assert_eq!(next_page(0, 100), PAGE_OF_SMALL);
+    }
+
     #[tokio::test]
     async fn lists_are_read_to_their_end_and_items_know_their_kind() {
         let script = Script::new("two pages")
             .get(
-                "/api/v1/namespaces/shop/configmaps?limit=500&labelSelector=a%3Db",
+                "/api/v1/namespaces/shop/configmaps?limit=50&labelSelector=a%3Db",
                 json!({"metadata": {"continue": "n/e+xt"}, "items": [{"metadata": {"name": "one"}}]}),
             )
             .get(
