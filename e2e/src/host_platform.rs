@@ -98,6 +98,38 @@ impl HostPlatform {
         self.run(PROVIDER, NAMESPACE, RELEASE, &[NO_METRICS], &environment)
     }
 
+    /// Runs one more core-provider, which answers webhooks on `port` of loopback and waits for a lease that nobody gives
+    /// it. Gives the name of the program.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn run_webhooks(&self, port: u16) -> Result<String> {
+        let namespace = Namespace::of(NAMESPACE, &self.site);
+        namespace.apply(&serde_json::json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": "leader-election-core-provider", "namespace": NAMESPACE},
+            "spec": {"holderIdentity": "somebody-else", "leaseDurationSeconds": 86400},
+        }))?;
+        let port = port.to_string();
+        let kubeconfig = self.plane.kubeconfig_for(NAMESPACE, RELEASE)?;
+        let own = self.provider_environment();
+        let mut environment: Vec<(&str, &str)> =
+            own.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        environment.retain(|(name, _)| *name != "CORE_PROVIDER_WEBHOOK_PORT");
+        let kubeconfig = kubeconfig.to_string_lossy();
+        environment.extend([
+            ("CORE_PROVIDER_WEBHOOK_PORT", port.as_str()),
+            ("CORE_PROVIDER_LEADER_ELECTION", "true"),
+            ("KUBECONFIG", &*kubeconfig),
+            ("NO_PROXY", "127.0.0.1"),
+        ]);
+        let name = format!("core-provider.webhooks-{port}");
+        let arguments = vec![NO_METRICS.to_owned()];
+        self.plane
+            .start_program(&name, &image::binary("core-provider")?, arguments, &environment)?;
+        Ok(name)
+    }
+
     /// core-provider, to be run by the caller with a kubeconfig in its environment.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 //! reads little.
 
 use anyhow::{Context as _, Result};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use serde_json::json;
 
 use super::bindings::outcome;
@@ -112,6 +113,12 @@ fn asking() -> Vec<Attack> {
             "inspector-roles",
             "makes a role",
             "create clusterrole forged --verb=get --resource=secrets",
+        ),
+        Attack::new(
+            "inspector-flood",
+            Actor::Peer,
+            "sends a thousand tokens that are none, and one of them a thousand times",
+            flooded,
         ),
         Attack::new(
             "inspector-registry-password",
@@ -246,19 +253,11 @@ fn get(
     name: &str,
     token: Option<&str>,
 ) -> Result<(u16, String)> {
-    let url = format!(
-        "{}resources?compositionName={name}&compositionNamespace={namespace}&compositionVersion={}\
-         &compositionResource={}&compositionDefinitionName=bazaar&compositionDefinitionNamespace={CATALOG}\
-         &releaseName={name}",
-        stage.platform().inspector_url(),
-        scene.bazaar.version,
-        scene.bazaar.plural,
-    );
+    let url = url(stage, scene, namespace, name);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = reqwest::Client::builder().no_proxy().build()?;
+    let client = client()?;
     runtime.block_on(async {
         let mut request = client.get(url);
         if let Some(token) = token {
@@ -267,6 +266,91 @@ fn get(
         let answer = request.send().await.context("chart-inspector does not answer")?;
         Ok((answer.status().as_u16(), answer.text().await?))
     })
+}
+
+fn client() -> Result<reqwest::Client> {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Ok(reqwest::Client::builder().no_proxy().build()?)
+}
+
+fn url(stage: &Stage, scene: &Scene<'_>, namespace: &str, name: &str) -> String {
+    format!(
+        "{}resources?compositionName={name}&compositionNamespace={namespace}&compositionVersion={}\
+         &compositionResource={}&compositionDefinitionName=bazaar&compositionDefinitionNamespace={CATALOG}\
+         &releaseName={name}",
+        stage.platform().inspector_url(),
+        scene.bazaar.version,
+        scene.bazaar.plural,
+    )
+}
+
+/// A flood of tokens that are none: the API server is asked about each once, and whoever is known is answered meanwhile.
+fn flooded(stage: &Stage) -> Result<Outcome> {
+    const TOKENS: usize = 1000;
+    const AT_ONCE: usize = 40;
+    let scene = Scene::with_victim(stage, "inspector-flood", &json!({}))?;
+    let known = token(
+        &home(stage, &scene),
+        &scene.bazaar.account(),
+        Some("chart-inspector"),
+    )?
+    .unwrap_or_default();
+    let url = url(stage, &scene, scene.b.namespace(), "web");
+    let client = client()?;
+    let ask = |token: String| {
+        let request = client.get(&url).bearer_auth(token);
+        async move { Ok::<_, reqwest::Error>(request.send().await?.status().as_u16()) }
+    };
+    let since = stage.mark()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let answers: Vec<(bool, u16)> = runtime.block_on(async {
+        let same = std::iter::repeat_n("not-a-token".to_owned(), TOKENS);
+        let others = (0..TOKENS).map(|number| format!("not-a-token-{number}"));
+        let all = same.chain(others).enumerate().map(|(place, token)| {
+            let is_honest = place % 50 == 0;
+            let asked = ask(if is_honest { known.clone() } else { token });
+            async move { Ok::<_, reqwest::Error>((is_honest, asked.await?)) }
+        });
+        stream::iter(all).buffer_unordered(AT_ONCE).try_collect().await
+    })?;
+    let reviews = stage
+        .platform()
+        .plane()
+        .audit()
+        .since(since)?
+        .filter(|record| {
+            record
+                .as_ref()
+                .is_ok_and(|record| record.resource == "tokenreviews")
+        })
+        .count();
+    let honest = |(is_honest, status): &&(bool, u16)| *is_honest && *status != 200;
+    if let Some((_, status)) = answers.iter().find(honest) {
+        return Ok(Outcome::got_through(format!(
+            "the controller of the type is answered {status} meanwhile"
+        )));
+    }
+    if answers
+        .iter()
+        .any(|(is_honest, status)| !is_honest && *status == 200)
+    {
+        return Ok(Outcome::got_through("somebody without a token is answered"));
+    }
+    // Each of the others once, the one token as often as a refusal ends to hold, and those in flight at first.
+    if reviews > TOKENS + 2 * AT_ONCE {
+        return Ok(Outcome::got_through(format!(
+            "the API server was asked {reviews} times about {TOKENS} tokens"
+        )));
+    }
+    Ok(Outcome::refused(
+        "chart-inspector answers 401, and remembers whom it refused",
+        format!(
+            "{reviews} reviews for {} requests; the controller is answered",
+            answers.len()
+        ),
+    ))
 }
 
 /// The holder of the controller's token asks about a composition of the attacker's whose template fails with the

@@ -15,6 +15,7 @@ mod lookups;
 mod namespaces;
 pub(crate) mod records;
 mod registries;
+mod sizes;
 mod stage;
 
 use std::collections::VecDeque;
@@ -167,6 +168,7 @@ pub fn all() -> Vec<Attack> {
     all.extend(bindings::attacks());
     all.extend(inspector::attacks());
     all.extend(registries::attacks());
+    all.extend(sizes::attacks());
     all.extend(definitions::attacks());
     all
 }

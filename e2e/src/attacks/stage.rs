@@ -369,6 +369,25 @@ impl Stage {
         Holder::of(&self.platform, (namespace, name), namespace)
     }
 
+    /// Which log of the platform's programs has a text.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn logged(&self, text: &str) -> Result<Option<String>> {
+        for entry in std::fs::read_dir(self.platform.plane().folder().join("logs"))? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let is_ours = ["core-provider", "composition-dynamic", "chart-inspector"];
+            if is_ours.iter().any(|ours| name.starts_with(ours)) {
+                let log = std::fs::read(entry.path())?;
+                if String::from_utf8_lossy(&log).contains(text) {
+                    return Ok(Some(format!("the text is in {name}")));
+                }
+            }
+        }
+        Ok(None)
+    }
+
     /// What the API server was asked so far.
     ///
     /// # Errors
