@@ -21,6 +21,12 @@ const PROVIDER: &str = "core-provider";
 /// Several run on one host, which has each port once.
 const NO_METRICS: &str = "--metrics-server-port=0";
 
+const NETWORK_POLICIES: [&str; 3] = [
+    "networkPolicy.enabled=true",
+    "networkPolicy.apiServers[0].ipBlock.cidr=127.0.0.1/32",
+    "networkPolicy.metrics[0].podSelector.matchLabels.app=prometheus",
+];
+
 /// The programs of the platform on a control plane.
 pub struct HostPlatform {
     plane: ControlPlane,
@@ -80,6 +86,10 @@ impl HostPlatform {
         // Nobody waits for its pods: there is no node to run them.
         let mut install = site.helm(["install", RELEASE, &chart.to_string_lossy()]);
         install.args(["--namespace", NAMESPACE, "--create-namespace"]);
+        // Nothing enforces them here: the API server says whether it takes them.
+        for value in NETWORK_POLICIES {
+            install.args(["--set", value]);
+        }
         for value in values {
             install.args(["--set", value]);
         }
