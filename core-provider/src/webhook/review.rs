@@ -27,6 +27,9 @@ pub(super) struct AdmissionRequest {
     /// The type of the object, in the plural.
     #[serde(default)]
     pub(super) resource: Resource,
+    /// Where the object lies; empty outside of namespaces.
+    #[serde(default)]
+    pub(super) namespace: String,
     pub(super) operation: String,
     /// As it was written: it may be nested deeper than can be read.
     #[serde(default)]

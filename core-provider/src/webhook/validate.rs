@@ -137,9 +137,7 @@ async fn verdict(
     own: Option<Arc<crdgen::JSONSchemaProps>>,
     spec: Value,
 ) -> Verdict {
-    let namespace = request.object["metadata"]["namespace"]
-        .as_str()
-        .unwrap_or_default();
+    let namespace = &request.namespace;
     let work = move |_: Deadline| judged(&engine, own.as_deref(), &spec);
     match tokio::time::timeout(IN_TIME, Pool::of_process().run(namespace, IN_TIME, work)).await {
         Ok(Ok(verdict)) => verdict,
