@@ -498,8 +498,16 @@ fn without_notes(
 /// About what a text takes once it is read as YAML: 50 bytes for each key, item or line, of which it may have one for each
 /// byte.
 fn memory_of_objects(text: &str) -> usize {
-    let begins = |byte: &u8| matches!(byte, b'\n' | b':' | b',' | b'[' | b'{');
-    text.as_bytes().iter().filter(|byte| begins(byte)).count() * 50
+    // Without a branch, and in bytes as long as they suffice, many are looked at in one instruction.
+    let begins = |byte: u8| {
+        u8::from(byte == b'\n')
+            | u8::from(byte == b':')
+            | u8::from(byte == b',')
+            | u8::from(byte == b'[')
+            | u8::from(byte == b'{')
+    };
+    let count = |part: &[u8]| usize::from(part.iter().fold(0_u8, |sum, byte| sum + begins(*byte)));
+    text.as_bytes().chunks(255).map(count).sum::<usize>() * 50
 }
 
 fn sorted(files: BTreeMap<String, String>, helm: HelmLine) -> Result<Sorted, InvalidManifests> {
