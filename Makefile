@@ -231,6 +231,9 @@ bench-compositions: setup ## What COMPOSITIONS=100 compositions cost: seconds, r
 # As `make interop` and its like, for compositions.
 ON_CONTROL_PLANE = $(BUILD) --quiet $(call bins,core-provider composition-dynamic-controller chart-inspector compositions local-cluster) && $(DEBUG)/compositions
 
+# For figures: the programs as users have them.
+RELEASE_ON_CONTROL_PLANE = $(BUILD_RELEASE) --quiet $(call bins,core-provider composition-dynamic-controller chart-inspector compositions local-cluster) && $(RELEASE)/compositions
+
 # `make attacks ONLY="lookup-fail token-spec"` tries those alone, LATER=true also those that are not refused yet.
 ONLY ?=
 LATER ?=
@@ -262,7 +265,7 @@ HONEST ?= 50
 HOSTILE ?= 10
 .PHONY: fairness
 fairness: ## HONEST=50 compositions changed alone, then beside HOSTILE=10 of each kind that cost all they can; prints p95 of both and memory
-	$(ON_CONTROL_PLANE) fairness --honest $(HONEST) --hostile $(HOSTILE)
+	$(RELEASE_ON_CONTROL_PLANE) fairness --honest $(HONEST) --hostile $(HOSTILE)
 
 .PHONY: bench-admission
 bench-admission: MINUTES = 1
@@ -273,7 +276,7 @@ bench-admission: setup ## 500 writes a second that core-provider's webhook judge
 .PHONY: soak
 soak: MINUTES = 20
 soak: ## 100 compositions looked at every second for MINUTES=20, some changed and some made anew all the time; prints passes, memory, threads and files
-	$(ON_CONTROL_PLANE) soak --minutes $(MINUTES)
+	$(RELEASE_ON_CONTROL_PLANE) soak --minutes $(MINUTES)
 
 EDITS ?= 200
 .PHONY: composition-drift
