@@ -1,5 +1,5 @@
 //! Compositions on a control plane of their own: `make take-over`, and the short forms of `make namespaces`,
-//! `make exactness`, `make composition-drift` and `make composition-idle`, who says name and chart of a release, and the figures that are
+//! `make exactness`, `make composition-drift`, `make composition-idle` and `make fairness`, who says name and chart of a release, and the figures that are
 //! pushed.
 
 use std::sync::MutexGuard;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use e2e::Shared;
-use e2e::compositions::{Rig, drift, exactness, figures, idle, names, namespaces, take_over};
+use e2e::compositions::{Rig, drift, exactness, fairness, figures, idle, names, namespaces, take_over};
 
 /// Hooks, what lies outside of namespaces, a lookup, and objects that come and go.
 const CHARTS: [&str; 4] = ["hooks", "cluster-scoped", "lookup", "dropped"];
@@ -43,6 +43,13 @@ fn edits_of_every_kind_are_put_back_at_once() -> Result<()> {
 fn compositions_that_nobody_touches_are_not_written() -> Result<()> {
     let idle = idle::run(&*rig()?, 9, Duration::from_secs(40))?;
     assert!(idle.writes.is_empty(), "{:#?}", idle.writes);
+    Ok(())
+}
+
+#[test]
+fn honest_compositions_go_on_beside_hostile_ones_of_every_kind() -> Result<()> {
+    let outcome = fairness::run(&*rig()?, 5, 1)?;
+    assert!(outcome.is_well(), "{outcome}");
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! Compositions of tenants that cost all they can, beside those of an honest one: how much longer its changes take.
 //!
 //! Times come from the audit log: from the answer to the edit until the answer to the controller's last write of the status
-//! before the next edit of that composition.
+//! before the next edit of that composition, or, where there is none, after it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -364,13 +364,18 @@ impl<'a> Shop<'a> {
             }
         }
         let mut times = Times::default();
-        for (edited, answered) in edits.into_values().flatten() {
-            match answered {
-                Some(answered) => {
-                    let took = answered.duration_since(edited);
-                    times.took.push(Duration::try_from(took).unwrap_or_default());
+        for edits in edits.into_values() {
+            let mut answered = None;
+            for (edited, answer) in edits.into_iter().rev() {
+                // One that was overtaken by the next edit is answered with it.
+                answered = answer.or(answered);
+                match answered {
+                    Some(answered) => {
+                        let took = answered.duration_since(edited);
+                        times.took.push(Duration::try_from(took).unwrap_or_default());
+                    }
+                    None => times.lost += 1,
                 }
-                None => times.lost += 1,
             }
         }
         let expected = ROUNDS * self.compositions.len();
