@@ -6,7 +6,7 @@ use crdgen::conversion::Conversion;
 use helm::engine::Engine;
 use serde_json::Map;
 
-use super::instances::Instance;
+use super::instances::{Instance, Spec};
 
 /// A version of the type, as compositions are held against it.
 pub(super) struct Gate<'a> {
@@ -21,39 +21,41 @@ pub(super) struct Gate<'a> {
 }
 
 impl Gate<'_> {
-    /// The compositions that the version refuses, with the first reason of each; those being deleted aside.
+    /// Where and why the version refuses a composition, with the first reason; one that is being deleted never.
     ///
     /// `own_schema` gives the schema of the version that a composition has now: fields that it has only for the sake
     /// of sibling versions are ignored.
-    pub(super) fn breakers<'i>(
+    pub(super) fn breaker(
         &self,
-        instances: impl IntoIterator<Item = &'i Instance>,
+        instance: &Instance,
+        spec: Spec,
         own_schema: impl Fn(&str) -> Option<JSONSchemaProps>,
-    ) -> Vec<Breaker> {
-        let mut breakers: Vec<_> = instances
-            .into_iter()
-            .filter(|instance| !instance.deleting)
-            .filter_map(|instance| {
-                let former = instance.version.as_deref().and_then(&own_schema);
-                let (path, reason) = self.refusal(instance, former.as_ref())?;
-                Some(Breaker {
-                    namespace: instance.namespace.clone(),
-                    name: instance.name.clone(),
-                    path,
-                    reason,
-                })
-            })
-            .collect();
-        breakers.sort();
-        breakers
+    ) -> Option<Breaker> {
+        if instance.deleting {
+            return None;
+        }
+        let labelled = instance.version.as_deref();
+        let former = labelled.and_then(own_schema);
+        let (path, reason) = self.refusal(labelled, spec, former.as_ref())?;
+        Some(Breaker {
+            namespace: instance.namespace.clone(),
+            name: instance.name.clone(),
+            path,
+            reason,
+        })
     }
 
     /// Where and why the version refuses a spec, as Helm would refuse the values or the API server the object.
-    fn refusal(&self, instance: &Instance, former: Option<&JSONSchemaProps>) -> Option<(String, String)> {
-        if let Some(why) = &instance.unreadable {
-            return Some((String::new(), why.clone()));
+    fn refusal(
+        &self,
+        labelled: Option<&str>,
+        spec: Spec,
+        former: Option<&JSONSchemaProps>,
+    ) -> Option<(String, String)> {
+        if let Some(why) = spec.unreadable {
+            return Some((String::new(), why));
         }
-        let mut spec = instance.spec_in(self.version, self.conversion, |spec| {
+        let mut spec = spec.in_version(self.version, labelled, self.conversion, |spec| {
             if let Some(former) = former {
                 crdgen::drop_strangers(former, spec);
             }
@@ -96,20 +98,23 @@ mod tests {
         Engine::new(Chart::from_files(files, &Limits::default()).unwrap())
     }
 
-    fn instance(name: &str, spec: Value) -> Instance {
-        Instance {
+    fn instance(name: &str, value: Value) -> (Instance, Spec) {
+        let instance = Instance {
             namespace: "shop".into(),
             name: name.into(),
             version: Some("v1-0-0".into()),
             definition: None,
             held: true,
             deleting: false,
-            spec,
+            released: None,
+        };
+        let spec = Spec {
+            value,
             unreadable: None,
             shown: "v1-0-0".into(),
             kept: None,
-            released: None,
-        }
+        };
+        (instance, spec)
     }
 
     #[test]
@@ -133,18 +138,21 @@ mod tests {
             conversion: None,
         };
         let mut going = instance("going", json!({"size": "huge"}));
-        going.deleting = true;
+        going.0.deleting = true;
         let mut deep = instance("deep", Value::Null);
-        deep.unreadable = Some("it is nested deeper than 127 levels".into());
+        deep.1.unreadable = Some("it is nested deeper than 127 levels".into());
         let instances = [
+            deep,
             instance("fits", json!({"count": 3})),
             instance("too-many", json!({"count": 9})),
             instance("carries-a-stranger", json!({"elsewhere": 1})),
             instance("wrong-size", json!({"size": "huge"})),
             going,
-            deep,
         ];
-        let breakers = gate.breakers(&instances, |_| Some(former.clone()));
+        let breakers: Vec<_> = instances
+            .into_iter()
+            .filter_map(|(instance, spec)| gate.breaker(&instance, spec, |_| Some(former.clone())))
+            .collect();
         let said: Vec<_> = breakers
             .iter()
             .map(|breaker| {

@@ -9,7 +9,7 @@ use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
-/// One composition.
+/// One composition, without its spec: hundreds of those may not fit into memory.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Instance {
     pub(super) namespace: String,
@@ -21,68 +21,36 @@ pub(super) struct Instance {
     /// True while a controller's finalizer is on it.
     pub(super) held: bool,
     pub(super) deleting: bool,
-    pub(super) spec: Value,
-    /// Why it has no spec here.
+    /// The version of the chart that its release is of.
+    pub(super) released: Option<String>,
+}
+
+/// What users wrote into a composition, while it is looked at.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Spec {
+    pub(super) value: Value,
+    /// Why it is not here.
     pub(super) unreadable: Option<String>,
     /// The version that this is the spec of, which all objects are shown in that are listed together.
     pub(super) shown: String,
     /// What of it has no place in that version.
     pub(super) kept: Option<String>,
-    /// The version of the chart that its release is of.
-    pub(super) released: Option<String>,
 }
 
-impl Instance {
-    fn of(item: Item<DynamicObject>, shown: &str) -> Self {
-        match item {
-            Item::Read(object) => Self::read(&object, shown),
-            Item::Unreadable(unreadable) => {
-                let object = DynamicObject {
-                    types: unreadable.types,
-                    metadata: unreadable.metadata,
-                    data: json!({"status": unreadable.status}),
-                };
-                Self {
-                    unreadable: Some(unreadable.why),
-                    ..Self::read(&object, shown)
-                }
-            }
-        }
-    }
-
-    fn read(object: &DynamicObject, shown: &str) -> Self {
-        let label = |name: &str| object.labels().get(name).cloned();
-        Self {
-            namespace: object.namespace().unwrap_or_default(),
-            name: object.name_any(),
-            version: label(labels::COMPOSITION_VERSION),
-            definition: label(labels::DEFINITION_NAMESPACE).zip(label(labels::DEFINITION_NAME)),
-            held: object
-                .finalizers()
-                .iter()
-                .any(|held| held == finalizers::COMPOSITION),
-            deleting: object.metadata.deletion_timestamp.is_some(),
-            spec: object.data.get("spec").cloned().unwrap_or_default(),
-            unreadable: None,
-            shown: shown.to_owned(),
-            kept: object.annotations().get(KEPT).cloned(),
-            released: object.data["status"]["helmChartVersion"]
-                .as_str()
-                .map(str::to_owned),
-        }
-    }
-
-    /// The spec in another version, after `own` has seen it in that of the object.
-    pub(super) fn spec_in(
-        &self,
+impl Spec {
+    /// The spec in another version, after `own` has seen it in that of the composition, which its label names.
+    pub(super) fn in_version(
+        self,
         version: &str,
+        labelled: Option<&str>,
         conversion: Option<&Conversion>,
         own: impl Fn(&mut Value),
     ) -> Value {
         let mut object = json!({
-            "apiVersion": format!("{COMPOSITION_GROUP}/{}", self.shown), "spec": self.spec, "metadata": {},
+            "apiVersion": format!("{COMPOSITION_GROUP}/{}", self.shown), "metadata": {},
         });
-        if let Some(kept) = &self.kept {
+        object["spec"] = self.value;
+        if let Some(kept) = self.kept {
             object["metadata"]["annotations"] = json!({ KEPT: kept });
         }
         // A label that names no version is as good as none.
@@ -91,14 +59,52 @@ impl Instance {
                 let _ = conversion.convert(object, version);
             }
         };
-        if let Some(label) = &self.version {
+        if let Some(label) = labelled {
             convert(&mut object, label);
         }
         own(&mut object["spec"]);
         convert(&mut object, version);
         object["spec"].take()
     }
+}
 
+fn read(item: Item<DynamicObject>, shown: &str) -> (Instance, Spec) {
+    let (mut object, unreadable) = match item {
+        Item::Read(object) => (object, None),
+        Item::Unreadable(unreadable) => {
+            let object = DynamicObject {
+                types: unreadable.types,
+                metadata: unreadable.metadata,
+                data: json!({"status": unreadable.status}),
+            };
+            (object, Some(unreadable.why))
+        }
+    };
+    let spec = Spec {
+        value: object.data.get_mut("spec").map(Value::take).unwrap_or_default(),
+        unreadable,
+        shown: shown.to_owned(),
+        kept: object.annotations().get(KEPT).cloned(),
+    };
+    let label = |name: &str| object.labels().get(name).cloned();
+    let instance = Instance {
+        namespace: object.namespace().unwrap_or_default(),
+        name: object.name_any(),
+        version: label(labels::COMPOSITION_VERSION),
+        definition: label(labels::DEFINITION_NAMESPACE).zip(label(labels::DEFINITION_NAME)),
+        held: object
+            .finalizers()
+            .iter()
+            .any(|held| held == finalizers::COMPOSITION),
+        deleting: object.metadata.deletion_timestamp.is_some(),
+        released: object.data["status"]["helmChartVersion"]
+            .as_str()
+            .map(str::to_owned),
+    };
+    (instance, spec)
+}
+
+impl Instance {
     /// The object, addressed through a version of its type.
     pub(super) fn id(&self, resource: &ResourceId) -> Result<ObjectId, cluster::Error> {
         ObjectId::new(resource.clone(), Some(&self.namespace), &self.name)
@@ -112,18 +118,35 @@ pub(super) async fn list(
     labels: Option<&str>,
     cluster: &Cluster,
 ) -> Result<Option<Vec<Instance>>, cluster::Error> {
+    list_looking(resource, labels, cluster, |_, _| ()).await
+}
+
+/// The same, with a look at each one's spec, which is not kept: no more of them are held than a page has.
+pub(super) async fn list_looking(
+    resource: &ResourceId,
+    labels: Option<&str>,
+    cluster: &Cluster,
+    mut look: impl FnMut(&Instance, Spec),
+) -> Result<Option<Vec<Instance>>, cluster::Error> {
     let selector = Selector {
         namespace: None,
         labels,
     };
-    match cluster.list_items(resource, selector).await {
-        Ok(found) => {
-            let read = |item| Instance::of(item, &resource.version);
-            Ok(Some(found.into_iter().map(read).collect()))
+    let mut pages = cluster.pages(resource, selector);
+    let mut found = Vec::new();
+    loop {
+        let page = match pages.next().await {
+            Ok(Some(page)) => page,
+            Ok(None) => return Ok(Some(found)),
+            Err(error) if error.is_not_found() => return Ok(Some(Vec::new())),
+            Err(error) if error.is_forbidden() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        for item in page {
+            let (instance, spec) = read(item, &resource.version);
+            look(&instance, spec);
+            found.push(instance);
         }
-        Err(error) if error.is_not_found() => Ok(Some(Vec::new())),
-        Err(error) if error.is_forbidden() => Ok(None),
-        Err(error) => Err(error),
     }
 }
 
@@ -168,6 +191,8 @@ impl Claim {
 
 #[cfg(test)]
 mod tests {
+    use cluster::scripted::Script;
+
     use super::*;
 
     fn instance(version: Option<&str>, definition: Option<&str>) -> Instance {
@@ -178,10 +203,6 @@ mod tests {
             definition: definition.map(|name| ("defs".into(), name.into())),
             held: true,
             deleting: false,
-            spec: Value::Null,
-            unreadable: None,
-            shown: "v1-0-0".into(),
-            kept: None,
             released: None,
         }
     }
@@ -209,5 +230,40 @@ mod tests {
         check(Some("v2-0-0"), Some("mine"), false);
         check(Some("v2-0-0"), None, false);
         check(None, None, false);
+    }
+
+    #[tokio::test]
+    async fn specs_are_looked_at_page_by_page() {
+        let webs = resource("webs", "Web", "v1-0-0");
+        let url = "/apis/composition.krateo.io/v1-0-0/webs?limit=";
+        let web =
+            |name: &str, spec: Value| json!({"metadata": {"name": name, "namespace": "shop"}, "spec": spec});
+        let deep = (0..200).fold(json!({}), |inner, _| json!([inner]));
+        let script = Script::new("two pages")
+            .get(
+                &format!("{url}10"),
+                json!({"metadata": {"continue": "next"}, "items": [web("one", json!({"size": 1}))]}),
+            )
+            .get(
+                &format!("{url}500&continue=next"),
+                json!({"metadata": {}, "items": [web("two", json!({"size": 2})), web("deep", deep)]}),
+            );
+        let mut looked = Vec::new();
+        let look = |instance: &Instance, spec: Spec| {
+            looked.push((instance.name.clone(), spec.value, spec.unreadable.is_some()));
+        };
+        let found = list_looking(&webs, None, &script.cluster(), look)
+            .await
+            .unwrap()
+            .unwrap();
+        script.finish();
+        let names: Vec<_> = found.iter().map(|instance| instance.name.as_str()).collect();
+        assert_eq!(names, ["one", "two", "deep"]);
+        let expected = [
+            ("one".to_owned(), json!({"size": 1}), false),
+            ("two".to_owned(), json!({"size": 2}), false),
+            ("deep".to_owned(), Value::Null, true),
+        ];
+        assert_eq!(looked, expected);
     }
 }

@@ -23,7 +23,7 @@ use super::admission::Probe;
 use super::carried::carry;
 use super::controllers::{self, Controller, Owner};
 use super::gate::Gate;
-use super::instances::{self, Claim, Instance};
+use super::instances::{self, Claim, Instance, Spec};
 use super::relocation::{Relocation, relocation, running};
 use super::resolution::{Resolution, resolve};
 use super::{Context, FIELD_MANAGER, release_key};
@@ -360,9 +360,9 @@ pub(crate) async fn wanted(
     let unadmitted = unadmitted(definition, names, &target, &ctx.cluster).await?;
     let previous = previous(definition, names, version);
     let of_this_type = Siblings::of(names, &others, &controllers, &Owner::of(definition));
-    let elsewhere = elsewhere(live.as_ref(), names, version, &ctx.cluster).await?;
+    let elsewhere = elsewhere(live.as_ref(), &next, &source, &ctx.cluster).await?;
     let unused = match &elsewhere {
-        Some(elsewhere) => unused(
+        Some((elsewhere, _)) => unused(
             &ctx.webhooks,
             live.as_ref(),
             &source,
@@ -372,16 +372,7 @@ pub(crate) async fn wanted(
         )?,
         None => None,
     };
-    let former = former(
-        definition,
-        &source,
-        (live.as_ref(), &next),
-        &of_this_type,
-        elsewhere,
-        &controllers,
-        ctx,
-    )
-    .await?;
+    let former = former(definition, &source, &of_this_type, elsewhere, &controllers, ctx).await?;
     // What former controllers read the chart with goes with them.
     stale.retain(|id| !former.bundles.contains(id));
     let is_republished = is_republished(live.as_ref(), version, structural)?;
@@ -570,21 +561,45 @@ impl Siblings {
     }
 }
 
-/// Compositions of the type that are of another version; `None` while we may not read them.
+/// Compositions of the type that are of another version, and those of them that this version refuses; `None` while we
+/// may not read them.
 async fn elsewhere(
     live: Option<&CustomResourceDefinition>,
-    names: &Names,
-    version: &ServedVersion,
+    next: &CustomResourceDefinition,
+    source: &Source,
     cluster: &Cluster,
-) -> Result<Option<Vec<Instance>>, Error> {
-    let Some(through) = live.and_then(|live| served_resource(live, None)) else {
-        return Ok(Some(Vec::new()));
+) -> Result<Option<(Vec<Instance>, Vec<Breaker>)>, Error> {
+    let Source {
+        names,
+        version,
+        structural,
+        resolved: _,
+        chart,
+        changes: _,
+    } = source;
+    let Some(live) = live else {
+        return Ok(Some(Default::default()));
     };
-    if through.kind != names.kind {
-        return Ok(Some(Vec::new()));
-    }
+    let through = served_resource(live, None).filter(|through| through.kind == names.kind);
+    let Some(through) = through else {
+        return Ok(Some(Default::default()));
+    };
+    let conversion = Conversion::of(next)?;
+    let gate = Gate {
+        engine: &chart.engine,
+        own: &structural.spec,
+        version: version.as_str(),
+        conversion: conversion.as_ref(),
+    };
+    let mut breakers = Vec::new();
+    let look = |instance: &Instance, spec: Spec| {
+        let own_schema = |version: &str| crdgen::own_schema(live, version).ok().flatten();
+        breakers.extend(gate.breaker(instance, spec, own_schema));
+    };
     let others = format!("{}!={version}", api::labels::COMPOSITION_VERSION);
-    Ok(instances::list(&through, Some(&others), cluster).await?)
+    let found = instances::list_looking(&through, Some(&others), cluster, look).await?;
+    breakers.sort();
+    Ok(found.map(|found| (found, breakers)))
 }
 
 /// The type in one version that is served, not in `except`.
@@ -599,23 +614,15 @@ fn served_resource(live: &CustomResourceDefinition, except: Option<&str>) -> Opt
 async fn former(
     definition: &CompositionDefinition,
     source: &Source,
-    (live, next): (Option<&CustomResourceDefinition>, &CustomResourceDefinition),
     siblings: &Siblings,
-    elsewhere: Option<Vec<Instance>>,
+    elsewhere: Option<(Vec<Instance>, Vec<Breaker>)>,
     controllers: &[Controller],
     ctx: &Context,
 ) -> Result<Former, Error> {
-    let Some(elsewhere) = elsewhere else {
+    let Some((elsewhere, breakers)) = elsewhere else {
         return Ok(Former::default());
     };
-    let Source {
-        names,
-        version,
-        structural,
-        resolved: _,
-        chart,
-        changes: _,
-    } = source;
+    let Source { names, version, .. } = source;
     let owner = Owner::of(definition);
     let own: Vec<_> = controllers
         .iter()
@@ -626,6 +633,7 @@ async fn former(
         .collect();
     let mut former = Former {
         known: true,
+        breakers,
         ..Former::default()
     };
     let (mut running, mut keys) = (BTreeSet::new(), BTreeSet::new());
@@ -649,15 +657,6 @@ async fn former(
         former: served_before(definition).chain(running.iter().cloned()).collect(),
         foreign: siblings.run.clone(),
     };
-    let conversion = Conversion::of(next)?;
-    let gate = Gate {
-        engine: &chart.engine,
-        own: &structural.spec,
-        version: version.as_str(),
-        conversion: conversion.as_ref(),
-    };
-    let own_schema = |version: &str| crdgen::own_schema(live?, version).ok().flatten();
-    former.breakers = gate.breakers(&elsewhere, own_schema);
     let breaks = |instance: &Instance| {
         former
             .breakers

@@ -169,7 +169,7 @@ mod tests {
 
     fn url(collection: &str, label: &str) -> String {
         format!(
-            "{collection}?limit=50&labelSelector={}",
+            "{collection}?limit=10&labelSelector={}",
             label.replace('/', "%2F")
         )
     }

@@ -40,7 +40,7 @@ pub use error::{Attempt, Error, Failure, FieldCause};
 pub use item::{Item, LARGEST_ITEM, READABLE_DEPTH, Unreadable, trimmed};
 pub use lease::{Election, ElectionTimes, Held, LeaseWatch};
 pub use logs::Tail;
-pub use read::Selector;
+pub use read::{Pages, Selector};
 pub use readiness::{Health, health};
 pub use request::{Cluster, Fence};
 pub use resource::{ObjectId, ResourceId, Scoped};

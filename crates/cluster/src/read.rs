@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 
 use kube::core::PartialObjectMeta;
 use serde::Deserialize;
@@ -16,20 +17,21 @@ const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8
 
 const LIST_OF_METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
-/// How many objects one answer holds. An API server bounds their number alone, and each may have more than a MiB.
-const FIRST_PAGE: u16 = 50;
+/// How many objects one answer holds where they are large. An API server bounds their number alone, and each may have more
+/// than a MiB. The first page is as small, because nobody knows better yet.
+const PAGE_OF_LARGE: u16 = 10;
+
+/// As many where they are neither large nor small, and of metadata.
+const PAGE: u16 = 50;
 
 /// As many where they are small; client-go's default.
 const PAGE_OF_SMALL: u16 = 500;
-
-/// As many where they are large.
-const PAGE_OF_LARGE: u16 = 10;
 
 /// The size of the next page, after one that had so many bytes.
 fn next_page(size: usize, bytes: usize) -> u16 {
     match bytes / size.max(1) {
         ..=8_191 => PAGE_OF_SMALL,
-        8_192..=131_071 => FIRST_PAGE,
+        8_192..=131_071 => PAGE,
         131_072.. => PAGE_OF_LARGE,
     }
 }
@@ -111,58 +113,19 @@ impl Cluster {
         resource: &ResourceId,
         selector: Selector<'_>,
     ) -> Result<Vec<Item<T>>, Error> {
-        self.list_as(resource, selector, None).await
+        self.pages(resource, selector).rest().await
     }
 
-    async fn list_as<T: DeserializeOwned>(
-        &self,
-        resource: &ResourceId,
-        selector: Selector<'_>,
-        media_type: Option<&'static str>,
-    ) -> Result<Vec<Item<T>>, Error> {
-        let failed = |failure: Failure| Error::Collection {
-            attempt: Attempt::List,
-            resource: Box::new(resource.clone()),
-            namespace: selector.namespace.map(str::to_owned),
-            source: if resource.is_secret() {
-                failure.without_content()
-            } else {
-                failure
-            },
-        };
-        let (version, kind) = (resource.api_version(), resource.kind.clone());
-        let types = [("apiVersion", version), ("kind", kind)]
-            .map(|(field, text)| Some((field, to_raw_value(&text).ok()?)));
-        let mut found = Vec::new();
-        let mut next = String::new();
-        let mut limit = FIRST_PAGE;
-        loop {
-            let collection = resource.collection(selector.namespace);
-            let mut call = Call::get(collection).query("limit", &limit.to_string());
-            if let Some(media_type) = media_type {
-                call = call.accept(media_type);
-            }
-            if let Some(labels) = selector.labels {
-                call = call.query("labelSelector", labels);
-            }
-            if !next.is_empty() {
-                call = call.query("continue", &next);
-            }
-            let page = self.transport.send_for_bytes(call).await.map_err(failed)?;
-            let bytes = page.len();
-            let page: Page = serde_json::from_slice(&page)
-                .map_err(Failure::unreadable)
-                .map_err(failed)?;
-            let items = page.items.unwrap_or_default();
-            limit = next_page(items.len(), bytes);
-            for item in items {
-                let read = item.with(types.iter().flatten()).map(|item| Item::read(&item));
-                found.push(read.map_err(Failure::unreadable).map_err(failed)?);
-            }
-            match page.metadata.next {
-                Some(token) if !token.is_empty() => next = token,
-                _ => return Ok(found),
-            }
+    /// The same, page by page, for who does not need all of them at once: together they may not fit into memory.
+    pub fn pages<'a, T>(&'a self, resource: &'a ResourceId, selector: Selector<'a>) -> Pages<'a, T> {
+        Pages {
+            cluster: self,
+            resource,
+            selector,
+            media_type: None,
+            limit: PAGE_OF_LARGE,
+            next: Some(String::new()),
+            items: PhantomData,
         }
     }
 
@@ -177,8 +140,12 @@ impl Cluster {
         resource: &ResourceId,
         selector: Selector<'_>,
     ) -> Result<Vec<PartialObjectMeta>, Error> {
-        let items = self.list_as(resource, selector, Some(LIST_OF_METADATA)).await?;
-        all_read(resource, items)
+        let pages = Pages {
+            media_type: Some(LIST_OF_METADATA),
+            limit: PAGE,
+            ..self.pages(resource, selector)
+        };
+        all_read(resource, pages.rest().await?)
     }
 
     async fn get_as<T: DeserializeOwned>(&self, id: &ObjectId, call: Call) -> Result<Option<T>, Error> {
@@ -192,6 +159,82 @@ impl Cluster {
                 }),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+}
+
+/// A collection that is read page by page, as [`Cluster::pages`] gives it.
+pub struct Pages<'a, T> {
+    cluster: &'a Cluster,
+    resource: &'a ResourceId,
+    selector: Selector<'a>,
+    media_type: Option<&'static str>,
+    limit: u16,
+    /// Where the next page begins; none after the last one.
+    next: Option<String>,
+    items: PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned> Pages<'_, T> {
+    /// The next page, each object with its `apiVersion` and `kind`; none after the last one. A page may be empty.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Collection`].
+    pub async fn next(&mut self) -> Result<Option<Vec<Item<T>>>, Error> {
+        let Some(begin) = self.next.take() else {
+            return Ok(None);
+        };
+        let page = self.read(&begin).await;
+        page.map(Some).map_err(|failure| self.failed(failure))
+    }
+
+    /// All that is left.
+    async fn rest(mut self) -> Result<Vec<Item<T>>, Error> {
+        let mut found = Vec::new();
+        while let Some(page) = self.next().await? {
+            found.extend(page);
+        }
+        Ok(found)
+    }
+
+    async fn read(&mut self, begin: &str) -> Result<Vec<Item<T>>, Failure> {
+        let Selector { namespace, labels } = self.selector;
+        let mut call = Call::get(self.resource.collection(namespace)).query("limit", &self.limit.to_string());
+        if let Some(media_type) = self.media_type {
+            call = call.accept(media_type);
+        }
+        if let Some(labels) = labels {
+            call = call.query("labelSelector", labels);
+        }
+        if !begin.is_empty() {
+            call = call.query("continue", begin);
+        }
+        let body = self.cluster.transport.send_for_bytes(call).await?;
+        let page: Page = serde_json::from_slice(&body).map_err(Failure::unreadable)?;
+        let (version, kind) = (self.resource.api_version(), &self.resource.kind);
+        let types = [("apiVersion", &version), ("kind", kind)]
+            .map(|(field, text)| Some((field, to_raw_value(text).ok()?)));
+        let items = page.items.unwrap_or_default();
+        self.limit = next_page(items.len(), body.len());
+        self.next = page.metadata.next.filter(|token| !token.is_empty());
+        items
+            .into_iter()
+            .map(|item| item.with(types.iter().flatten()).map(|item| Item::read(&item)))
+            .collect::<Result<_, _>>()
+            .map_err(Failure::unreadable)
+    }
+
+    fn failed(&self, failure: Failure) -> Error {
+        Error::Collection {
+            attempt: Attempt::List,
+            resource: Box::new(self.resource.clone()),
+            namespace: self.selector.namespace.map(str::to_owned),
+            source: if self.resource.is_secret() {
+                failure.without_content()
+            } else {
+                failure
+            },
         }
     }
 }
@@ -278,7 +321,7 @@ mod tests {
     #[test]
     fn a_page_is_the_smaller_the_larger_its_objects_are() {
         assert_eq!(next_page(50, 50 << 10), PAGE_OF_SMALL);
-        assert_eq!(next_page(50, 50 << 15), FIRST_PAGE);
+        assert_eq!(next_page(50, 50 << 15), PAGE);
         assert_eq!(next_page(50, 50 << 20), PAGE_OF_LARGE);
         assert_eq!(next_page(0, 100), PAGE_OF_SMALL);
     }
@@ -287,7 +330,7 @@ mod tests {
     async fn lists_are_read_to_their_end_and_items_know_their_kind() {
         let script = Script::new("two pages")
             .get(
-                "/api/v1/namespaces/shop/configmaps?limit=50&labelSelector=a%3Db",
+                "/api/v1/namespaces/shop/configmaps?limit=10&labelSelector=a%3Db",
                 json!({"metadata": {"continue": "n/e+xt"}, "items": [{"metadata": {"name": "one"}}]}),
             )
             .get(
@@ -308,6 +351,28 @@ mod tests {
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "two"}})
         );
         assert_eq!(found.len(), 2);
+        script.finish();
+    }
+
+    #[tokio::test]
+    async fn a_page_is_read_when_it_is_asked_for() {
+        let url = "/api/v1/configmaps?limit=10";
+        let script = Script::new("the first of two pages").get(
+            url,
+            json!({"metadata": {"continue": "next"}, "items": [{"metadata": {"name": "one"}}]}),
+        );
+        let (cluster, maps) = (script.cluster(), ResourceId::of::<ConfigMap>());
+        let mut pages = cluster.pages::<ConfigMap>(&maps, Selector::default());
+        let page = pages.next().await.unwrap().unwrap();
+        assert_eq!(page.len(), 1);
+        // No second request was made.
+        script.finish();
+
+        let script = Script::new("an empty list").get(url, json!({"metadata": {}, "items": null}));
+        let cluster = script.cluster();
+        let mut pages = cluster.pages::<ConfigMap>(&maps, Selector::default());
+        assert!(pages.next().await.unwrap().unwrap().is_empty());
+        assert!(pages.next().await.unwrap().is_none());
         script.finish();
     }
 }

@@ -1337,7 +1337,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_list_finds_the_newest_and_the_deployed_revision_of_either_driver() {
-        let collection = "/api/v1/namespaces/shop/secrets?limit=50&labelSelector=name%3Dweb%2Cowner%3Dhelm";
+        let collection = "/api/v1/namespaces/shop/secrets?limit=10&labelSelector=name%3Dweb%2Cowner%3Dhelm";
         let damaged = json!({"metadata": {"name": "x"}, "data": {"release": "AAAA"}});
         let items = json!([
             stored(9, Status::Failed),
@@ -1353,7 +1353,7 @@ mod tests {
         script.finish();
 
         let collection =
-            "/api/v1/namespaces/shop/configmaps?limit=50&labelSelector=name%3Dweb%2Cowner%3Dhelm";
+            "/api/v1/namespaces/shop/configmaps?limit=10&labelSelector=name%3Dweb%2Cowner%3Dhelm";
         let encoded = release::encode(&release(1, Status::Deployed)).unwrap();
         let map = json!({"metadata": {"name": "sh.helm.release.v1.web.v1", "namespace": "shop", "labels": {"modifiedAt": "5"}},
                          "data": {"release": String::from_utf8(encoded).unwrap()}});

@@ -198,7 +198,7 @@ async fn what_the_chart_spells_out_is_said_all_the_same() {
 
 #[tokio::test]
 async fn a_template_that_was_answered_nothing_fails_in_its_own_words() {
-    let list = "/api/v1/namespaces/shop/configmaps?limit=50";
+    let list = "/api/v1/namespaces/shop/configmaps?limit=10";
     let map = looked_up("ConfigMap", "");
     let template = format!("{{{{ $m := {map} }}}}\n{{{{ fail (print \"count: \" (len $m.items)) }}}}");
     for (items, expected) in [

@@ -46,7 +46,7 @@ async fn a_hook_that_fails_ends_the_install() {
         .on(Method::PATCH, JOB, |_| {}, 201, job("None"))
         .get(JOB, job("Failed"))
         .get(
-            "/api/v1/namespaces/shop/pods?limit=50&labelSelector=job-name%3Dmigrate",
+            "/api/v1/namespaces/shop/pods?limit=10&labelSelector=job-name%3Dmigrate",
             json!({"items": [pod]}),
         )
         .get(
