@@ -270,11 +270,21 @@ impl<'a> Fields<'a> {
 }
 
 fn all_read<T>(resource: &ResourceId, items: Vec<Item<T>>) -> Result<Vec<T>, Error> {
-    let read = |item| match item {
-        Item::Read(object) => Ok(object),
-        Item::Unreadable(why) => Err(unreadable(resource, *why)),
-    };
-    items.into_iter().map(read).collect()
+    items.into_iter().map(|item| item.or_error(resource)).collect()
+}
+
+impl<T> Item<T> {
+    /// The object, for who cannot go on without it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Request`] for one of `resource` that cannot be read.
+    pub fn or_error(self, resource: &ResourceId) -> Result<T, Error> {
+        match self {
+            Self::Read(object) => Ok(object),
+            Self::Unreadable(why) => Err(unreadable(resource, *why)),
+        }
+    }
 }
 
 fn unreadable(resource: &ResourceId, unreadable: Unreadable) -> Error {

@@ -13,8 +13,8 @@ mod tests;
 mod withheld;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
-use std::sync::Arc;
+use std::fmt::{self, Write as _};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use cluster::Cluster;
@@ -98,6 +98,13 @@ pub enum Error {
         /// True when the same attempt can succeed later.
         transient: bool,
     },
+    /// The objects that templates look up take too much memory.
+    #[error("could not look up {what} for the chart: what it looks up takes more than {} MiB in total", MEMORY_OF_ANSWERS >> 20)]
+    TooMuch {
+        /// Kind, namespace and name of what was looked up last; or that it is withheld, because it may be made of what the
+        /// chart found before.
+        what: String,
+    },
     /// The templates failed, maybe for want of objects that we may not read, of which they were told that they are not
     /// there.
     #[error(transparent)]
@@ -154,13 +161,30 @@ impl Error {
             Self::Unanswered(unanswered) => unanswered.failure.is_transient(),
             // What is allowed is written on another object, whoever changes that.
             Self::Refused(_) | Self::Busy(_) => true,
-            Self::Engine(_) | Self::Withheld(_) | Self::Endless(_) | Self::Label(_) => false,
+            Self::Engine(_)
+            | Self::Withheld(_)
+            | Self::Endless(_)
+            | Self::TooMuch { .. }
+            | Self::Label(_) => false,
         }
     }
 }
 
 /// How old our knowledge of what the cluster serves may be.
 const SERVED_AGE: Duration = Duration::from_mins(1);
+
+/// What the objects that one render looks up may take, in bytes of memory: about as many as their text has where that is long,
+/// and ten times as many where they are made of many small fields. Renders with more than [`FEW_ANSWERS`] hold a place for as
+/// long as they have them.
+const MEMORY_OF_ANSWERS: usize = 32 << 20;
+
+/// What they may take without a place: as much for each worker at once.
+const FEW_ANSWERS: usize = 2 << 20;
+
+/// How many renders may have more than that at once: a namespace has all places but one.
+const PLACES_OF_ANSWERS: usize = 3;
+
+static OF_ANSWERS: LazyLock<Pool> = LazyLock::new(|| Pool::new(PLACES_OF_ANSWERS, PATIENCE));
 
 /// Charts look up one thing by the name of another, rarely more.
 const ROUNDS: usize = 8;
@@ -191,7 +215,7 @@ pub async fn render_with<J: Judge>(
     judge: &J,
 ) -> Result<Rendering, Error> {
     let mut capabilities = capabilities(cluster).await?;
-    let mut answers = Answers::new(cluster, judge, leniency.ask_first);
+    let mut answers = Answers::new(cluster, judge, request.namespace, leniency.ask_first);
     let task = Arc::new(Task::new(request, leniency));
     let pool = Pool::of_process();
     for _ in 0..ROUNDS {
@@ -422,35 +446,56 @@ fn environment_digest(capabilities: &Capabilities, answers: &BTreeMap<LookupKey,
         .iter()
         .filter(|version| version.matches('/').count() < 2)
         .collect();
-    let answers: Vec<Value> = answers
-        .iter()
-        .map(|(key, answer)| match answer {
-            Answer::Found(object) => json!([told(key), without_bookkeeping(object)]),
-            Answer::NotFound => json!([told(key), null]),
-            Answer::Failed(why) => json!([told(key), why]),
-        })
-        .collect();
-    sha256(
-        json!([capabilities.kube_version.version, versions, answers])
-            .to_string()
-            .as_bytes(),
-    )
+    // Of what was answered there may be much: it is written down once, without making it anew.
+    let mut text = json!([capabilities.kube_version.version, versions]).to_string();
+    text.truncate(text.len() - 1);
+    text.push_str(",[");
+    for (place, (key, answer)) in answers.iter().enumerate() {
+        let comma = if place == 0 { "" } else { "," };
+        let _ = write!(text, "{comma}[{},", json!(told(key)));
+        match answer {
+            Answer::Found(object) => write_without_bookkeeping(object, &mut text),
+            Answer::NotFound => text.push_str("null"),
+            Answer::Failed(why) => text.push_str(&json!(why).to_string()),
+        }
+        text.push(']');
+    }
+    text.push_str("]]");
+    sha256(text.as_bytes())
 }
 
-/// Who wrote an object when changes all the time, for instance on a Node; what it says does not.
-fn without_bookkeeping(object: &Value) -> Value {
-    let mut object = object.clone();
-    let bare = |object: &mut Value| {
-        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-            metadata.remove("managedFields");
-            metadata.remove("resourceVersion");
-        }
+/// Writes an object, or a list of objects. Who wrote one when changes all the time, for instance on a Node; what it says
+/// does not.
+fn write_without_bookkeeping(object: &Value, text: &mut String) {
+    let Value::Object(fields) = object else {
+        let _ = write!(text, "{object}");
+        return;
     };
-    bare(&mut object);
-    if let Some(items) = object.get_mut("items").and_then(Value::as_array_mut) {
-        items.iter_mut().for_each(bare);
+    text.push('{');
+    for (place, (field, value)) in fields.iter().enumerate() {
+        let comma = if place == 0 { "" } else { "," };
+        let _ = write!(text, "{comma}{}:", json!(field));
+        match (field.as_str(), value) {
+            ("metadata", Value::Object(metadata)) => {
+                let mut metadata = metadata.clone();
+                metadata.remove("managedFields");
+                metadata.remove("resourceVersion");
+                let _ = write!(text, "{}", Value::Object(metadata));
+            }
+            ("items", Value::Array(items)) => {
+                text.push('[');
+                for (place, item) in items.iter().enumerate() {
+                    text.push_str(if place == 0 { "" } else { "," });
+                    write_without_bookkeeping(item, text);
+                }
+                text.push(']');
+            }
+            (_, value) => {
+                let _ = write!(text, "{value}");
+            }
+        }
     }
-    object
+    text.push('}');
 }
 
 /// The system's randomness. Without it no key may be made, so its absence ends the pass.

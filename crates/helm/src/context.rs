@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gotemplate::string::Str;
@@ -215,8 +215,8 @@ pub struct LookupKey {
 /// What is known about a [`LookupKey`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// The object, or for an empty name the list object with its `items`.
-    Found(serde_json::Value),
+    /// The object, or for an empty name the list object with its `items`. It is shared by all renders that it is handed to.
+    Found(Arc<serde_json::Value>),
     /// The cluster has no such object; the template gets an empty map.
     NotFound,
     /// The question itself failed (a kind that is not served, access denied …): the render fails with this text.
@@ -274,10 +274,10 @@ mod tests {
 
     #[test]
     fn an_unknown_lookup_is_answered_not_there_and_comes_back_as_missing() {
-        let lookups = Lookups::new([(key("known"), Answer::Found(serde_json::json!({"a": 1})))]);
+        let lookups = Lookups::new([(key("known"), Answer::Found(serde_json::json!({"a": 1}).into()))]);
         assert_eq!(
             lookups.ask(key("known")),
-            Answer::Found(serde_json::json!({"a": 1}))
+            Answer::Found(serde_json::json!({"a": 1}).into())
         );
         assert_eq!(lookups.ask(key("unknown")), Answer::NotFound);
         assert_eq!(

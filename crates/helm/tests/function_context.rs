@@ -169,7 +169,7 @@ fn lookup_answers_what_is_known_and_collects_what_is_not() {
     let known = [
         (
             key("Secret", "db"),
-            Answer::Found(json!({"data": {"n": 3, "f": 1.5}})),
+            Answer::Found(json!({"data": {"n": 3, "f": 1.5}}).into()),
         ),
         (key("Secret", "gone"), Answer::NotFound),
         (

@@ -6,7 +6,8 @@ use cluster::{Access, Cluster, ObjectId, ResourceId, Selector};
 use helm::context::{Answer, LookupKey};
 use serde_json::{Value, json};
 
-use super::Error;
+use super::pool::Place;
+use super::{Error, FEW_ANSWERS, MEMORY_OF_ANSWERS, OF_ANSWERS};
 
 /// A question of a template to the cluster.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,7 +84,13 @@ impl Judge for Unjudged {
 pub(super) struct Answers<'a, J> {
     cluster: &'a Cluster,
     judge: &'a J,
+    /// Whose render it is.
+    namespace: &'a str,
     ask_first: bool,
+    /// What the objects take that are known, in bytes of memory.
+    weight: usize,
+    /// Held while that is much.
+    place: Option<Place>,
     pub(super) known: BTreeMap<LookupKey, Answer>,
     pub(super) lookups: Vec<Lookup>,
     /// True when something was found.
@@ -93,11 +100,14 @@ pub(super) struct Answers<'a, J> {
 }
 
 impl<'a, J: Judge> Answers<'a, J> {
-    pub(super) fn new(cluster: &'a Cluster, judge: &'a J, ask_first: bool) -> Self {
+    pub(super) fn new(cluster: &'a Cluster, judge: &'a J, namespace: &'a str, ask_first: bool) -> Self {
         Self {
             cluster,
             judge,
+            namespace,
             ask_first,
+            weight: 0,
+            place: None,
             known: BTreeMap::new(),
             lookups: Vec::new(),
             has_found: false,
@@ -172,16 +182,75 @@ impl<'a, J: Judge> Answers<'a, J> {
     }
 
     /// The answer; none when we may not read it.
-    async fn read(&self, key: &LookupKey, lookup: &Lookup) -> Result<Option<Answer>, Error> {
-        let failed = |error| self.failed(key, error);
-        if self.ask_first && !self.cluster.is_allowed(&access(lookup)).await.map_err(failed)? {
-            return Ok(None);
+    async fn read(&mut self, key: &LookupKey, lookup: &Lookup) -> Result<Option<Answer>, Error> {
+        if self.ask_first {
+            let allowed = self.cluster.is_allowed(&access(lookup)).await;
+            if !allowed.map_err(|error| self.failed(key, error))? {
+                return Ok(None);
+            }
         }
-        match read(self.cluster, lookup).await {
-            Ok(answer) => Ok(Some(answer)),
+        if lookup.name.is_empty() {
+            return self.read_all(key, lookup).await;
+        }
+        let id = ObjectId::new(lookup.resource.clone(), lookup.namespace(), &lookup.name);
+        let id = id.map_err(|error| self.failed(key, error))?;
+        match self.cluster.get::<Value>(&id).await {
+            Ok(Some(object)) => {
+                self.weigh(key, &object).await?;
+                Ok(Some(Answer::Found(object.into())))
+            }
+            Ok(None) => Ok(Some(Answer::NotFound)),
             Err(error) if error.is_forbidden() => Ok(None),
-            Err(error) => Err(failed(error)),
+            Err(error) => Err(self.failed(key, error)),
         }
+    }
+
+    /// The same for all objects of a kind.
+    async fn read_all(&mut self, key: &LookupKey, lookup: &Lookup) -> Result<Option<Answer>, Error> {
+        let (resource, cluster) = (&lookup.resource, self.cluster);
+        let selector = Selector {
+            namespace: lookup.namespace(),
+            labels: None,
+        };
+        let mut pages = cluster.pages::<Value>(resource, selector);
+        let mut items: Vec<Value> = Vec::new();
+        loop {
+            let page = match pages.next().await {
+                Ok(Some(page)) => page,
+                Ok(None) => break,
+                Err(error) if error.is_forbidden() => return Ok(None),
+                Err(error) => return Err(self.failed(key, error)),
+            };
+            for item in page {
+                let item = item.or_error(resource).map_err(|error| self.failed(key, error))?;
+                self.weigh(key, &item).await?;
+                items.push(item);
+            }
+        }
+        let list = json!({
+            "apiVersion": resource.api_version(),
+            "kind": format!("{}List", resource.kind),
+            "metadata": {},
+            "items": items,
+        });
+        Ok(Some(Answer::Found(list.into())))
+    }
+
+    /// Notes what an object takes. One that makes it much waits for a place.
+    async fn weigh(&mut self, key: &LookupKey, object: &Value) -> Result<(), Error> {
+        self.weight = self.weight.saturating_add(memory(object));
+        if self.weight > MEMORY_OF_ANSWERS {
+            let what = if self.are_withheld() {
+                "an object (which one is withheld, because the chart was answered others before)".to_owned()
+            } else {
+                told(key)
+            };
+            return Err(Error::TooMuch { what });
+        }
+        if self.weight > FEW_ANSWERS && self.place.is_none() {
+            self.place = Some(OF_ANSWERS.place(self.namespace).await?);
+        }
+        Ok(())
     }
 
     /// What is asked for may be made of what was found before.
@@ -209,24 +278,24 @@ fn access(lookup: &Lookup) -> Access {
     }
 }
 
-async fn read(cluster: &Cluster, lookup: &Lookup) -> Result<Answer, cluster::Error> {
-    let (resource, namespace) = (&lookup.resource, lookup.namespace());
-    if lookup.name.is_empty() {
-        let selector = Selector {
-            namespace,
-            labels: None,
-        };
-        let items: Vec<Value> = cluster.list(resource, selector).await?;
-        let list = json!({
-            "apiVersion": resource.api_version(),
-            "kind": format!("{}List", resource.kind),
-            "metadata": {},
-            "items": items,
-        });
-        return Ok(Answer::Found(list));
-    }
-    let id = ObjectId::new(resource.clone(), namespace, &lookup.name)?;
-    Ok(cluster.get(&id).await?.map_or(Answer::NotFound, Answer::Found))
+/// About what a value takes, in bytes of memory.
+fn memory(value: &Value) -> usize {
+    /// A map begins with room for eleven fields, and is more than half full after that.
+    const ROOM: usize = 640;
+    const FIELDS: usize = 6;
+    size_of::<Value>()
+        + match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+            Value::String(text) => text.len(),
+            Value::Array(items) => items.iter().map(memory).sum(),
+            Value::Object(fields) => {
+                let inner: usize = fields
+                    .iter()
+                    .map(|(field, value)| field.len() + memory(value))
+                    .sum();
+                fields.len().div_ceil(FIELDS) * ROOM + inner
+            }
+        }
 }
 
 /// A question in words.

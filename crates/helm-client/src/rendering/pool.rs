@@ -98,7 +98,7 @@ impl Spent {
 
 /// Gives its place to the next one when it is dropped.
 #[derive(Debug)]
-struct Place {
+pub(super) struct Place {
     state: Arc<Mutex<State>>,
     namespace: String,
     since: Instant,
@@ -163,7 +163,8 @@ impl Pool {
         })
     }
 
-    async fn place(&self, namespace: &str) -> Result<Place, Busy> {
+    /// A place for a namespace, until it is dropped.
+    pub(super) async fn place(&self, namespace: &str) -> Result<Place, Busy> {
         let turn = {
             let mut state = lock(&self.state);
             if state.can_have(namespace, Instant::now()) {

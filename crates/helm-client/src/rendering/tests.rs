@@ -257,3 +257,101 @@ async fn a_render_that_takes_too_much_is_cut_off_at_once() {
     assert!(!error.is_transient());
     script.finish();
 }
+
+/// A page of objects of `size` bytes each.
+fn page_of(count: usize, size: usize, next: &str) -> Value {
+    let map = json!({"metadata": {"name": "large"}, "data": {"text": "x".repeat(size)}});
+    json!({"metadata": {"continue": next}, "items": vec![map; count]})
+}
+
+#[tokio::test]
+async fn what_is_looked_up_is_bounded_in_total_and_no_more_is_read() {
+    let maps = "/api/v1/namespaces/shop/configmaps?limit=10";
+    let all = looked_up("ConfigMap", "");
+    let template = format!("{{{{ len ({all}).items }}}}");
+    // A fifth page would follow.
+    let mut script = Script::new("33 MiB").get(maps, page_of(10, 1 << 20, "a"));
+    for (token, next) in [("a", "b"), ("b", "c"), ("c", "d")] {
+        script = script.get(&format!("{maps}&continue={token}"), page_of(10, 1 << 20, next));
+    }
+    let error = rendered(&script, &rules(), &template).await.unwrap_err();
+    script.finish();
+    assert_eq!(
+        error.to_string(),
+        "could not look up v1 ConfigMap shop/ for the chart: what it looks up takes more than 32 MiB in total"
+    );
+    assert!(!error.is_transient());
+
+    // Of all questions together; the name of one may be made of what was answered before.
+    let template = format!(
+        "{{{{ $m := {} }}}}{{{{ if $m }}}}{{{{ $x := {all} }}}}{{{{ end }}}}",
+        looked_up("ConfigMap", "map")
+    );
+    let script = Script::new("two questions")
+        .get(
+            MAP,
+            json!({"metadata": {"name": "map"}, "data": {"text": "x".repeat(3 << 20)}}),
+        )
+        .get(maps, page_of(10, 3 << 20, ""));
+    let error = rendered(&script, &rules(), &template).await.unwrap_err();
+    script.finish();
+    assert_eq!(
+        error.to_string(),
+        "could not look up an object (which one is withheld, because the chart was answered others before) for the chart: \
+         what it looks up takes more than 32 MiB in total"
+    );
+
+    let template = format!("a: {{{{ len ({all}).items }}}}");
+    let script = Script::new("30 MiB").get(maps, page_of(10, 3 << 20, ""));
+    let rendering = rendered(&script, &rules(), &template).await.unwrap();
+    script.finish();
+    assert_eq!(rendering.rendered.manifests[0].text.trim(), "a: 10");
+}
+
+#[test]
+fn who_wrote_an_object_when_is_no_part_of_the_digest() {
+    let object = |version: &str, data: &str| json!({"kind": "ConfigMap", "metadata": {"name": "a", "resourceVersion": version, "managedFields": [version]}, "data": {"a\n": data}});
+    let list = |version: &str, data: &str| json!({"items": [object(version, data), object(version, data)], "kind": "List"});
+    let written = |value: &Value| {
+        let mut text = String::new();
+        write_without_bookkeeping(value, &mut text);
+        text
+    };
+    let bare = json!({"kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"a\n": "b"}});
+    assert_eq!(written(&object("1", "b")), bare.to_string());
+    assert_eq!(
+        written(&list("1", "b")),
+        json!({"items": [bare, bare], "kind": "List"}).to_string()
+    );
+    assert_ne!(written(&list("1", "b")), written(&list("1", "c")));
+}
+
+#[test]
+fn the_digest_of_what_a_render_drew_on_stays_what_it_was() {
+    let key = |name: &str| LookupKey {
+        api_version: "v1".to_owned(),
+        kind: "ConfigMap".to_owned(),
+        namespace: "shop".to_owned(),
+        name: name.to_owned(),
+    };
+    let answers = BTreeMap::from([
+        (key("failed"), Answer::Failed("no \"such\" kind".to_owned())),
+        (key("found"), Answer::Found(json!({"data": {"a": "b"}}).into())),
+        (key("none"), Answer::NotFound),
+    ]);
+    let capabilities = Capabilities::default();
+    let versions: BTreeSet<&String> = capabilities
+        .api_versions
+        .iter()
+        .filter(|version| version.matches('/').count() < 2)
+        .collect();
+    let told = json!([capabilities.kube_version.version, versions, [
+        ["v1 ConfigMap shop/failed", "no \"such\" kind"],
+        ["v1 ConfigMap shop/found", {"data": {"a": "b"}}],
+        ["v1 ConfigMap shop/none", null],
+    ]]);
+    assert_eq!(
+        environment_digest(&capabilities, &answers),
+        sha256(told.to_string().as_bytes())
+    );
+}

@@ -1,6 +1,7 @@
 //! What steers a render: `include`, `tpl`, `required`, `fail`, `lookup` (Helm's `engine.go`, `lookup_func.go`).
 
 use std::fmt;
+use std::sync::Arc;
 
 use gotemplate::function::{Call, Error};
 use gotemplate::json::{Numbers, from_json};
@@ -151,7 +152,7 @@ pub(super) fn lookup(
         Answer::Failed(problem) => Err(Error::new(problem)),
         // Kubernetes' decoder keeps integers, unlike that of values.
         Answer::Found(object) => {
-            let object = from_json(object, Numbers::Int64);
+            let object = from_json(Arc::unwrap_or_clone(object), Numbers::Int64);
             call.take_memory_of(&object)?;
             match object {
                 Value::Map(object) => Ok(object),
