@@ -278,6 +278,11 @@ soak: MINUTES = 20
 soak: ## 100 compositions looked at every second for MINUTES=20, some changed and some made anew all the time; prints passes, memory, threads and files
 	$(RELEASE_ON_CONTROL_PLANE) soak --minutes $(MINUTES)
 
+.PHONY: large-compositions
+large-compositions: COMPOSITIONS = 400
+large-compositions: ## COMPOSITIONS=400 compositions of 1.4 MB released, their controller restarted, ten changed, all moved to another version; prints memory
+	$(ON_CONTROL_PLANE) large --compositions $(COMPOSITIONS)
+
 EDITS ?= 200
 .PHONY: composition-drift
 composition-drift: ## EDITS=200 edits of a release's objects behind our back; prints p50 and p99 until they are put back

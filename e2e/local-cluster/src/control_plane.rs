@@ -281,6 +281,8 @@ impl ControlPlane {
             format!("--initial-advertise-peer-urls={peers}"),
             format!("--initial-cluster=default={peers}"),
             "--log-level=warn".into(),
+            // The default is 2 GiB, which hundreds of large objects fill before their former versions are compacted.
+            format!("--quota-backend-bytes={}", 8_u64 << 30),
             // Nothing here outlives a power cut anyway.
             "--unsafe-no-fsync".into(),
         ]
@@ -629,7 +631,8 @@ impl ControlPlane {
     fn component<T>(&self, name: &str, act: impl FnOnce(&mut Process) -> Result<T>) -> Result<T> {
         let mut processes = self.processes();
         let names: Vec<&str> = processes.iter().map(Process::name).collect();
-        let place = names.iter().position(|each| *each == name);
+        // One that was killed is still there when it was started anew.
+        let place = names.iter().rposition(|each| *each == name);
         let place = place.with_context(|| format!("no program is called {name}; there are {names:?}"))?;
         act(&mut processes[place])
     }

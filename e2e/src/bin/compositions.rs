@@ -1,4 +1,5 @@
-//! `make namespaces`, `exactness`, `composition-drift`, `composition-idle`, `fairness`, `soak`: compositions on an API server of their own.
+//! `make namespaces`, `exactness`, `composition-drift`, `composition-idle`, `fairness`, `soak`,
+//! `large-compositions`: compositions on an API server of their own.
 //! Each prints its figure as the last line and fails when it is not what it should be.
 #![allow(clippy::print_stdout, reason = "figures are what it is for")]
 
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use e2e::compositions::{Rig, drift, exactness, fairness, idle, namespaces, soak, take_over};
+use e2e::compositions::{Rig, drift, exactness, fairness, idle, large, namespaces, soak, take_over};
 
 /// Tries compositions.
 #[derive(Debug, Parser)]
@@ -45,6 +46,12 @@ enum Command {
         /// How many hostile ones of each kind.
         #[arg(long, default_value_t = 10)]
         hostile: usize,
+    },
+    /// Compositions of 1.4 MB.
+    Large {
+        /// How many.
+        #[arg(long, default_value_t = 400)]
+        compositions: usize,
     },
     /// Passes for a long time.
     Soak {
@@ -108,6 +115,11 @@ fn run(rig: &Rig, command: Command) -> Result<bool> {
         }
         Command::Fairness { honest, hostile } => {
             let outcome = fairness::run(rig, honest, hostile)?;
+            println!("{outcome}");
+            outcome.is_well()
+        }
+        Command::Large { compositions } => {
+            let outcome = large::run(rig, compositions)?;
             println!("{outcome}");
             outcome.is_well()
         }

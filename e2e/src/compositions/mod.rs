@@ -6,6 +6,7 @@ pub mod exactness;
 pub mod fairness;
 pub mod figures;
 pub mod idle;
+pub mod large;
 pub mod names;
 pub mod namespaces;
 pub mod soak;
