@@ -14,17 +14,17 @@ use cluster::{Access, Cluster, Subject};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
-/// As long as an answer of the API server is taken to hold. A token that is revoked is good for this much longer.
+/// How long an answer of the API server is believed; a revoked token is accepted for up to this much longer.
 const HOLDS: Duration = Duration::from_mins(1);
 
-/// As long as a refusal is taken to hold: a token that is made anew is another one, so this is for clocks that differ.
+/// How long a refusal is remembered. Short, because clocks differ and a token may become valid.
 const REFUSED: Duration = Duration::from_secs(10);
 
-/// As many answers are kept of each kind.
+/// The most answers that are remembered, of each kind.
 const CAPACITY: usize = 10_000;
 
-/// As many questions about callers the API server is asked at once. Whoever sends tokens without end has his turns, and
-/// so have all others: those who are known already wait for nobody.
+/// The most `TokenReview`s and `SubjectAccessReview`s under way. Callers that are remembered need none, so a flood of unknown
+/// tokens does not hold them up.
 const ASKED_AT_ONCE: usize = 8;
 
 /// How long a caller may wait to be asked about.

@@ -605,9 +605,9 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_parks_whatever_he_can_leaves_room_for_another() {
-        let queue = Queue::new(told_queue().1.lock().figures.clone(), Capacity::of(1));
+        let queue = Queue::new(told_queue().1.lock().figures.clone(), Capacity::of(2));
         let of = |group: &str| -> Vec<&'static str> {
-            let keys = (0..9).map(|number| format!("{group}/{number}"));
+            let keys = (0..20).map(|number| format!("{group}/{number}"));
             keys.map(|key| &*key.leak()).collect()
         };
         let park = |group: &str| {
@@ -621,7 +621,7 @@ mod tests {
             }
             parked
         };
-        assert_eq!((park("a"), park("b"), park("c")), (4, 2, 1));
+        assert_eq!((park("a"), park("b"), park("c"), park("d")), (8, 4, 4, 4));
     }
 
     #[tokio::test(start_paused = true)]

@@ -40,6 +40,9 @@ pub(crate) struct Watches {
     places: Mutex<HashMap<Place, Watch>>,
 }
 
+/// How many objects are listed at once: nothing but their metadata, of which labels have no bound.
+const PAGE: u32 = 50;
+
 /// What one watch covers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Place {
@@ -49,15 +52,15 @@ struct Place {
 }
 
 struct Watch {
-    /// The compositions that have objects there. The last one to leave ends the watch, as it takes the right
-    /// to watch with it.
-    users: HashSet<Key>,
     seen: Arc<Mutex<Seen>>,
     _ends_with_this: DropGuard,
 }
 
 #[derive(Default)]
 struct Seen {
+    /// The compositions that have objects there. The last one to leave ends the watch, as it takes the right
+    /// to watch with it.
+    users: HashSet<Key>,
     /// True once the first list is complete.
     complete: bool,
     objects: HashMap<Name, Known>,
@@ -99,17 +102,15 @@ impl Watches {
             .collect();
         let mut places = self.lock();
         places.retain(|place, watch| {
+            let mut seen = lock(&watch.seen);
             if !wanted.contains(place) {
-                watch.users.remove(key);
+                seen.users.remove(key);
             }
-            !watch.users.is_empty()
+            !seen.users.is_empty()
         });
         for place in wanted {
-            places
-                .entry(place)
-                .or_insert_with_key(|place| self.begin(place))
-                .users
-                .insert(key.clone());
+            let watch = places.entry(place).or_insert_with_key(|place| self.begin(place));
+            lock(&watch.seen).users.insert(key.clone());
         }
     }
 
@@ -138,7 +139,11 @@ impl Watches {
         let api: Api<Metadata> = place
             .resource
             .api(self.cluster.client(), place.namespace.as_deref());
-        let events = watch(api, watcher::Config::default().labels(&self.selector)).default_backoff();
+        let events = watch(
+            api,
+            watcher::Config::default().labels(&self.selector).page_size(PAGE),
+        )
+        .default_backoff();
         let (theirs, queue, place, until) = (seen.clone(), self.queue.clone(), place.clone(), ends.clone());
         tokio::spawn(async move {
             let events = events
@@ -153,13 +158,17 @@ impl Watches {
                 .take_until(until.cancelled());
             tokio::pin!(events);
             while let Some(event) = events.next().await {
-                for key in lock(&theirs).take(event) {
+                let mut seen = lock(&theirs);
+                let mut moved = seen.take(event);
+                // Whoever may write labels can name any composition.
+                moved.retain(|key| seen.users.contains(key));
+                drop(seen);
+                for key in moved {
                     queue.add(key, Priority::Normal);
                 }
             }
         });
         Watch {
-            users: HashSet::new(),
             seen,
             _ends_with_this: ends.drop_guard(),
         }

@@ -1,5 +1,6 @@
 //! The steps of a plan, carried out in their order.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use api::{Composition, annotations, finalizers, labels};
@@ -504,7 +505,7 @@ fn bodies(grant: &Grant) -> [Value; 2] {
 /// was bound to another, as to the controller of another version, adds nothing yet.
 fn news(grant: &Grant, before: &[Grant]) -> Option<Access> {
     let [_, binding] = bodies(grant);
-    let had: Vec<Access> = before
+    let had: HashSet<Access> = before
         .iter()
         .filter(|old| old.namespace() == grant.namespace() && bodies(old)[1] == binding)
         .flat_map(accesses)

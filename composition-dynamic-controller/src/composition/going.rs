@@ -115,7 +115,8 @@ async fn told_by(
 fn removable(grant: &Grant, served: &Served) -> Vec<ObjectId> {
     let namespace = Some(grant.namespace()).filter(|namespace| !namespace.is_empty());
     let rules = grant.rules().iter().flat_map(|rule| kinds(rule, served));
-    let removable = rules.filter(|(rule, _)| allows(rule, "get") && allows(rule, "delete"));
+    // What is read by its kind is removed by its name, in a rule of its own.
+    let removable = rules.filter(|(rule, _)| allows(rule, "delete"));
     removable
         .flat_map(|(rule, kind)| {
             let names = rule.resource_names.iter().flatten();

@@ -708,7 +708,7 @@ async fn look(
         return Ok((health(objects, memory, ctx).await?, Vec::new()));
     };
     let policy = drift_policy(composition).map_err(Error::DriftPolicy)?;
-    memory.objects.retain(|id, _| objects.contains(id));
+    keep_looks_at(&objects, memory);
     let unmoved: HashSet<ObjectId> = objects
         .iter()
         .filter(|id| {
@@ -746,13 +746,19 @@ async fn look(
     Ok((found.collect(), look.drifted))
 }
 
+/// Forgets what was seen of other objects than these.
+fn keep_looks_at(objects: &[ObjectId], memory: &mut Memory) {
+    let objects: HashSet<&ObjectId> = objects.iter().collect();
+    memory.objects.retain(|id, _| objects.contains(id));
+}
+
 /// How the objects are. What has not moved since it was looked at last is not looked at again.
 async fn health(
     objects: Vec<ObjectId>,
     memory: &mut Memory,
     ctx: &Context,
 ) -> Result<Vec<(ObjectId, Health)>, Error> {
-    memory.objects.retain(|id, _| objects.contains(id));
+    keep_looks_at(&objects, memory);
     let mut found = Vec::with_capacity(objects.len());
     for id in objects {
         let health = if let Some(looked) = memory.unmoved(&id, &ctx.watches) {

@@ -1,9 +1,9 @@
 //! Whose turn it is: work of several groups, in an order in which no group keeps the others waiting.
 //!
 //! The group of which the fewest are worked on comes first, then the more urgent work, then the earlier one. A group never
-//! has all workers, so that work of another one always begins at once. What is parked has no worker, but takes memory, and
-//! the parked work of one group is never more than what could still be parked: however many groups park what they can,
-//! there is room for another one.
+//! has all workers, unless there is one: where several groups have all of them, the next that is free goes to the group that
+//! has the fewest. What is parked has no worker, but takes memory: the parked work of one group is never more than what could
+//! still be parked, except for a few passes that every group may have.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -24,6 +24,9 @@ pub(super) type Place = (Reverse<Priority>, u64);
 /// Parked passes for each worker, of all groups together.
 const PARKED_PER_WORKER: usize = 8;
 
+/// Parked passes that a group may have although others have parked all that may be parked.
+const PARKED_IN_ANY_CASE: usize = 4;
+
 /// How many objects are worked on at once.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Capacity {
@@ -38,9 +41,9 @@ impl Capacity {
         }
     }
 
-    /// The workers that one group may have: three quarters, so that others find one.
+    /// The workers that one group may have: three quarters, rounded down, so that others find one.
     fn of_group(self) -> usize {
-        (self.workers * 3).div_ceil(4).min(self.workers - 1).max(1)
+        (self.workers * 3 / 4).max(1)
     }
 
     fn parked(self) -> usize {
@@ -110,12 +113,10 @@ impl<K: Grouped> Lines<K> {
         if self.running >= self.capacity.workers {
             return None;
         }
-        let left = self.capacity.parked().saturating_sub(self.parked).max(1);
-        let may_begin = |(_, group): &&(Turn, String)| {
-            self.groups
-                .get(group)
-                .is_some_and(|line| line.parked == 0 || line.parked < left)
-        };
+        let left = self.capacity.parked().saturating_sub(self.parked);
+        let may_park = left.max(PARKED_IN_ANY_CASE);
+        let may_begin =
+            |(_, group): &&(Turn, String)| self.groups.get(group).is_some_and(|line| line.parked < may_park);
         let group = self.turns.iter().find(may_begin)?.1.clone();
         self.running += 1;
         self.change(&group, |line| {

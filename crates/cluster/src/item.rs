@@ -94,9 +94,8 @@ struct Head {
 fn status(raw: &RawValue) -> Option<Value> {
     let fields: BTreeMap<String, &RawValue> = serde_json::from_str(raw.get()).ok()?;
     let status = fields.get("status")?.get();
-    serde_json::from_str(status)
-        .ok()
-        .filter(|_| status.len() <= LARGEST_ITEM)
+    let is_small = status.len() <= LARGEST_ITEM;
+    is_small.then(|| serde_json::from_str(status).ok()).flatten()
 }
 
 /// These fields of an object, without `metadata.managedFields`; none when it is no object.

@@ -21,18 +21,15 @@ const LIST_OF_METADATA: &str = "application/json;as=PartialObjectMetadataList;g=
 /// than a MiB. The first page is as small, because nobody knows better yet.
 const PAGE_OF_LARGE: u16 = 10;
 
-/// As many where they are neither large nor small, and of metadata.
+/// As many where they are not, and of metadata. No more: the objects of the next page may be larger than those of this one.
 const PAGE: u16 = 50;
 
-/// As many where they are small; client-go's default.
-const PAGE_OF_SMALL: u16 = 500;
-
-/// The size of the next page, after one that had so many bytes.
-fn next_page(size: usize, bytes: usize) -> u16 {
-    match bytes / size.max(1) {
-        ..=8_191 => PAGE_OF_SMALL,
-        8_192..=131_071 => PAGE,
-        131_072.. => PAGE_OF_LARGE,
+/// How many objects the next page is to hold, after one that had so many objects and bytes.
+fn next_page(objects: usize, bytes: usize) -> u16 {
+    if bytes / objects.max(1) < 128 << 10 {
+        PAGE
+    } else {
+        PAGE_OF_LARGE
     }
 }
 
@@ -330,10 +327,9 @@ mod tests {
 
     #[test]
     fn a_page_is_the_smaller_the_larger_its_objects_are() {
-        assert_eq!(next_page(50, 50 << 10), PAGE_OF_SMALL);
         assert_eq!(next_page(50, 50 << 15), PAGE);
         assert_eq!(next_page(50, 50 << 20), PAGE_OF_LARGE);
-        assert_eq!(next_page(0, 100), PAGE_OF_SMALL);
+        assert_eq!(next_page(0, 100), PAGE);
     }
 
     #[tokio::test]
@@ -344,7 +340,7 @@ mod tests {
                 json!({"metadata": {"continue": "n/e+xt"}, "items": [{"metadata": {"name": "one"}}]}),
             )
             .get(
-                "/api/v1/namespaces/shop/configmaps?limit=500&labelSelector=a%3Db&continue=n%2Fe%2Bxt",
+                "/api/v1/namespaces/shop/configmaps?limit=50&labelSelector=a%3Db&continue=n%2Fe%2Bxt",
                 json!({"metadata": {}, "items": [{"metadata": {"name": "two"}}]}),
             );
         let selector = Selector {

@@ -223,6 +223,9 @@ pub enum Answer {
     Failed(String),
 }
 
+/// The most objects and lists that the templates of a render look up: each is a request.
+pub const MOST_LOOKUPS: usize = 1000;
+
 /// The answers that `lookup` has, and the questions for which it had none.
 #[derive(Debug, Default)]
 pub struct Lookups {
@@ -239,12 +242,19 @@ impl Lookups {
         }
     }
 
-    /// The answer to `key`. An unknown key is remembered as missing and meanwhile answered as "not there".
+    /// The answer to `key`. An unknown key is remembered as missing and meanwhile answered as "not there"; a render may ask
+    /// for [`MOST_LOOKUPS`].
     pub fn ask(&self, key: LookupKey) -> Answer {
         if let Some(answer) = self.known.get(&key) {
             return answer.clone();
         }
-        lock(&self.missing).insert(key);
+        let mut missing = lock(&self.missing);
+        if self.known.len() + missing.len() >= MOST_LOOKUPS && !missing.contains(&key) {
+            return Answer::Failed(format!(
+                "the templates look up more than {MOST_LOOKUPS} objects and lists"
+            ));
+        }
+        missing.insert(key);
         Answer::NotFound
     }
 
@@ -270,6 +280,17 @@ mod tests {
             namespace: "prod".to_owned(),
             name: name.to_owned(),
         }
+    }
+
+    #[test]
+    fn a_render_asks_for_so_much_and_no_more() {
+        let lookups = Lookups::default();
+        for number in 0..MOST_LOOKUPS {
+            assert!(matches!(lookups.ask(key(&number.to_string())), Answer::NotFound));
+        }
+        assert!(matches!(lookups.ask(key("one more")), Answer::Failed(_)));
+        assert!(matches!(lookups.ask(key("0")), Answer::NotFound));
+        assert_eq!(lookups.missing().len(), MOST_LOOKUPS);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! A rendered chart, or a stored revision, becomes the objects that are touched, with the verbs for each.
 
+use std::collections::HashSet;
+
 use api::inspection::{Resource, Touches, Verb};
 use cluster::{Cluster, ObjectId};
 use composition::permissions::{DEFINE, KEEP, MANAGE, REMOVE, WRITE};
@@ -134,7 +136,7 @@ pub async fn stored(
 
 async fn stored_in(releases: &Releases, record: &Record) -> Result<Stored, release::Error> {
     let objects = releases.objects(record).await?;
-    let kept = releases.kept(record).await?;
+    let kept: HashSet<ObjectId> = releases.kept(record).await?.into_iter().collect();
     let hooks = if record.is_authentic() {
         releases.hooks(record).await?
     } else {

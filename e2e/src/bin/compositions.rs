@@ -116,7 +116,7 @@ fn run(rig: &Rig, command: Command) -> Result<bool> {
         Command::Fairness { honest, hostile } => {
             let outcome = fairness::run(rig, honest, hostile)?;
             println!("{outcome}");
-            outcome.is_well()
+            outcome.is_well() && outcome.ratio() <= fairness::GOAL
         }
         Command::Large { compositions } => {
             let outcome = large::run(rig, compositions)?;

@@ -161,7 +161,7 @@ impl Removed {
         };
         let waits: Vec<_> = self.going.iter().map(wait).collect();
         stream::iter(waits)
-            .buffer_unordered(AT_ONCE.max(self.going.len()))
+            .buffer_unordered(AT_ONCE)
             .try_collect::<Vec<_>>()
             .await
             .map(drop)

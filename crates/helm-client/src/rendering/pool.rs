@@ -24,7 +24,7 @@ const MOST_PLACES: usize = 3;
 /// How many renders of one namespace wait for a place, at most.
 const MOST_WAITING: usize = 100;
 
-/// A namespace whose renders took longer than this of late is a heavy one.
+/// A namespace is a heavy one when one of its renders took longer than this of late. Many short ones do not make it one.
 const HEAVY: Duration = Duration::from_secs(1);
 
 /// After so long, half of what renders took is forgotten.
@@ -73,7 +73,7 @@ struct State {
     held: HashMap<String, usize>,
     /// How many places heavy namespaces have, all of them together.
     held_by_heavy: usize,
-    /// What the renders of namespaces took of late.
+    /// What the longest render of namespaces took of late.
     spent: HashMap<String, Spent>,
     /// Who waits in each namespace that somebody waits in, first come first served.
     lines: HashMap<String, VecDeque<oneshot::Sender<Place>>>,
@@ -81,7 +81,7 @@ struct State {
     turns: VecDeque<String>,
 }
 
-/// Time that was spent, which is forgotten little by little.
+/// The longest time that was spent, which is forgotten little by little.
 #[derive(Debug, Clone, Copy)]
 struct Spent {
     time: Duration,
@@ -112,7 +112,7 @@ static OF_PROCESS: LazyLock<Pool> = LazyLock::new(|| {
 
 impl Pool {
     /// A pool of `places`, for each of which work waits `patience` at most. A namespace has all but one, or the only one;
-    /// all whose work took more than a second of late have no more than that together.
+    /// all that had work of more than a second of late have no more than that together.
     pub fn new(places: usize, patience: Duration) -> Self {
         let places = places.max(1);
         Self {
@@ -238,7 +238,7 @@ impl State {
             .get(namespace)
             .map_or(Duration::ZERO, |spent| spent.left(now));
         let spent = Spent {
-            time: before + time,
+            time: before.max(time),
             noted: now,
         };
         self.spent.insert(namespace.to_owned(), spent);

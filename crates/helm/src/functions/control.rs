@@ -128,6 +128,9 @@ pub(super) fn fail(call: &mut Call, message: Str) -> Result<&'static str, Error>
     }
 }
 
+/// What a lookup takes besides its texts, in bytes.
+const MEMORY_OF_A_KEY: usize = 256;
+
 /// An object of the cluster, a list of them if `name` is empty, an empty map if there is none.
 pub(super) fn lookup(
     call: &mut Call,
@@ -140,6 +143,10 @@ pub(super) fn lookup(
     if context.lint {
         return Ok(Map::new());
     }
+    // What is asked for is kept until the render ends.
+    let parts = [&api_version, &kind, &namespace, &name];
+    call.take_memory(MEMORY_OF_A_KEY + parts.iter().map(|part| part.len()).sum::<usize>())?;
+    let context = call.host::<Context>()?;
     let text = |part: Str| part.lossy().into_owned();
     let key = LookupKey {
         api_version: text(api_version),
