@@ -245,7 +245,7 @@ mod tests {
                 json!({"metadata": {"continue": "next"}, "items": [web("one", json!({"size": 1}))]}),
             )
             .get(
-                &format!("{url}500&continue=next"),
+                &format!("{url}50&continue=next"),
                 json!({"metadata": {}, "items": [web("two", json!({"size": 2})), web("deep", deep)]}),
             );
         let mut looked = Vec::new();
