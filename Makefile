@@ -269,7 +269,7 @@ fairness: ## HONEST=50 compositions changed alone, then beside HOSTILE=10 of eac
 
 .PHONY: bench-admission
 bench-admission: MINUTES = 1
-bench-admission: setup ## 500 writes a second that core-provider's webhook judges, for MINUTES=1; prints how long the API server waited for it, p50 and p99
+bench-admission: ## 500 writes a second that core-provider's webhook judges, for MINUTES=1; prints how long the API server waited for it, p50 and p99
 	$(BUILD_RELEASE) --quiet $(call bins,core-provider bench_admission local-cluster)
 	$(RELEASE)/bench_admission --minutes $(MINUTES)
 

@@ -7,9 +7,12 @@ use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::Hash;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use helm_client::release::{Parking, parked};
 use runtime::telemetry;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
@@ -56,9 +59,6 @@ struct State<K> {
     figures: telemetry::Queue,
 }
 
-/// What is over so soon is not worth giving up a worker for.
-const SOON: Duration = Duration::from_millis(100);
-
 /// An object that is worked on.
 #[derive(Default)]
 struct Busy {
@@ -68,6 +68,31 @@ struct Busy {
     since: Option<Instant>,
     /// How long workers had it before.
     worked: Duration,
+}
+
+/// The worker of a pass, which another object has while this one waits.
+pub(crate) struct Seat<K> {
+    queue: Arc<Queue<K>>,
+    key: K,
+}
+
+impl<K: Clone> Seat<K> {
+    pub(crate) fn new(queue: &Arc<Queue<K>>, key: &K) -> Self {
+        Self {
+            queue: queue.clone(),
+            key: key.clone(),
+        }
+    }
+}
+
+impl<K: Hash + Eq + Clone + Grouped + Send + Sync + 'static> Parking for Seat<K> {
+    fn park(&self) {
+        self.queue.park(&self.key);
+    }
+
+    fn unpark(&self) -> BoxFuture<'_, ()> {
+        self.queue.unpark(&self.key).boxed()
+    }
 }
 
 impl<K: Hash + Eq + Clone + Grouped> Queue<K> {
@@ -119,7 +144,7 @@ impl<K: Hash + Eq + Clone + Grouped> Queue<K> {
                 let mut state = self.lock();
                 state.promote(Instant::now());
                 if let Some(taken) = state.take(Instant::now()) {
-                    if !state.ready.is_empty() {
+                    if !state.ready.nothing_may_begin() {
                         self.more.notify_one();
                     }
                     return taken;
@@ -139,15 +164,11 @@ impl<K: Hash + Eq + Clone + Grouped> Queue<K> {
     }
 
     /// Awaits something that may take long, in a pass over an object: when it does, another one has the worker meanwhile.
-    pub(crate) async fn waiting<T>(&self, key: &K, wait: impl Future<Output = T>) -> T {
-        let mut wait = Box::pin(wait);
-        if let Ok(outcome) = tokio::time::timeout(SOON, wait.as_mut()).await {
-            return outcome;
-        }
-        self.park(key);
-        let outcome = wait.await;
-        self.unpark(key).await;
-        outcome
+    pub(crate) async fn waiting<T>(self: &Arc<Self>, key: &K, wait: impl Future<Output = T>) -> T
+    where
+        K: Send + Sync + 'static,
+    {
+        parked(&Seat::new(self, key), wait).await
     }
 
     /// A pass over an object is about to wait, and needs no worker for that.
@@ -369,6 +390,8 @@ impl<K: Hash + Eq + Clone + Grouped> State<K> {
 mod tests {
     use futures::FutureExt as _;
     use runtime::{Metrics, Telemetry};
+
+    use helm_client::release::SOON;
 
     use super::*;
 
@@ -626,7 +649,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn time_that_is_waited_for_is_not_worked() {
-        let queue = queue();
+        let queue = Arc::new(queue());
         let second = Duration::from_secs(1);
         queue.add("a", Priority::Low);
         assert_eq!(now(&queue), Some("a"));

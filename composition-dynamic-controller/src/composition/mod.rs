@@ -21,10 +21,9 @@ use cluster::{Cluster, ObjectId, ResourceId};
 use composition::plan::{Growth, Plan, Standing, Step};
 use composition::{Account, Blocked, Schemas};
 use futures::FutureExt as _;
-use futures::future::BoxFuture;
 use helm_client::authenticity::{Parent, RecordKeys};
 use helm_client::charts::Charts;
-use helm_client::release::{Parking, Releases};
+use helm_client::release::Releases;
 use kube::core::DynamicObject;
 use runtime::telemetry::{Again, Part};
 use runtime::{Backoff, Recorder, Telemetry, chain};
@@ -38,7 +37,7 @@ pub(crate) use status::ReadyMeans;
 use crate::compositions::{Compositions, Key};
 use crate::figures::{CutOff, Parts};
 use crate::inspector::Inspector;
-use crate::queue::{Priority, Queue};
+use crate::queue::{Priority, Queue, Seat};
 use crate::release_key::{self, ReleaseKey};
 use crate::watches::Watches;
 
@@ -114,10 +113,8 @@ impl Context {
             uid: composition.uid.clone(),
             keys,
         });
-        releases.parked_at(Arc::new(Seat {
-            queue: self.queue.clone(),
-            key: Key::of_composition(composition),
-        }))
+        let key = Key::of_composition(composition);
+        releases.parked_at(Arc::new(Seat::new(&self.queue, &key)))
     }
 
     /// Forgets a composition that is gone, or another replica's.
@@ -134,22 +131,6 @@ impl Context {
             Ok(composition) => self.compositions.wrote(composition),
             Err(error) => tracing::debug!(error = chain(&error), "the API server returned no object"),
         }
-    }
-}
-
-/// The worker of a pass, which another composition has while this one waits.
-struct Seat {
-    queue: Arc<Queue<Key>>,
-    key: Key,
-}
-
-impl Parking for Seat {
-    fn park(&self) {
-        self.queue.park(&self.key);
-    }
-
-    fn unpark(&self) -> BoxFuture<'_, ()> {
-        self.queue.unpark(&self.key).boxed()
     }
 }
 

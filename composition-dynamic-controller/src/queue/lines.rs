@@ -93,7 +93,8 @@ impl<K: Grouped> Lines<K> {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// True when nothing is ready of a group that may have another worker.
+    pub(super) fn nothing_may_begin(&self) -> bool {
         self.turns.is_empty()
     }
 

@@ -13,7 +13,8 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// How long a body may take to arrive, and to find room before. The API server waits five seconds for an answer.
+/// How long a body may wait for room, and then take to arrive. The API server waits two seconds for a judgement, five for a
+/// label and thirty for a conversion.
 const WITHIN: Duration = Duration::from_secs(4);
 
 /// What is counted: a semaphore has too few permits for bytes.

@@ -14,11 +14,12 @@ use helm_client::rendering::Pool;
 use kube::runtime::reflector::Store;
 use runtime::chain;
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 use super::conversions::Conversions;
 use super::review::{AdmissionRequest, Verdict};
 
-/// The API server waits two seconds and goes on without us.
+/// How long a judgement may take in all: the API server waits two seconds and goes on without us.
 const IN_TIME: Duration = Duration::from_millis(1500);
 
 /// As many misspelt keys are told.
@@ -68,18 +69,19 @@ impl Judge {
             return unchecked(&format!("no CompositionDefinition serves {version}"));
         };
         let chart = chart_of(&definition, &version, &request.kind.kind);
-        let chart = match tokio::time::timeout(IN_TIME, self.charts.get(&chart)).await {
+        let until = Instant::now() + IN_TIME;
+        let chart = match tokio::time::timeout_at(until, self.charts.get(&chart)).await {
             Ok(Ok(chart)) => chart,
             Ok(Err(error)) => return unchecked(&chain(&error)),
             Err(_) => return unchecked("the chart is still being fetched"),
         };
-        let spec = match tokio::time::timeout(IN_TIME, self.governed(request, object, &version)).await {
+        let spec = match tokio::time::timeout_at(until, self.governed(request, object, &version)).await {
             Ok(Ok(spec)) => spec,
             Ok(Err(why)) => return unchecked(&why),
             Err(_) => return unchecked("the changes between versions are still being read"),
         };
         match self.schemas.of(&chart.digest, &chart.engine) {
-            Ok(own) => verdict(request, chart.engine.clone(), own, spec).await,
+            Ok(own) => verdict(request, chart.engine.clone(), own, spec, until).await,
             Err(error) => unchecked(&chain(&error)),
         }
     }
@@ -136,10 +138,12 @@ async fn verdict(
     engine: Arc<Engine>,
     own: Option<Arc<crdgen::JSONSchemaProps>>,
     spec: Value,
+    until: Instant,
 ) -> Verdict {
     let namespace = &request.namespace;
     let work = move |_: Deadline| judged(&engine, own.as_deref(), &spec);
-    match tokio::time::timeout(IN_TIME, Pool::of_process().run(namespace, IN_TIME, work)).await {
+    let judging = Pool::of_process().run(namespace, IN_TIME, work);
+    match tokio::time::timeout_at(until, judging).await {
         Ok(Ok(verdict)) => verdict,
         Ok(Err(busy)) => unchecked(&busy.to_string()),
         Err(_) => unchecked("it takes too long"),

@@ -103,7 +103,7 @@ impl fmt::Display for Size {
     }
 }
 
-/// How many steps an execution takes from its budget at a time: as often it asks whether time is over.
+/// How many steps an execution takes from its budget at a time. At each of these it checks the deadline.
 pub(crate) const STEPS_AT_ONCE: u32 = 4096;
 
 /// What executions share: those of all templates of a render.
@@ -112,7 +112,7 @@ pub struct Budget<'b> {
     steps: Cell<u64>,
     memory: Cell<usize>,
     output: Cell<usize>,
-    /// The first limit that was exceeded: from then on nothing is granted.
+    /// The first limit that was exceeded: from then on no step is granted, which ends all executions.
     exceeded: Cell<Option<Limit>>,
     /// How long executions may take, and whether that is over.
     time: Option<(Duration, &'b dyn Fn() -> bool)>,
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_that_was_exceeded_grants_nothing_more() {
+    fn a_budget_that_was_exceeded_grants_no_more_steps() {
         let budget = Budget::new(Limits {
             memory: 100,
             ..Limits::default()

@@ -23,8 +23,8 @@ pub struct Connections {
 }
 
 impl Default for Connections {
-    /// 1024, and 128 of one address. An API server has a few to each replica, and a controller as many to chart-inspector
-    /// as it has workers.
+    /// 1024, and 128 of one address. An API server has one for each review under way, and a controller one to
+    /// chart-inspector for each pass that asks it, those that wait included: some ninety with ten workers.
     fn default() -> Self {
         Self {
             most: 1024,

@@ -71,9 +71,9 @@ fn middle(samples: &[Usage]) -> Usage {
 }
 
 impl Soak {
-    /// True when no program held more at the end.
+    /// True when passes were made, and no program held more at the end.
     pub fn is_flat(&self) -> bool {
-        self.programs.iter().all(|(_, growth)| growth.is_flat())
+        self.passes > 0 && self.programs.iter().all(|(_, growth)| growth.is_flat())
     }
 }
 

@@ -49,7 +49,7 @@ pub use desired::Desired;
 pub use error::{Error, Undone};
 pub use hold::{Hold, writer};
 pub use options::{CrdPolicy, OnFailure, Options, Retries, Retry, Wait};
-pub use parking::Parking;
+pub use parking::{Parking, SOON, parked};
 pub use preview::{Change, Effect};
 pub use progress::{Listener, Progress};
 pub use resume::Resumed;

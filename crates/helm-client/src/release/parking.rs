@@ -7,8 +7,8 @@ use futures::future::BoxFuture;
 
 use super::Releases;
 
-/// What is over so soon is not worth giving up a place for.
-const SOON: Duration = Duration::from_millis(100);
+/// A wait that is over within this is not worth giving up a place for.
+pub const SOON: Duration = Duration::from_millis(100);
 
 /// A worker's place: left before a wait for hooks, objects or their removal, and taken again after it.
 ///
@@ -30,16 +30,21 @@ impl Releases {
 
     /// Awaits something that may take long.
     pub(super) async fn patiently<T>(&self, wait: impl Future<Output = T>) -> T {
-        let Some(place) = &self.parking else {
-            return wait.await;
-        };
-        let mut wait = Box::pin(wait);
-        if let Ok(outcome) = tokio::time::timeout(SOON, wait.as_mut()).await {
-            return outcome;
+        match &self.parking {
+            Some(place) => parked(&**place, wait).await,
+            None => wait.await,
         }
-        place.park();
-        let outcome = wait.await;
-        place.unpark().await;
-        outcome
     }
+}
+
+/// Awaits something that may take long, and gives up a place while it does.
+pub async fn parked<T>(place: &dyn Parking, wait: impl Future<Output = T>) -> T {
+    let mut wait = Box::pin(wait);
+    if let Ok(outcome) = tokio::time::timeout(SOON, wait.as_mut()).await {
+        return outcome;
+    }
+    place.park();
+    let outcome = wait.await;
+    place.unpark().await;
+    outcome
 }

@@ -33,8 +33,8 @@ pub(crate) struct ResolvedChart<'c> {
 /// that it lies in. Their number can double with each level of dependencies; the largest public charts come to a few hundred.
 const MAX_CHARTS: usize = 5000;
 
-/// How much the values of all these charts may take, in bytes; each chart gets the globals as well. Half of it is what a
-/// render may take.
+/// How much the values of all these charts may take, in bytes; each chart gets the globals as well. It comes on top of
+/// what the templates of a render may make.
 const MAX_VALUES: usize = 64 << 20;
 
 /// What is left for the charts below a chart.
