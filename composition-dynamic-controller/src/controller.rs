@@ -7,7 +7,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::{Item, ResourceId, ShardNews};
+use cluster::{Entered, Item, ResourceId, ShardNews};
 use futures::{FutureExt as _, StreamExt as _};
 use kube::Api;
 use kube::runtime::{WatchStreamExt as _, watcher};
@@ -23,6 +23,9 @@ use crate::shards::OwnShards;
 
 /// How long a pass may have a worker; waits for hooks, and for objects that go, are not part of it. The reference's limit.
 const PASS_DEADLINE: Duration = Duration::from_mins(4);
+
+/// How long a pass may go on waiting once its shard is to be another replica's. That one continues the wait.
+const WAIT_WHEN_LEAVING: Duration = Duration::from_secs(10);
 
 /// Serves one type: every object of it that the watch knows and that lies in a shard of ours is reconciled.
 pub(crate) struct Controller {
@@ -55,6 +58,7 @@ impl Controller {
             passes.spawn(self.clone().work(key));
             while passes.try_join_next().is_some() {}
         }
+        self.context.queue.close();
         while passes.join_next().await.is_some() {}
     }
 
@@ -88,10 +92,17 @@ impl Controller {
     async fn work(self: Arc<Self>, key: Key) {
         let ctx = &self.context;
         let worker = Worker { key: &key, ctx };
-        let Some(_ours) = self.shards.enter(&key, ctx) else {
+        let Some(ours) = self.shards.enter(&key, ctx) else {
             return;
         };
-        let next = match worker.pass().await {
+        let outcome = tokio::select! {
+            outcome = worker.pass() => outcome,
+            () = worker.waits_for_long(&ours) => {
+                tracing::info!(composition = %key, "leaving a wait to another replica");
+                return;
+            }
+        };
+        let next = match outcome {
             Ok(next) => {
                 ctx.backoff.succeeded(&key);
                 next
@@ -139,6 +150,14 @@ impl Worker<'_> {
             () = self.deadline() => Error::Overdue(PASS_DEADLINE),
         };
         cut_off(key, error, ctx).await
+    }
+
+    /// Returns when the shard is to be left and the pass waits for something that takes long. It has not decided what to
+    /// write next: whoever has the shard then looks for himself.
+    async fn waits_for_long(&self, ours: &Entered) {
+        ours.is_to_leave().await;
+        tokio::time::sleep(WAIT_WHEN_LEAVING).await;
+        self.ctx.queue.parked(self.key).await;
     }
 
     async fn deadline(&self) {

@@ -5,7 +5,7 @@ mod lines;
 
 use std::cmp::Reverse;
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,7 +18,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 pub(crate) use lines::{Capacity, Grouped};
-use lines::{Lines, Place};
+use lines::{Lines, Next, Place};
 
 /// How urgent a look at an object is. The reference's numbers are -100, 0 and 100.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,6 +40,8 @@ pub(crate) enum Priority {
 pub(crate) struct Queue<K> {
     state: Mutex<State<K>>,
     more: Notify,
+    /// Something was parked.
+    parks: Notify,
 }
 
 struct State<K> {
@@ -51,8 +53,8 @@ struct State<K> {
     later_places: HashMap<K, (Instant, u64)>,
     /// With a worker, or parked.
     busy: HashMap<K, Busy>,
-    /// Parked work whose wait is over, in the order in which it was.
-    returning: VecDeque<(K, oneshot::Sender<()>)>,
+    /// Tells parked work whose wait is over that it has a worker again.
+    returning: HashMap<K, oneshot::Sender<()>>,
     arrivals: u64,
     /// Since when those wait that are ready, or wanted again while a worker has them: how many at each time.
     waiting: BTreeMap<Instant, usize>,
@@ -105,12 +107,13 @@ impl<K: Hash + Eq + Clone + Grouped> Queue<K> {
                 later: BTreeMap::new(),
                 later_places: HashMap::new(),
                 busy: HashMap::new(),
-                returning: VecDeque::new(),
+                returning: HashMap::new(),
                 arrivals: 0,
                 waiting: BTreeMap::new(),
                 figures,
             }),
             more: Notify::new(),
+            parks: Notify::new(),
         }
     }
 
@@ -175,11 +178,24 @@ impl<K: Hash + Eq + Clone + Grouped> Queue<K> {
     pub(crate) fn park(&self, key: &K) {
         self.lock().park(key, Instant::now());
         self.more.notify_one();
+        self.parks.notify_waiters();
     }
 
-    /// The wait is over: returns once there is a worker again. It comes before whatever has not begun.
+    /// Waits until the pass over an object is parked, or over.
+    pub(crate) async fn parked(&self, key: &K) {
+        loop {
+            let parks = self.parks.notified();
+            if self.lock().busy.get(key).is_none_or(|busy| busy.since.is_none()) {
+                return;
+            }
+            parks.await;
+        }
+    }
+
+    /// The wait is over: returns once there is a worker again. It comes before whatever of its group has not begun.
     pub(crate) async fn unpark(&self, key: &K) {
         let turn = self.lock().unpark(key, Instant::now());
+        self.more.notify_one();
         if let Some(turn) = turn {
             // Whoever drops the other end has forgotten the object altogether.
             let _ = turn.await;
@@ -198,6 +214,13 @@ impl<K: Hash + Eq + Clone + Grouped> Queue<K> {
     pub(crate) fn done(&self, key: &K) {
         self.lock().done(key, Instant::now());
         self.more.notify_one();
+    }
+
+    /// From now on nothing begins. What has begun goes on, and gets a worker again after each wait.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        state.ready.close();
+        state.give_back_workers(Instant::now());
     }
 
     fn lock(&self) -> MutexGuard<'_, State<K>> {
@@ -308,8 +331,18 @@ impl<K: Hash + Eq + Clone + Grouped> State<K> {
     }
 
     fn take(&mut self, now: Instant) -> Option<K> {
-        self.give_back_workers(now);
-        let (key, since) = self.ready.begin()?;
+        loop {
+            match self.ready.next()? {
+                Next::Return(key) => self.give_back_worker(&key, now),
+                Next::Begin(key, since) => {
+                    self.begin(key.clone(), since, now);
+                    return Some(key);
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, key: K, since: Instant, now: Instant) {
         self.ready_places.remove(&key);
         self.goes(since);
         self.figures
@@ -320,8 +353,7 @@ impl<K: Hash + Eq + Clone + Grouped> State<K> {
             since: Some(now),
             ..Busy::default()
         };
-        self.busy.insert(key.clone(), begun);
-        Some(key)
+        self.busy.insert(key, begun);
     }
 
     fn park(&mut self, key: &K, now: Instant) {
@@ -341,26 +373,28 @@ impl<K: Hash + Eq + Clone + Grouped> State<K> {
             return None;
         }
         let (turn, waits) = oneshot::channel();
-        self.returning.push_back((key.clone(), turn));
+        if self.returning.insert(key.clone(), turn).is_none() {
+            let arrival = self.arrival();
+            self.ready.line_up_again(arrival, key.clone());
+        }
         self.give_back_workers(now);
         Some(waits)
     }
 
-    /// Work whose wait is over comes before any that has not begun.
+    /// Free workers go to parked work whose wait is over, until something that has not begun has its turn.
     fn give_back_workers(&mut self, now: Instant) {
-        let mut waits_on = VecDeque::new();
-        for (key, turn) in std::mem::take(&mut self.returning) {
-            let Some(busy) = self.busy.get_mut(&key) else {
-                continue;
-            };
-            if busy.since.is_none() && !self.ready.unpark(key.group()) {
-                waits_on.push_back((key, turn));
-                continue;
-            }
-            busy.since.get_or_insert(now);
+        while let Some(Next::Return(key)) = self.ready.next_to_return() {
+            self.give_back_worker(&key, now);
+        }
+    }
+
+    fn give_back_worker(&mut self, key: &K, now: Instant) {
+        if let Some(busy) = self.busy.get_mut(key) {
+            busy.since = Some(now);
+        }
+        if let Some(turn) = self.returning.remove(key) {
             let _ = turn.send(());
         }
-        self.returning = waits_on;
     }
 
     fn done(&mut self, key: &K, now: Instant) {
@@ -368,7 +402,8 @@ impl<K: Hash + Eq + Clone + Grouped> State<K> {
         if busy.since.is_some() {
             self.ready.end(key.group());
         } else {
-            self.ready.end_parked(key.group());
+            self.ready.end_parked(key);
+            self.returning.remove(key);
         }
         if let Some((priority, since)) = busy.again {
             self.line_up(key.clone(), priority, since);
@@ -604,6 +639,73 @@ mod tests {
         assert_eq!(now(&queue), None, "j waits on");
         queue.done(&"a/1");
         assert_eq!(now(&queue), Some("j/1"));
+    }
+
+    #[tokio::test]
+    async fn what_returns_does_not_keep_a_group_waiting_of_which_nothing_is_worked_on() {
+        let queue = Queue::new(told_queue().1.lock().figures.clone(), Capacity::of(3));
+        for key in ["a/1", "a/2"] {
+            queue.add(key, Priority::Low);
+            assert_eq!(now(&queue), Some(key));
+            queue.park(&key);
+        }
+        for key in ["b/1", "b/2", "c/1"] {
+            queue.add(key, Priority::Low);
+        }
+        assert_eq!(all_now(&queue), ["b/1", "c/1", "b/2"]);
+        let (mut first, mut second) = (
+            std::pin::pin!(queue.unpark(&"a/1")),
+            std::pin::pin!(queue.unpark(&"a/2")),
+        );
+        assert_eq!(
+            (first.as_mut().now_or_never(), second.as_mut().now_or_never()),
+            (None, None)
+        );
+        queue.add("d/1", Priority::Low);
+        queue.done(&"b/1");
+        assert_eq!(
+            first.now_or_never(),
+            Some(()),
+            "of a as few are worked on as of d"
+        );
+        queue.done(&"b/2");
+        assert_eq!(
+            second.as_mut().now_or_never(),
+            None,
+            "of d fewer are worked on than of a"
+        );
+        assert_eq!(now(&queue), Some("d/1"));
+        queue.done(&"c/1");
+        assert_eq!(second.now_or_never(), Some(()));
+    }
+
+    #[tokio::test]
+    async fn a_closed_queue_begins_nothing_and_lets_what_has_begun_end() {
+        let queue = Queue::new(told_queue().1.lock().figures.clone(), Capacity::of(1));
+        queue.add("a/1", Priority::Low);
+        assert_eq!(now(&queue), Some("a/1"));
+        queue.park(&"a/1");
+        queue.add("b/1", Priority::High);
+        assert_eq!(now(&queue), Some("b/1"));
+        queue.add("c/1", Priority::High);
+        let mut back = std::pin::pin!(queue.unpark(&"a/1"));
+        assert_eq!(back.as_mut().now_or_never(), None);
+        queue.close();
+        queue.done(&"b/1");
+        assert_eq!(back.now_or_never(), Some(()));
+        queue.done(&"a/1");
+        assert_eq!(now(&queue), None);
+    }
+
+    #[tokio::test]
+    async fn whether_a_pass_is_parked_can_be_waited_for() {
+        let queue = queue();
+        queue.add("a/1", Priority::Low);
+        assert_eq!(now(&queue), Some("a/1"));
+        let mut parked = std::pin::pin!(queue.parked(&"a/1"));
+        assert_eq!(parked.as_mut().now_or_never(), None);
+        queue.park(&"a/1");
+        assert_eq!(parked.now_or_never(), Some(()));
     }
 
     #[tokio::test]

@@ -1,12 +1,12 @@
 //! Whose turn it is: work of several groups, in an order in which no group keeps the others waiting.
 //!
-//! The group of which the fewest are worked on comes first, then the more urgent work, then the earlier one. A group never
-//! has all workers, unless there is one: where several groups have all of them, the next that is free goes to the group that
-//! has the fewest. What is parked has no worker, but takes memory: the parked work of one group is never more than what could
+//! The group of which the fewest are worked on comes first, then work that was parked, then the more urgent work, then the
+//! earlier one. A group never has all workers, unless there is one: where several groups have all of them, the next that is
+//! free goes to the group that has the fewest. What is parked has no worker, but takes memory: the parked work of one group is never more than what could
 //! still be parked, except for a few passes that every group may have.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use tokio::time::Instant;
 
@@ -18,8 +18,17 @@ pub(crate) trait Grouped {
     fn group(&self) -> &str;
 }
 
-/// Where something stands in its line.
+/// Where something that has not begun stands in its line.
 pub(super) type Place = (Reverse<Priority>, u64);
+
+/// What gets the worker that is free.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next<K> {
+    /// Work that has not begun, wanted since then.
+    Begin(K, Instant),
+    /// Parked work whose wait is over.
+    Return(K),
+}
 
 /// Parked passes for each worker, of all groups together.
 const PARKED_PER_WORKER: usize = 8;
@@ -59,12 +68,24 @@ pub(super) struct Lines<K> {
     turns: BTreeSet<(Turn, String)>,
     running: usize,
     parked: usize,
+    /// True once nothing begins any more, and what has begun ends.
+    closed: bool,
 }
 
-/// How many of a group are worked on, and the place of what is next.
-type Turn = (usize, Place);
+/// How many of a group are worked on, and what is next.
+type Turn = (usize, Head);
+
+/// What is first in a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Head {
+    /// Parked work whose wait is over, and when it was.
+    Return(u64),
+    Begin(Place),
+}
 
 struct Line<K> {
+    /// Parked work whose wait is over, in the order in which it was.
+    returning: VecDeque<(u64, K)>,
     ready: BTreeMap<Place, (K, Instant)>,
     running: usize,
     parked: usize,
@@ -74,6 +95,7 @@ struct Line<K> {
 impl<K> Default for Line<K> {
     fn default() -> Self {
         Self {
+            returning: VecDeque::new(),
             ready: BTreeMap::new(),
             running: 0,
             parked: 0,
@@ -90,7 +112,13 @@ impl<K: Grouped> Lines<K> {
             turns: BTreeSet::new(),
             running: 0,
             parked: 0,
+            closed: false,
         }
+    }
+
+    /// From now on nothing begins; what has begun and waits for a worker gets it.
+    pub(super) fn close(&mut self) {
+        self.closed = true;
     }
 
     /// True when nothing is ready of a group that may have another worker.
@@ -110,19 +138,54 @@ impl<K: Grouped> Lines<K> {
     }
 
     /// What is next, which has a worker from now on; none while all have something to do.
-    pub(super) fn begin(&mut self) -> Option<(K, Instant)> {
+    pub(super) fn next(&mut self) -> Option<Next<K>> {
+        let (head, group) = self.first()?;
+        match head {
+            Head::Begin(_) => self.begin(&group),
+            Head::Return(_) => self.go_on(&group),
+        }
+    }
+
+    /// The same, unless something begins next.
+    pub(super) fn next_to_return(&mut self) -> Option<Next<K>> {
+        match self.first()? {
+            (Head::Begin(_), _) => None,
+            (Head::Return(_), group) => self.go_on(&group),
+        }
+    }
+
+    fn first(&self) -> Option<(Head, String)> {
         if self.running >= self.capacity.workers {
             return None;
         }
         let left = self.capacity.parked().saturating_sub(self.parked);
         let may_park = left.max(PARKED_IN_ANY_CASE);
-        let may_begin =
-            |(_, group): &&(Turn, String)| self.groups.get(group).is_some_and(|line| line.parked < may_park);
-        let group = self.turns.iter().find(may_begin)?.1.clone();
+        let may_have_worker = |((_, head), group): &&(Turn, String)| match head {
+            Head::Return(_) => true,
+            Head::Begin(_) => {
+                !self.closed && self.groups.get(group).is_some_and(|line| line.parked < may_park)
+            }
+        };
+        let ((_, head), group) = self.turns.iter().find(may_have_worker)?;
+        Some((*head, group.clone()))
+    }
+
+    fn begin(&mut self, group: &str) -> Option<Next<K>> {
         self.running += 1;
-        self.change(&group, |line| {
+        self.change(group, |line| {
             line.running += 1;
-            line.ready.pop_first().map(|(_, taken)| taken)
+            let (_, (key, since)) = line.ready.pop_first()?;
+            Some(Next::Begin(key, since))
+        })
+    }
+
+    fn go_on(&mut self, group: &str) -> Option<Next<K>> {
+        self.running += 1;
+        self.parked = self.parked.saturating_sub(1);
+        self.change(group, |line| {
+            line.running += 1;
+            line.parked = line.parked.saturating_sub(1);
+            line.returning.pop_front().map(|(_, key)| Next::Return(key))
         })
     }
 
@@ -136,22 +199,10 @@ impl<K: Grouped> Lines<K> {
         });
     }
 
-    /// Gives parked work of a group a worker again; false when it has to wait for one.
-    pub(super) fn unpark(&mut self, group: &str) -> bool {
-        let has_worker = self.running < self.capacity.workers
-            && self
-                .groups
-                .get(group)
-                .is_none_or(|line| line.running < self.capacity.of_group());
-        if has_worker {
-            self.running += 1;
-            self.parked = self.parked.saturating_sub(1);
-            self.change(group, |line| {
-                line.running += 1;
-                line.parked = line.parked.saturating_sub(1);
-            });
-        }
-        has_worker
+    /// The wait of parked work is over: it lines up for a worker.
+    pub(super) fn line_up_again(&mut self, arrival: u64, key: K) {
+        let group = key.group().to_owned();
+        self.change(&group, |line| line.returning.push_back((arrival, key)));
     }
 
     /// Work of a group that had a worker has ended.
@@ -160,18 +211,26 @@ impl<K: Grouped> Lines<K> {
         self.change(group, |line| line.running = line.running.saturating_sub(1));
     }
 
-    /// Work of a group that was parked has ended.
-    pub(super) fn end_parked(&mut self, group: &str) {
+    /// Parked work has ended, whether it had lined up again or not.
+    pub(super) fn end_parked(&mut self, key: &K)
+    where
+        K: PartialEq,
+    {
         self.parked = self.parked.saturating_sub(1);
-        self.change(group, |line| line.parked = line.parked.saturating_sub(1));
+        self.change(key.group(), |line| {
+            line.parked = line.parked.saturating_sub(1);
+            line.returning.retain(|(_, returning)| returning != key);
+        });
     }
 
     fn change<T>(&mut self, group: &str, change: impl FnOnce(&mut Line<K>) -> T) -> T {
         let line = self.groups.entry(group.to_owned()).or_default();
         let changed = change(line);
         let may_have_more = line.running < self.capacity.of_group();
-        let next = line.ready.first_key_value().filter(|_| may_have_more);
-        let turn = next.map(|(place, _)| (line.running, *place));
+        let returns = line.returning.front().map(|(arrival, _)| Head::Return(*arrival));
+        let begins = || line.ready.first_key_value().map(|(place, _)| Head::Begin(*place));
+        let next = returns.or_else(begins).filter(|_| may_have_more);
+        let turn = next.map(|head| (line.running, head));
         if turn != line.turn {
             if let Some(former) = line.turn.take() {
                 self.turns.remove(&(former, group.to_owned()));

@@ -310,6 +310,7 @@ impl Keeper {
             tracing::info!(shard, "giving a shard to another replica");
             self.shared.standing().holds[*shard] = Hold::Leaving;
         }
+        self.shared.leaves.notify_waiters();
         self.free_what_has_ended().await;
         if let Some(richest) = ask
             && let Err(error) = self.ask(&richest).await
@@ -523,6 +524,8 @@ impl Keeper {
         let mut standing = self.shared.standing();
         let held = standing.holds.iter_mut().filter(|hold| **hold == Hold::Held);
         held.for_each(|hold| *hold = Hold::Leaving);
+        drop(standing);
+        self.shared.leaves.notify_waiters();
     }
 
     /// Frees the shards that are being left and in which nothing is under way. The anchor stands for the others, so it

@@ -126,6 +126,8 @@ struct Shared {
     standing: Mutex<Standing>,
     /// Something under way in a shard that is being left has ended.
     ended: Notify,
+    /// A shard is being left.
+    leaves: Notify,
     lost: CancellationToken,
 }
 
@@ -177,6 +179,7 @@ impl Shards {
                 valid_until: None,
             }),
             ended: Notify::new(),
+            leaves: Notify::new(),
             lost: CancellationToken::new(),
         });
         let (news, told) = mpsc::unbounded_channel();
@@ -291,6 +294,19 @@ impl Door {
 pub struct Entered {
     shared: Arc<Shared>,
     shard: usize,
+}
+
+impl Entered {
+    /// Waits until its shard is to be left, which happens once this and all else that is under way in it has ended.
+    pub async fn is_to_leave(&self) {
+        loop {
+            let leaves = self.shared.leaves.notified();
+            if self.shared.standing().holds[self.shard] == Hold::Leaving {
+                return;
+            }
+            leaves.await;
+        }
+    }
 }
 
 impl Drop for Entered {

@@ -1,5 +1,6 @@
 //! Replicas on a server that keeps Leases, with the optimistic locking of a real one.
 
+use futures::FutureExt as _;
 use http::Method;
 use serde_json::{Value, json};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -185,12 +186,14 @@ async fn work_under_way_keeps_its_shard_until_it_ends() {
         .unwrap();
     let uid = uid_in(given, 2);
     let entered = a.door().enter(&uid).unwrap();
+    assert_eq!(entered.is_to_leave().now_or_never(), None);
     let joining = tokio::spawn({
         let server = server.clone();
         async move { server.join("b", 2).await }
     });
     until("the shard to be left", || held(&a) == 1).await;
     assert!(a.door().enter(&uid).is_none(), "nothing new begins");
+    entered.is_to_leave().await;
     tokio::time::sleep(TIMES.renew * 3).await;
     assert!(!joining.is_finished() && server.holders() == ["a", "a"]);
     drop(entered);
