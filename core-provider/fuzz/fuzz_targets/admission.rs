@@ -1,51 +1,58 @@
 //! Any JSON as what an API server asks at admission and at conversion: answered, whatever the object looks like.
 #![no_main]
 
+use api::labels::COMPOSITION_VERSION;
 use libfuzzer_sys::fuzz_target;
+use serde_json::Value;
 
-/// The parts of the program that answer, which is no library.
+// The parts of the program that answer: it is no library.
 #[allow(dead_code)]
-mod webhook {
-    #[path = "../../../src/webhook/mutate.rs"]
-    mod mutate;
-    #[path = "../../../src/webhook/review.rs"]
-    mod review;
+#[path = "../../src/webhook/mutate.rs"]
+mod mutate;
+#[allow(dead_code)]
+#[path = "../../src/webhook/review.rs"]
+mod review;
 
-    use api::labels::COMPOSITION_VERSION;
-    use serde_json::Value;
-
-    pub(super) fn admitted(bytes: &[u8]) {
-        let Ok(review) = serde_json::from_slice::<review::AdmissionReview>(bytes) else { return };
-        let verdict = mutate::mutate(&review.request);
-        let answer = verdict.to_review(&review.request.uid);
-        assert_eq!(answer["response"]["uid"], review.request.uid);
-        assert_eq!(answer["response"]["allowed"], true);
-        if let Some(patch) = &verdict.patch {
-            let labels = review.request.labels().unwrap_or_default();
-            assert!(!labels.contains_key(COMPOSITION_VERSION), "a label is replaced: {patch}");
-            assert_eq!(patch.as_array().map(Vec::len), Some(1));
-        }
+fn admitted(bytes: &[u8]) {
+    let Ok(review) = serde_json::from_slice::<review::AdmissionReview>(bytes) else {
+        return;
+    };
+    let verdict = mutate::mutate(&review.request);
+    let answer = verdict.to_review(&review.request.uid);
+    assert_eq!(answer["response"]["uid"], review.request.uid);
+    assert_eq!(answer["response"]["allowed"], true);
+    if let Some(patch) = &verdict.patch {
+        let labels = review.request.labels().unwrap_or_default();
+        assert!(
+            !labels.contains_key(COMPOSITION_VERSION),
+            "a label is replaced: {patch}"
+        );
+        assert_eq!(patch.as_array().map(Vec::len), Some(1));
     }
+}
 
-    pub(super) fn converted(bytes: &[u8]) {
-        let Ok(review) = serde_json::from_slice::<review::ConversionReview<'_>>(bytes) else { return };
-        let (desired, asked) = (review.request.desired.clone(), review.request.objects.len());
-        let answer = review.answer(&|object, desired| {
-            object["apiVersion"] = Value::from(desired);
-            Ok(())
-        });
-        // What was nested too deep to be read is in the answer as it was.
-        let Ok(answer) = serde_json::to_value(&answer) else { return };
-        let response = &answer["response"];
-        if response["result"]["status"] == "Success" {
-            let objects = response["convertedObjects"].as_array().expect("a list");
-            assert_eq!(objects.len(), asked);
-            assert!(objects.iter().all(|object| object["apiVersion"] == desired));
-        }
+fn converted(bytes: &[u8]) {
+    let Ok(review) = serde_json::from_slice::<review::ConversionReview<'_>>(bytes) else {
+        return;
+    };
+    let (desired, asked) = (review.request.desired.clone(), review.request.objects.len());
+    let answer = review.answer(&|object, desired| {
+        object["apiVersion"] = Value::from(desired);
+        Ok(())
+    });
+    // What was nested too deep to be read is in the answer as it was.
+    let Ok(answer) = serde_json::to_value(&answer) else {
+        return;
+    };
+    let response = &answer["response"];
+    if response["result"]["status"] == "Success" {
+        let objects = response["convertedObjects"].as_array().expect("a list");
+        assert_eq!(objects.len(), asked);
+        assert!(objects.iter().all(|object| object["apiVersion"] == desired));
     }
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    webhook::admitted(bytes);
-    webhook::converted(bytes);
+    admitted(bytes);
+    converted(bytes);
 });
