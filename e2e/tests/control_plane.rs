@@ -10,6 +10,7 @@ mod delete_policies;
 mod fetch_charts;
 mod forge_marks;
 mod hand_over_type;
+mod hand_over_wait;
 mod kill_controller;
 mod kill_provider;
 mod limit_controller;
