@@ -6,6 +6,7 @@ use local_cluster::registry::Settings;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 const HOME: &str = "hand-over-wait";
 
@@ -126,10 +127,16 @@ fn start(platform: &HostPlatform, name: &str) -> Result<Child> {
         .context("could not start a controller")
 }
 
-/// Ends it as a kubelet does, and waits for that.
+/// Ends it as a kubelet does, which kills after half a minute whatever has not ended by then.
 fn end(mut controller: Child) -> Result<()> {
     Command::new("kill").arg(controller.id().to_string()).status()?;
-    controller.wait()?;
+    let begun = Instant::now();
+    while controller.try_wait()?.is_none() {
+        if begun.elapsed() > Duration::from_secs(30) {
+            controller.kill()?;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
     Ok(())
 }
 
