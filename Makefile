@@ -189,6 +189,12 @@ admission-replicas: setup programs ## Two replicas judging writes while they are
 	$(BUILD) --quiet --bin admission_replicas
 	$(DEBUG)/admission_replicas
 
+.PHONY: network-policies
+network-policies: setup programs ## The chart's NetworkPolicies, enforced by kube-router: connections tried without and with them; prints allowed and refused (needs root)
+	$(DEBUG)/local-cluster packages --install --network-policies
+	$(BUILD) --quiet --bin network_policies
+	$(DEBUG)/network_policies
+
 .PHONY: composition-kills
 composition-kills: ## A controller killed at every write (STEP=1) of create, upgrade and delete of a composition; prints kills and converged
 	$(BUILD) --quiet $(call bins,$(PROGRAMS) kills local-cluster)

@@ -21,6 +21,7 @@ pub mod http_server;
 pub mod image;
 pub mod kills;
 pub mod namespace;
+pub mod network_policies;
 pub mod platform;
 pub mod proxy;
 pub mod releases;

@@ -17,6 +17,14 @@ pub const RELEASE: &str = "core-provider";
 /// # Errors
 /// When Helm fails or the pods do not come up.
 pub fn install(site: &Site) -> Result<()> {
+    install_with(site, &[])
+}
+
+/// As [`install`], with further values of its chart, each as `--set` takes it. One that is installed is upgraded.
+///
+/// # Errors
+/// As [`install`].
+pub fn install_with(site: &Site, values: &[String]) -> Result<()> {
     progress("helm install core-provider");
     let namespace = format!(
         r#"{{"apiVersion":"v1","kind":"Namespace","metadata":{{"name":"{NAMESPACE}","labels":{{"pod-security.kubernetes.io/enforce":"restricted"}}}}}}"#
@@ -26,7 +34,7 @@ pub fn install(site: &Site) -> Result<()> {
     let registry = format!("image.registry={}", site.registry());
     let tag = format!("image.tag={}", image::TAG);
     let chart = chart.to_string_lossy();
-    site.run(site.helm([
+    let mut command = site.helm([
         "upgrade",
         "--install",
         RELEASE,
@@ -46,8 +54,11 @@ pub fn install(site: &Site) -> Result<()> {
         "--wait",
         "--timeout",
         "3m",
-    ]))
-    .map(drop)
+    ]);
+    for value in values {
+        command.args(["--set", value]);
+    }
+    site.run(command).map(drop)
 }
 
 /// Removes the platform and all that `helm uninstall` leaves: the definitions' type and the namespace.

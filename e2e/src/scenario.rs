@@ -47,7 +47,20 @@ impl Scenario {
     /// # Errors
     /// When cluster or platform do not come up.
     pub fn alone(name: &str) -> Result<Self> {
-        Self::on(Box::leak(Box::new(set_up()?)), name)
+        Self::alone_on(name, Options::default(), |_| Ok(()))
+    }
+
+    /// As [`Scenario::alone`], on a cluster with these options, to which `prepare` does something before the platform is
+    /// installed.
+    ///
+    /// # Errors
+    /// As [`Scenario::alone`], or what `prepare` says.
+    pub fn alone_on(
+        name: &str,
+        options: Options,
+        prepare: impl FnOnce(&Cluster) -> Result<()>,
+    ) -> Result<Self> {
+        Self::on(Box::leak(Box::new(set_up(options, prepare)?)), name)
     }
 
     fn on(shared: &'static Shared, name: &str) -> Result<Self> {
@@ -131,17 +144,18 @@ fn logs() -> PathBuf {
 fn shared() -> Result<&'static Shared> {
     static SHARED: OnceLock<std::result::Result<Shared, String>> = OnceLock::new();
     SHARED
-        .get_or_init(|| set_up().map_err(|error| format!("{error:#}")))
+        .get_or_init(|| set_up(Options::default(), |_| Ok(())).map_err(|error| format!("{error:#}")))
         .as_ref()
         .map_err(|error| anyhow::anyhow!("{error}"))
 }
 
 /// A cluster with our images and the platform. It is dropped by its watchdog when this process ends.
-fn set_up() -> Result<Shared> {
+fn set_up(options: Options, prepare: impl FnOnce(&Cluster) -> Result<()>) -> Result<Shared> {
     let started = Instant::now();
     let phase = |what: &str| progress(format_args!("{:5.1} s  {what}", started.elapsed().as_secs_f32()));
     phase("starting a cluster");
-    let cluster = Cluster::start(Options::default())?;
+    let cluster = Cluster::start(options)?;
+    prepare(&cluster)?;
     let versions: Vec<_> = cluster
         .versions()
         .iter()

@@ -56,7 +56,11 @@ impl Cluster {
             is_root()?,
             "a cluster needs root, for its network namespaces and containers; a control plane does not"
         );
-        packages::require()?;
+        packages::require(&packages::NODES)?;
+        let network_policies = options.network_policies;
+        if network_policies {
+            packages::require(&packages::NETWORK_POLICIES)?;
+        }
         let count = options.nodes.max(1);
         ensure!(
             count <= network::MOST_NODES,
@@ -89,6 +93,11 @@ impl Cluster {
         plane.apply(&dns::manifests(addresses.dns()))?;
         await_nodes(&plane, count)?;
         plane.phase("nodes ready", started);
+        if network_policies {
+            for node in &nodes {
+                node.enforce_network_policies(&plane, &authority, addresses)?;
+            }
+        }
         await_dns(&plane)?;
         plane.phase("DNS ready", started);
         plane.await_default_service_account()?;

@@ -33,6 +33,10 @@ pub struct Options {
     pub nodes: usize,
     /// Where it is written down; without one, where `local-cluster status` finds it.
     pub state: Option<State>,
+    /// Whether a cluster's nodes enforce `NetworkPolicies`, by kube-router. Takes [`packages::NETWORK_POLICIES`].
+    ///
+    /// [`packages::NETWORK_POLICIES`]: crate::packages::NETWORK_POLICIES
+    pub network_policies: bool,
     /// Further arguments of the API server, as `--runtime-config=…`; they come last.
     pub api_server_arguments: Vec<String>,
 }
@@ -171,7 +175,7 @@ impl ControlPlane {
     /// The folder, the name and the programs; nothing runs yet.
     pub(crate) fn prepare(options: &Options, size: Size) -> Result<Self> {
         let cache = Cache::of_user()?;
-        let programs: Vec<(&Part, PathBuf)> = match size {
+        let mut programs: Vec<(&Part, PathBuf)> = match size {
             Size::ControlPlane => [
                 &parts::KUBECTL,
                 &parts::ETCD,
@@ -183,6 +187,9 @@ impl ControlPlane {
             .collect::<Result<_>>()?,
             Size::Cluster => cache.all()?,
         };
+        if options.network_policies {
+            programs.push((&parts::KUBE_ROUTER, cache.path(&parts::KUBE_ROUTER)?));
+        }
         let state = match &options.state {
             Some(state) => state.clone(),
             None => State::of_user()?,
@@ -593,6 +600,7 @@ impl ControlPlane {
         let used = |part: &Part| self.home.path("bin").join(part.name).exists();
         parts::ALL
             .into_iter()
+            .chain(parts::ON_REQUEST)
             .filter(|part| used(part))
             .map(|part| (part.name, part.version().to_owned()))
             .collect()

@@ -34,6 +34,9 @@ enum Command {
         /// How many nodes a cluster has.
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=4))]
         nodes: u8,
+        /// Whether its nodes enforce network policies.
+        #[arg(long)]
+        network_policies: bool,
     },
     /// End clusters and remove every trace of them.
     Down {
@@ -75,6 +78,9 @@ enum Command {
         /// Install them; needs root.
         #[arg(long)]
         install: bool,
+        /// Also those of nodes that enforce network policies.
+        #[arg(long)]
+        network_policies: bool,
     },
 }
 
@@ -98,7 +104,20 @@ fn main() -> ExitCode {
 
 fn run(command: Command, out: &mut impl Write) -> Result<()> {
     match command {
-        Command::Up { name, size, nodes } => up(name.name, size, nodes, out),
+        Command::Up {
+            name,
+            size,
+            nodes,
+            network_policies,
+        } => {
+            let options = Options {
+                name: Some(name.name),
+                nodes: nodes.into(),
+                network_policies,
+                ..Options::default()
+            };
+            up(options, size, out)
+        }
         Command::Down { name, all } => down(&name.name, all, out),
         Command::Status => status(out),
         Command::Load { name, image } => load(&name.name, &image),
@@ -106,17 +125,25 @@ fn run(command: Command, out: &mut impl Write) -> Result<()> {
         Command::Logs { name, folder } => ControlPlane::open(&name.name)?.collect_logs(&folder),
         Command::Parts => build_parts(out),
         Command::Which { part } => which(&part, out),
-        Command::Packages { install: true } => packages::install(),
-        Command::Packages { install: false } => packages::require(),
+        Command::Packages {
+            install,
+            network_policies,
+        } => {
+            let act = if install {
+                packages::install
+            } else {
+                packages::require
+            };
+            act(&packages::NODES)?;
+            if network_policies {
+                act(&packages::NETWORK_POLICIES)?;
+            }
+            Ok(())
+        }
     }
 }
 
-fn up(name: String, size: Size, nodes: u8, out: &mut impl Write) -> Result<()> {
-    let options = Options {
-        name: Some(name),
-        nodes: nodes.into(),
-        ..Options::default()
-    };
+fn up(options: Options, size: Size, out: &mut impl Write) -> Result<()> {
     match size {
         Size::ControlPlane => {
             let plane = ControlPlane::start(options)?;
@@ -231,7 +258,11 @@ fn build_parts(out: &mut impl Write) -> Result<()> {
 
 fn which(name: &str, out: &mut impl Write) -> Result<()> {
     let part = parts::Part::named(name).with_context(|| {
-        let names: Vec<&str> = parts::ALL.iter().map(|part| part.name).collect();
+        let names: Vec<&str> = parts::ALL
+            .iter()
+            .chain(&parts::ON_REQUEST)
+            .map(|part| part.name)
+            .collect();
         format!("no part is called {name}; there are {}", names.join(", "))
     })?;
     writeln!(out, "{}", parts::Cache::of_user()?.path(part)?.display())?;

@@ -209,6 +209,43 @@ impl Node {
         )
     }
 
+    /// Starts kube-router, which keeps to the `NetworkPolicies` of this node's pods. The node has to be known to the API
+    /// server.
+    pub(crate) fn enforce_network_policies(
+        &self,
+        plane: &ControlPlane,
+        authority: &Authority,
+        addresses: Addresses,
+    ) -> Result<()> {
+        let name = self.name();
+        let kubeconfig = authority.kubeconfig(
+            &format!("{name}-router"),
+            User {
+                user: "kube-router",
+                // It reads nodes, pods, namespaces and policies, for which Kubernetes has no role of its own.
+                group: Some("system:masters"),
+            },
+            plane.api_server(),
+        )?;
+        plane.run(
+            &parts::KUBE_ROUTER,
+            &format!("{name}/kube-router"),
+            self.place(),
+            vec![
+                format!("--kubeconfig={}", path(&kubeconfig)),
+                format!("--hostname-override={name}"),
+                "--run-firewall=true".into(),
+                // The CNI plugin and kube-proxy do the rest.
+                "--run-router=false".into(),
+                "--run-service-proxy=false".into(),
+                format!("--service-cluster-ip-range={}", addresses.services()),
+                "--v=1".into(),
+            ],
+            // It calls iptables and ipset.
+            &[("PATH", SYSTEM_PATH)],
+        )
+    }
+
     fn kubelet_config(&self, plane: &ControlPlane, dns: Ipv4Addr, control_group: &str) -> Result<PathBuf> {
         let name = self.name();
         let pki = |file: String| path(&plane.home.path("pki").join(file));

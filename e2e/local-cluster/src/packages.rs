@@ -23,7 +23,8 @@ pub struct Package {
 /// Where Debian puts the CNI plugins.
 pub(crate) const CNI_PLUGINS: &str = "/usr/lib/cni";
 
-static ALL: [Package; 7] = [
+/// What every node needs.
+pub static NODES: [Package; 7] = [
     Package {
         name: "runc",
         program: "runc",
@@ -61,9 +62,24 @@ static ALL: [Package; 7] = [
     },
 ];
 
-/// The packages a cluster with nodes needs and this machine lacks.
-pub fn missing() -> Vec<&'static Package> {
-    ALL.iter()
+/// What a node needs that enforces `NetworkPolicies`, beside [`NODES`].
+pub static NETWORK_POLICIES: [Package; 2] = [
+    Package {
+        name: "iptables",
+        program: "iptables",
+        purpose: "kube-router writes its rules with it",
+    },
+    Package {
+        name: "ipset",
+        program: "ipset",
+        purpose: "kube-router keeps sets of addresses with it",
+    },
+];
+
+/// Those that this machine lacks.
+pub fn missing(packages: &'static [Package]) -> Vec<&'static Package> {
+    packages
+        .iter()
         .filter(|package| find_program(package.program).is_none())
         .collect()
 }
@@ -72,8 +88,8 @@ pub fn missing() -> Vec<&'static Package> {
 ///
 /// # Errors
 /// When one is.
-pub fn require() -> Result<()> {
-    let missing = missing();
+pub fn require(packages: &'static [Package]) -> Result<()> {
+    let missing = missing(packages);
     if missing.is_empty() {
         return Ok(());
     }
@@ -92,8 +108,8 @@ pub fn require() -> Result<()> {
 ///
 /// # Errors
 /// When apt-get fails.
-pub fn install() -> Result<()> {
-    let missing = missing();
+pub fn install(packages: &'static [Package]) -> Result<()> {
+    let missing = missing(packages);
     if missing.is_empty() {
         return Ok(());
     }
@@ -105,7 +121,7 @@ pub fn install() -> Result<()> {
         .status()
         .context("could not start apt-get; the packages above are named as Debian does")?;
     ensure!(status.success(), "apt-get install failed");
-    require()
+    require(packages)
 }
 
 fn install_line(packages: &[&Package]) -> String {
@@ -133,7 +149,7 @@ mod tests {
 
     #[test]
     fn the_line_to_type_names_every_missing_package() {
-        let packages: Vec<&Package> = ALL.iter().collect();
+        let packages: Vec<&Package> = NODES.iter().collect();
         assert_eq!(
             install_line(&packages[..2]),
             "apt-get install --yes runc containernetworking-plugins"

@@ -69,6 +69,7 @@ static KUBERNETES_PINS: Pins = pins!("kubernetes");
 static CONTAINERD_PINS: Pins = pins!("containerd");
 static REGISTRY_PINS: Pins = pins!("registry");
 static COREDNS_PINS: Pins = pins!("coredns");
+static KUBE_ROUTER_PINS: Pins = pins!("kube-router");
 static PAUSE_PINS: Pins = Pins {
     go_mod: include_str!("../parts/pause/go.mod"),
     go_sum: "",
@@ -213,7 +214,25 @@ pub static PAUSE: Part = Part {
     tags: "",
 };
 
-/// Every part, in the order a cold cache is filled: what others wait for first comes first.
+/// Enforces `NetworkPolicies`, which neither Kubernetes nor the CNI plugins do.
+///
+/// Built when a cluster asks for it ([`Options::network_policies`](crate::Options::network_policies)), and not before.
+pub static KUBE_ROUTER: Part = Part {
+    name: "kube-router",
+    package: "github.com/cloudnativelabs/kube-router/v2/cmd/kube-router",
+    module: "github.com/cloudnativelabs/kube-router/v2",
+    pins: &KUBE_ROUTER_PINS,
+    stamps: &[(
+        "github.com/cloudnativelabs/kube-router/v2/pkg/version.Version",
+        Stamp::Version,
+    )],
+    tags: "",
+};
+
+/// Parts that only some clusters have.
+pub static ON_REQUEST: [&Part; 1] = [&KUBE_ROUTER];
+
+/// Every part that all clusters have, in the order a cold cache is filled: what others wait for first comes first.
 pub static ALL: [&Part; 15] = [
     &HELM,
     &HELM_3,
@@ -235,7 +254,7 @@ pub static ALL: [&Part; 15] = [
 impl Part {
     /// The part of that name.
     pub fn named(name: &str) -> Option<&'static Part> {
-        ALL.into_iter().find(|part| part.name == name)
+        ALL.into_iter().chain(ON_REQUEST).find(|part| part.name == name)
     }
 
     /// Its pinned version, as `v1.36.3`.
@@ -340,7 +359,7 @@ impl Cache {
         Ok(program)
     }
 
-    /// Every part, built first where missing, with its path.
+    /// Every part that all clusters have, built first where missing, with its path.
     ///
     /// # Errors
     /// As [`Cache::path`].
@@ -477,7 +496,7 @@ mod tests {
 
     #[test]
     fn every_part_has_a_pinned_version() {
-        for part in ALL {
+        for part in ALL.into_iter().chain(ON_REQUEST) {
             assert_ne!(part.version(), "v0", "{}", part.name);
         }
     }
