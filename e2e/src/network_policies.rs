@@ -23,6 +23,9 @@ const PROGRAMS_NODE: &str = "node-2";
 /// The namespace that `networkPolicy.metrics` names.
 const MONITORING: &str = "monitoring";
 
+/// Kind and plural of the types that are defined, the second with the policies in force.
+const DEFINITIONS: [(&str, &str); 2] = [("Judge", "judges"), ("Ruler", "rulers")];
+
 /// Long enough for rules to be written on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -35,31 +38,37 @@ pub struct Outcome {
     pub with: Vec<Attempt>,
     /// Those that tell when `networkPolicy.apiServers` is another machine's address.
     pub misnamed: Vec<Attempt>,
+    /// Those that tell when controllers run beside their definitions.
+    pub moved: Vec<Attempt>,
 }
 
 impl Outcome {
     /// True when each was found as it should be.
     pub fn is_good(&self) -> bool {
-        let all = [&self.without, &self.with, &self.misnamed];
-        all.into_iter().flatten().all(Attempt::is_as_expected)
+        self.otherwise() == 0
+    }
+
+    /// So many were not found as they should be, with policies or without.
+    fn otherwise(&self) -> usize {
+        let all = [&self.without, &self.with, &self.misnamed, &self.moved];
+        let attempts = all.into_iter().flatten();
+        attempts.filter(|attempt| !attempt.is_as_expected()).count()
     }
 }
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let as_expected = |is_open| {
-            let found = self
-                .with
-                .iter()
-                .filter(|attempt| attempt.is_as_expected() && attempt.is_open == is_open);
-            found.count()
+        let found = |is_open| {
+            let of_these = |attempt: &&Attempt| attempt.is_as_expected() && attempt.is_open == is_open;
+            self.with.iter().filter(of_these).count()
         };
-        let (allowed, refused) = (as_expected(true), as_expected(false));
         write!(
             f,
-            "{} connections: {allowed} allowed, {refused} refused, {} otherwise",
+            "{} connections: {} allowed, {} refused, {} otherwise",
             self.with.len(),
-            self.with.len() - allowed - refused,
+            found(true),
+            found(false),
+            self.otherwise(),
         )
     }
 }
@@ -112,16 +121,20 @@ pub fn run() -> Result<Outcome> {
     let trial = Trial::prepare(scenario)?;
     let without = trial.attempts(|_| true)?;
 
-    trial.install(&trial.api_server)?;
+    trial.install(&trial.api_server, None)?;
     let with = trial.attempts(|connection| connection.is_admitted)?;
     trial.platform_works()?;
 
-    trial.install(&trial.stranger)?;
+    trial.install(&trial.stranger, None)?;
     let misnamed = trial.attempts_with_another_api_server()?;
+
+    trial.install(&trial.api_server, Some("cdc.namespace=definition"))?;
+    let moved = trial.attempts_with_moved_controllers()?;
     Ok(Outcome {
         without,
         with,
         misnamed,
+        moved,
     })
 }
 
@@ -249,25 +262,25 @@ impl Trial {
         })
     }
 
-    /// Installs the platform with its policies, and starts its programs anew: connections that are open stay open
-    /// whatever the policies say.
-    fn install(&self, api_server: &str) -> Result<()> {
+    /// Installs the platform with its policies, and starts anew those that are called: connections that are open stay
+    /// open whatever the policies say.
+    fn install(&self, api_server: &str, value: Option<&str>) -> Result<()> {
         let site = self.scenario.site();
-        platform::install_with(
-            site,
-            &[
-                "networkPolicy.enabled=true".to_owned(),
-                format!("networkPolicy.apiServers[0].ipBlock.cidr={api_server}/32"),
-                format!(
-                    "networkPolicy.metrics[0].namespaceSelector.matchLabels.kubernetes\\.io/metadata\\.name={MONITORING}"
-                ),
-            ],
-        )?;
+        let mut values = vec![
+            "networkPolicy.enabled=true".to_owned(),
+            format!("networkPolicy.apiServers[0].ipBlock.cidr={api_server}/32"),
+            format!(
+                "networkPolicy.metrics[0].namespaceSelector.matchLabels.kubernetes\\.io/metadata\\.name={MONITORING}"
+            ),
+        ];
+        values.extend(value.map(str::to_owned));
+        platform::install_with(site, &values)?;
         let platform = self.scenario.platform();
-        platform.kubectl(&["rollout", "restart", "deployment"])?;
-        let deployments = platform.kubectl(&["get", "deployments", "--output=name"])?;
-        for deployment in deployments.lines() {
-            platform.kubectl(&["rollout", "status", deployment, "--timeout=2m"])?;
+        let provider = format!("deployment/{}", platform::RELEASE);
+        let inspector = format!("{provider}-chart-inspector");
+        for deployment in [provider, inspector] {
+            platform.kubectl(&["rollout", "restart", &deployment])?;
+            platform.kubectl(&["rollout", "status", &deployment, "--timeout=2m"])?;
         }
         // One that is about to end is still listed.
         platform.wait_until("pods of before to go", || {
@@ -313,25 +326,87 @@ impl Trial {
             "a write went through, and no call of the webhook failed"
         );
         progress(format_args!(
-            "with another address in networkPolicy.apiServers: {failed} calls of the webhook failed"
+            "with another machine as networkPolicy.apiServers: {failed} calls of the webhook failed"
         ));
         Ok(attempts)
+    }
+
+    /// With `cdc.namespace: definition` chart-inspector cannot tell a controller from a tenant's pod with its labels, and
+    /// the controllers have no policy. They go on working.
+    fn attempts_with_moved_controllers(&self) -> Result<Vec<Attempt>> {
+        let scenario = &self.scenario;
+        // The pod that a tenant has labelled has no such name.
+        let labels = "app.kubernetes.io/component=controller,app.kubernetes.io/name";
+        let controller = scenario.wait_until("controllers beside their definitions", || {
+            let list = |namespace: &Namespace| -> Result<Vec<Value>> {
+                let pods = namespace.kubectl(&["get", "pods", "--selector", labels, "--output=json"])?;
+                let mut pods: Value = serde_json::from_str(&pods)?;
+                Ok(pods["items"]
+                    .as_array_mut()
+                    .map(std::mem::take)
+                    .unwrap_or_default())
+            };
+            let is_ready = |pod: &Value| {
+                namespace::condition(pod, "Ready").is_some_and(|ready| ready["status"] == "True")
+            };
+            let pods = list(scenario)?;
+            let have_moved = pods.len() == DEFINITIONS.len() && pods.iter().all(is_ready);
+            let have_left = list(&scenario.platform())?.is_empty();
+            Ok((have_moved && have_left).then(|| text(&pods[0]["status"]["podIP"])))
+        })??;
+        for (kind, plural) in DEFINITIONS {
+            self.release(kind, plural, "moved")?;
+        }
+        progress("with cdc.namespace: definition: compositions are released");
+        let inspector = Target {
+            name: "chart-inspector",
+            address: format!(
+                "{}:8081",
+                self.pod("app.kubernetes.io/component=chart-inspector")?
+            ),
+        };
+        let figures = Target {
+            name: "the controller's figures",
+            address: format!("{controller}:8080"),
+        };
+        let controller = Peer {
+            name: "the controller",
+            place: Place::Pod(controller),
+        };
+        let connection = |from: &Peer, to: &Target, is_admitted| Connection {
+            from: from.clone(),
+            to: to.clone(),
+            is_admitted,
+        };
+        let connections = [
+            connection(&controller, &inspector, true),
+            connection(&self.forged, &inspector, true),
+            connection(&self.near, &figures, true),
+            connection(&self.near, &inspector, false),
+            connection(&self.far, &inspector, false),
+            connection(&Self::stranger_peer(), &inspector, false),
+        ];
+        self.settled(&connections, |connection| connection.is_admitted)
+    }
+
+    /// Applies a composition and waits until it is released and its objects are up.
+    fn release(&self, kind: &str, plural: &str, name: &str) -> Result<()> {
+        let scenario = &self.scenario;
+        let spec = json!({"image": scenario.web_image()});
+        scenario.apply(&composition(kind, scenario.namespace(), name, &spec))?;
+        for condition in ["Released", "Ready"] {
+            scenario.wait_for(plural, name, condition, "True")?;
+        }
+        Ok(())
     }
 
     /// What users see of the platform, with its policies.
     fn platform_works(&self) -> Result<()> {
         let scenario = &self.scenario;
         define(scenario, "ruler")?;
-        for kind in ["Judge", "Ruler"] {
+        for (kind, plural) in DEFINITIONS {
             wait_until_judged(scenario, kind).with_context(|| format!("the webhook of {kind}"))?;
-        }
-        let image = scenario.web_image();
-        for (kind, plural) in [("Judge", "judges"), ("Ruler", "rulers")] {
-            let spec = json!({"image": image});
-            scenario.apply(&composition(kind, scenario.namespace(), "web", &spec))?;
-            for condition in ["Released", "Ready"] {
-                scenario.wait_for(plural, "web", condition, "True")?;
-            }
+            self.release(kind, plural, "web")?;
         }
         progress("with policies: a definition is Ready, writes are judged, compositions are released");
         let pods = self
@@ -664,6 +739,7 @@ mod tests {
             without: vec![attempt(true, true)],
             with: vec![attempt(true, true), attempt(false, false)],
             misnamed: Vec::new(),
+            moved: Vec::new(),
         };
         assert!(outcome.is_good());
         assert_eq!(

@@ -4,22 +4,31 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
+use e2e::network_policies::{self, Attempt};
 
 fn main() -> Result<ExitCode> {
-    let outcome = e2e::network_policies::run()?;
-    for attempt in &outcome.with {
-        println!("with policies: {attempt}");
+    let outcome = network_policies::run()?;
+    let with = [
+        ("with policies", &outcome.with),
+        (
+            "with another machine as networkPolicy.apiServers",
+            &outcome.misnamed,
+        ),
+        ("with cdc.namespace: definition", &outcome.moved),
+    ];
+    for (when, attempts) in with {
+        for attempt in attempts {
+            println!("{when}: {attempt}");
+        }
     }
-    for attempt in &outcome.misnamed {
-        println!("with another address in networkPolicy.apiServers: {attempt}");
-    }
-    let (open, all) = (&outcome.without, outcome.without.len());
-    for attempt in open.iter().filter(|attempt| !attempt.is_as_expected()) {
+    let is_open = |attempt: &&Attempt| attempt.is_as_expected();
+    for attempt in outcome.without.iter().filter(|attempt| !is_open(attempt)) {
         println!("without policies: {attempt}");
     }
     println!(
-        "without policies {} of {all} connections are open",
-        open.iter().filter(|attempt| attempt.is_as_expected()).count()
+        "without policies: {} of {} connections are open",
+        outcome.without.iter().filter(is_open).count(),
+        outcome.without.len(),
     );
     println!("{outcome}");
     Ok(if outcome.is_good() {
