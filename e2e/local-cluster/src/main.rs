@@ -69,8 +69,11 @@ enum Command {
         name: Name,
         folder: PathBuf,
     },
-    /// Build every part that is missing from the cache; print versions and paths.
-    Parts,
+    /// Build what is missing from the cache; print versions and paths.
+    Parts {
+        /// These alone; none named: those that all clusters have.
+        names: Vec<String>,
+    },
     /// Print the path of a part (helm, helm3, kubectl, …), built first when it is missing.
     Which { part: String },
     /// Say which Debian packages are missing.
@@ -123,7 +126,7 @@ fn run(command: Command, out: &mut impl Write) -> Result<()> {
         Command::Load { name, image } => load(&name.name, &image),
         Command::Exec { name, command_line } => exec(&name.name, &command_line),
         Command::Logs { name, folder } => ControlPlane::open(&name.name)?.collect_logs(&folder),
-        Command::Parts => build_parts(out),
+        Command::Parts { names } => build_parts(&names, out),
         Command::Which { part } => which(&part, out),
         Command::Packages {
             install,
@@ -249,22 +252,50 @@ fn exec(name: &str, command_line: &[String]) -> Result<()> {
     bail!("could not run {}: {}", command_line[0], command.exec())
 }
 
-fn build_parts(out: &mut impl Write) -> Result<()> {
-    for (part, path) in parts::Cache::of_user()?.all()? {
+fn build_parts(names: &[String], out: &mut impl Write) -> Result<()> {
+    let cache = parts::Cache::of_user()?;
+    let built = if names.is_empty() {
+        cache.all()?
+    } else {
+        let build = |name: &String| {
+            let part = part_named(name)?;
+            Ok((part, cache.path(part)?))
+        };
+        names.iter().map(build).collect::<Result<_>>()?
+    };
+    for (part, path) in built {
         writeln!(out, "{:<24} {:<10} {}", part.name, part.version(), path.display())?;
     }
     Ok(())
 }
 
 fn which(name: &str, out: &mut impl Write) -> Result<()> {
-    let part = parts::Part::named(name).with_context(|| {
-        let names: Vec<&str> = parts::ALL
-            .iter()
-            .chain(&parts::ON_REQUEST)
-            .map(|part| part.name)
-            .collect();
-        format!("no part is called {name}; there are {}", names.join(", "))
-    })?;
+    let part = part_named(name)?;
     writeln!(out, "{}", parts::Cache::of_user()?.path(part)?.display())?;
     Ok(())
+}
+
+fn part_named(name: &str) -> Result<&'static parts::Part> {
+    parts::Part::named(name).with_context(|| {
+        let all = parts::ALL.iter().chain(&parts::ON_REQUEST);
+        let names: Vec<&str> = all.map(|part| part.name).collect();
+        format!("no part is called {name}; there are {}", names.join(", "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_built_by_name_or_all() {
+        let names = |line: &[&str]| match Args::try_parse_from([&["local-cluster", "parts"], line].concat()) {
+            Ok(Args {
+                command: Command::Parts { names },
+            }) => names,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(names(&["helm", "kubectl"]), ["helm", "kubectl"]);
+        assert!(names(&[]).is_empty());
+    }
 }
