@@ -373,19 +373,23 @@ impl Trial {
             name: "the controller",
             place: Place::Pod(controller),
         };
-        let connection = |from: &Peer, to: &Target, is_admitted| Connection {
-            from: from.clone(),
-            to: to.clone(),
-            is_admitted,
-        };
-        let connections = [
-            connection(&controller, &inspector, true),
-            connection(&self.forged, &inspector, true),
-            connection(&self.near, &figures, true),
-            connection(&self.near, &inspector, false),
-            connection(&self.far, &inspector, false),
-            connection(&Self::stranger_peer(), &inspector, false),
-        ];
+        let stranger = Self::stranger_peer();
+        let mut connections = paired(
+            &[
+                (&controller, &[&inspector]),
+                (&self.forged, &[&inspector]),
+                (&self.near, &[&figures]),
+            ],
+            true,
+        );
+        connections.extend(paired(
+            &[
+                (&self.near, &[&inspector]),
+                (&self.far, &[&inspector]),
+                (&stranger, &[&inspector]),
+            ],
+            false,
+        ));
         self.settled(&connections, |connection| connection.is_admitted)
     }
 
@@ -482,6 +486,12 @@ impl Trial {
             address: format!("{address}:{port}"),
         };
         let webhooks = self.provider("core-provider's webhooks", 9443)?;
+        let webhooks_name = format!("{}-webhook-service", platform::RELEASE);
+        let webhooks_service = target(
+            "the webhooks' Service",
+            &Self::service(&self.scenario.platform(), &webhooks_name)?,
+            9443,
+        );
         let figures = self.provider("core-provider's figures", 8080)?;
         let inspector = target("chart-inspector", &inspector_pod, 8081);
         let inspector_name = format!("{}-chart-inspector", platform::RELEASE);
@@ -523,8 +533,8 @@ impl Trial {
         };
         let (api_server, stranger) = (Self::api_server_peer(), Self::stranger_peer());
 
-        let open: [(&Peer, &[&Target]); 8] = [
-            (&api_server, &[&webhooks]),
+        let open: [(&Peer, &[&Target]); 9] = [
+            (&api_server, &[&webhooks, &webhooks_service]),
             (
                 &controller,
                 &[&inspector, &inspector_service, &kubernetes, &registry],
@@ -538,42 +548,55 @@ impl Trial {
             // What is not ours, too.
             (&self.near, &[&web]),
             (&stranger, &[&web]),
+            // A limit of policies: the API server's node puts its own address on what it passes from outside to a Service.
+            (&stranger, &[&webhooks_service]),
         ];
-        let ours = [&webhooks, &figures, &inspector, &controller_figures];
-        let by_service = [
+        let ours = [
             &webhooks,
+            &webhooks_service,
             &figures,
             &inspector,
             &inspector_service,
             &controller_figures,
         ];
         let refused: [(&Peer, &[&Target]); 8] = [
-            (&self.near, &by_service),
-            (&self.far, &by_service),
-            (&self.forged, &by_service),
-            (&stranger, &ours),
+            (&self.near, &ours),
+            (&self.far, &ours),
+            (&self.forged, &ours),
+            (
+                &stranger,
+                &[
+                    &webhooks,
+                    &figures,
+                    &inspector,
+                    &inspector_service,
+                    &controller_figures,
+                ],
+            ),
             (&self.scraper, &[&webhooks]),
             (&controller, &[&webhooks, &figures]),
             (&inspector_peer, &[&webhooks, &figures, &controller_figures]),
             (&api_server, &[&figures, &inspector, &controller_figures]),
         ];
-        let connections = |groups: &[(&Peer, &[&Target])], is_admitted| {
-            let pairs = groups
-                .iter()
-                .flat_map(|(from, targets)| targets.iter().map(move |to| (*from, *to)));
-            pairs
-                .map(|(from, to)| Connection {
-                    from: from.clone(),
-                    to: to.clone(),
-                    is_admitted,
-                })
-                .collect::<Vec<_>>()
-        };
-        Ok([connections(&open, true), connections(&refused, false)]
+        Ok([paired(&open, true), paired(&refused, false)]
             .into_iter()
             .flatten()
             .collect())
     }
+}
+
+/// Each with all of its targets.
+fn paired(groups: &[(&Peer, &[&Target])], is_admitted: bool) -> Vec<Connection> {
+    let pairs = groups
+        .iter()
+        .flat_map(|(from, targets)| targets.iter().map(move |to| (*from, *to)));
+    pairs
+        .map(|(from, to)| Connection {
+            from: from.clone(),
+            to: to.clone(),
+            is_admitted,
+        })
+        .collect()
 }
 
 /// What curl exits with when a connection is refused, or nobody answers in time.
