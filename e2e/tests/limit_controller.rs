@@ -19,6 +19,11 @@ const NEXT_SCHEMA: &str = r#"{
     }
 }"#;
 
+/// Compositions, each by the resource of a version and its name.
+const OWN: [&str; 2] = ["limiteds.v1-0-0.composition.krateo.io", "web"];
+const MOVED: [&str; 2] = ["limiteds.v2-0-0.composition.krateo.io", "moved"];
+const MOVED_BEFORE: [&str; 2] = ["limiteds.v1-0-0.composition.krateo.io", "moved"];
+
 #[test]
 fn a_controller_writes_of_compositions_only_what_it_marks_them_with() -> Result<()> {
     let platform = HostPlatform::shared()?;
@@ -43,98 +48,19 @@ fn a_controller_writes_of_compositions_only_what_it_marks_them_with() -> Result<
     scenario.apply(&composition("moved", 1, 2))?;
 
     let mut wrong = Vec::new();
-    let mut check = |what: &str, as_version: u8, allowed: bool, arguments: &[&str]| -> Result<()> {
-        let said = as_controller(&scenario, as_version, arguments);
+    for (what, as_version, allowed, arguments) in attempts() {
+        let said = as_controller(&scenario, as_version, &arguments);
         progress(format_args!("{what}: {said:?}"));
-        let is_refused = match &said {
-            None => false,
-            Some(said) => {
-                ensure!(
-                    said.contains("ValidatingAdmissionPolicy 'limiteds-v"),
-                    "{what}: {said}"
-                );
-                true
-            }
-        };
-        if is_refused == allowed {
-            wrong.push(what.to_owned());
+        if let Some(said) = &said {
+            ensure!(
+                said.contains("ValidatingAdmissionPolicy 'limiteds-v"),
+                "{what}: {said}"
+            );
         }
-        Ok(())
-    };
-    let own = ["limiteds.v1-0-0.composition.krateo.io", "web"];
-    let next = ["limiteds.v2-0-0.composition.krateo.io", "moved"];
-    let before = ["limiteds.v1-0-0.composition.krateo.io", "moved"];
-    let patch = |place: [&'static str; 2], text: &'static str| {
-        ["patch", place[0], place[1], "--type=merge", "--patch", text]
-    };
-    check(
-        "a label",
-        1,
-        true,
-        &patch(own, r#"{"metadata": {"labels": {"a": "b"}}}"#),
-    )?;
-    check(
-        "an annotation",
-        1,
-        true,
-        &patch(own, r#"{"metadata": {"annotations": {"a": "b"}}}"#),
-    )?;
-    check(
-        "a finalizer",
-        1,
-        true,
-        &patch(own, r#"{"metadata": {"finalizers": ["a/b"]}}"#),
-    )?;
-    check(
-        "no finalizer",
-        1,
-        true,
-        &patch(own, r#"{"metadata": {"finalizers": null}}"#),
-    )?;
-    let status = [
-        "patch",
-        own[0],
-        own[1],
-        "--subresource=status",
-        "--type=merge",
-        "--patch",
-        r#"{"status": {"digest": "x"}}"#,
-    ];
-    check("its status", 1, true, &status)?;
-    check(
-        "a value",
-        1,
-        false,
-        &patch(own, r#"{"spec": {"greeting": "Gotcha"}}"#),
-    )?;
-    check(
-        "a value that is not set",
-        1,
-        false,
-        &patch(own, r#"{"spec": {"extra": "Gotcha"}}"#),
-    )?;
-    check(
-        "a value less",
-        1,
-        false,
-        &patch(own, r#"{"spec": {"greeting": null, "image": null}}"#),
-    )?;
-    let owner = r#"{"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "0"}]}}"#;
-    check("an owner that is not there", 1, false, &patch(own, owner))?;
-    check("deletion", 1, false, &["delete", own[0], own[1], "--wait=false"])?;
-    // A write through a version fills in that version's defaults, which is a change of values as any other.
-    check(
-        "a label that fills in defaults",
-        2,
-        false,
-        &patch(next, r#"{"metadata": {"labels": {"a": "b"}}}"#),
-    )?;
-    check(
-        "the same through the version before",
-        2,
-        true,
-        &patch(before, r#"{"metadata": {"labels": {"a": "b"}}}"#),
-    )?;
+        if said.is_some() == allowed {
+            wrong.push(what);
+        }
+    }
     assert!(wrong.is_empty(), "{wrong:?}");
 
     // The controller itself knows its way: it marks such a composition, releases it and lets it go.
@@ -142,7 +68,7 @@ fn a_controller_writes_of_compositions_only_what_it_marks_them_with() -> Result<
     scenario.wait_for("limiteds", "moved", "Released", "True")?;
     let moved = scenario.get("limiteds", "moved")?.unwrap();
     assert_eq!(moved["spec"]["farewell"], Value::Null, "a value was filled in");
-    scenario.kubectl(&["delete", next[0], "moved", "--timeout=90s"])?;
+    scenario.kubectl(&["delete", MOVED[0], MOVED[1], "--timeout=90s"])?;
 
     for (what, object) in forbidden() {
         let said = create_as_controller(&scenario, &object)?;
@@ -154,6 +80,74 @@ fn a_controller_writes_of_compositions_only_what_it_marks_them_with() -> Result<
         );
     }
     Ok(())
+}
+
+/// What a controller tries with compositions: what it is, as which version's controller, and whether that is allowed.
+fn attempts() -> Vec<(&'static str, u8, bool, Vec<&'static str>)> {
+    let of = |what, as_version, allowed, place: [&'static str; 2], text| {
+        let arguments = vec!["patch", place[0], place[1], "--type=merge", "--patch", text];
+        (what, as_version, allowed, arguments)
+    };
+    let label = r#"{"metadata": {"labels": {"a": "b"}}}"#;
+    let owner = r#"{"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "0"}]}}"#;
+    let mut status = of("its status", 1, true, OWN, r#"{"status": {"digest": "x"}}"#);
+    status.3.push("--subresource=status");
+    vec![
+        of("a label", 1, true, OWN, label),
+        of(
+            "an annotation",
+            1,
+            true,
+            OWN,
+            r#"{"metadata": {"annotations": {"a": "b"}}}"#,
+        ),
+        of(
+            "a finalizer",
+            1,
+            true,
+            OWN,
+            r#"{"metadata": {"finalizers": ["a/b"]}}"#,
+        ),
+        of(
+            "no finalizer",
+            1,
+            true,
+            OWN,
+            r#"{"metadata": {"finalizers": null}}"#,
+        ),
+        status,
+        of("a value", 1, false, OWN, r#"{"spec": {"greeting": "Gotcha"}}"#),
+        of(
+            "a value that is not set",
+            1,
+            false,
+            OWN,
+            r#"{"spec": {"extra": "Gotcha"}}"#,
+        ),
+        of(
+            "a value less",
+            1,
+            false,
+            OWN,
+            r#"{"spec": {"greeting": null, "image": null}}"#,
+        ),
+        of("an owner that is not there", 1, false, OWN, owner),
+        (
+            "deletion",
+            1,
+            false,
+            vec!["delete", OWN[0], OWN[1], "--wait=false"],
+        ),
+        // A write through a version fills in that version's defaults, which is a change of values as any other.
+        of("a label that fills in defaults", 2, false, MOVED, label),
+        of(
+            "the same through the version before",
+            2,
+            true,
+            MOVED_BEFORE,
+            label,
+        ),
+    ]
 }
 
 /// Objects that no controller makes.

@@ -274,20 +274,20 @@ fn the_admins_word(home: &Namespace, other: &Namespace) -> Result<()> {
         (vec!["get"], "services", Some("x"), false),
         (vec!["list"], "pods", None, false),
     ] {
-        let mut rule = json!({"apiGroups": [""], "resources": [resource], "verbs": verbs});
+        let mut tried = json!({"apiGroups": [""], "resources": [resource], "verbs": verbs});
         if let Some(name) = name {
-            rule["resourceNames"] = json!([name]);
+            tried["resourceNames"] = json!([name]);
         }
         let role = json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "rules": [rule],
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "rules": [tried],
             "metadata": {"name": "composition:lookers:restrict-lookups:tried", "namespace": OTHER},
         });
         let refusal = other.refusal((PLATFORM, ACCOUNT), &role)?;
-        progress(format_args!("{rule}: {refusal:?}"));
+        progress(format_args!("{tried}: {refusal:?}"));
         let is_denied = refusal.as_ref().is_some_and(|why| why.contains("denied request"));
         assert!(
             is_denied != allowed && refusal.is_none() == allowed,
-            "{rule}: {refusal:?}"
+            "{tried}: {refusal:?}"
         );
     }
     Ok(())

@@ -31,10 +31,10 @@ fn another_tenants_namespace_is_not_open_because_it_holds_a_composition() -> Res
     platform.run_controller("placers", "v1-0-0")?;
 
     for (namespace, name) in [(&home, "mine"), (&other, "yours")] {
-        compose(namespace, name, json!({}))?;
+        compose(namespace, name, &json!({}))?;
         namespace.wait_for("placers", name, "Released", "True")?;
     }
-    compose(&home, "sneaky", json!({"namespaceOverride": OTHER}))?;
+    compose(&home, "sneaky", &json!({"namespaceOverride": OTHER}))?;
     let held = home.wait_for("placers", "sneaky", "Synced", "False")?;
     let message = condition(&held, "Synced").unwrap()["message"].to_string();
     progress(format_args!("held: {message}"));
@@ -71,7 +71,7 @@ fn another_tenants_namespace_is_not_open_because_it_holds_a_composition() -> Res
     Ok(())
 }
 
-fn compose(namespace: &Namespace, name: &str, more: Value) -> Result<()> {
+fn compose(namespace: &Namespace, name: &str, more: &Value) -> Result<()> {
     let mut spec = json!({"image": "nginx"});
     spec.as_object_mut()
         .unwrap()
