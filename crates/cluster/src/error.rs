@@ -134,7 +134,7 @@ impl Error {
         }
     }
 
-    /// An object was answered that cannot be read: it is nested too deep, or too large.
+    /// An object was answered that cannot be read: it is nested too deep, or has too many bytes or values.
     pub fn is_unreadable(&self) -> bool {
         matches!(
             self,

@@ -22,6 +22,11 @@ pub const READABLE_DEPTH: usize = 127;
 /// conversion may add to that.
 pub const LARGEST_ITEM: usize = 4 << 20;
 
+/// As many values (texts, numbers, lists, maps) are read of an object beside its managed fields, and as many of those. Each
+/// takes up to some hundred bytes of memory, however little it takes of the text. A release record holds no more either, so
+/// that a composition with more could not be released.
+pub const READABLE_VALUES: usize = 100_000;
+
 /// An object as a list or a watch has it. Reading one never fails.
 #[derive(Clone)]
 pub enum Item<T> {
@@ -50,13 +55,25 @@ impl<T> Item<T> {
     where
         T: DeserializeOwned,
     {
-        if raw.get().len() > LARGEST_ITEM {
-            let why = format!(
-                "it has {} bytes, and {LARGEST_ITEM} are the most that is read",
-                raw.get().len()
-            );
+        if let Some(why) = too_large(raw) {
             return Self::unreadable(raw, why);
         }
+        Self::read_whole(raw)
+    }
+
+    /// The same of what is nothing but metadata, which is a few times as large in memory as its text, whatever it is: no
+    /// number of values hides an object.
+    pub(crate) fn read_metadata(raw: &RawValue) -> Self
+    where
+        T: DeserializeOwned,
+    {
+        Self::read_whole(raw)
+    }
+
+    fn read_whole(raw: &RawValue) -> Self
+    where
+        T: DeserializeOwned,
+    {
         let error = match serde_json::from_str(raw.get()) {
             Ok(object) => return Self::Read(object),
             Err(error) => error,
@@ -94,8 +111,73 @@ struct Head {
 fn status(raw: &RawValue) -> Option<Value> {
     let fields: BTreeMap<String, &RawValue> = serde_json::from_str(raw.get()).ok()?;
     let status = fields.get("status")?.get();
-    let is_small = status.len() <= LARGEST_ITEM;
+    let is_small = status.len() <= LARGEST_ITEM && !has_more_values(status, READABLE_VALUES);
     is_small.then(|| serde_json::from_str(status).ok()).flatten()
+}
+
+/// Why an object is not read, if it is too large to be; found out without reading it.
+pub(crate) fn too_large(raw: &RawValue) -> Option<String> {
+    let text = raw.get();
+    if text.len() > LARGEST_ITEM {
+        let size = text.len();
+        return Some(format!(
+            "it has {size} bytes, and {LARGEST_ITEM} are the most that is read"
+        ));
+    }
+    if !has_more_values(text, READABLE_VALUES) {
+        return None;
+    }
+    let whole = values_in(text);
+    let managed = managed_fields(raw).map_or(0, |managed| values_in(managed.get()));
+    if managed > READABLE_VALUES {
+        return Some(format!(
+            "its managedFields have more than {READABLE_VALUES} values, which are the most that is read: remove some, by a \
+             merge patch that sets metadata.managedFields to [{{}}]"
+        ));
+    }
+    (whole - managed > READABLE_VALUES).then(|| {
+        format!(
+            "it has more than {READABLE_VALUES} values, which are the most that is read: make long lists and maps shorter, \
+             or write them as one text"
+        )
+    })
+}
+
+/// True when a JSON text has more values than that. Each takes two characters at least: itself, and what parts it from the
+/// next.
+fn has_more_values(text: &str, most: usize) -> bool {
+    text.len() / 2 >= most && values_in(text) > most
+}
+
+/// How many values a JSON text has, one more for each empty list or map: outside of texts, each but the first follows a
+/// comma or begins a list or a map.
+fn values_in(text: &str) -> usize {
+    let (mut values, mut quoted, mut escaped) = (1, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = quoted,
+            b'"' => quoted = !quoted,
+            b',' | b'[' | b'{' if !quoted => values += 1,
+            _ => {}
+        }
+    }
+    values
+}
+
+fn managed_fields(raw: &RawValue) -> Option<&RawValue> {
+    #[derive(Deserialize)]
+    struct Object<'a> {
+        #[serde(borrow)]
+        metadata: Metadata<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Metadata<'a> {
+        #[serde(borrow, rename = "managedFields")]
+        managed_fields: Option<&'a RawValue>,
+    }
+    let object: Object<'_> = serde_json::from_str(raw.get()).ok()?;
+    object.metadata.managed_fields
 }
 
 /// These fields of an object, without `metadata.managedFields`; none when it is no object.
@@ -295,6 +377,51 @@ mod tests {
             unreadable.why.ends_with("and 4194304 are the most that is read"),
             "{unreadable}"
         );
+    }
+
+    /// A list of so many numbers.
+    fn list_of(numbers: usize) -> String {
+        format!("[{}]", vec!["0"; numbers].join(","))
+    }
+
+    #[test]
+    fn an_item_of_many_values_is_not_read_however_short_it_is() {
+        // apiVersion, kind, metadata with its fields, the list, and a place more for each thing that holds others.
+        let besides = values_in(&object("[]", "{}")) - values_in("[{}]");
+        let is_read = |values: usize, fields: &str| {
+            matches!(
+                read::<DynamicObject>(&object(&list_of(values), fields)),
+                Item::Read(_)
+            )
+        };
+        assert!(is_read(READABLE_VALUES - besides, "{}"));
+        assert!(!is_read(READABLE_VALUES, "{}"));
+        // Whoever applied it has as many fields again.
+        assert!(is_read(
+            READABLE_VALUES - besides,
+            &list_of(READABLE_VALUES - besides)
+        ));
+        assert!(!is_read(1, &list_of(READABLE_VALUES)));
+        // Commas in texts part nothing.
+        let text = json!("\\\",[{".repeat(READABLE_VALUES)).to_string();
+        let long = object(&text, "{}");
+        assert!(matches!(read::<DynamicObject>(&long), Item::Read(_)));
+
+        let Item::Unreadable(unreadable) = read::<DynamicObject>(&object(&list_of(700_000), "{}")) else {
+            panic!("it was read")
+        };
+        assert!(
+            unreadable
+                .to_string()
+                .starts_with("shop/web cannot be read: it has more than 100000 values"),
+            "{unreadable}"
+        );
+        let with_status = object("1", "{}").replace("\"spec\":1", "\"status\":[0]");
+        let with_status = with_status.replace("[0]", &list_of(READABLE_VALUES));
+        let Item::Unreadable(unreadable) = read::<DynamicObject>(&with_status) else {
+            panic!("it was read")
+        };
+        assert_eq!(unreadable.status, None);
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub use client::{Answered, ClientOptions, client, client_told};
 pub use delete::{Delete, Deleted, Propagation};
 pub use discovery::{Discovery, Served, ServedResource};
 pub use error::{Attempt, Error, Failure, FieldCause};
-pub use item::{Item, LARGEST_ITEM, READABLE_DEPTH, Unreadable, trimmed};
+pub use item::{Item, LARGEST_ITEM, READABLE_DEPTH, READABLE_VALUES, Unreadable, trimmed};
 pub use lease::{Election, ElectionTimes, Held, LeaseWatch};
 pub use logs::Tail;
 pub use read::{Pages, Selector};

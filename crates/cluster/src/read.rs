@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 use kube::core::PartialObjectMeta;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::item;
@@ -49,31 +50,25 @@ impl Cluster {
     ///
     /// [`Error::Request`].
     pub async fn get<T: DeserializeOwned>(&self, id: &ObjectId) -> Result<Option<T>, Error> {
-        self.get_as(id, Call::get(id.path())).await
+        self.get_by(id, Call::get(id.path()), bounded).await
     }
 
-    /// An object without its `spec`, for what is to be known of one whose spec cannot be read.
+    /// An object without its `spec`, for what is to be known of one whose spec cannot be read; nothing but its metadata, where
+    /// the rest cannot be read either.
     ///
     /// # Errors
     ///
     /// [`Error::Request`].
     pub async fn get_without_spec<T: DeserializeOwned>(&self, id: &ObjectId) -> Result<Option<T>, Error> {
-        let failed = |source| Error::Request {
-            attempt: Attempt::Get,
-            object: Box::new(id.clone()),
-            source,
-        };
-        let body = match self.transport.send_for_bytes(Call::get(id.path())).await {
-            Ok(body) => body,
-            Err(Failure::Refused(status)) if status.code == 404 => return Ok(None),
-            Err(failure) => return Err(failed(failure)),
-        };
-        let read = || {
-            let raw: &RawValue = serde_json::from_slice(&body)?;
+        self.get_by(id, Call::get(id.path()), |raw| {
             let text = item::without_spec(raw);
-            serde_json::from_str(text.as_deref().unwrap_or(raw).get())
-        };
-        read().map(Some).map_err(Failure::unreadable).map_err(failed)
+            match bounded(text.as_deref().unwrap_or(raw)) {
+                // What remains is more than is read as well.
+                Err(failure @ Failure::UnreadableItem(_)) => bounded(&*item::head(raw).ok_or(failure)?),
+                read => read,
+            }
+        })
+        .await
     }
 
     /// The metadata of an object, which is all that the server sends.
@@ -82,7 +77,15 @@ impl Cluster {
     ///
     /// [`Error::Request`].
     pub async fn get_metadata(&self, id: &ObjectId) -> Result<Option<PartialObjectMeta>, Error> {
-        self.get_as(id, Call::get(id.path()).accept(METADATA_ONLY)).await
+        self.get_by(
+            id,
+            Call::get(id.path()).accept(METADATA_ONLY),
+            |raw| match Item::read_metadata(raw) {
+                Item::Read(metadata) => Ok(metadata),
+                Item::Unreadable(unreadable) => Err(Failure::UnreadableItem(unreadable.why)),
+            },
+        )
+        .await
     }
 
     /// All objects that are selected, each with its `apiVersion` and `kind` (which servers leave out in lists).
@@ -145,19 +148,40 @@ impl Cluster {
         all_read(resource, pages.rest().await?)
     }
 
-    async fn get_as<T: DeserializeOwned>(&self, id: &ObjectId, call: Call) -> Result<Option<T>, Error> {
-        match self.about(id, Attempt::Get, call).await {
-            Ok((_, object)) => serde_json::from_value(object)
-                .map(Some)
-                .map_err(|error| Error::Request {
-                    attempt: Attempt::Get,
-                    object: Box::new(id.clone()),
-                    source: Failure::unreadable(error),
-                }),
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error),
-        }
+    async fn get_by<T>(
+        &self,
+        id: &ObjectId,
+        call: Call,
+        read: impl FnOnce(&RawValue) -> Result<T, Failure>,
+    ) -> Result<Option<T>, Error> {
+        let body = match self.transport.send_for_bytes(call).await {
+            Err(Failure::Refused(status)) if status.code == 404 => return Ok(None),
+            body => body,
+        };
+        let object = body.and_then(|body| {
+            let raw: &RawValue = serde_json::from_slice(&body).map_err(Failure::unreadable)?;
+            read(raw)
+        });
+        object.map(Some).map_err(|failure| Error::Request {
+            attempt: Attempt::Get,
+            object: Box::new(id.clone()),
+            source: if id.resource().is_secret() {
+                failure.without_content()
+            } else {
+                failure
+            },
+        })
     }
+}
+
+/// Reads an object, unless it is larger than what is read.
+fn bounded<T: DeserializeOwned>(raw: &RawValue) -> Result<T, Failure> {
+    if let Some(why) = item::too_large(raw) {
+        return Err(Failure::UnreadableItem(why));
+    }
+    // By way of a value, so that what an object holds twice is told the same way whatever it is read as.
+    let object: Value = serde_json::from_str(raw.get()).map_err(Failure::unreadable)?;
+    serde_json::from_value(object).map_err(Failure::unreadable)
 }
 
 /// A collection that is read page by page, as [`Cluster::pages`] gives it.
@@ -173,17 +197,27 @@ pub struct Pages<'a, T> {
 }
 
 impl<T: DeserializeOwned> Pages<'_, T> {
-    /// The next page, each object with its `apiVersion` and `kind`; none after the last one. A page may be empty.
+    /// The next page, each object with its `apiVersion` and `kind`; none after the last one. A page may be empty. An object is
+    /// read when it is taken: as values, those of a page would take ten times the memory of their text and more.
     ///
     /// # Errors
     ///
     /// [`Error::Collection`].
-    pub async fn next(&mut self) -> Result<Option<Vec<Item<T>>>, Error> {
+    pub async fn next(
+        &mut self,
+    ) -> Result<Option<impl ExactSizeIterator<Item = Item<T>> + Send + use<T>>, Error> {
         let Some(begin) = self.next.take() else {
             return Ok(None);
         };
-        let page = self.read(&begin).await;
-        page.map(Some).map_err(|failure| self.failed(failure))
+        let page = self.read(&begin).await.map_err(|failure| self.failed(failure))?;
+        let is_metadata = self.media_type.is_some();
+        Ok(Some(page.into_iter().map(move |text| {
+            if is_metadata {
+                Item::read_metadata(&text)
+            } else {
+                Item::read(&text)
+            }
+        })))
     }
 
     /// All that is left.
@@ -195,7 +229,7 @@ impl<T: DeserializeOwned> Pages<'_, T> {
         Ok(found)
     }
 
-    async fn read(&mut self, begin: &str) -> Result<Vec<Item<T>>, Failure> {
+    async fn read(&mut self, begin: &str) -> Result<Vec<Box<RawValue>>, Failure> {
         let Selector { namespace, labels } = self.selector;
         let mut call = Call::get(self.resource.collection(namespace)).query("limit", &self.limit.to_string());
         if let Some(media_type) = self.media_type {
@@ -217,7 +251,7 @@ impl<T: DeserializeOwned> Pages<'_, T> {
         self.next = page.metadata.next.filter(|token| !token.is_empty());
         items
             .into_iter()
-            .map(|item| item.with(types.iter().flatten()).map(|item| Item::read(&item)))
+            .map(|item| item.with(types.iter().flatten()))
             .collect::<Result<_, _>>()
             .map_err(Failure::unreadable)
     }
@@ -300,7 +334,7 @@ fn unreadable(resource: &ResourceId, unreadable: Unreadable) -> Error {
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::scripted::Script;
@@ -322,6 +356,52 @@ mod tests {
         assert!(cluster.get::<Value>(&web()).await.unwrap_err().is_forbidden());
         let typed: ConfigMap = cluster.get(&web()).await.unwrap().unwrap();
         assert_eq!(typed.data.unwrap()["a"], "b");
+        script.finish();
+    }
+
+    /// An object of more values than are read.
+    fn of_many_values() -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web", "uid": "1"},
+            "spec": vec![0; item::READABLE_VALUES], "status": {"a": 1},
+        })
+    }
+
+    #[tokio::test]
+    async fn an_object_of_many_values_is_not_read_and_can_be_written_and_removed() {
+        let script = Script::new("get, get without spec, write, twice")
+            .get(PATH, of_many_values())
+            .get(PATH, of_many_values())
+            .on(http::Method::PATCH, PATH, |_| {}, 200, of_many_values());
+        let cluster = script.cluster();
+        let error = cluster.get::<Value>(&web()).await.unwrap_err();
+        assert!(error.is_unreadable() && !error.is_transient());
+        let rest: Value = cluster.get_without_spec(&web()).await.unwrap().unwrap();
+        assert_eq!(rest["status"], json!({"a": 1}));
+        let written = cluster.merge(&web(), &json!({}), "me").await.unwrap();
+        assert_eq!(written["metadata"]["uid"], "1");
+        assert_eq!(written.get("spec"), None);
+        script.finish();
+
+        let mut object = of_many_values();
+        object["status"] = object["spec"].clone();
+        let script = Script::new("a status of many values").get(PATH, object);
+        let rest: Value = script.cluster().get_without_spec(&web()).await.unwrap().unwrap();
+        assert_eq!(rest["metadata"]["uid"], "1");
+        assert_eq!(rest.get("status"), None);
+        script.finish();
+    }
+
+    #[tokio::test]
+    async fn no_number_of_labels_hides_an_object_from_a_list_of_metadata() {
+        let labels: std::collections::BTreeMap<String, &str> = (0..item::READABLE_VALUES)
+            .map(|number| (number.to_string(), ""))
+            .collect();
+        let list = json!({"metadata": {}, "items": [{"metadata": {"name": "web", "labels": labels}}]});
+        let script = Script::new("a list of metadata").get("/api/v1/configmaps?limit=50", list);
+        let maps = ResourceId::of::<ConfigMap>();
+        let found = script.cluster().list_metadata(&maps, Selector::default()).await;
+        assert_eq!(found.unwrap()[0].metadata.name.as_deref(), Some("web"));
         script.finish();
     }
 
@@ -377,7 +457,7 @@ mod tests {
         let script = Script::new("an empty list").get(url, json!({"metadata": {}, "items": null}));
         let cluster = script.cluster();
         let mut pages = cluster.pages::<ConfigMap>(&maps, Selector::default());
-        assert!(pages.next().await.unwrap().unwrap().is_empty());
+        assert_eq!(pages.next().await.unwrap().unwrap().len(), 0);
         assert!(pages.next().await.unwrap().is_none());
         script.finish();
     }

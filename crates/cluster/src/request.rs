@@ -125,15 +125,23 @@ impl Transport {
     pub(crate) async fn send(&self, call: Call) -> Result<(StatusCode, Value), Failure> {
         let metadata_suffices = call.metadata_suffices;
         let (status, body) = self.ask(call).await?;
-        match serde_json::from_slice(&body) {
+        if !metadata_suffices {
+            let value = serde_json::from_slice(&body).map_err(Failure::unreadable)?;
+            return Ok((status, value));
+        }
+        let raw: &RawValue = serde_json::from_slice(&body).map_err(Failure::unreadable)?;
+        let whole = match item::too_large(raw) {
+            Some(why) => Err(Failure::UnreadableItem(why)),
+            None => serde_json::from_str(raw.get()).map_err(Failure::unreadable),
+        };
+        match whole {
             Ok(value) => Ok((status, value)),
-            Err(error) if metadata_suffices && item::is_too_deep(&error) => {
-                let raw: &RawValue = serde_json::from_slice(&body).map_err(Failure::unreadable)?;
-                let head = item::head(raw).ok_or_else(|| Failure::unreadable(error))?;
+            Err(failure @ Failure::UnreadableItem(_)) => {
+                let head = item::head(raw).ok_or(failure)?;
                 let head = serde_json::from_str(head.get()).map_err(Failure::unreadable)?;
                 Ok((status, head))
             }
-            Err(error) => Err(Failure::unreadable(error)),
+            Err(failure) => Err(failure),
         }
     }
 
@@ -253,7 +261,8 @@ impl Call {
         self
     }
 
-    /// Where the object that is answered is nested too deep to be read, its metadata is enough: the write took place.
+    /// Where the object that is answered is nested too deep to be read, or too large, its metadata is enough: the write took
+    /// place.
     pub(crate) fn metadata_suffices(mut self) -> Self {
         self.metadata_suffices = true;
         self

@@ -65,8 +65,8 @@ impl Cluster {
             .map(|(_, replaced)| replaced)
     }
 
-    /// Merges fields into an object; `null` removes one. Returns the object, or its metadata where it is nested deeper
-    /// than can be read.
+    /// Merges fields into an object; `null` removes one. Returns the object, or its metadata where it cannot be
+    /// read.
     ///
     /// # Errors
     ///
@@ -115,7 +115,7 @@ impl Cluster {
 
     /// Merges fields into the status of an object; `null` removes one. Returns the object.
     ///
-    /// Returns the object, or its metadata where it is nested deeper than can be read.
+    /// Returns the object, or its metadata where it cannot be read.
     /// A merge leaves fields alone that it does not name. Lists, such as conditions, are replaced whole.
     ///
     /// # Errors
