@@ -96,7 +96,7 @@ impl Inspector {
         )?;
         let object: Option<DynamicObject> = self.cluster.get(&id).await?;
         let object = object.ok_or_else(|| Error::NoComposition(id.to_string()))?;
-        Ok(Composition::read(&object, &resource.api_resource())?)
+        Ok(Composition::read(object, &resource.api_resource())?)
     }
 
     /// The definition that the caller names, provided that it serves this very type: nobody gets the chart of

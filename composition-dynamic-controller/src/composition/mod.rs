@@ -238,7 +238,7 @@ async fn report_failure(key: &Key, failure: &Result<Outcome, Error>, ctx: &Conte
     let Some(seen) = ctx.compositions.get(key) else {
         return;
     };
-    let Ok((id, mut composition)) = read(&seen.object, ctx) else {
+    let Ok((id, mut composition)) = read((*seen.object).clone(), ctx) else {
         return;
     };
     if !seen.is_whole {
@@ -272,7 +272,7 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
         let Some(seen) = ctx.compositions.get(key) else {
             return Ok(Next::OnChange);
         };
-        let (id, mut composition) = read(&seen.object, ctx)?;
+        let (id, mut composition) = read((*seen.object).clone(), ctx)?;
         if composition.deleting {
             // What the watch has may be older than our own removal of the finalizer, and acting on that would grant
             // anew what was just revoked.
@@ -355,7 +355,7 @@ async fn now(id: &ObjectId, ctx: &Context) -> Result<Option<Composition>, Error>
         object => (object.map_err(unread)?, None),
     };
     let Some(object) = object else { return Ok(None) };
-    let (_, composition) = read(&object, ctx)?;
+    let (_, composition) = read(object, ctx)?;
     let Some(error) = unreadable.filter(|_| !composition.deleting) else {
         return Ok(Some(composition));
     };
@@ -367,7 +367,7 @@ async fn now(id: &ObjectId, ctx: &Context) -> Result<Option<Composition>, Error>
     outcome.map(|_: Outcome| None)
 }
 
-fn read(object: &DynamicObject, ctx: &Context) -> Result<(ObjectId, api::Composition), Error> {
+fn read(object: DynamicObject, ctx: &Context) -> Result<(ObjectId, api::Composition), Error> {
     let metadata = &object.metadata;
     let name = metadata.name.as_deref().unwrap_or_default();
     let id = ObjectId::new(ctx.resource.clone(), metadata.namespace.as_deref(), name)

@@ -23,7 +23,7 @@ pub(super) use inspection::told;
 use inspection::{Judging, Renderer, Standing, Stored, Subject, drift_policy, looked_up};
 use kube::ResourceExt as _;
 use runtime::telemetry;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::memory::{self, Memory};
 use super::{Context, bound, going, naming};
@@ -503,7 +503,7 @@ fn question(
         &chart.digest,
         release.as_str(),
         (definition.namespace(), definition.name_any()),
-        json!(values).to_string(),
+        values,
     )
         .hash(&mut hasher);
     hasher.finish()

@@ -4,6 +4,7 @@
 //! read once, with the fields every step needs.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::core::{ApiResource, DynamicObject};
@@ -36,9 +37,33 @@ pub struct Composition {
     /// `metadata.annotations`.
     pub annotations: BTreeMap<String, String>,
     /// `spec`: the values of the chart.
-    pub spec: Value,
+    pub spec: Spec,
     /// `status`.
     pub status: CompositionStatus,
+}
+
+/// The spec of a composition, as text: passes wait with it, and as values it takes ten times the memory, or more. Cheap to
+/// clone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spec(Arc<str>);
+
+impl Spec {
+    /// Its values, made anew.
+    pub fn values(&self) -> Value {
+        // The text was written from values.
+        serde_json::from_str(&self.0).unwrap_or_default()
+    }
+
+    /// Its JSON text, the same for the same values.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<Value> for Spec {
+    fn from(values: Value) -> Self {
+        Self(values.to_string().into())
+    }
 }
 
 /// A composition's object lacks what the API server always sets, or its status is not ours.
@@ -57,28 +82,26 @@ impl Composition {
     ///
     /// # Errors
     /// When it did not come from an API server (no name, namespace or UID), or carries a foreign status.
-    pub fn read(object: &DynamicObject, resource: &ApiResource) -> Result<Self, Malformed> {
-        let meta = &object.metadata;
-        let status = match object.data.get("status") {
+    pub fn read(mut object: DynamicObject, resource: &ApiResource) -> Result<Self, Malformed> {
+        let mut taken = |field: &str| object.data.get_mut(field).map(Value::take);
+        let status = match taken("status") {
             None | Some(Value::Null) => CompositionStatus::default(),
-            Some(status) => serde_json::from_value(status.clone()).map_err(Malformed::Status)?,
+            Some(status) => serde_json::from_value(status).map_err(Malformed::Status)?,
         };
+        let spec = taken("spec").unwrap_or(Value::Object(serde_json::Map::new()));
+        let meta = object.metadata;
         Ok(Self {
             resource: resource.clone(),
-            name: meta.name.clone().ok_or(Malformed::Missing("name"))?,
-            namespace: meta.namespace.clone().ok_or(Malformed::Missing("namespace"))?,
-            uid: meta.uid.clone().ok_or(Malformed::Missing("uid"))?,
-            resource_version: meta.resource_version.clone(),
+            name: meta.name.ok_or(Malformed::Missing("name"))?,
+            namespace: meta.namespace.ok_or(Malformed::Missing("namespace"))?,
+            uid: meta.uid.ok_or(Malformed::Missing("uid"))?,
+            resource_version: meta.resource_version,
             generation: meta.generation,
             deleting: meta.deletion_timestamp.is_some(),
-            finalizers: meta.finalizers.clone().unwrap_or_default(),
-            labels: meta.labels.clone().unwrap_or_default(),
-            annotations: meta.annotations.clone().unwrap_or_default(),
-            spec: object
-                .data
-                .get("spec")
-                .cloned()
-                .unwrap_or(Value::Object(serde_json::Map::new())),
+            finalizers: meta.finalizers.unwrap_or_default(),
+            labels: meta.labels.unwrap_or_default(),
+            annotations: meta.annotations.unwrap_or_default(),
+            spec: spec.into(),
             status,
         })
     }

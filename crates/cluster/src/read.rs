@@ -64,7 +64,7 @@ impl Cluster {
             let text = item::without_spec(raw);
             match bounded(text.as_deref().unwrap_or(raw)) {
                 // What remains is more than is read as well.
-                Err(failure @ Failure::UnreadableItem(_)) => bounded(&*item::head(raw).ok_or(failure)?),
+                Err(failure @ Failure::UnreadableItem(_)) => bounded(&item::head(raw).ok_or(failure)?),
                 read => read,
             }
         })

@@ -457,7 +457,7 @@ pub(crate) mod tests {
                 (labels::DEFINITION_NAME.into(), "web".into()),
             ]),
             annotations: BTreeMap::new(),
-            spec: json!({}),
+            spec: json!({}).into(),
             status: CompositionStatus::default(),
         }
     }

@@ -1,7 +1,10 @@
 //! What a composition adds to its chart: keys under `global` in the values, labels on the objects.
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
+use api::composition::Spec;
 use api::{Composition, labels};
 use crdgen::JSONSchemaProps;
 use serde_json::{Map, Value, json};
@@ -15,27 +18,59 @@ use crate::schema;
 /// not read ours otherwise.
 pub fn values(
     composition: &Composition,
-    own: Option<&JSONSchemaProps>,
+    own: Option<Arc<JSONSchemaProps>>,
     krateo_namespace: &str,
-) -> Map<String, Value> {
-    let spec = match own {
-        Some(own) => schema::read_by(own, &composition.spec),
-        None => composition.spec.clone(),
-    };
-    let mut values = match spec {
-        Value::Object(spec) => spec,
-        _ => Map::new(),
-    };
-    let global = values
-        .entry("global")
-        .or_insert_with(|| Value::Object(Map::new()));
-    if !global.is_object() {
-        *global = Value::Object(Map::new());
+) -> Values {
+    Values {
+        spec: composition.spec.clone(),
+        own,
+        globals: globals(composition, krateo_namespace),
     }
-    if let Value::Object(global) = global {
-        global.extend(globals(composition, krateo_namespace));
+}
+
+/// What values are made of: they take much more memory, and whoever waits for a place to render needs none.
+#[derive(Debug, Clone)]
+pub struct Values {
+    spec: Spec,
+    own: Option<Arc<JSONSchemaProps>>,
+    globals: Map<String, Value>,
+}
+
+impl Values {
+    /// The values.
+    pub fn make(&self) -> Map<String, Value> {
+        let mut spec = self.spec.values();
+        if let Some(own) = &self.own {
+            schema::read_in_place(own, &mut spec);
+        }
+        let mut values = match spec {
+            Value::Object(spec) => spec,
+            _ => Map::new(),
+        };
+        let global = values
+            .entry("global")
+            .or_insert_with(|| Value::Object(Map::new()));
+        if !global.is_object() {
+            *global = Value::Object(Map::new());
+        }
+        if let Value::Object(global) = global {
+            global.extend(self.globals.clone());
+        }
+        values
     }
-    values
+}
+
+/// The same for the same values, as long as they are read by the same schema.
+impl Hash for Values {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Self {
+            spec,
+            own: _,
+            globals,
+        } = self;
+        spec.as_str().hash(state);
+        json!(globals).to_string().hash(state);
+    }
 }
 
 fn globals(composition: &Composition, krateo_namespace: &str) -> Map<String, Value> {
@@ -84,8 +119,9 @@ mod tests {
     #[test]
     fn a_users_global_keys_survive_and_ours_win() {
         let mut composition = composition();
-        composition.spec = json!({"a": 1, "global": {"imageRegistry": "r", "compositionId": "forged"}});
-        let values = values(&composition, None, "krateo-system");
+        composition.spec =
+            json!({"a": 1, "global": {"imageRegistry": "r", "compositionId": "forged"}}).into();
+        let values = values(&composition, None, "krateo-system").make();
         assert_eq!(values["a"], 1);
         assert_eq!(values["global"]["imageRegistry"], "r");
         assert_eq!(
@@ -103,9 +139,9 @@ mod tests {
     #[test]
     fn a_composition_without_a_spec_still_says_who_it_is() {
         let mut composition = composition();
-        composition.spec = Value::Null;
+        composition.spec = Value::Null.into();
         assert_eq!(
-            values(&composition, None, "k")["global"]["compositionName"],
+            values(&composition, None, "k").make()["global"]["compositionName"],
             "web"
         );
     }

@@ -130,9 +130,14 @@ fn subcharts(chart: &Chart) -> Vec<(String, &Chart, Option<&Dependency>)> {
 /// that an API server fills in on writes through this version only.
 pub fn read_by(own: &JSONSchemaProps, spec: &Value) -> Value {
     let mut spec = spec.clone();
-    crdgen::drop_strangers(own, &mut spec);
-    crdgen::fill_defaults(own, &mut spec);
+    read_in_place(own, &mut spec);
     spec
+}
+
+/// Makes of a spec what its own version reads, as [`read_by`].
+pub fn read_in_place(own: &JSONSchemaProps, spec: &mut Value) {
+    crdgen::drop_strangers(own, spec);
+    crdgen::fill_defaults(own, spec);
 }
 
 /// The keys of a spec that neither the schema nor the chart's values know, as paths: likely misspelt.

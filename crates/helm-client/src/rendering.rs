@@ -45,9 +45,27 @@ pub struct Request<'a> {
     /// True when a revision is deployed already.
     pub is_upgrade: bool,
     /// The user's values.
-    pub values: Map<String, Value>,
+    pub values: Values,
     /// Labels for every object of the release.
     pub labels: BTreeMap<String, String>,
+}
+
+/// The user's values, made where the templates run: whoever waits for a place holds no more than what they are made of. Cheap
+/// to clone.
+#[derive(Clone)]
+pub struct Values(Arc<dyn Fn() -> Map<String, Value> + Send + Sync>);
+
+impl Values {
+    /// What `make` makes each time that they are needed, always the same.
+    pub fn made_by(make: impl Fn() -> Map<String, Value> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(make))
+    }
+}
+
+impl From<Map<String, Value>> for Values {
+    fn from(values: Map<String, Value>) -> Self {
+        Self::made_by(move || values.clone())
+    }
 }
 
 /// Where a render is more lenient, or says more, than by default.
@@ -338,7 +356,7 @@ pub async fn capabilities(cluster: &Cluster) -> Result<Capabilities, Error> {
 struct Task {
     chart: LoadedChart,
     release: ReleaseOptions,
-    values: Map<String, Value>,
+    values: Values,
     labels: BTreeMap<String, String>,
     leniency: Leniency,
 }
@@ -352,14 +370,19 @@ struct Round {
 
 impl Round {
     fn run(mut self, deadline: Deadline) -> Result<Outcome, Failed> {
-        let rendered = self.task.render(&self.capabilities, &self.answers, deadline)?;
+        let values = (self.task.values.0)();
+        let rendered = self
+            .task
+            .render(&values, &self.capabilities, &self.answers, deadline)?;
         if add_defined(&mut self.capabilities, &rendered) {
             return Ok(Outcome::Defines(Box::new(self.capabilities)));
         }
         if !rendered.missing_lookups.is_empty() {
             return Ok(Outcome::Asks(rendered.missing_lookups));
         }
-        let desired = self.task.desired(&rendered, &self.capabilities, &self.answers);
+        let desired = self
+            .task
+            .desired(values, &rendered, &self.capabilities, &self.answers);
         Ok(Outcome::Desired(Box::new(desired), Box::new(rendered)))
     }
 }
@@ -387,6 +410,7 @@ impl Task {
 
     fn render(
         &self,
+        values: &Map<String, Value>,
         capabilities: &Capabilities,
         answers: &BTreeMap<LookupKey, Answer>,
         deadline: Deadline,
@@ -399,7 +423,7 @@ impl Task {
         options.subchart_notes = self.leniency.subchart_notes;
         self.chart
             .engine
-            .render(&self.values, &options)
+            .render(values, &options)
             .map_err(|error| Failed {
                 error: Box::new(error),
                 missing_lookups: options.context.lookups.missing(),
@@ -408,6 +432,7 @@ impl Task {
 
     fn desired(
         &self,
+        values: Map<String, Value>,
         rendered: &Rendered,
         capabilities: &Capabilities,
         answers: &BTreeMap<LookupKey, Answer>,
@@ -418,7 +443,7 @@ impl Task {
             chart: rendered.recorded_chart(self.chart.chart()),
             chart_digest: self.chart.digest.clone(),
             environment_digest: Some(environment_digest(capabilities, answers)),
-            config: self.values.clone(),
+            config: values,
             manifest: rendered.manifest_text(),
             hooks: rendered.hooks.clone(),
             crds: rendered

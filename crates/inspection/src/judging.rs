@@ -116,7 +116,7 @@ mod tests {
             finalizers: Vec::new(),
             labels: std::collections::BTreeMap::new(),
             annotations: std::collections::BTreeMap::new(),
-            spec: json!({}),
+            spec: json!({}).into(),
             status: CompositionStatus::default(),
         }
     }

@@ -10,7 +10,6 @@ use helm_client::charts::LoadedChart;
 use helm_client::records;
 use helm_client::release;
 use helm_client::rendering::{self as render, Leniency, Rendering, Request, Withheld};
-use serde_json::{Map, Value};
 
 use crate::judging::{Bounds, Judging};
 use crate::touched::{looked_up, resources};
@@ -136,7 +135,7 @@ impl Subject<'_> {
         }
     }
 
-    fn request(&self, values: Map<String, Value>) -> Request<'_> {
+    fn request(&self, values: render::Values) -> Request<'_> {
         Request {
             chart: self.chart,
             name: self.release.as_str(),
@@ -148,12 +147,9 @@ impl Subject<'_> {
         }
     }
 
-    fn values(&self) -> Result<Map<String, Value>, schema::Error> {
+    fn values(&self) -> Result<render::Values, schema::Error> {
         let own = self.schemas.of(&self.chart.digest, &self.chart.engine)?;
-        Ok(rendering::values(
-            self.composition,
-            own.as_deref(),
-            self.krateo_namespace,
-        ))
+        let values = rendering::values(self.composition, own, self.krateo_namespace);
+        Ok(render::Values::made_by(move || values.make()))
     }
 }

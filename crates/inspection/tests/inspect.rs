@@ -48,7 +48,7 @@ fn composition() -> Composition {
         finalizers: Vec::new(),
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
-        spec: json!({}),
+        spec: json!({}).into(),
         status: CompositionStatus::default(),
     }
 }

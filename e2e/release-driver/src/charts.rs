@@ -54,7 +54,7 @@ impl Input {
             namespace,
             revision: observed.revision() + 1,
             is_upgrade: observed.deployed().is_some(),
-            values: self.values.clone(),
+            values: self.values.clone().into(),
             labels: BTreeMap::new(),
         };
         Ok(rendering::render(cluster, &request).await?.desired)

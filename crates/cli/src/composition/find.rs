@@ -55,15 +55,15 @@ pub(super) async fn all(
             None
         }
     });
-    let read_labelled = |object: &DynamicObject| {
-        let version = labelled(object).unwrap_or(&resource.version).to_owned();
+    let read_labelled = |object: DynamicObject| {
+        let version = labelled(&object).unwrap_or(&resource.version).to_owned();
         let resource = ResourceId {
             version,
             ..resource.clone()
         };
         read(object, &resource)
     };
-    objects.map(|object| read_labelled(&object)).collect()
+    objects.map(read_labelled).collect()
 }
 
 /// The composition that was typed, as its controller reads it: through the version that it is labelled with.
@@ -104,7 +104,7 @@ async fn through_its_version(
     object: DynamicObject,
 ) -> Result<(ResourceId, Composition)> {
     let Some(version) = labelled(&object).filter(|version| *version != resource.version) else {
-        let composition = read(&object, &resource)?;
+        let composition = read(object, &resource)?;
         return Ok((resource, composition));
     };
     let gvr = GroupVersionResource::gvr(&resource.group, version, &resource.plural);
@@ -112,7 +112,7 @@ async fn through_its_version(
     let name = object.metadata.name.unwrap_or_default();
     let id = ObjectId::new(resource.clone(), Some(&session.namespace), &name)?;
     let object: Option<DynamicObject> = session.cluster.get(&id).await?;
-    let composition = read(&object.context("the composition went away")?, &resource)?;
+    let composition = read(object.context("the composition went away")?, &resource)?;
     Ok((resource, composition))
 }
 
@@ -122,8 +122,8 @@ fn labelled(object: &DynamicObject) -> Option<&str> {
     labels.get(labels::COMPOSITION_VERSION).map(String::as_str)
 }
 
-fn read(object: &DynamicObject, resource: &ResourceId) -> Result<Composition> {
-    let name = object.metadata.name.as_deref().unwrap_or_default();
+fn read(object: DynamicObject, resource: &ResourceId) -> Result<Composition> {
+    let name = object.metadata.name.clone().unwrap_or_default();
     Composition::read(object, &resource.api_resource())
         .with_context(|| format!("composition {}/{name} cannot be read", resource.plural))
 }

@@ -154,7 +154,7 @@ mod tests {
             finalizers: Vec::new(),
             labels: BTreeMap::new(),
             annotations: BTreeMap::new(),
-            spec: json!({}),
+            spec: json!({}).into(),
             status: CompositionStatus::default(),
         }
     }

@@ -89,7 +89,7 @@ impl Wanted {
             namespace: &session.namespace,
             revision: observed.revision() + 1,
             is_upgrade,
-            values,
+            values: values.into(),
             labels: std::collections::BTreeMap::new(),
         };
         let leniency = Leniency {

@@ -1,5 +1,6 @@
 //! What templates are answered, and what of it gets out when they fail.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use cluster::ResourceId;
@@ -59,6 +60,15 @@ fn rules() -> Rules {
 }
 
 async fn rendered(script: &Script, judge: &impl Judge, template: &str) -> Result<Rendering, Error> {
+    rendered_with(Map::new().into(), script, judge, template).await
+}
+
+async fn rendered_with(
+    values: Values,
+    script: &Script,
+    judge: &impl Judge,
+    template: &str,
+) -> Result<Rendering, Error> {
     let files = [
         ("Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n"),
         ("templates/t.yaml", template),
@@ -79,7 +89,7 @@ async fn rendered(script: &Script, judge: &impl Judge, template: &str) -> Result
         namespace: "shop",
         revision: 1,
         is_upgrade: false,
-        values: Map::new(),
+        values,
         labels: BTreeMap::new(),
     };
     let cluster = script.cluster_serving([ResourceId::of::<Secret>(), ResourceId::of::<ConfigMap>()]);
@@ -103,6 +113,33 @@ fn own_secret() -> Value {
 
 fn looked_up(kind: &str, name: &str) -> String {
     format!("lookup \"v1\" \"{kind}\" \"shop\" \"{name}\"")
+}
+
+#[tokio::test]
+async fn values_are_made_where_templates_run_and_not_held_between() {
+    let made = Arc::new(AtomicUsize::new(0));
+    let count = made.clone();
+    let here = std::thread::current().id();
+    let values = Values::made_by(move || {
+        assert_ne!(std::thread::current().id(), here);
+        count.fetch_add(1, Ordering::Relaxed);
+        Map::from_iter([("a".to_owned(), json!(1))])
+    });
+    let script = Script::new("a lookup").get(
+        "/api/v1/namespaces/shop/configmaps/map",
+        json!({"metadata": {"name": "map"}}),
+    );
+    let template = format!(
+        "kind: A\nmetadata: {{name: x}}\na: {{{{ $m := {} }}}}{{{{ .Values.a }}}}\n",
+        looked_up("ConfigMap", "map")
+    );
+    let rendering = rendered_with(values, &script, &Unjudged, &template)
+        .await
+        .unwrap();
+    assert_eq!(rendering.desired.config["a"], 1);
+    // Once to find out what is looked up, and once with the answer.
+    assert_eq!(made.load(Ordering::Relaxed), 2);
+    script.finish();
 }
 
 #[tokio::test]
