@@ -635,6 +635,7 @@ async fn standing(
     let another = ctx.queue.waiting(&key, another).await?;
     standing
         .after_another_render(desired, &another.desired)
+        .await
         .map_err(Error::Release)
 }
 

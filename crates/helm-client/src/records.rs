@@ -4,7 +4,7 @@
 //! and sees no other Secret. Only a person's tool lists them, with that person's rights.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use cluster::{Apply, Cluster, Delete, ObjectId, ResourceId, Selector};
 use helm::hook::HookEvent;
@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 
 use crate::authenticity::{Authenticity, MAC, Parent, Signed};
 use crate::digest::sha256;
+use crate::rendering::{Busy, PATIENCE, Pool};
 
 /// Names the digest of the chart archive on a record. Helm keeps no digest; as an annotation it is not copied to
 /// revisions that others make, so those are told from ours.
@@ -35,6 +36,12 @@ pub const EXISTING: &str = "krateo.io/existing-objects";
 /// Names on a record the event whose hooks ran last, and when the first of them did: a hook of two events has but one
 /// last run.
 pub const STAGE: &str = "krateo.io/hooks-of";
+
+/// How many records, and manifests in them, are worked on at once in a process: each takes up to some dozen MiB of memory.
+const PLACES: usize = 3;
+
+/// Where they are. Whoever may write Secrets writes records that take as long as is allowed.
+pub(crate) static OF_RECORDS: LazyLock<Pool> = LazyLock::new(|| Pool::new(PLACES, PATIENCE));
 
 /// Where records are kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -80,6 +87,8 @@ impl Driver {
 const MAX_PROBES: usize = 32;
 /// What the API server takes as data of one Secret.
 const MAX_SIZE: usize = 1024 * 1024;
+/// A record of ours that has no more bytes as it is stored is decoded on the spot; any other waits for a place.
+const LIGHT: usize = 4096;
 /// Helm's field manager, for all that is not exclusive.
 pub(crate) const MANAGER: &str = "helm";
 
@@ -225,30 +234,18 @@ impl Record {
         }
     }
 
-    /// Reads a stored revision. What it is a revision of is said by the name and the namespace of the object alone: the
-    /// payload may claim anything.
-    fn from_object(
-        driver: Driver,
-        object: &Value,
-        of: &Revision<'_>,
-        parent: Option<&Parent>,
-    ) -> Result<Self, release::Error> {
-        let texts = |key: &str| -> BTreeMap<String, String> {
-            serde_json::from_value(object["metadata"][key].clone()).unwrap_or_default()
-        };
-        let annotations = texts("annotations");
-        let encoded = driver.encoded(object);
-        let payload = sha256(&encoded);
-        let (mut release, mut authenticity) = match (release::decode(&encoded), parent) {
-            (Ok(release), None) => (release, Authenticity::Unchecked),
-            (Ok(release), Some(parent)) => {
-                let mac = annotations.get(MAC).map(String::as_str);
-                let own = ANNOTATIONS
-                    .iter()
-                    .filter_map(|&name| Some((name, annotations.get(name)?.as_str())));
-                let authenticity = parent.verify(&of.signed(&payload, &own.collect()), mac);
-                (release, authenticity)
-            }
+    /// Reads a stored revision.
+    fn decode(stored: Stored, of: &Revision<'_>, parent: Option<&Parent>) -> Result<Self, release::Error> {
+        let Stored {
+            labels,
+            annotations,
+            encoded,
+            payload,
+            mut authenticity,
+            resource_version,
+        } = stored;
+        let mut release = match (release::decode(&encoded), parent) {
+            (Ok(release), _) => release,
             (Err(error), None) => return Err(error),
             (Err(error), Some(_)) => {
                 tracing::debug!(
@@ -258,7 +255,8 @@ impl Record {
                     error = &error as &dyn std::error::Error,
                     "a release record cannot be read"
                 );
-                (Release::default(), Authenticity::Unauthentic)
+                authenticity = Authenticity::Unauthentic;
+                Release::default()
             }
         };
         let claims = (release.namespace.as_str(), release.name.as_str(), release.version);
@@ -268,7 +266,6 @@ impl Record {
         of.namespace.clone_into(&mut release.namespace);
         of.release.clone_into(&mut release.name);
         release.version = of.number;
-        let labels = texts("labels");
         let modified = labels.get(label::MODIFIED_AT).and_then(|text| text.parse().ok());
         let is_ours = |(key, _): &(String, String)| !label::SYSTEM.contains(&key.as_str());
         release.labels = labels.into_iter().filter(is_ours).collect();
@@ -282,11 +279,60 @@ impl Record {
             modified: modified.and_then(|second| Timestamp::from_second(second).ok()),
             authenticity,
             payload,
+            resource_version,
+        })
+    }
+}
+
+/// An object that holds a revision, which is not decoded yet.
+struct Stored {
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
+    encoded: Vec<u8>,
+    /// The digest of that.
+    payload: String,
+    authenticity: Authenticity,
+    resource_version: String,
+}
+
+impl Stored {
+    /// Takes an object, and finds out whether we wrote it, which the stored bytes tell. What it is a revision of is said by
+    /// the name and the namespace of the object alone: the payload may claim anything.
+    fn new(driver: Driver, object: &Value, of: &Revision<'_>, parent: Option<&Parent>) -> Self {
+        let texts = |key: &str| -> BTreeMap<String, String> {
+            serde_json::from_value(object["metadata"][key].clone()).unwrap_or_default()
+        };
+        let annotations = texts("annotations");
+        let encoded = driver.encoded(object);
+        let payload = sha256(&encoded);
+        let authenticity = parent.map_or(Authenticity::Unchecked, |parent| {
+            let mac = annotations.get(MAC).map(String::as_str);
+            let own = ANNOTATIONS
+                .iter()
+                .filter_map(|&name| Some((name, annotations.get(name)?.as_str())));
+            parent.verify(&of.signed(&payload, &own.collect()), mac)
+        });
+        Self {
+            labels: texts("labels"),
+            annotations,
+            encoded,
+            payload,
+            authenticity,
             resource_version: object["metadata"]["resourceVersion"]
                 .as_str()
                 .unwrap_or_default()
                 .to_owned(),
-        })
+        }
+    }
+
+    /// True when decoding it takes no time worth mentioning, whatever is in it: text grows a thousand times at most as it is
+    /// unpacked.
+    fn is_light(&self) -> bool {
+        let is_ours = matches!(
+            self.authenticity,
+            Authenticity::Authentic | Authenticity::ByPreviousKey
+        );
+        is_ours && self.encoded.len() <= LIGHT
     }
 }
 
@@ -401,6 +447,18 @@ pub enum Error {
         /// Why.
         source: Box<cluster::Error>,
     },
+    /// There was no place to decode the record.
+    #[error("could not decode the record of revision {revision} of release {namespace}/{release}")]
+    Busy {
+        /// The release's namespace.
+        namespace: String,
+        /// The release's name.
+        release: String,
+        /// The revision.
+        revision: i64,
+        /// Why.
+        source: Busy,
+    },
     /// The record is not one of Helm's.
     #[error("could not read the record of revision {revision} of release {namespace}/{release}")]
     Decode {
@@ -466,7 +524,7 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Access { source, .. } | Self::List { source, .. } => source.is_transient(),
-            Self::Taken { .. } => true,
+            Self::Taken { .. } | Self::Busy { .. } => true,
             Self::Decode { .. } | Self::Encode { .. } | Self::TooLarge { .. } => false,
         }
     }
@@ -475,7 +533,11 @@ impl Error {
     pub fn is_forbidden(&self) -> bool {
         match self {
             Self::Access { source, .. } | Self::List { source, .. } => source.is_forbidden(),
-            Self::Decode { .. } | Self::Encode { .. } | Self::TooLarge { .. } | Self::Taken { .. } => false,
+            Self::Busy { .. }
+            | Self::Decode { .. }
+            | Self::Encode { .. }
+            | Self::TooLarge { .. }
+            | Self::Taken { .. } => false,
         }
     }
 }
@@ -561,28 +623,34 @@ impl Records {
     }
 
     async fn newest(&self, hint: i64) -> Result<Option<(Record, bool)>, Error> {
-        let Some(mut newest) = self.any_around(hint).await? else {
+        let Some((mut revision, mut newest)) = self.any_around(hint).await? else {
             return Ok(None);
         };
+        let mut may_be_newer = true;
         for _ in 0..MAX_PROBES {
-            match self.read(newest.revision() + 1).await {
-                Ok(Some(next)) => newest = next,
-                Ok(None) => return Ok(Some((newest, false))),
-                Err(refused) if refused.is_forbidden() => return Ok(Some((newest, true))),
+            match self.stored(revision + 1).await {
+                Ok(Some(next)) => (revision, newest) = (revision + 1, next),
+                Ok(None) => {
+                    may_be_newer = false;
+                    break;
+                }
+                Err(refused) if refused.is_forbidden() => break,
                 Err(failure) => return Err(failure),
             }
         }
-        Ok(Some((newest, true)))
+        // Of all that others may have written there, the newest alone counts, and no other one is decoded.
+        let newest = self.decoded(revision, newest).await?;
+        Ok(Some((newest, may_be_newer)))
     }
 
     /// Some revision near the hint. Above it others may have made some and removed it, below it our own last ones
     /// may have been removed by hand.
-    async fn any_around(&self, hint: i64) -> Result<Option<Record>, Error> {
+    async fn any_around(&self, hint: i64) -> Result<Option<(i64, Stored)>, Error> {
         let lowest = (hint - self.window()).max(1);
         let above = hint.max(1)..=hint + 2;
         for revision in above.chain((lowest..hint).rev()) {
-            if let Some(record) = self.read(revision).await? {
-                return Ok(Some(record));
+            if let Some(stored) = self.stored(revision).await? {
+                return Ok(Some((revision, stored)));
             }
         }
         Ok(None)
@@ -610,6 +678,14 @@ impl Records {
 
     /// The record of a revision, if there is one.
     pub(crate) async fn read(&self, revision: i64) -> Result<Option<Record>, Error> {
+        match self.stored(revision).await? {
+            Some(stored) => self.decoded(revision, stored).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The object that holds a revision, if there is one.
+    async fn stored(&self, revision: i64) -> Result<Option<Stored>, Error> {
         let id = self.id(revision, "get")?;
         let object: Option<Value> = self
             .cluster
@@ -617,9 +693,26 @@ impl Records {
             .await
             .map_err(|source| self.access("get", revision, source))?;
         let of = self.revision(revision);
-        let record =
-            object.map(|object| Record::from_object(self.driver, &object, &of, self.parent.as_deref()));
-        record.transpose().map_err(|source| Error::Decode {
+        Ok(object.map(|object| Stored::new(self.driver, &object, &of, self.parent.as_deref())))
+    }
+
+    /// Decodes a revision: where it may take time, in turn with those of other namespaces.
+    async fn decoded(&self, revision: i64, stored: Stored) -> Result<Record, Error> {
+        let of = self.revision(revision);
+        let is_light = stored.is_light();
+        let decode = || Record::decode(stored, &of, self.parent.as_deref());
+        let record = if is_light {
+            decode()
+        } else {
+            let decoded = OF_RECORDS.run_here(&self.namespace, decode).await;
+            decoded.map_err(|source| Error::Busy {
+                namespace: self.namespace.clone(),
+                release: self.release.clone(),
+                revision,
+                source,
+            })?
+        };
+        record.map_err(|source| Error::Decode {
             namespace: self.namespace.clone(),
             release: self.release.clone(),
             revision,
@@ -983,7 +1076,7 @@ pub(crate) async fn list(
         .iter()
         .filter_map(|object| {
             let of = Revision::of_object(object)?;
-            match Record::from_object(driver, object, &of, None) {
+            match Record::decode(Stored::new(driver, object, &of, None), &of, None) {
                 Ok(record) => Some(record),
                 Err(error) => {
                     tracing::debug!(name = %object["metadata"]["name"], error = &error as &dyn std::error::Error,
@@ -1036,6 +1129,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::authenticity::RecordKeys;
 
     const SECRETS: &str = "/api/v1/namespaces/shop/secrets/sh.helm.release.v1.web";
 
@@ -1099,6 +1193,52 @@ mod tests {
             .get(&url(6), stored(6, Status::Deployed))
             .absent(&url(7));
         assert_eq!(observed(&script, 4).await, (6, Some(6), false));
+    }
+
+    #[tokio::test]
+    async fn of_many_newer_records_the_newest_alone_is_decoded() {
+        let mut hostile = stored(2, Status::Deployed);
+        hostile["data"]["release"] = json!(ByteString(b"not a record".to_vec()));
+        let script = Script::new("somebody wrote records")
+            .get(&url(1), stored(1, Status::Deployed))
+            .get(&url(2), hostile)
+            .get(&url(3), stored(3, Status::Deployed))
+            .absent(&url(4));
+        assert_eq!(observed(&script, 1).await, (3, Some(3), false));
+    }
+
+    #[test]
+    fn whether_a_record_is_ours_is_known_before_it_is_decoded() {
+        let keys = RecordKeys::new(&[1; 32], None).unwrap();
+        let parent = Parent {
+            label: "krateo.io/composition-id",
+            uid: "42".to_owned(),
+            keys: Some(Arc::new(keys)),
+        };
+        let of = Revision {
+            namespace: "shop",
+            release: "web",
+            number: 1,
+        };
+        let signed = |encoded: &[u8]| {
+            let payload = sha256(encoded);
+            let mac = parent.sign(&of.signed(&payload, &BTreeMap::new()));
+            json!({
+                "metadata": {"annotations": {MAC: mac}},
+                "data": {"release": ByteString(encoded.to_vec())},
+            })
+        };
+        let check = |object: &Value, expected, is_light| {
+            let stored = Stored::new(Driver::Secret, object, &of, Some(&parent));
+            assert_eq!((stored.authenticity, stored.is_light()), (expected, is_light));
+        };
+        // Nothing of these can be decoded.
+        check(&signed(b"?"), Authenticity::Authentic, true);
+        check(&signed(&[b'?'; LIGHT + 1]), Authenticity::Authentic, false);
+        let mut changed = signed(b"?");
+        changed["data"]["release"] = json!(ByteString(b"!".to_vec()));
+        check(&changed, Authenticity::Unauthentic, false);
+        check(&stored(1, Status::Deployed), Authenticity::Unauthentic, false);
     }
 
     #[tokio::test]

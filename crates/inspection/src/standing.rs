@@ -48,11 +48,15 @@ impl Standing {
     ///
     /// # Errors
     /// When a rendered document is no YAML.
-    pub fn after_another_render(self, desired: &Desired, another: &Desired) -> Result<Self, release::Error> {
+    pub async fn after_another_render(
+        self,
+        desired: &Desired,
+        another: &Desired,
+    ) -> Result<Self, release::Error> {
         let Some(Difference { revision, fields }) = &self.differs else {
             return Ok(self);
         };
-        let fields = release::drawn_anew(fields, desired, another)?;
+        let fields = release::drawn_anew(fields, desired, another).await?;
         if fields.is_empty() {
             return Ok(self);
         }
@@ -94,7 +98,8 @@ pub async fn standing(
         };
         return Ok(release.into());
     };
-    let state = release::state(desired, records, drifted.to_vec(), &moment);
+    let state = releases.state_at(&moment, desired, records, drifted.to_vec());
+    let state = state.await?;
     Ok(of_state(state, newest.revision(), moment.now))
 }
 
@@ -220,8 +225,8 @@ mod tests {
         check(locked, Release::Locked("another program, as Helm".into()), None);
     }
 
-    #[test]
-    fn values_that_an_upgrade_would_draw_anew_hold_the_composition() {
+    #[tokio::test]
+    async fn values_that_an_upgrade_would_draw_anew_hold_the_composition() {
         let render = |password: &str| Desired {
             manifest: format!("kind: Secret\nmetadata: {{name: db}}\nstringData: {{password: {password}}}\n"),
             ..Desired::default()
@@ -234,10 +239,16 @@ mod tests {
             3,
             Timestamp::UNIX_EPOCH,
         );
-        let fixed = standing.clone().after_another_render(&render("a"), &render("a"));
+        let fixed = standing
+            .clone()
+            .after_another_render(&render("a"), &render("a"))
+            .await;
         let changed = Release::OutOfSync("the author of the release changed".into());
         assert_eq!(fixed.unwrap().release, changed);
-        let drawn = standing.after_another_render(&render("a"), &render("b")).unwrap();
+        let drawn = standing
+            .after_another_render(&render("a"), &render("b"))
+            .await
+            .unwrap();
         let fields = vec!["Secret db: .stringData.password".into()];
         assert_eq!(drawn.release, Release::WouldDrawAnew { revision: 3, fields });
     }

@@ -16,7 +16,7 @@ use super::apply::{self, Force, Writing, Written};
 use super::objects::{self, Identity, Target};
 use super::ownership::{Checked, Owner};
 use super::remove::{self, Policy};
-use super::{Action, Deployed, Error, OnFailure, Progress, Releases, Undone, migrate, told};
+use super::{Action, Deployed, Error, OnFailure, Progress, Releases, Undone, at_length, migrate, told};
 use crate::records::{Record, Records};
 
 /// How many objects of a record that somebody else made are looked at.
@@ -78,7 +78,10 @@ impl Releases {
     ) -> Result<Plan, Error> {
         let namespace = &wanted.owner.namespace;
         let (crds, defined) = self.locate_crds(&wanted.crds, namespace).await?;
-        let manifest = objects::parse(wanted.manifest, "the manifest")?;
+        let manifest = at_length(namespace, wanted.manifest.len(), || {
+            objects::parse(wanted.manifest, "the manifest")
+        });
+        let manifest = manifest.await??;
         let objects = objects::locate(&self.cluster, manifest, namespace, &defined).await?;
         let mut deployed = Vec::new();
         let mut earlier = Vec::new();
@@ -344,11 +347,13 @@ impl Releases {
     pub(super) async fn targets_of(&self, record: &Record) -> Result<Vec<Target>, Error> {
         let what = format!("the manifest of revision {}", record.revision());
         let namespace = &record.release.namespace;
-        let parsed = if record.is_authentic() {
-            objects::parse(&record.release.manifest, &what)
+        let manifest = &record.release.manifest;
+        let parse = if record.is_authentic() {
+            objects::parse
         } else {
-            objects::parse_claimed(&record.release.manifest, &what)
+            objects::parse_claimed
         };
+        let parsed = at_length(namespace, manifest.len(), || parse(manifest, &what)).await?;
         if record.is_authentic() {
             return objects::locate_earlier(&self.cluster, parsed?, namespace).await;
         }

@@ -4,6 +4,7 @@ use helm::hook::HookEvent;
 
 use super::Action;
 use crate::records;
+use crate::rendering::Busy;
 
 /// An action that failed.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +74,9 @@ pub enum Error {
         /// Why.
         source: Box<cluster::Error>,
     },
+    /// There was no place to work on the release's manifest.
+    #[error("could not work on the manifest of the release")]
+    Busy(#[source] Busy),
     /// An object is there and is not of this release.
     #[error(
         "unable to continue with {action}: {object} exists and cannot be imported into the current release: {reason}"
@@ -166,7 +170,7 @@ impl Error {
             }
             Self::Hook { source, .. } | Self::Action { source, .. } => source.is_transient(),
             // The holder may be done a moment later.
-            Self::Held { .. } => true,
+            Self::Held { .. } | Self::Busy(_) => true,
             Self::NameInUse { .. }
             | Self::NoRelease
             | Self::NoRevision { .. }

@@ -10,7 +10,7 @@ use super::apply::{self, Force, put_as_is};
 use super::objects::{self, Target};
 use super::output::output;
 use super::ownership::Owner;
-use super::{Error, Progress, Releases};
+use super::{Error, Progress, Releases, at_length};
 use crate::json;
 use crate::records::{Record, Records, Stage};
 
@@ -211,7 +211,8 @@ impl Releases {
     }
 
     pub(super) async fn hook_target(&self, hook: &Hook, namespace: &str) -> Result<Option<Target>, Error> {
-        let objects = objects::parse(&hook.manifest, &format!("hook {}", hook.path))?;
+        let parse = || objects::parse(&hook.manifest, &format!("hook {}", hook.path));
+        let objects = at_length(namespace, hook.manifest.len(), parse).await??;
         let targets = objects::locate(&self.cluster, objects, namespace, &[]).await?;
         Ok(targets.into_iter().next())
     }

@@ -61,7 +61,7 @@ pub use touched::{Role, Touched, touched};
 pub use uninstall::Uninstalled;
 
 use crate::authenticity::{Parent, RecordKeys};
-use crate::records::{Observed, Provenance, Record, Records};
+use crate::records::{OF_RECORDS, Observed, Provenance, Record, Records};
 use drift::{DriftedObject, Settled};
 use ownership::Owner;
 
@@ -218,7 +218,24 @@ impl Releases {
         drifted: Vec<DriftedObject>,
     ) -> Result<State, Error> {
         let moment = self.moment(observed).await?;
-        Ok(state(desired, observed, drifted, &moment))
+        self.state_at(&moment, desired, observed, drifted).await
+    }
+
+    /// The same at a moment.
+    ///
+    /// # Errors
+    /// [`Error::Busy`].
+    pub async fn state_at(
+        &self,
+        moment: &Moment,
+        desired: &Desired,
+        observed: &Observed,
+        drifted: Vec<DriftedObject>,
+    ) -> Result<State, Error> {
+        let records = observed.newest.iter().chain(&observed.older_deployed);
+        let recorded: usize = records.map(|record| record.release.manifest.len()).sum();
+        let decide = || state(desired, observed, drifted, moment);
+        at_length(&desired.namespace, desired.manifest.len() + recorded, decide).await
     }
 
     /// Now, and whether somebody is at work on the release.
@@ -400,6 +417,19 @@ fn pending(desired: &Desired, observed: &Observed, status: Status, revision: i64
         labels: desired.labels.clone(),
         ..Release::default()
     }
+}
+
+/// As much text is parsed on the spot, in bytes: it takes a few milliseconds.
+const SHORT: usize = 64 << 10;
+
+/// Does work on so many bytes of manifests: on long ones in turn with those of other namespaces, and without keeping other
+/// tasks waiting.
+async fn at_length<T>(namespace: &str, bytes: usize, work: impl FnOnce() -> T) -> Result<T, Error> {
+    if bytes <= SHORT {
+        return Ok(work());
+    }
+    let worked = OF_RECORDS.run_here(namespace, work).await;
+    worked.map_err(Error::Busy)
 }
 
 /// An error with its causes, in one line, for the description of a record.

@@ -7,7 +7,7 @@ use helm::release::{RecordedChart, RecordedFile, Release, Status};
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::{Desired, Error, Progress, Releases, objects};
+use super::{Desired, Error, Progress, Releases, at_length, objects};
 use crate::json;
 use crate::records::{Observed, Provenance, Record};
 
@@ -124,11 +124,16 @@ pub(super) fn differences(desired: &Desired, record: &Record) -> Result<Vec<Stri
 /// renders of the same inputs differ.
 ///
 /// # Errors
-/// When one of the manifests cannot be read.
-pub fn drawn_anew(fields: &[String], render: &Desired, another: &Desired) -> Result<Vec<String>, Error> {
-    let drawn: BTreeSet<String> = differing(&render.manifest, &another.manifest, render)?
-        .into_iter()
-        .collect();
+/// When one of the manifests cannot be read; [`Error::Busy`].
+pub async fn drawn_anew(
+    fields: &[String],
+    render: &Desired,
+    another: &Desired,
+) -> Result<Vec<String>, Error> {
+    let bytes = render.manifest.len() + another.manifest.len();
+    let differ = || differing(&render.manifest, &another.manifest, render);
+    let drawn = at_length(&render.namespace, bytes, differ).await??;
+    let drawn: BTreeSet<String> = drawn.into_iter().collect();
     Ok(fields
         .iter()
         .filter(|field| drawn.contains(*field))
@@ -180,14 +185,19 @@ fn object_name(object: &Value, of: &Desired) -> String {
     }
 }
 
+/// What lies below a path that is longer than this, in bytes, is told as one field: the paths of all fields together would
+/// otherwise have as many bytes as the manifest, times as many as it has fields.
+const MAX_PATH: usize = 256;
+
 fn collect(value: &Value, path: &str, into: &mut BTreeMap<String, Value>) {
+    let is_told_apart = path.len() <= MAX_PATH;
     match value {
-        Value::Object(map) if !map.is_empty() => {
+        Value::Object(map) if !map.is_empty() && is_told_apart => {
             for (key, value) in map {
                 collect(value, &format!("{path}.{key}"), into);
             }
         }
-        Value::Array(items) if !items.is_empty() => {
+        Value::Array(items) if !items.is_empty() && is_told_apart => {
             for (place, value) in items.iter().enumerate() {
                 collect(value, &format!("{path}[{place}]"), into);
             }
@@ -299,13 +309,28 @@ mod tests {
     }
 
     #[test]
-    fn values_that_two_renders_do_not_agree_on_are_drawn() {
+    fn what_lies_deep_is_told_as_one_field() {
+        let object = |key: &str, values: &str| {
+            format!("kind: Secret\nmetadata: {{name: db}}\nstringData: {{{key}: {values}}}\n")
+        };
+        let differs = |key: &str| {
+            let (one, other) = (object(key, "[1, 2, {a: 3}]"), object(key, "[1, 7, {a: 8}]"));
+            differences(&desired(&one), &record(&other)).unwrap()
+        };
+        let short = ["Secret db: .stringData.k[1]", "Secret db: .stringData.k[2].a"];
+        assert_eq!(differs("k"), short);
+        let long = "k".repeat(MAX_PATH);
+        assert_eq!(differs(&long), [format!("Secret db: .stringData.{long}")]);
+    }
+
+    #[tokio::test]
+    async fn values_that_two_renders_do_not_agree_on_are_drawn() {
         let stored = SECRET.replace("one", "two").replace("ann", "bob");
         let fields = differences(&desired(SECRET), &record(&stored)).unwrap();
         assert_eq!(fields.len(), 2);
         let again = desired(&SECRET.replace("one", "three"));
-        let drawn = drawn_anew(&fields, &desired(SECRET), &again).unwrap();
+        let drawn = drawn_anew(&fields, &desired(SECRET), &again).await.unwrap();
         assert_eq!(drawn, ["Secret db: .stringData.password"]);
-        assert!(drawn_anew(&fields, &again, &again).unwrap().is_empty());
+        assert!(drawn_anew(&fields, &again, &again).await.unwrap().is_empty());
     }
 }

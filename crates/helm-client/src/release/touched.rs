@@ -6,7 +6,7 @@ use helm::hook::Hook;
 use helm::resource_policy::{OnUninstall, RESOURCE_POLICY};
 
 use super::objects::{self, Place, Target};
-use super::{Action, Error, Releases};
+use super::{Action, Error, Releases, at_length};
 use crate::json::{self, Meta};
 use crate::records::Record;
 
@@ -84,14 +84,16 @@ pub async fn touched(cluster: &Cluster, rendered: &Rendered, namespace: &str) ->
             .map(|h| (h.manifest.clone(), h.path.as_str(), Role::Hook)),
     );
 
-    let mut parsed = Vec::new();
-    for (text, path, role) in documents {
-        parsed.extend(
-            objects::parse(&text, path)?
-                .into_iter()
-                .map(|object| (object, path, role)),
-        );
-    }
+    let bytes = documents.iter().map(|(text, ..)| text.len()).sum();
+    let parse = || {
+        let mut parsed = Vec::new();
+        for (text, path, role) in documents {
+            let objects = objects::parse(&text, path)?.into_iter();
+            parsed.extend(objects.map(|object| (object, path, role)));
+        }
+        Ok::<_, Error>(parsed)
+    };
+    let parsed = at_length(namespace, bytes, parse).await??;
     let definitions: Vec<_> = parsed
         .iter()
         .map(|(object, ..)| object)
@@ -168,7 +170,8 @@ impl Releases {
         let mut actions = LIFE.to_vec();
         actions.extend(Action::underway(record.status()));
         for hook in record.release.hooks.iter().filter(|hook| runs(hook, &actions)) {
-            let objects = objects::parse(&hook.manifest, &hook.path)?;
+            let parse = || objects::parse(&hook.manifest, &hook.path);
+            let objects = at_length(&record.release.namespace, hook.manifest.len(), parse).await??;
             let targets = objects::locate_earlier(&self.cluster, objects, &record.release.namespace).await?;
             ids.extend(targets.iter().filter_map(|target| target.id().cloned()));
         }

@@ -10,6 +10,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use helm::context::Deadline;
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 
 /// How long templates may run. The steps that they may take are over in half of that, unless the machine is slow.
@@ -37,7 +38,7 @@ const MOST_REMEMBERED: usize = 10_000;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Busy {
     /// The namespace's turn did not come.
-    #[error("no chart of namespace {namespace} could be rendered within {}s: others are being rendered", .waited.as_secs())]
+    #[error("no chart or release of namespace {namespace} could be worked on within {}s: others are", .waited.as_secs())]
     Waited {
         /// Whose render it was.
         namespace: String,
@@ -45,7 +46,7 @@ pub enum Busy {
         waited: Duration,
     },
     /// The namespace has too many renders waiting already.
-    #[error("{waiting} renders of charts wait in namespace {namespace} already")]
+    #[error("{waiting} charts and releases of namespace {namespace} wait to be worked on already")]
     Full {
         /// Whose render it was.
         namespace: String,
@@ -53,7 +54,7 @@ pub enum Busy {
         waiting: usize,
     },
     /// The process is about to end.
-    #[error("the process ends before the chart could be rendered")]
+    #[error("the process ends before the chart or release could be worked on")]
     Ending,
 }
 
@@ -160,6 +161,19 @@ impl Pool {
         task.await.map_err(|error| match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
             Err(_) => Busy::Ending,
+        })
+    }
+
+    /// Does `work` for a namespace on the thread that asks, which takes nothing else up meanwhile; other tasks of a runtime of
+    /// several threads go on on another one. For short work on what is the caller's.
+    ///
+    /// # Errors
+    /// When there is no place in time.
+    pub(crate) async fn run_here<T>(&self, namespace: &str, work: impl FnOnce() -> T) -> Result<T, Busy> {
+        let _place = self.place(namespace).await?;
+        Ok(match Handle::current().runtime_flavor() {
+            RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
+            _ => work(),
         })
     }
 
@@ -482,6 +496,19 @@ mod tests {
         task.abort();
         // The place is free again, which it is not before the work ends.
         pool.run("b", Duration::from_secs(1), |_| ()).await.unwrap();
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn work_on_the_thread_that_asks_keeps_no_other_task_waiting() {
+        let (tell, told) = std::sync::mpsc::channel();
+        let other = tokio::spawn(async move { tell.send(()).unwrap() });
+        let work = tokio::spawn(async move {
+            let pool = pool(1);
+            // Were this thread the only one for tasks, nobody would tell.
+            pool.run_here("a", move || told.recv().unwrap()).await.unwrap();
+        });
+        work.await.unwrap();
+        other.await.unwrap();
     }
 
     #[tokio::test]
