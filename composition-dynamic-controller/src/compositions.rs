@@ -5,9 +5,10 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use api::{Composition, CompositionDefinition};
+use api::{Composition, CompositionDefinition, finalizers};
 use cluster::{Item, trimmed};
 use composition::is_governed;
 use kube::core::{ApiResource, DynamicObject, DynamicResourceScope, ObjectMeta};
@@ -69,19 +70,25 @@ pub(crate) enum News {
 /// a pass needs it: metadata alone tells whether there is something to do. A thousand of these take a few dozen MiB.
 const KEPT: usize = 16 << 10;
 
+/// As many bytes are kept of its labels, annotations and finalizers together. Of one that has more, what the product gives a
+/// meaning is kept, as far as it has room.
+const KEPT_METADATA: usize = 4 << 10;
+
 /// A composition as it was seen last.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
-    /// Without `managedFields`.
+    /// Without `managedFields` and `ownerReferences`.
     pub(crate) object: Arc<DynamicObject>,
-    /// False when there is more of it than its metadata, which is all that is kept.
+    /// False when there is more of it than is kept: a pass reads it.
     pub(crate) is_whole: bool,
+    /// A digest of the labels and annotations that the product gives a meaning, also of those that are not kept.
+    told: u64,
 }
 
 impl Seen {
     fn of(item: Item<Trimmed>) -> Self {
         match item {
-            Item::Read(Trimmed(object)) => Self::of_object(object),
+            Item::Read(Trimmed(seen)) => seen,
             Item::Unreadable(unreadable) => Self::of_object(DynamicObject {
                 types: unreadable.types,
                 metadata: unreadable.metadata,
@@ -91,30 +98,78 @@ impl Seen {
     }
 
     fn of_object(mut object: DynamicObject) -> Self {
-        let is_whole = is_small(&object.data);
+        let metadata = &mut object.metadata;
+        let told = told(metadata);
+        // Nothing here reads them, and they may be a good part of an object.
+        metadata.managed_fields = None;
+        metadata.owner_references = None;
+        let has_room = size(metadata) <= KEPT_METADATA;
+        if !has_room {
+            keep_ours(metadata);
+        }
+        let is_whole = has_room && is_small(&object.data);
         if !is_whole {
             object.data = Value::Null;
         }
-        // Nothing here reads them, and they are a good part of an object.
-        object.metadata.managed_fields = None;
         Self {
             object: Arc::new(object),
             is_whole,
+            told,
         }
     }
+}
+
+/// How many bytes the labels, annotations and finalizers have.
+fn size(metadata: &ObjectMeta) -> usize {
+    let entries = metadata.labels.iter().chain(&metadata.annotations).flatten();
+    let entries = entries.map(|(name, value)| name.len() + value.len());
+    let finalizers = metadata.finalizers.iter().flatten().map(String::len);
+    entries.chain(finalizers).sum()
+}
+
+/// Leaves of labels, annotations and finalizers what passes look at before they read the composition.
+fn keep_ours(metadata: &mut ObjectMeta) {
+    let mut room = KEPT_METADATA;
+    let mut is_kept = |name: &str, value: &str| {
+        let left = room.checked_sub(name.len() + value.len());
+        let is_kept = is_ours(name) && left.is_some();
+        if is_kept {
+            room = left.unwrap_or_default();
+        }
+        is_kept
+    };
+    for entries in [&mut metadata.labels, &mut metadata.annotations]
+        .into_iter()
+        .flatten()
+    {
+        entries.retain(|name, value| is_kept(name, value));
+    }
+    if let Some(held) = &mut metadata.finalizers {
+        let was_held = held.iter().any(|finalizer| finalizer == finalizers::COMPOSITION);
+        *held = Vec::from_iter(was_held.then(|| finalizers::COMPOSITION.to_owned()));
+    }
+}
+
+fn told(metadata: &ObjectMeta) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for entries in [&metadata.labels, &metadata.annotations] {
+        let ours: Vec<_> = entries.iter().flat_map(ours).collect();
+        ours.hash(&mut hasher);
+    }
+    hasher.finish()
 }
 
 /// A composition of which no more is read than is kept: a page of a list is in memory until all of it is read, and values
 /// take ten times the memory of their text.
 #[derive(Debug, Clone)]
-pub(crate) struct Trimmed(DynamicObject);
+pub(crate) struct Trimmed(Seen);
 
 impl<'de> Deserialize<'de> for Trimmed {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         let text = trimmed(&raw, KEPT).unwrap_or(raw);
         serde_json::from_str(text.get())
-            .map(Self)
+            .map(|object| Self(Seen::of_object(object)))
             .map_err(|_| D::Error::custom("it is nested too deep, or no object"))
     }
 }
@@ -140,11 +195,11 @@ impl Resource for Trimmed {
     }
 
     fn meta(&self) -> &ObjectMeta {
-        self.0.meta()
+        self.0.object.meta()
     }
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
-        self.0.meta_mut()
+        Arc::make_mut(&mut self.0.object).meta_mut()
     }
 }
 
@@ -263,7 +318,7 @@ impl State {
         let urgency = match self.known.get(&key) {
             None => Some(Priority::Low),
             Some(known) if !is_newer(&seen.object, &known.object) => return None,
-            Some(known) => what_changed(&known.object, &seen.object),
+            Some(known) => what_changed(known, &seen),
         };
         self.known.insert(key.clone(), seen);
         urgency.map(|priority| News::Look(key, priority))
@@ -284,22 +339,24 @@ fn is_newer(object: &DynamicObject, known: &DynamicObject) -> bool {
 }
 
 /// How urgent the difference between two states of a composition is; none when it is of no interest, as a status.
-fn what_changed(old: &DynamicObject, new: &DynamicObject) -> Option<Priority> {
-    let (was, is) = (&old.metadata, &new.metadata);
+fn what_changed(old: &Seen, new: &Seen) -> Option<Priority> {
+    let (was, is) = (&old.object.metadata, &new.object.metadata);
     if was.uid != is.uid || was.generation != is.generation {
         return Some(Priority::High);
     }
     if was.deletion_timestamp.is_none() && is.deletion_timestamp.is_some() {
         return Some(Priority::High);
     }
-    let told_otherwise =
-        !ours(old.labels()).eq(ours(new.labels())) || !ours(old.annotations()).eq(ours(new.annotations()));
-    told_otherwise.then_some(Priority::Normal)
+    (old.told != new.told).then_some(Priority::Normal)
 }
 
 /// The labels or annotations that the product gives a meaning, as the pauses.
-fn ours(entries: &BTreeMap<String, String>) -> impl Iterator<Item = (&String, &String)> {
-    entries.iter().filter(|(name, _)| name.starts_with("krateo.io/"))
+pub(crate) fn ours(entries: &BTreeMap<String, String>) -> impl Iterator<Item = (&String, &String)> {
+    entries.iter().filter(|(name, _)| is_ours(name))
+}
+
+fn is_ours(name: &str) -> bool {
+    name.starts_with("krateo.io/")
 }
 
 #[cfg(test)]
@@ -437,6 +494,57 @@ mod tests {
         // The answer to a write of an object that is nested too deep.
         compositions.wrote(object(5, json!({})));
         assert!(!compositions.get(&key()).unwrap().is_whole);
+    }
+
+    #[test]
+    fn compositions_of_much_metadata_keep_little() {
+        let compositions = Compositions::default();
+        let entries = |prefix: &str| -> BTreeMap<String, String> {
+            (0..2_500)
+                .map(|number| (format!("{prefix}{number}"), "x".repeat(100)))
+                .collect()
+        };
+        let written = |number: usize, note: &str| {
+            let mut annotations = entries("krateo.io/note-");
+            annotations.insert("krateo.io/zz".to_owned(), note.repeat(200));
+            let mut labels = entries("example.org/");
+            labels.insert("krateo.io/release-name".to_owned(), "web".to_owned());
+            let mut object = object(1, json!({"labels": labels, "annotations": annotations}));
+            object.metadata.name = Some(number.to_string());
+            object.metadata.finalizers = Some(vec![
+                "example.org/a".repeat(1_000),
+                finalizers::COMPOSITION.to_owned(),
+            ]);
+            object.data["spec"] = json!({});
+            object
+        };
+        for number in 0..100 {
+            compositions.saw(Event::Apply(read(&written(number, "a"))));
+        }
+        let kept: usize = compositions
+            .lock()
+            .known
+            .values()
+            .map(|seen| json!(*seen.object).to_string().len())
+            .sum();
+        assert!(kept < 100 * 2 * KEPT_METADATA, "{kept} bytes are kept");
+
+        let key = Key::of(&written(7, "a"));
+        let seen = compositions.get(&key).unwrap();
+        assert!(!seen.is_whole);
+        assert_eq!(seen.object.labels()["krateo.io/release-name"], "web");
+        assert_eq!(seen.object.finalizers(), [finalizers::COMPOSITION]);
+        // A change of what is not kept is news all the same, where it is ours.
+        assert!(!seen.object.annotations().contains_key("krateo.io/zz"));
+        let mut changed = written(7, "b");
+        changed.metadata.resource_version = Some("2".to_owned());
+        assert_eq!(
+            compositions.saw(Event::Apply(read(&changed))),
+            [News::Look(key, Priority::Normal)]
+        );
+        changed.metadata.resource_version = Some("3".to_owned());
+        changed.metadata.owner_references = Some(Vec::new());
+        assert!(compositions.saw(Event::Apply(read(&changed))).is_empty());
     }
 
     #[test]

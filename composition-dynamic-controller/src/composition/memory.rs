@@ -17,7 +17,7 @@ use kube::ResourceExt as _;
 use serde_json::Value;
 
 use super::origin::Source;
-use crate::compositions::Key;
+use crate::compositions::{Key, ours};
 use crate::watches::{Sight, Watches};
 
 /// What is remembered of one composition.
@@ -170,11 +170,13 @@ pub(super) fn inputs(composition: &Composition, source: Option<&Source>) -> u64 
         &composition.uid,
         composition.generation,
         composition.deleting,
-        &composition.finalizers,
-        &composition.labels,
-        &composition.annotations,
+        composition.is_held(),
     )
         .hash(&mut hasher);
+    // Of a composition with much metadata, no other labels and annotations are kept between passes.
+    for entries in [&composition.labels, &composition.annotations] {
+        ours(entries).collect::<Vec<_>>().hash(&mut hasher);
+    }
     if let Some(Source { chart, definition }) = source {
         let definition = definition.as_ref().and_then(|definition| definition.uid());
         (definition, chart).hash(&mut hasher);
