@@ -500,7 +500,7 @@ mod tests {
     fn compositions_of_much_metadata_keep_little() {
         let compositions = Compositions::default();
         let entries = |prefix: &str| -> BTreeMap<String, String> {
-            (0..2_500)
+            (0..1_250)
                 .map(|number| (format!("{prefix}{number}"), "x".repeat(100)))
                 .collect()
         };

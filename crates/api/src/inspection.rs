@@ -1,5 +1,7 @@
 //! What chart-inspector answers: the objects that a composition's chart would touch.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 
 /// The audience of tokens that callers of chart-inspector show.
@@ -103,16 +105,16 @@ impl Resource {
 #[derive(Debug, Default)]
 pub struct Touches {
     resources: Vec<Resource>,
+    /// Where each is, by group, resource, namespace and name: there may be a hundred thousand.
+    places: HashMap<[String; 4], usize>,
 }
 
 impl Touches {
     /// Adds an object, or what is new about one that is there: a chart may look up what it renders.
     pub fn add(&mut self, mut found: Resource) {
-        let same = |known: &&mut Resource| {
-            (&known.group, &known.resource, &known.namespace, &known.name)
-                == (&found.group, &found.resource, &found.namespace, &found.name)
-        };
-        if let Some(known) = self.resources.iter_mut().find(same) {
+        let identity = [&found.group, &found.resource, &found.namespace, &found.name].map(Clone::clone);
+        let place = *self.places.entry(identity).or_insert(self.resources.len());
+        if let Some(known) = self.resources.get_mut(place) {
             known.verbs.append(&mut found.verbs);
             known.verbs.sort_unstable();
             known.verbs.dedup();

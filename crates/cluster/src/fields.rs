@@ -4,12 +4,13 @@
 //! holds in an object is what that manager wants of it, in the words of the server: defaults, quantities and the
 //! like are settled.
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use serde_json::{Map, Value};
 
 /// One step from an object to one of its fields.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Step {
     /// The field of this name.
     Field(String),
@@ -23,8 +24,46 @@ pub enum Step {
 
 /// The way from an object to one of its fields, as the server writes it in conflicts:
 /// `.spec.template.spec.containers[name="web"].image`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Path(Vec<Step>);
+
+/// Many paths, of which it is asked whether one lies on the way of another: an object may have a hundred thousand.
+#[derive(Debug, Default)]
+pub struct Paths {
+    below: HashMap<Step, Paths>,
+    is_end: bool,
+}
+
+impl Paths {
+    /// True when one of them overlaps this one ([`Path::overlaps`]).
+    pub fn overlap(&self, path: &Path) -> bool {
+        let mut paths = self;
+        for step in &path.0 {
+            if paths.is_end {
+                return true;
+            }
+            match paths.below.get(step) {
+                Some(below) => paths = below,
+                None => return false,
+            }
+        }
+        paths.is_end || !paths.below.is_empty()
+    }
+}
+
+impl<'p> FromIterator<&'p Path> for Paths {
+    fn from_iter<I: IntoIterator<Item = &'p Path>>(all: I) -> Self {
+        let mut paths = Self::default();
+        for path in all {
+            let mut end = &mut paths;
+            for step in &path.0 {
+                end = end.below.entry(step.clone()).or_default();
+            }
+            end.is_end = true;
+        }
+        paths
+    }
+}
 
 /// A field that a manager set, and what it holds in an object.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,18 +117,21 @@ impl Entry<'_> {
     /// The set of fields of this entry in two, as `fieldsV1` has it: those at these paths, and the others. A container
     /// goes with the last of its fields.
     pub fn split(&self, paths: &[&Path]) -> (Map<String, Value>, Map<String, Value>) {
-        split(self.fields, &mut Vec::new(), paths)
+        let paths = paths.iter().map(|path| &path.0[..]).collect();
+        split(self.fields, &mut Vec::new(), &paths)
     }
 
     /// True when the entry names this field, or one below or above it.
     pub fn touches(&self, path: &Path) -> bool {
         let mut fields = self.fields;
         for step in &path.0 {
-            let Some(inner) = fields.as_object().and_then(|fields| {
-                fields
+            let Some(inner) = fields.as_object().and_then(|fields| match step {
+                Step::Field(name) => fields.get(&format!("f:{name}")),
+                // These are spelt in more than one way.
+                Step::Keys(_) | Step::Item(_) | Step::Index(_) => fields
                     .iter()
                     .find(|(key, _)| Step::parse(key).as_ref() == Some(step))
-                    .map(|(_, inner)| inner)
+                    .map(|(_, inner)| inner),
             }) else {
                 // A leaf above the path holds all below it.
                 return fields.as_object().is_some_and(Map::is_empty);
@@ -117,21 +159,78 @@ fn collect<'o>(fields: &Value, object: Option<&'o Value>, steps: &mut Vec<Step>,
         }
         return;
     }
+    let places = Places::of(object, below.iter().map(|(step, _)| step));
     for (step, inner) in below {
-        let value = object.and_then(|object| step.lead_from(object));
+        let value = object.and_then(|object| places.led_by(&step, object));
         steps.push(step);
         collect(inner, value, steps, leaves);
         steps.pop();
     }
 }
 
-fn split(fields: &Value, steps: &mut Vec<Step>, paths: &[&Path]) -> (Map<String, Value>, Map<String, Value>) {
+/// Where the items of a list are, so that each of many is found without a look at all others.
+#[derive(Default)]
+struct Places<'o> {
+    /// By the values that they have for some keys.
+    by_keys: HashMap<Map<String, Value>, &'o Value>,
+    /// By themselves.
+    items: HashSet<&'o Value>,
+}
+
+/// As many sets of keys tell the items of a list apart; the server's schemas have one for each list.
+const SETS_OF_KEYS: usize = 4;
+
+impl<'o> Places<'o> {
+    /// The items of `object`, if it is a list, that these steps may lead to.
+    fn of<'s>(object: Option<&'o Value>, steps: impl Iterator<Item = &'s Step>) -> Self {
+        let mut places = Self::default();
+        let Some(Value::Array(items)) = object else {
+            return places;
+        };
+        let mut sets: Vec<&Map<String, Value>> = Vec::new();
+        for step in steps {
+            match step {
+                Step::Keys(keys) if sets.len() < SETS_OF_KEYS => {
+                    if !sets.iter().any(|set| set.keys().eq(keys.keys())) {
+                        sets.push(keys);
+                    }
+                }
+                Step::Item(_) if places.items.is_empty() => places.items.extend(items),
+                Step::Field(_) | Step::Keys(_) | Step::Item(_) | Step::Index(_) => {}
+            }
+        }
+        for set in sets {
+            for item in items {
+                let values = set.keys().map(|key| Some((key.clone(), item.get(key)?.clone())));
+                if let Some(values) = values.collect() {
+                    places.by_keys.entry(values).or_insert(item);
+                }
+            }
+        }
+        places
+    }
+
+    /// What a step leads to.
+    fn led_by(&self, step: &Step, object: &'o Value) -> Option<&'o Value> {
+        match step {
+            Step::Keys(keys) => self.by_keys.get(keys).copied(),
+            Step::Item(item) => self.items.get(item).copied(),
+            Step::Field(_) | Step::Index(_) => step.lead_from(object),
+        }
+    }
+}
+
+fn split(
+    fields: &Value,
+    steps: &mut Vec<Step>,
+    paths: &HashSet<&[Step]>,
+) -> (Map<String, Value>, Map<String, Value>) {
     let (mut these, mut others) = (Map::new(), Map::new());
     for (key, inner) in fields.as_object().into_iter().flatten() {
         let Some(step) = Step::parse(key) else { continue };
         steps.push(step);
         if inner.as_object().is_none_or(Map::is_empty) {
-            let is_one = paths.iter().any(|path| path.0 == *steps);
+            let is_one = paths.contains(&steps[..]);
             let side = if is_one { &mut these } else { &mut others };
             side.insert(key.clone(), inner.clone());
         } else {
@@ -456,6 +555,52 @@ mod tests {
         finalizer.set(&mut other, None);
         path(".spec.gone").set(&mut other, None);
         assert_eq!(other["metadata"]["finalizers"], json!([]));
+    }
+
+    #[test]
+    fn among_many_paths_one_is_found_above_and_below_another() {
+        let path = |names: &[&str]| Path::of_fields(names.iter().copied());
+        let all = [path(&["a", "b"]), path(&["a", "c", "d"]), path(&["e"])];
+        let paths: Paths = all.iter().collect();
+        let cases = [
+            &["a"][..],
+            &["a", "b"],
+            &["a", "b", "x"],
+            &["a", "c"],
+            &["a", "c", "x"],
+            &["a", "x"],
+            &["e", "x", "y"],
+            &["x"],
+            &[],
+        ];
+        let mut found = Vec::new();
+        for names in cases {
+            let path = path(names);
+            assert_eq!(
+                paths.overlap(&path),
+                all.iter().any(|other| other.overlaps(&path)),
+                "{path}"
+            );
+            found.push(paths.overlap(&path));
+        }
+        assert!(found.contains(&true) && found.contains(&false));
+        assert!(!Paths::default().overlap(&Path::default()));
+    }
+
+    #[test]
+    fn items_of_a_list_are_found_as_one_by_one() {
+        let object = json!({
+            "metadata": {"managedFields": [{"manager": "m", "operation": "Apply", "fieldsV1": {"f:l": {
+                "k:{\"a\":1}": {}, "k:{\"a\":1,\"b\":2}": {}, "k:{\"b\":3}": {}, "k:{\"c\":1}": {},
+                "v:\"x\"": {}, "v:\"y\"": {}, "i:5": {}, "i:9": {},
+            }}}]},
+            "l": [{"a": 1, "n": 0}, {"a": 1, "b": 2, "n": 1}, {"a": 1, "n": 2}, {"b": 3}, "x", "x"],
+        });
+        let leaves = applied_by(&object, "m").unwrap().leaves(&object);
+        assert_eq!(leaves.len(), 8);
+        for leaf in leaves {
+            assert_eq!(leaf.value, leaf.path.get(&object), "{}", leaf.path);
+        }
     }
 
     #[test]

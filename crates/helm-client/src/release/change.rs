@@ -181,10 +181,8 @@ impl Releases {
         self.run_hooks(records, record, &before).await?;
         let by_update = |earlier: &Record| earlier.release.apply_method != Some(ApplyMethod::ServerSide);
         let all = *take_ownership || current.iter().chain(others.iter()).any(by_update);
-        let is_adopted = |id: &&ObjectId| {
-            let existing = plan.existing.as_ref();
-            all || existing.is_some_and(|existing| existing.contains(&id.path()))
-        };
+        let existing: HashSet<&String> = plan.existing.iter().flatten().collect();
+        let is_adopted = |id: &&ObjectId| all || existing.contains(&id.path());
         let adopted = plan.objects.iter().filter_map(Target::id).filter(is_adopted);
         migrate::updates_to_applies(&self.cluster, adopted).await?;
         let force = if *take_ownership {
@@ -312,6 +310,7 @@ impl Releases {
         }
         if resumed && let Some(existing) = &record.provenance.existing {
             // What the interrupted attempt made is not known, but what it could not have made is.
+            let existing: HashSet<&String> = existing.iter().collect();
             let was_there = |target: &Target| target.id().is_none_or(|id| existing.contains(&id.path()));
             let new = added(&plan.objects, &plan.deployed);
             made.extend(new.filter(|target| !was_there(target)).cloned());

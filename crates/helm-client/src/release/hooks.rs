@@ -1,5 +1,7 @@
 //! The hooks of one event, one after the other (Helm's `pkg/action/hooks.go`).
 
+use std::collections::HashMap;
+
 use cluster::{Delete, Goal, Health, ObjectId, Propagation};
 use helm::hook::{
     Hook, HookDeletePolicy, HookEvent, HookExecution, HookOutputLogPolicy, HookPhase, in_execution_order,
@@ -325,11 +327,15 @@ pub(super) fn due(
             _ => SoFar::Nothing,
         }
     };
+    let places = hooks.iter().enumerate();
+    let places: HashMap<*const Hook, usize> = places
+        .map(|(index, hook)| (std::ptr::from_ref(hook), index))
+        .collect();
     in_execution_order(hooks, event)
         .into_iter()
         .filter(|hook| is_wanted(hook))
         .filter_map(|due| {
-            let index = hooks.iter().position(|hook| std::ptr::eq(hook, due))?;
+            let index = *places.get(&std::ptr::from_ref(due))?;
             let so_far = so_far(due);
             Some(Due { index, so_far })
         })

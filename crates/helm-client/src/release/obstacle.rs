@@ -5,6 +5,8 @@
 //! with a value and a source, a `rollingUpdate` beside the strategy `Recreate`. What is in the way becomes ours, so that
 //! the next apply, which does not name it, drops it.
 
+use std::collections::HashSet;
+
 use cluster::fields::{self, Path};
 use cluster::{Cluster, ObjectId};
 use serde_json::Value;
@@ -70,13 +72,15 @@ fn excludes(reason: &str) -> bool {
 
 fn held(scopes: &[Vec<&str>], is_from: fn(&str) -> bool, manifest: &Value, live: &Value) -> Vec<Path> {
     let mut paths: Vec<Path> = Vec::new();
+    let mut known: HashSet<Path> = HashSet::new();
     for entry in fields::entries(live).filter(|entry| entry.subresource.is_empty() && is_from(entry.manager))
     {
         for leaf in entry.leaves(live).into_iter().filter(|leaf| leaf.value.is_some()) {
             let names = leaf.path.names();
             let is_near = scopes.iter().any(|scope| names.starts_with(scope));
-            let is_theirs = !conflict::sets(manifest, &leaf.path.to_string()) && !is_bookkeeping(&leaf.path);
-            if is_near && is_theirs && !paths.contains(&leaf.path) {
+            let is_theirs =
+                || !conflict::sets(manifest, &leaf.path.to_string()) && !is_bookkeeping(&leaf.path);
+            if is_near && is_theirs() && known.insert(leaf.path.clone()) {
                 paths.push(leaf.path);
             }
         }

@@ -7,9 +7,9 @@
 mod policy;
 mod settled;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use cluster::fields::{self, Entry, Leaf, Path};
+use cluster::fields::{self, Entry, Leaf, Path, Paths};
 use cluster::{Apply, Health, ObjectId, health};
 use futures::{FutureExt as _, StreamExt as _, TryStreamExt as _, stream};
 use jiff::Timestamp;
@@ -252,13 +252,14 @@ impl Releases {
     pub async fn correct(&self, record: &Record, drifted: &[DriftedObject]) -> Result<Vec<Live>, Error> {
         let owner = self.owner(&record.release);
         let targets = self.targets_of(record).await?;
+        let to_be_corrected = drifted.iter().filter(|drifted| drifted.is_to_be_corrected());
+        let to_be_corrected: HashMap<&ObjectId, &DriftedObject> = to_be_corrected
+            .map(|drifted| (&drifted.object, drifted))
+            .collect();
         let mut corrected = Vec::new();
         for target in &targets {
             let Some(id) = target.id() else { continue };
-            let Some(drifted) = drifted
-                .iter()
-                .find(|drifted| drifted.object == *id && drifted.is_to_be_corrected())
-            else {
+            let Some(drifted) = to_be_corrected.get(id) else {
                 continue;
             };
             let (live, created) = self.correct_one(target, id, &owner, drifted).await?;
@@ -291,11 +292,11 @@ impl Releases {
             .get(id)
             .map(|known| known.drifted)
             .unwrap_or_default();
-        let is_corrected = |path: &Path| of_mode(Mode::Correct).any(|corrected| corrected.path == *path);
+        let corrected: HashSet<&Path> = of_mode(Mode::Correct).map(|path| &path.path).collect();
         let ignored = ignored
             .iter()
             .map(|path| &path.path)
-            .filter(|path| !is_corrected(path));
+            .filter(|path| !corrected.contains(path));
         if let Some(live) = self.cluster.get::<Value>(id).await.map_err(failed)? {
             if owner.parent.is_some() {
                 // A release that belongs to no object is corrected whoever's marks are on it, as it is applied by Helm.
@@ -361,25 +362,32 @@ fn removes_itself(target: &Target) -> bool {
     target.kind() == "Job" && !target.manifest["spec"]["ttlSecondsAfterFinished"].is_null()
 }
 
+/// Of so many drifted fields of one object it is told who set them: each is looked for among all fields of all managers.
+const TOLD_WRITERS: usize = 256;
+
 /// What differs in `live` from what an apply would make of it, and what was added by hand.
 fn differences(id: &ObjectId, applied: &Value, live: &Value) -> Vec<DriftedPath> {
     let Some(ours) = fields::applied_by(applied, MANAGER) else {
         return Vec::new();
     };
-    let ours = counted(&ours, applied);
+    // The same fields of both, in the same order.
+    let (ours, actual) = (counted(&ours, applied), counted(&ours, live));
     let mut drifted = Vec::new();
-    for leaf in &ours {
-        let actual = leaf.path.get(live);
+    for (leaf, actual) in ours.iter().zip(actual) {
+        let actual = actual.value;
         if actual != leaf.value && !is_autoscaled(&leaf.path, live) {
-            drifted.push(path(id, leaf.path.clone(), leaf.value, actual, live));
+            let writer = drifted.len() < TOLD_WRITERS;
+            drifted.push(path(id, leaf.path.clone(), leaf.value, actual, live, writer));
         }
     }
+    let of_ours: Paths = ours.iter().map(|leaf| &leaf.path).collect();
     for entry in fields::entries(live).filter(|entry| entry.subresource.is_empty() && is_hand(entry.manager))
     {
         for leaf in entry.leaves(live) {
-            let is_ours = ours.iter().any(|ours| ours.path.overlaps(&leaf.path));
+            let is_ours = of_ours.overlap(&leaf.path);
             if !is_ours && leaf.value.is_some() && !is_bookkeeping(&leaf.path) {
-                drifted.push(path(id, leaf.path, None, leaf.value, live));
+                let writer = drifted.len() < TOLD_WRITERS;
+                drifted.push(path(id, leaf.path, None, leaf.value, live, writer));
             }
         }
     }
@@ -409,10 +417,12 @@ fn clashes(id: &ObjectId, refused: &cluster::Error, wanted: &Value, live: &Value
         paths.push(added);
     }
     let mut drifted: Vec<DriftedPath> = Vec::new();
-    for found in paths {
-        if drifted.iter().all(|known| known.path != found) {
+    let mut known: HashSet<&Path> = HashSet::new();
+    for found in &paths {
+        if known.insert(found) {
             let (wanted, actual) = (found.get(wanted), found.get(live));
-            drifted.push(path(id, found.clone(), wanted, actual, live));
+            let writer = drifted.len() < TOLD_WRITERS;
+            drifted.push(path(id, found.clone(), wanted, actual, live, writer));
         }
     }
     drifted
@@ -457,8 +467,10 @@ fn path(
     wanted: Option<&Value>,
     actual: Option<&Value>,
     live: &Value,
+    tells_writer: bool,
 ) -> DriftedPath {
     let writers = fields::entries(live)
+        .filter(|_| tells_writer)
         .filter(|entry| !(entry.manager == MANAGER && entry.operation == "Apply") && entry.touches(&path));
     let writer = writers.max_by_key(|entry| entry.time);
     let resource = id.resource();
