@@ -38,8 +38,7 @@ use crate::grants::secrets;
 use crate::namespaces::{Arrivals, Namespaces};
 use crate::templates::Templates;
 use crate::webhook::{
-    self, Address, Certificates, Conversions, Figures, Judge, Registration, Requests, Shown, Source,
-    TlsListener, Webhooks,
+    self, Address, Certificates, Conversions, Figures, Judge, Registration, Requests, Shown, Source, Webhooks,
 };
 
 /// Name of the lease, as the contract has it.
@@ -127,7 +126,7 @@ impl Args {
         };
         let shown = Arc::new(Shown::default());
         let listen = SocketAddr::from((Ipv4Addr::UNSPECIFIED, args.port));
-        let listener = TlsListener::bind(listen, shown.clone())
+        let listener = runtime::server::listen(listen)
             .await
             .with_context(|| format!("could not serve webhooks on {listen}"))?;
         let conversions = Arc::new(Conversions::new(process.cluster().clone()));
@@ -139,7 +138,12 @@ impl Args {
         };
         // Whoever still has our address goes on to be answered for a moment.
         let (shutdown, ended) = (process.shutdown(), CancellationToken::new());
-        process.serve_on(listener, webhook::app(webhooks), ended.clone());
+        process.serve_tls(
+            listener,
+            webhook::tls(shown.clone()),
+            webhook::app(webhooks),
+            ended.clone(),
+        );
         process.spawn(async move {
             shutdown.cancelled().await;
             tokio::time::sleep(LAME_DUCK).await;

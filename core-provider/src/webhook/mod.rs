@@ -33,7 +33,7 @@ pub(crate) use certificates::{Certificates, Source, Times};
 pub(crate) use conversions::{Conversions, path as conversion_path};
 pub(crate) use registration::{Address, Registration};
 pub(crate) use requests::Requests;
-pub(crate) use tls::{Shown, TlsListener};
+pub(crate) use tls::{Shown, tls};
 pub(crate) use validate::{Judge, is_judged};
 
 use bodies::{Refused, Sizes, bounded};

@@ -1,6 +1,5 @@
 //! Probes and figures over HTTP: `/healthz`, `/livez`, `/readyz`, `/metrics`.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,11 +8,8 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
 
 use crate::Metrics;
-use crate::connections::{Bounded, Connections};
 
 /// Whether the process can do its work, as `/readyz` says; not ready at first. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -38,26 +34,6 @@ pub fn router(readiness: Readiness, metrics: Metrics) -> Router {
         .route("/livez", get(async || "ok"))
         .route("/readyz", get(ready).with_state(readiness))
         .route("/metrics", get(figures).with_state(metrics))
-}
-
-/// Listens on an address; port 0 picks a free one, which the listener knows.
-///
-/// # Errors
-///
-/// When the address is taken or not ours.
-pub async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
-    TcpListener::bind(address).await
-}
-
-/// Serves until the token is cancelled, then finishes what it is answering.
-///
-/// # Errors
-///
-/// When the listener breaks.
-pub async fn serve(listener: TcpListener, router: Router, until: CancellationToken) -> std::io::Result<()> {
-    axum::serve(Bounded::new(listener, Connections::default()), router)
-        .with_graceful_shutdown(until.cancelled_owned())
-        .await
 }
 
 async fn ready(State(readiness): State<Readiness>) -> Response {
@@ -115,15 +91,5 @@ mod tests {
             text.contains("leader_election_master_status{name=\"leader\"} 0"),
             "{text}"
         );
-    }
-
-    #[tokio::test]
-    async fn serving_ends_with_the_token() {
-        let until = CancellationToken::new();
-        let listener = listen(([127, 0, 0, 1], 0).into()).await.unwrap();
-        let router = router(Readiness::default(), Metrics::new().unwrap());
-        let serving = tokio::spawn(serve(listener, router, until.clone()));
-        until.cancel();
-        serving.await.unwrap().unwrap();
     }
 }

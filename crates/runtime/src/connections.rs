@@ -13,6 +13,9 @@ use std::task::{Context, Poll};
 use axum::serve::Listener;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::Metrics;
+use crate::metrics::Refused;
+
 /// How many connections may be open at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connections {
@@ -33,17 +36,19 @@ impl Default for Connections {
     }
 }
 
-/// Accepts what the bound allows; what is above it is closed at once.
+/// Accepts what the bound allows; what is above it is closed at once, and counted.
 pub struct Bounded<L> {
     listener: L,
+    metrics: Metrics,
     open: Arc<Open>,
 }
 
 impl<L> Bounded<L> {
     /// Bounds the connections of a listener.
-    pub fn new(listener: L, connections: Connections) -> Self {
+    pub fn new(listener: L, connections: Connections, metrics: Metrics) -> Self {
         Self {
             listener,
+            metrics,
             open: Arc::new(Open {
                 connections,
                 by_caller: Mutex::default(),
@@ -59,10 +64,13 @@ impl<L: Listener<Addr = SocketAddr>> Listener for Bounded<L> {
     async fn accept(&mut self) -> (Self::Io, SocketAddr) {
         loop {
             let (io, caller) = self.listener.accept().await;
-            if let Some(place) = Open::enter(&self.open, caller.ip()) {
-                return (Counted { io, _place: place }, caller);
+            match Open::enter(&self.open, caller.ip()) {
+                Ok(place) => return (Counted { io, _place: place }, caller),
+                Err(reason) => {
+                    tracing::debug!(%caller, reason = reason.as_str(), "refused a connection: too many are open");
+                    self.metrics.refused(reason);
+                }
             }
-            tracing::debug!(%caller, "closed a connection: too many are open");
         }
     }
 
@@ -84,15 +92,18 @@ struct ByCaller {
 }
 
 impl Open {
-    fn enter(this: &Arc<Self>, caller: IpAddr) -> Option<Place> {
+    fn enter(this: &Arc<Self>, caller: IpAddr) -> Result<Place, Refused> {
         let mut open = this.lock();
         let own = open.each.get(&caller).copied().unwrap_or_default();
-        if open.all >= this.connections.most || own >= this.connections.most_of_one {
-            return None;
+        if own >= this.connections.most_of_one {
+            return Err(Refused::Address);
+        }
+        if open.all >= this.connections.most {
+            return Err(Refused::Process);
         }
         open.all += 1;
         open.each.insert(caller, own + 1);
-        Some(Place {
+        Ok(Place {
             open: this.clone(),
             caller,
         })
@@ -190,9 +201,9 @@ mod tests {
         let mut held: Vec<_> = [1, 1]
             .map(|last| Open::enter(&open, caller(last)).unwrap())
             .into();
-        assert!(Open::enter(&open, caller(1)).is_none());
+        assert_eq!(Open::enter(&open, caller(1)).err(), Some(Refused::Address));
         held.extend([2, 2, 3].map(|last| Open::enter(&open, caller(last)).unwrap()));
-        assert!(Open::enter(&open, caller(4)).is_none());
+        assert_eq!(Open::enter(&open, caller(4)).err(), Some(Refused::Process));
         held.pop();
         drop(Open::enter(&open, caller(4)).unwrap());
         held.clear();
@@ -207,12 +218,18 @@ mod tests {
             most: 9,
             most_of_one: 1,
         };
-        let mut listener = Bounded::new(listener, bound);
+        let metrics = Metrics::new().unwrap();
+        let mut listener = Bounded::new(listener, bound, metrics.clone());
         let _first = TcpStream::connect(address).await.unwrap();
         let (served, _) = listener.accept().await;
         let mut second = TcpStream::connect(address).await.unwrap();
         let accepting = tokio::spawn(async move { listener.accept().await });
         assert_eq!(second.read(&mut [0]).await.unwrap_or(0), 0, "it is closed");
+        let text = metrics.text().unwrap();
+        assert!(
+            text.contains(r#"connections_refused_total{reason="address"} 1"#),
+            "{text}"
+        );
         drop(served);
         let mut third = TcpStream::connect(address).await.unwrap();
         let (mut served, _) = accepting.await.unwrap();

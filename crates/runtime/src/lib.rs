@@ -26,6 +26,7 @@ pub mod logs;
 pub mod metrics;
 pub mod otlp;
 mod process;
+pub mod server;
 pub mod shutdown;
 pub mod telemetry;
 pub mod watch;

@@ -11,11 +11,54 @@ use prometheus::{
     Gauge, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
+/// Why a connection was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// The process has all that it may have.
+    Process,
+    /// So has the caller's address.
+    Address,
+}
+
+impl Refused {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Process => "process",
+            Self::Address => "address",
+        }
+    }
+}
+
+/// Why a connection was closed by us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Closed {
+    /// There was no TLS on it in time, or none at all.
+    Handshake,
+    /// Nothing was asked on it in time.
+    Silent,
+    /// Nothing more was.
+    Idle,
+    /// The process ends, and the caller did not leave.
+    Ending,
+}
+
+impl Closed {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Handshake => "handshake",
+            Self::Silent => "silent",
+            Self::Idle => "idle",
+            Self::Ending => "ending",
+        }
+    }
+}
+
 /// The process's registry, with the figures that every controller has; cheap to clone.
 ///
 /// The names are those of the contract: `controller_reconcile_total{kind,namespace,result}`,
 /// `controller_reconcile_duration_seconds{kind}`, `rest_client_requests_total{code,host,method}`,
-/// `leader_election_master_status{name}`, and the usual `process_*`.
+/// `leader_election_master_status{name}`, and the usual `process_*`. Ours are `connections_refused_total{reason}` and
+/// `connections_closed_total{reason}`.
 #[derive(Clone)]
 pub struct Metrics {
     registry: Registry,
@@ -26,6 +69,8 @@ pub struct Metrics {
     passes: IntCounterVec,
     durations: HistogramVec,
     leading: IntGaugeVec,
+    connections_refused: IntCounterVec,
+    connections_closed: IntCounterVec,
 }
 
 impl Metrics {
@@ -67,12 +112,28 @@ impl Metrics {
                 ),
                 &["name"],
             )?,
+            connections_refused: IntCounterVec::new(
+                Opts::new(
+                    "connections_refused_total",
+                    "Connections that were not taken, by whose bound was reached",
+                ),
+                &["reason"],
+            )?,
+            connections_closed: IntCounterVec::new(
+                Opts::new(
+                    "connections_closed_total",
+                    "Connections that were closed because nothing was asked on them, by what they did",
+                ),
+                &["reason"],
+            )?,
         };
         metrics.register(ProcessCollector::for_self())?;
         metrics.register(metrics.requests.clone())?;
         metrics.register(metrics.passes.clone())?;
         metrics.register(metrics.durations.clone())?;
         metrics.register(metrics.leading.clone())?;
+        metrics.register(metrics.connections_refused.clone())?;
+        metrics.register(metrics.connections_closed.clone())?;
         Ok(metrics)
     }
 
@@ -135,6 +196,20 @@ impl Metrics {
     /// Counts an answer of the API server, or a request that got none.
     pub(crate) fn answered(&self, code: &str, host: &str, method: &str) {
         self.requests.with_label_values(&[code, host, method]).inc();
+    }
+
+    /// Counts a connection that was not taken.
+    pub(crate) fn refused(&self, reason: Refused) {
+        self.connections_refused
+            .with_label_values(&[reason.as_str()])
+            .inc();
+    }
+
+    /// Counts a connection that we closed.
+    pub(crate) fn closed(&self, reason: Closed) {
+        self.connections_closed
+            .with_label_values(&[reason.as_str()])
+            .inc();
     }
 
     /// Says whether this process holds a lease.

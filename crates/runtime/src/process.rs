@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use axum::Router;
 use cluster::{Answered, ClientOptions, Cluster, Election, Held, ShardNews, Sharding, Shards};
+use rustls::ServerConfig;
+use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -14,6 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::admin::{self, Readiness};
 use crate::otlp::Push;
+use crate::server::{self, Server};
 use crate::{Metrics, Recorder, logs, shutdown};
 
 /// How long passes under way may still take after the signal; a pod has 30 seconds before it is killed.
@@ -233,35 +236,26 @@ impl Process {
     /// [`Error::Admin`] when the address is taken or not ours.
     pub async fn serve(&self, address: SocketAddr, router: Router) -> Result<SocketAddr, Error> {
         let refused = |source| Error::Admin { address, source };
-        let listener = admin::listen(address).await.map_err(refused)?;
+        let listener = server::listen(address).await.map_err(refused)?;
         let bound = listener.local_addr().map_err(refused)?;
-        let until = self.ended.clone();
-        tokio::spawn(async move {
-            if let Err(error) = admin::serve(listener, router, until).await {
-                tracing::error!(%address, error = &error as &dyn std::error::Error, "could not go on serving");
-            }
-        });
+        let server = Server::new(self.metrics.clone());
+        tokio::spawn(server.serve(listener, router, self.ended.clone()));
         Ok(bound)
     }
 
-    /// Serves on a listener of the caller's, such as one with TLS, in the background until told.
+    /// Serves with TLS on a listener of the caller's, in the background until told.
     ///
     /// Callers are then told to go elsewhere, what is asked already is still answered, and [`Process::finish`] waits for
     /// that.
-    pub fn serve_on<L>(&self, listener: L, router: Router, until: CancellationToken)
-    where
-        L: axum::serve::Listener,
-        L::Addr: std::fmt::Debug,
-    {
-        self.tasks.spawn(async move {
-            let serving = axum::serve(listener, router).with_graceful_shutdown(until.cancelled_owned());
-            if let Err(error) = serving.await {
-                tracing::error!(
-                    error = &error as &dyn std::error::Error,
-                    "could not go on serving"
-                );
-            }
-        });
+    pub fn serve_tls(
+        &self,
+        listener: TcpListener,
+        config: ServerConfig,
+        router: Router,
+        until: CancellationToken,
+    ) {
+        let server = Server::new(self.metrics.clone()).with_tls(config);
+        self.tasks.spawn(server.serve(listener, router, until));
     }
 
     /// Waits for the lease that makes this process the one that works.

@@ -1,0 +1,507 @@
+//! HTTP for whoever reaches the port, plain or with TLS: a connection ends when nothing is asked on it in time.
+//!
+//! Every listening socket of the programs is served here. Nobody has to say who he is to open a connection, so one that says
+//! nothing, or says it a byte at a time, must not keep a place that others need.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::serve::Listener;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt as _;
+
+use crate::Metrics;
+use crate::connections::{Bounded, Connections};
+use crate::metrics::Closed;
+
+/// How long a connection may go on without a request under way.
+///
+/// One bound for both versions of HTTP: hyper's header timeout counts for HTTP/1 alone, and only once it is known that
+/// HTTP/1 is spoken. How long a request may take is for its handler to bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Times {
+    /// Until the TLS handshake is over.
+    pub handshake: Duration,
+    /// From then until the header of the first request has arrived.
+    pub first_request: Duration,
+    /// From an answer until the header of the next request has arrived. An answer is also taken in this time.
+    pub idle: Duration,
+    /// From the announcement that the connection ends until it is cut off.
+    pub farewell: Duration,
+}
+
+impl Default for Times {
+    /// 5 s, 10 s, 2 minutes, 10 s. Go's clients and reqwest's drop idle connections after 90 s: they are not to meet one
+    /// that is closed the moment they use it.
+    fn default() -> Self {
+        Self {
+            handshake: Duration::from_secs(5),
+            first_request: Duration::from_secs(10),
+            idle: Duration::from_mins(2),
+            farewell: Duration::from_secs(10),
+        }
+    }
+}
+
+/// How often a client that speaks HTTP/2 is asked whether it is still there.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+
+/// How long it may take to answer that.
+const PING_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Requests at once on one connection with HTTP/2. An API server opens another connection for more.
+const MAX_STREAMS: u32 = 100;
+
+/// What a connection may send before it is read, in bytes: with HTTP/1 also the longest header.
+///
+/// It counts for memory on each of the connections that may be open, while a body waits for room.
+pub const MAX_UNREAD: u32 = 64 << 10;
+
+/// Serves HTTP.
+pub struct Server {
+    connections: Connections,
+    times: Times,
+    tls: Option<TlsAcceptor>,
+    metrics: Metrics,
+}
+
+/// Listens on an address; port 0 picks a free one, which the listener knows.
+///
+/// # Errors
+///
+/// When the address is taken or not ours.
+pub async fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    TcpListener::bind(address).await
+}
+
+impl Server {
+    /// Serves plain HTTP, with the usual bounds, and counts the connections that they end.
+    pub fn new(metrics: Metrics) -> Self {
+        Self {
+            connections: Connections::default(),
+            times: Times::default(),
+            tls: None,
+            metrics,
+        }
+    }
+
+    /// Serves with TLS instead; both versions of HTTP are offered.
+    pub fn with_tls(self, mut config: ServerConfig) -> Self {
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Self {
+            tls: Some(TlsAcceptor::from(Arc::new(config))),
+            ..self
+        }
+    }
+
+    /// Serves until the token is cancelled, then finishes what it is answering. Callers are told to go elsewhere.
+    pub async fn serve<L>(self, listener: L, router: Router, until: CancellationToken)
+    where
+        L: Listener<Addr = SocketAddr>,
+    {
+        let mut listener = Bounded::new(listener, self.connections, self.metrics.clone());
+        let server = Arc::new(self);
+        let open = TaskTracker::new();
+        while let Some((io, caller)) = until.run_until_cancelled(listener.accept()).await {
+            let (server, router, until) = (server.clone(), router.clone(), until.clone());
+            open.spawn(async move {
+                if let Err(reason) = server.connection(io, router, &until).await {
+                    tracing::debug!(%caller, reason = reason.as_str(), "closed a connection");
+                    server.metrics.closed(reason);
+                }
+            });
+        }
+        drop(listener);
+        open.close();
+        open.wait().await;
+    }
+
+    /// Speaks with one caller until one of the two is done; an error says that we had enough.
+    async fn connection<I>(&self, io: I, router: Router, until: &CancellationToken) -> Result<(), Closed>
+    where
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Some(acceptor) = &self.tls else {
+            return self.requests(io, router, until).await;
+        };
+        match tokio::time::timeout(self.times.handshake, acceptor.accept(io)).await {
+            Ok(Ok(io)) => self.requests(io, router, until).await,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "no TLS");
+                Err(Closed::Handshake)
+            }
+            Err(_) => Err(Closed::Handshake),
+        }
+    }
+
+    async fn requests<I>(&self, io: I, router: Router, until: &CancellationToken) -> Result<(), Closed>
+    where
+        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (activity, mut changes) = watch::channel(Activity::begin());
+        let activity = Arc::new(activity);
+        let counted = activity.clone();
+        let service = service_fn(move |request: Request<Incoming>| {
+            let under_way = UnderWay::begin(&counted);
+            let answer = router.clone().oneshot(request.map(Body::new));
+            async move {
+                let answer = answer.await;
+                drop(under_way);
+                answer
+            }
+        });
+        let builder = builder();
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(io), service));
+        let mut farewell: Option<Farewell> = None;
+        loop {
+            let now = *changes.borrow_and_update();
+            let (deadline, reason) = now.deadline(&self.times, farewell.as_ref());
+            tokio::select! {
+                outcome = connection.as_mut() => {
+                    if let Err(error) = outcome {
+                        tracing::debug!(%error, "a connection broke");
+                    }
+                    return farewell.and_then(|farewell| farewell.reason).map_or(Ok(()), Err);
+                }
+                // Never an error: `activity` is still here.
+                _ = changes.changed() => {}
+                () = until.cancelled(), if farewell.is_none() => {
+                    farewell = Some(Farewell::now(None));
+                    connection.as_mut().graceful_shutdown();
+                }
+                () = tokio::time::sleep_until(deadline), if now.under_way == 0 => {
+                    if farewell.is_some() || reason == Closed::Silent {
+                        return Err(reason);
+                    }
+                    farewell = Some(Farewell::now(Some(reason)));
+                    connection.as_mut().graceful_shutdown();
+                }
+            }
+        }
+    }
+}
+
+fn builder() -> Builder<TokioExecutor> {
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        // It would count between two requests, too: see `Times`.
+        .header_read_timeout(None)
+        .max_buf_size(MAX_UNREAD as usize);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT)
+        .max_concurrent_streams(MAX_STREAMS)
+        .initial_connection_window_size(MAX_UNREAD)
+        .initial_stream_window_size(MAX_UNREAD);
+    builder
+}
+
+/// What happens on a connection.
+#[derive(Debug, Clone, Copy)]
+struct Activity {
+    /// How many requests are being answered.
+    under_way: usize,
+    /// True from the first of them on.
+    has_asked: bool,
+    /// When the last answer was there; before, when the connection began.
+    since: Instant,
+}
+
+impl Activity {
+    fn begin() -> Self {
+        Self {
+            under_way: 0,
+            has_asked: false,
+            since: Instant::now(),
+        }
+    }
+
+    /// When the connection has been without a request for too long, and what that is called.
+    fn deadline(&self, times: &Times, farewell: Option<&Farewell>) -> (Instant, Closed) {
+        match farewell {
+            Some(farewell) => (
+                self.since.max(farewell.since) + times.farewell,
+                farewell.reason.unwrap_or(Closed::Ending),
+            ),
+            None if self.has_asked => (self.since + times.idle, Closed::Idle),
+            None => (self.since + times.first_request, Closed::Silent),
+        }
+    }
+}
+
+/// The caller was told that the connection ends.
+#[derive(Debug)]
+struct Farewell {
+    since: Instant,
+    /// What the caller did not do; none when the process ends.
+    reason: Option<Closed>,
+}
+
+impl Farewell {
+    fn now(reason: Option<Closed>) -> Self {
+        Self {
+            since: Instant::now(),
+            reason,
+        }
+    }
+}
+
+/// A request that is being answered, until it is dropped.
+struct UnderWay(Arc<watch::Sender<Activity>>);
+
+impl UnderWay {
+    fn begin(activity: &Arc<watch::Sender<Activity>>) -> Self {
+        activity.send_modify(|activity| {
+            activity.under_way += 1;
+            activity.has_asked = true;
+        });
+        Self(activity.clone())
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.send_modify(|activity| {
+            activity.under_way -= 1;
+            activity.since = Instant::now();
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use axum::routing::get;
+    use hyper::client::conn::http2;
+    use rustls::server::{ClientHello, ResolvesServerCert};
+    use rustls::sign::CertifiedKey;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+    use tokio::sync::{Notify, mpsc};
+    use tokio::task::JoinHandle;
+
+    use super::*;
+    use crate::process::choose_crypto;
+
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+
+    /// Callers of a server, without a network: time can stand still, and jump.
+    struct Callers {
+        connecting: mpsc::Sender<DuplexStream>,
+        metrics: Metrics,
+        until: CancellationToken,
+        serving: JoinHandle<()>,
+    }
+
+    struct Pipes(mpsc::Receiver<DuplexStream>);
+
+    impl Listener for Pipes {
+        type Io = DuplexStream;
+        type Addr = SocketAddr;
+
+        async fn accept(&mut self) -> (DuplexStream, SocketAddr) {
+            match self.0.recv().await {
+                Some(pipe) => (pipe, self.local_addr().unwrap()),
+                None => std::future::pending().await,
+            }
+        }
+
+        fn local_addr(&self) -> io::Result<SocketAddr> {
+            Ok(([198, 18, 0, 1], 1).into())
+        }
+    }
+
+    impl Callers {
+        fn of(router: Router, tls: Option<ServerConfig>) -> Self {
+            let (connecting, pipes) = mpsc::channel(9);
+            let (metrics, until) = (Metrics::new().unwrap(), CancellationToken::new());
+            let server = Server::new(metrics.clone());
+            let server = match tls {
+                Some(config) => server.with_tls(config),
+                None => server,
+            };
+            let serving = tokio::spawn(server.serve(Pipes(pipes), router, until.clone()));
+            Self {
+                connecting,
+                metrics,
+                until,
+                serving,
+            }
+        }
+
+        async fn connect(&self) -> DuplexStream {
+            let (ours, theirs) = tokio::io::duplex(1 << 10);
+            self.connecting.send(theirs).await.unwrap();
+            ours
+        }
+
+        fn check_closed(&self, reason: &str, times: u32) {
+            let text = self.metrics.text().unwrap();
+            let line = format!("connections_closed_total{{reason=\"{reason}\"}} {times}");
+            assert!(text.contains(&line), "{line} is missing in {text}");
+        }
+    }
+
+    fn router() -> Router {
+        Router::new().route("/", get(async || "ok"))
+    }
+
+    /// Asks once, and reads the answer.
+    async fn ask(pipe: &mut DuplexStream) -> String {
+        pipe.write_all(REQUEST).await.unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"ok") {
+            let read = pipe.read_buf(&mut answer).await.unwrap();
+            assert!(read > 0, "closed after {:?}", String::from_utf8_lossy(&answer));
+        }
+        String::from_utf8(answer).unwrap()
+    }
+
+    /// True when nothing more comes.
+    async fn is_closed(pipe: &mut DuplexStream) -> bool {
+        pipe.read(&mut [0; 64]).await.unwrap_or(0) == 0
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_says_nothing_is_closed() {
+        let callers = Callers::of(router(), None);
+        let mut silent = callers.connect().await;
+        assert!(is_closed(&mut silent).await);
+        callers.check_closed("silent", 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_dribbles_a_header_is_closed() {
+        let callers = Callers::of(router(), None);
+        let mut slow = callers.connect().await;
+        slow.write_all(b"GET / HTTP/1.1\r\nx: ").await.unwrap();
+        let (mut read, mut write) = tokio::io::split(slow);
+        let dribbling = async {
+            // The write fails once the other side is gone.
+            while write.write_all(b"x").await.is_ok() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let mut rest = Vec::new();
+        let (read, ()) = tokio::join!(read.read_to_end(&mut rest), dribbling);
+        read.unwrap();
+        callers.check_closed("silent", 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_honest_connection_goes_on_until_it_is_idle_for_long() {
+        let callers = Callers::of(router(), None);
+        let mut pipe = callers.connect().await;
+        for _ in 0..5 {
+            let answer = ask(&mut pipe).await;
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+            tokio::time::sleep(Times::default().idle * 9 / 10).await;
+        }
+        assert!(is_closed(&mut pipe).await);
+        callers.check_closed("idle", 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_with_a_request_under_way_is_not_idle() {
+        let go_on = Arc::new(Notify::new());
+        let wait = go_on.clone();
+        let slow = get(async move || {
+            wait.notified().await;
+            "ok"
+        });
+        let callers = Callers::of(Router::new().route("/", slow), None);
+        let mut pipe = callers.connect().await;
+        let asking = tokio::spawn(async move { ask(&mut pipe).await });
+        tokio::time::sleep(Times::default().idle * 3).await;
+        go_on.notify_one();
+        assert!(asking.await.unwrap().starts_with("HTTP/1.1 200"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn http_2_has_the_same_bounds() {
+        let callers = Callers::of(router(), None);
+        let pipe = callers.connect().await;
+        let io = TokioIo::new(pipe);
+        let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
+        let connected = tokio::spawn(connection);
+        for _ in 0..3 {
+            let request = Request::get("http://x/").body(Body::empty()).unwrap();
+            assert_eq!(sender.send_request(request).await.unwrap().status(), 200);
+            tokio::time::sleep(Times::default().idle * 9 / 10).await;
+        }
+        connected.await.unwrap().unwrap();
+        assert!(sender.is_closed());
+        callers.check_closed("idle", 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_does_not_begin_tls_is_closed() {
+        #[derive(Debug)]
+        struct NoCertificate;
+        impl ResolvesServerCert for NoCertificate {
+            fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+                None
+            }
+        }
+        choose_crypto();
+        let config = ServerConfig::builder().with_no_client_auth();
+        let callers = Callers::of(router(), Some(config.with_cert_resolver(Arc::new(NoCertificate))));
+        let mut silent = callers.connect().await;
+        assert!(is_closed(&mut silent).await);
+        callers.check_closed("handshake", 1);
+        let mut plain = callers.connect().await;
+        plain.write_all(REQUEST).await.unwrap();
+        let mut said = Vec::new();
+        plain.read_to_end(&mut said).await.unwrap();
+        assert!(!said.starts_with(b"HTTP"));
+        callers.check_closed("handshake", 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn serving_ends_with_the_token_once_all_is_answered() {
+        let (begun, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (tell, wait) = (begun.clone(), go_on.clone());
+        let slow = get(async move || {
+            tell.notify_one();
+            wait.notified().await;
+            "ok"
+        });
+        let callers = Callers::of(Router::new().route("/", slow), None);
+        let mut silent = callers.connect().await;
+        let mut busy = callers.connect().await;
+        let asking = tokio::spawn(async move {
+            let answer = ask(&mut busy).await;
+            assert!(is_closed(&mut busy).await);
+            answer
+        });
+        begun.notified().await;
+        callers.until.cancel();
+        assert!(is_closed(&mut silent).await);
+        tokio::time::sleep(Times::default().farewell * 2).await;
+        assert!(!callers.serving.is_finished());
+        go_on.notify_one();
+        assert!(asking.await.unwrap().contains("connection: close"));
+        callers.serving.await.unwrap();
+    }
+}
