@@ -617,7 +617,10 @@ pub(crate) mod tests {
                 webhook["failurePolicy"].as_str(),
                 webhook["timeoutSeconds"].as_f64()
             ),
-            (Some("Ignore"), Some(2.0))
+            (
+                Some("Ignore"),
+                Some(crate::webhook::Webhook::Judgement.timeout_seconds() as f64)
+            )
         );
     }
 

@@ -1,6 +1,7 @@
 //! The bodies of reviews: how large one may be, how long it may take to arrive, and how many bytes of them are held at
 //! once. Whoever reaches the port can send any, so that is settled before anything of them is read.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,12 +11,13 @@ use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use http_body_util::LengthLimitError;
 use serde::Deserialize;
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
-/// How long a body may wait for room, and then take to arrive. The API server waits two seconds for a judgement, five for a
-/// label and thirty for a conversion.
-const WITHIN: Duration = Duration::from_secs(4);
+use super::Figures;
+use super::deadlines::Webhook;
 
 /// What is counted: a semaphore has too few permits for bytes.
 const UNIT: usize = 1 << 10;
@@ -30,40 +32,106 @@ pub(super) struct Sizes {
 }
 
 /// Why a review is not read.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refused {
-    #[error("the review has more than {0} bytes, which is the most that is read")]
-    TooLarge(usize),
-    #[error("other reviews have the {0} bytes that are held at once: try again")]
-    Busy(usize),
-    #[error("the review did not arrive within {} seconds", WITHIN.as_secs())]
-    Slow,
+    #[error("the review has more than {}, which is the most that is read: {}", Size(*.most), remedy(*.webhook))]
+    TooLarge { webhook: Webhook, most: usize },
+    #[error(
+        "other reviews have the {} that are held at once, and there was no room within {:?}: try again",
+        Size(*.all),
+        .within
+    )]
+    Busy { all: usize, within: Duration },
+    #[error(
+        "the review did not arrive within {0:?}: see whether the network between API server and core-provider is slow"
+    )]
+    Slow(Duration),
+    #[error("the connection broke before the review had arrived: try again")]
+    Broken,
     #[error("the review is not of the expected form, at line {line} column {column}")]
     Malformed { line: usize, column: usize },
+    #[error("the review could not be answered within {0:?}: try again")]
+    Late(Duration),
+}
+
+/// What to do about an object or a list that is too large.
+fn remedy(webhook: Webhook) -> &'static str {
+    match webhook {
+        Webhook::Judgement | Webhook::Label => "make the object smaller",
+        Webhook::Conversion => "list with a smaller limit",
+    }
+}
+
+/// A number of bytes, for people.
+struct Size(usize);
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 >> 20 {
+            0 => write!(f, "{} KiB", self.0 >> 10),
+            whole => write!(f, "{whole} MiB"),
+        }
+    }
+}
+
+impl Refused {
+    /// How it is called in figures.
+    pub(super) fn reason(self) -> &'static str {
+        match self {
+            Self::TooLarge { .. } => "too_large",
+            Self::Busy { .. } => "busy",
+            Self::Slow(_) => "slow",
+            Self::Broken => "broken",
+            Self::Malformed { .. } => "malformed",
+            Self::Late(_) => "late",
+        }
+    }
+
+    fn status(self) -> StatusCode {
+        match self {
+            Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::Busy { .. } | Self::Late(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Slow(_) => StatusCode::REQUEST_TIMEOUT,
+            Self::Broken | Self::Malformed { .. } => StatusCode::BAD_REQUEST,
+        }
+    }
 }
 
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
-        let status = match self {
-            Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::Busy(_) => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Slow => StatusCode::REQUEST_TIMEOUT,
-            Self::Malformed { .. } => StatusCode::BAD_REQUEST,
-        };
         tracing::debug!(refused = %self, "refused a review");
-        (status, self.to_string()).into_response()
+        let mut response = (self.status(), self.to_string()).into_response();
+        // Where all reviews come by, it is counted.
+        response.extensions_mut().insert(self);
+        response
     }
 }
 
-/// The routes, with bodies of these sizes.
-pub(super) fn bounded<S: Clone + Send + Sync + 'static>(routes: Router<S>, sizes: Sizes) -> Router<S> {
-    let room = Arc::new(Room {
-        sizes,
-        left: Semaphore::new(sizes.all / UNIT),
-    });
+/// A review that was let in: until when it is to be answered, and its room, which is held for as long as there is a clone of
+/// this. Work that goes on when nobody waits any more keeps one.
+#[derive(Debug, Clone)]
+pub(super) struct Admitted {
+    pub(super) until: Instant,
+    _room: Arc<OwnedSemaphorePermit>,
+}
+
+/// Room for the bodies of reviews.
+#[derive(Clone)]
+pub(super) struct Room {
+    sizes: Sizes,
+    left: Arc<Semaphore>,
+    figures: Figures,
+}
+
+/// The routes of a webhook, whose bodies take room and have to be there in its time.
+pub(super) fn bounded<S: Clone + Send + Sync + 'static>(
+    routes: Router<S>,
+    webhook: Webhook,
+    room: &Room,
+) -> Router<S> {
     routes
         .layer(DefaultBodyLimit::disable())
-        .layer(middleware::from_fn_with_state(room, hold))
+        .layer(middleware::from_fn_with_state((webhook, room.clone()), hold))
 }
 
 /// Reads a review.
@@ -75,47 +143,66 @@ pub(super) fn read<'a, T: Deserialize<'a>>(body: &'a Bytes) -> Result<T, Refused
     })
 }
 
-struct Room {
-    sizes: Sizes,
-    left: Semaphore,
-}
-
 impl Room {
-    /// Waits until there is room for a body of the announced size.
-    async fn enter(&self, announced: usize) -> Result<SemaphorePermit<'_>, Refused> {
-        let Sizes { one, all } = self.sizes;
-        let units = u32::try_from(announced.min(one).div_ceil(UNIT)).unwrap_or(u32::MAX);
-        match tokio::time::timeout(WITHIN, self.left.acquire_many(units)).await {
-            Ok(Ok(place)) => Ok(place),
-            // The semaphore is never closed.
-            Ok(Err(_)) | Err(_) => Err(Refused::Busy(all)),
+    /// Room of these sizes, counting who gets none.
+    pub(super) fn new(sizes: Sizes, figures: Figures) -> Self {
+        Self {
+            sizes,
+            left: Arc::new(Semaphore::new(sizes.all / UNIT)),
+            figures,
         }
     }
+
+    /// Waits until there is room for a body of the announced size.
+    async fn enter(&self, announced: usize) -> Option<OwnedSemaphorePermit> {
+        let units = announced.min(self.sizes.one).div_ceil(UNIT);
+        let units = u32::try_from(units).unwrap_or(u32::MAX);
+        // The semaphore is never closed.
+        self.left.clone().acquire_many_owned(units).await.ok()
+    }
+
+    async fn admit(&self, webhook: Webhook, request: Request) -> Result<(Request, Admitted), Refused> {
+        let within = webhook.within();
+        let until = Instant::now() + within;
+        let Sizes { one: most, all } = self.sizes;
+        let too_large = Refused::TooLarge { webhook, most };
+        let announced = request.headers().get(header::CONTENT_LENGTH);
+        let announced = announced.and_then(|length| length.to_str().ok()?.parse().ok());
+        let announced: usize = announced.unwrap_or(most);
+        if announced > most {
+            return Err(too_large);
+        }
+        let Ok(Some(room)) = tokio::time::timeout_at(until, self.enter(announced)).await else {
+            return Err(Refused::Busy { all, within });
+        };
+        let (mut head, body) = request.into_parts();
+        // More than is announced does not arrive: HTTP sees to that.
+        let body = match tokio::time::timeout_at(until, to_bytes(body, most)).await {
+            Ok(Ok(body)) => body,
+            Ok(Err(error)) => {
+                let is_too_long = error.into_inner().is::<LengthLimitError>();
+                return Err(if is_too_long { too_large } else { Refused::Broken });
+            }
+            Err(_) => return Err(Refused::Slow(within)),
+        };
+        let admitted = Admitted {
+            until,
+            _room: Arc::new(room),
+        };
+        head.extensions.insert(admitted.clone());
+        Ok((Request::from_parts(head, Body::from(body)), admitted))
+    }
 }
 
-async fn hold(State(room): State<Arc<Room>>, request: Request, next: Next) -> Response {
-    match arrived(&room, request).await {
-        Ok((request, _place)) => next.run(request).await,
+async fn hold(State((webhook, room)): State<(Webhook, Room)>, request: Request, next: Next) -> Response {
+    let response = match room.admit(webhook, request).await {
+        Ok((request, _admitted)) => next.run(request).await,
         Err(refused) => refused.into_response(),
-    }
-}
-
-async fn arrived(room: &Room, request: Request) -> Result<(Request, SemaphorePermit<'_>), Refused> {
-    let most = room.sizes.one;
-    let announced = request.headers().get(header::CONTENT_LENGTH);
-    let announced = announced.and_then(|length| length.to_str().ok()?.parse().ok());
-    let announced: usize = announced.unwrap_or(most);
-    if announced > most {
-        return Err(Refused::TooLarge(most));
-    }
-    let place = room.enter(announced).await?;
-    let (head, body) = request.into_parts();
-    // More than is announced does not arrive: HTTP sees to that.
-    let body = match tokio::time::timeout(WITHIN, to_bytes(body, most)).await {
-        Ok(body) => body.map_err(|_| Refused::TooLarge(most))?,
-        Err(_) => return Err(Refused::Slow),
     };
-    Ok((Request::from_parts(head, Body::from(body)), place))
+    if let Some(refused) = response.extensions().get::<Refused>() {
+        room.figures.refuse(webhook, *refused);
+    }
+    response
 }
 
 #[cfg(test)]
@@ -134,11 +221,14 @@ mod tests {
         all: 6 * UNIT,
     };
 
-    fn length() -> Router {
-        bounded(
-            Router::new().route("/", post(async |body: Bytes| body.len().to_string())),
-            SIZES,
-        )
+    fn room() -> Room {
+        let metrics = runtime::Metrics::new().unwrap();
+        Room::new(SIZES, Figures::new(&metrics).unwrap())
+    }
+
+    fn length(webhook: Webhook) -> Router {
+        let routes = Router::new().route("/", post(async |body: Bytes| body.len().to_string()));
+        bounded(routes, webhook, &room())
     }
 
     fn request(body: Body, announced: Option<usize>) -> Request {
@@ -162,15 +252,22 @@ mod tests {
         let body = |size: usize| Body::from(vec![b'x'; size]);
         let refused = (
             StatusCode::PAYLOAD_TOO_LARGE,
-            "the review has more than 4096 bytes, which is the most that is read".to_owned(),
+            "the review has more than 4 KiB, which is the most that is read: make the object smaller"
+                .to_owned(),
         );
         let most = SIZES.one;
         assert_eq!(
-            answer(length(), request(body(most), Some(most))).await,
+            answer(length(Webhook::Label), request(body(most), Some(most))).await,
             (StatusCode::OK, most.to_string())
         );
-        assert_eq!(answer(length(), request(body(0), Some(most + 1))).await, refused);
-        assert_eq!(answer(length(), request(body(most + 1), None)).await, refused);
+        assert_eq!(
+            answer(length(Webhook::Label), request(body(0), Some(most + 1))).await,
+            refused
+        );
+        assert_eq!(
+            answer(length(Webhook::Label), request(body(most + 1), None)).await,
+            refused
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -181,7 +278,8 @@ mod tests {
             tell.notify_one();
             wait.notified().await;
         };
-        let routes = bounded(Router::new().route("/", post(handler)), SIZES);
+        let routes = Router::new().route("/", post(handler));
+        let routes = bounded(routes, Webhook::Label, &room());
         let ask = || answer(routes.clone(), request(Body::from("x"), Some(SIZES.one)));
         let first = tokio::spawn(ask());
         begun.notified().await;
@@ -191,7 +289,7 @@ mod tests {
             (status, text.as_str()),
             (
                 StatusCode::SERVICE_UNAVAILABLE,
-                "other reviews have the 6144 bytes that are held at once: try again"
+                "other reviews have the 6 KiB that are held at once, and there was no room within 4s: try again"
             )
         );
         let third = tokio::spawn(ask());
@@ -202,17 +300,53 @@ mod tests {
         assert_eq!(third.await.unwrap().0, StatusCode::OK);
     }
 
+    /// Bytes that come one a second, and so many of them.
+    fn slow(bytes: usize) -> Body {
+        let dribble = stream::unfold(bytes, async |left| {
+            let left = left.checked_sub(1)?;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Some((Ok::<_, Infallible>(Bytes::from_static(b"x")), left))
+        });
+        Body::from_stream(dribble)
+    }
+
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_does_not_arrive_is_not_waited_for() {
-        let body = Body::from_stream(stream::pending::<Result<Bytes, Infallible>>());
-        let (status, text) = answer(length(), request(body, Some(10))).await;
-        assert_eq!(
-            (status, text.as_str()),
-            (
-                StatusCode::REQUEST_TIMEOUT,
-                "the review did not arrive within 4 seconds"
-            )
+    async fn a_body_is_waited_for_as_long_as_the_api_server_waits() {
+        let (status, text) = answer(length(Webhook::Label), request(slow(20), Some(20))).await;
+        assert_eq!(status, StatusCode::REQUEST_TIMEOUT);
+        assert!(
+            text.starts_with("the review did not arrive within 4s: "),
+            "{text}"
         );
+        let converted = answer(length(Webhook::Conversion), request(slow(20), Some(20))).await;
+        assert_eq!(converted, (StatusCode::OK, "20".to_owned()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn waiting_for_room_leaves_less_time_to_arrive() {
+        let room = room();
+        let routes = Router::new().route("/", post(async |body: Bytes| body.len().to_string()));
+        let routes = bounded(routes, Webhook::Label, &room);
+        let all = room.enter(SIZES.one).await;
+        let asked = tokio::spawn(answer(routes, request(slow(3), Some(SIZES.one))));
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        drop(all);
+        assert_eq!(asked.await.unwrap().0, StatusCode::REQUEST_TIMEOUT);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_breaks_off_is_not_told_to_be_too_large_and_is_counted() {
+        let metrics = runtime::Metrics::new().unwrap();
+        let room = Room::new(SIZES, Figures::new(&metrics).unwrap());
+        let routes = Router::new().route("/", post(async |_: Bytes| ()));
+        let broken = stream::iter([Ok(Bytes::from_static(b"x")), Err(std::io::Error::other("gone"))]);
+        let request = request(Body::from_stream(broken), Some(10));
+        let (status, text) = answer(bounded(routes, Webhook::Label, &room), request).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST);
+        assert!(text.starts_with("the connection broke"), "{text}");
+        let counted = r#"core_provider_webhook_request_refused_total{reason="broken",webhook="mutating"} 1"#;
+        let text = metrics.text().unwrap();
+        assert!(text.contains(counted), "{text}");
     }
 
     #[test]

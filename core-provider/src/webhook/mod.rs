@@ -8,6 +8,7 @@ mod authority;
 mod bodies;
 mod certificates;
 mod conversions;
+mod deadlines;
 mod mutate;
 mod registration;
 mod requests;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Bytes;
-use axum::extract::{Path, State};
+use axum::extract::{Extension, Path, State};
 use axum::routing::post;
 use axum::{Json, Router};
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts};
@@ -31,12 +32,13 @@ use serde_json::Value;
 pub(crate) use authority::Terms;
 pub(crate) use certificates::{Certificates, Source, Times};
 pub(crate) use conversions::{Conversions, path as conversion_path};
+pub(crate) use deadlines::Webhook;
 pub(crate) use registration::{Address, Registration};
 pub(crate) use requests::Requests;
 pub(crate) use tls::{Shown, tls};
 pub(crate) use validate::{Judge, is_judged};
 
-use bodies::{Refused, Sizes, bounded};
+use bodies::{Admitted, Refused, Room, Sizes, bounded};
 use review::{AdmissionReview, ConversionAnswer, ConversionReview, Verdict};
 
 /// An object of an API server has at most 1.5 MiB, and a review holds two. What is read takes up to ten times its size.
@@ -57,6 +59,7 @@ const CONVERSIONS: Sizes = Sizes {
 pub(crate) struct Figures {
     total: IntCounterVec,
     errors: IntCounterVec,
+    refused: IntCounterVec,
     durations: HistogramVec,
 }
 
@@ -67,7 +70,7 @@ impl Figures {
     /// Registers them.
     pub(crate) fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
         let labels = ["webhook", "operation", "outcome"];
-        let [total, errors, durations] = ["total", "errors", "duration_seconds"]
+        let [total, errors, refused, durations] = ["total", "errors", "refused", "duration_seconds"]
             .map(|what| format!("core_provider.webhook.request.{what}"));
         let buckets = prometheus::exponential_buckets(0.0005, 2.5, 10)?;
         let figures = Self {
@@ -82,6 +85,13 @@ impl Figures {
                 ),
                 &labels[..2],
             )?,
+            refused: IntCounterVec::new(
+                Opts::new(
+                    prometheus_counter_name(&refused),
+                    "Reviews that were not read, by why",
+                ),
+                &["webhook", "reason"],
+            )?,
             durations: HistogramVec::new(
                 HistogramOpts::new(prometheus_name(&durations), "How long answers took").buckets(buckets),
                 &labels,
@@ -89,13 +99,19 @@ impl Figures {
         };
         metrics.register_as(&total, figures.total.clone())?;
         metrics.register_as(&errors, figures.errors.clone())?;
+        metrics.register_as(&refused, figures.refused.clone())?;
         metrics.register_as(&durations, figures.durations.clone())?;
         Ok(figures)
     }
 
-    fn count(&self, webhook: &str, operation: &str, outcome: &str, since: Instant) {
+    fn refuse(&self, webhook: Webhook, refused: Refused) {
+        let labels = [webhook.as_str(), refused.reason()];
+        self.refused.with_label_values(&labels).inc();
+    }
+
+    fn count(&self, webhook: Webhook, operation: &str, outcome: &str, since: Instant) {
         let operation = operation.to_lowercase();
-        let labels = [webhook, &operation, outcome];
+        let labels = [webhook.as_str(), &operation, outcome];
         self.total.with_label_values(&labels).inc();
         if outcome == ERROR {
             self.errors.with_label_values(&labels[..2]).inc();
@@ -116,34 +132,40 @@ pub(crate) struct Webhooks {
 
 /// The webhooks.
 pub(crate) fn app(webhooks: Webhooks) -> Router {
-    let reviews = Router::new()
-        .route("/validate", post(validated))
-        .route("/mutate", post(mutated));
+    let room = |sizes| Room::new(sizes, webhooks.figures.clone());
+    let (reviews, pages) = (room(REVIEWS), room(CONVERSIONS));
+    let judgements = Router::new().route("/validate", post(validated));
+    let labels = Router::new().route("/mutate", post(mutated));
     let conversions = Router::new()
         .route("/convert", post(copied))
         .route("/convert/{plural}/{digest}", post(converted));
-    bounded(reviews, REVIEWS)
-        .merge(bounded(conversions, CONVERSIONS))
+    bounded(judgements, Webhook::Judgement, &reviews)
+        .merge(bounded(labels, Webhook::Label, &reviews))
+        .merge(bounded(conversions, Webhook::Conversion, &pages))
         .with_state(webhooks)
 }
 
-async fn validated(State(webhooks): State<Webhooks>, body: Bytes) -> Result<Json<Value>, Refused> {
+async fn validated(
+    State(webhooks): State<Webhooks>,
+    Extension(admitted): Extension<Admitted>,
+    body: Bytes,
+) -> Result<Json<Value>, Refused> {
     let since = Instant::now();
     let review: AdmissionReview = bodies::read(&body)?;
-    let verdict = webhooks.judge.judge(&review.request).await;
-    Ok(answer(&webhooks, "validating", &review, &verdict, since))
+    let verdict = webhooks.judge.judge(&review.request, &admitted).await;
+    Ok(answer(&webhooks, Webhook::Judgement, &review, &verdict, since))
 }
 
 async fn mutated(State(webhooks): State<Webhooks>, body: Bytes) -> Result<Json<Value>, Refused> {
     let since = Instant::now();
     let review: AdmissionReview = bodies::read(&body)?;
     let verdict = mutate::mutate(&review.request);
-    Ok(answer(&webhooks, "mutating", &review, &verdict, since))
+    Ok(answer(&webhooks, Webhook::Label, &review, &verdict, since))
 }
 
 fn answer(
     webhooks: &Webhooks,
-    webhook: &str,
+    webhook: Webhook,
     review: &AdmissionReview,
     verdict: &Verdict,
     since: Instant,
@@ -156,41 +178,67 @@ fn answer(
 }
 
 /// Conversion of types whose versions differ only in name.
-async fn copied(State(webhooks): State<Webhooks>, body: Bytes) -> Result<Json<ConversionAnswer>, Refused> {
-    let since = Instant::now();
-    let review: ConversionReview<'_> = bodies::read(&body)?;
-    let answer = review.answer(&|object, desired| {
+async fn copied(
+    State(webhooks): State<Webhooks>,
+    Extension(admitted): Extension<Admitted>,
+    body: Bytes,
+) -> Result<Json<ConversionAnswer>, Refused> {
+    let rename = |object: &mut Value, desired: &str| {
         object["apiVersion"] = Value::from(desired);
         Ok(())
-    });
-    count_conversion(&webhooks, &answer, since);
-    Ok(Json(answer))
+    };
+    convert(&webhooks, admitted, body, rename).await
 }
 
 /// Conversion by the changes that a type's charts list.
 async fn converted(
     State(webhooks): State<Webhooks>,
     Path((plural, digest)): Path<(String, String)>,
+    Extension(admitted): Extension<Admitted>,
     body: Bytes,
 ) -> Result<Json<ConversionAnswer>, Refused> {
-    let since = Instant::now();
-    let review: ConversionReview<'_> = bodies::read(&body)?;
-    let conversion = webhooks.conversions.of(&plural, &digest).await;
+    let conversion = webhooks.conversions.of(&plural, &digest);
+    let Ok(conversion) = tokio::time::timeout_at(admitted.until, conversion).await else {
+        return Err(Refused::Late(Webhook::Conversion.within()));
+    };
     let conversion = conversion.map_err(|error| chain(&error));
-    let answer = review.answer(&|object, desired| {
+    convert(&webhooks, admitted, body, move |object, desired| {
         let conversion = conversion.as_ref().map_err(Clone::clone)?;
         let version = desired.rsplit_once('/').map_or(desired, |(_, version)| version);
         conversion
             .convert(object, version)
             .map_err(|error| error.to_string())
-    });
-    count_conversion(&webhooks, &answer, since);
-    Ok(Json(answer))
+    })
+    .await
 }
 
-fn count_conversion(webhooks: &Webhooks, answer: &ConversionAnswer, since: Instant) {
+/// Converts each object on a thread for blocking work: a page of a list takes a while. What goes on when the API server does
+/// not wait any more keeps its room, and ends with the object at hand.
+async fn convert(
+    webhooks: &Webhooks,
+    admitted: Admitted,
+    body: Bytes,
+    convert: impl Fn(&mut Value, &str) -> Result<(), String> + Send + 'static,
+) -> Result<Json<ConversionAnswer>, Refused> {
+    let since = Instant::now();
+    let within = Webhook::Conversion.within();
+    let work = move || {
+        let review: ConversionReview<'_> = bodies::read(&body)?;
+        Ok(review.answer(&|object, desired| {
+            if tokio::time::Instant::now() > admitted.until {
+                return Err(format!("the objects could not be converted within {within:?}"));
+            }
+            convert(object, desired)
+        }))
+    };
+    // An error says that the process ends.
+    let answer = tokio::task::spawn_blocking(work).await;
+    let answer = answer.unwrap_or(Err(Refused::Late(within)))?;
     let outcome = if answer.is_success() { "success" } else { ERROR };
-    webhooks.figures.count("conversion", "convert", outcome, since);
+    webhooks
+        .figures
+        .count(Webhook::Conversion, "convert", outcome, since);
+    Ok(Json(answer))
 }
 
 #[cfg(test)]
@@ -201,8 +249,8 @@ mod tests {
     fn requests_are_counted_with_the_attributes_of_the_contract() {
         let metrics = Metrics::new().unwrap();
         let figures = Figures::new(&metrics).unwrap();
-        figures.count("mutating", "CREATE", "success", Instant::now());
-        figures.count("conversion", "convert", ERROR, Instant::now());
+        figures.count(Webhook::Label, "CREATE", "success", Instant::now());
+        figures.count(Webhook::Conversion, "convert", ERROR, Instant::now());
         let text = metrics.text().unwrap();
         for line in [
             r#"core_provider_webhook_request_total{operation="create",outcome="success",webhook="mutating"} 1"#,

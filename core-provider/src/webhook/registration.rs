@@ -11,6 +11,7 @@ use kube::core::{GroupVersionKind, PartialObjectMeta};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use super::deadlines::Webhook;
 use crate::definition::FIELD_MANAGER;
 
 /// Where API servers reach us.
@@ -148,7 +149,7 @@ fn configuration(name: &str, owner: Option<Value>, client_config: &Value) -> Val
             "admissionReviewVersions": ["v1"],
             // A composition without the label belongs to no controller, so none is stored without it.
             "failurePolicy": "Fail",
-            "timeoutSeconds": 5,
+            "timeoutSeconds": Webhook::Label.timeout_seconds(),
             "sideEffects": "None",
             "rules": [{
                 "apiGroups": [api::COMPOSITION_GROUP], "apiVersions": ["*"],

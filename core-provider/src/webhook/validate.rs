@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::Duration;
 
 use api::{COMPOSITION_GROUP, CompositionDefinition, labels};
 use composition::{Schemas, chart_of, schema, serves};
@@ -16,13 +15,11 @@ use runtime::chain;
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 
+use super::bodies::Admitted;
 use super::conversions::Conversions;
 use super::review::{AdmissionRequest, Verdict};
 
-/// How long a judgement may take in all: the API server waits two seconds and goes on without us.
-const IN_TIME: Duration = Duration::from_millis(1500);
-
-/// As many misspelt keys are told.
+/// How many misspelt keys are told at most.
 const TOLD: usize = 20;
 
 /// What judging takes of the process.
@@ -50,7 +47,7 @@ impl Judge {
 
     /// Judges one write. What cannot be judged is allowed, with a warning: the controller checks again before it
     /// renders.
-    pub(super) async fn judge(&self, request: &AdmissionRequest) -> Verdict {
+    pub(super) async fn judge(&self, request: &AdmissionRequest, admitted: &Admitted) -> Verdict {
         // What is there may not fit any more, and must still be labelled, finalized and removed.
         if request.operation == "UPDATE" && request.keeps_spec() {
             return Verdict::default();
@@ -69,7 +66,7 @@ impl Judge {
             return unchecked(&format!("no CompositionDefinition serves {version}"));
         };
         let chart = chart_of(&definition, &version, &request.kind.kind);
-        let until = Instant::now() + IN_TIME;
+        let until = admitted.until;
         let chart = match tokio::time::timeout_at(until, self.charts.get(&chart)).await {
             Ok(Ok(chart)) => chart,
             Ok(Err(error)) => return unchecked(&chain(&error)),
@@ -81,7 +78,7 @@ impl Judge {
             Err(_) => return unchecked("the changes between versions are still being read"),
         };
         match self.schemas.of(&chart.digest, &chart.engine) {
-            Ok(own) => verdict(request, chart.engine.clone(), own, spec, until).await,
+            Ok(own) => verdict(request, chart.engine.clone(), own, spec, admitted).await,
             Err(error) => unchecked(&chain(&error)),
         }
     }
@@ -138,11 +135,19 @@ async fn verdict(
     engine: Arc<Engine>,
     own: Option<Arc<crdgen::JSONSchemaProps>>,
     spec: Value,
-    until: Instant,
+    admitted: &Admitted,
 ) -> Verdict {
     let namespace = &request.namespace;
-    let work = move |_: Deadline| judged(&engine, own.as_deref(), &spec);
-    let judging = Pool::of_process().run(namespace, IN_TIME, work);
+    let until = admitted.until;
+    let held = admitted.clone();
+    let work = move |_: Deadline| {
+        let verdict = judged(&engine, own.as_deref(), &spec);
+        // What is judged keeps its room also when nobody waits any more.
+        drop(held);
+        verdict
+    };
+    let left = until.saturating_duration_since(Instant::now());
+    let judging = Pool::of_process().run(namespace, left, work);
     match tokio::time::timeout_at(until, judging).await {
         Ok(Ok(verdict)) => verdict,
         Ok(Err(busy)) => unchecked(&busy.to_string()),
