@@ -28,7 +28,7 @@ const CAPACITY: usize = 10_000;
 const ASKED_AT_ONCE: usize = 8;
 
 /// How long a caller may wait to be asked about.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TURN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Knows who calls.
 pub(crate) struct Callers {
@@ -164,7 +164,7 @@ impl Callers {
     }
 
     async fn turn(&self) -> Result<SemaphorePermit<'_>, Refused> {
-        let turn = tokio::time::timeout(PATIENCE, self.asking.acquire()).await;
+        let turn = tokio::time::timeout(TURN_TIMEOUT, self.asking.acquire()).await;
         // The semaphore is never closed.
         turn.ok().and_then(Result::ok).ok_or(Refused::Busy)
     }

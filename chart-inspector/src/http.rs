@@ -12,7 +12,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use helm_client::rendering;
-use runtime::chain;
+use prometheus::{IntCounterVec, Opts};
+use runtime::{Metrics, chain};
 use tokio::sync::Semaphore;
 
 use crate::callers::Callers;
@@ -20,14 +21,14 @@ use crate::document;
 use crate::inspector::{self, Inspector};
 
 /// Longest time for one answer; the reference's write timeout.
-const TIMEOUT: Duration = Duration::from_secs(50);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(50);
 
 /// The longest query that is read, in bytes. Its names have less than two thousand together.
 const LONGEST_QUERY: usize = 8 << 10;
 
-/// As many callers are answered at once, most of whom wait for their namespace's turn to render: more than a few namespaces
-/// can have waiting. Who is not let in does not count.
-const ANSWERED_AT_ONCE: usize = 512;
+/// How many callers are answered at once. Most of them wait for their namespace's turn to render, so there are more than a
+/// few namespaces can have waiting. Who is not let in does not count.
+const MAX_ANSWERING: usize = 512;
 
 /// What answers.
 pub(crate) struct Service {
@@ -35,15 +36,30 @@ pub(crate) struct Service {
     /// Who may call; everybody when none.
     pub(crate) callers: Option<Callers>,
     answering: Semaphore,
+    refused: IntCounterVec,
 }
 
 impl Service {
-    pub(crate) fn new(inspector: Inspector, callers: Option<Callers>) -> Self {
-        Self {
+    /// Answers callers, counting those that are refused.
+    pub(crate) fn new(
+        inspector: Inspector,
+        callers: Option<Callers>,
+        metrics: &Metrics,
+    ) -> Result<Self, prometheus::Error> {
+        let refused = IntCounterVec::new(
+            Opts::new(
+                "chart_inspector_refused_total",
+                "Queries that were answered without objects, by the status of the answer",
+            ),
+            &["code"],
+        )?;
+        metrics.register(refused.clone())?;
+        Ok(Self {
             inspector,
             callers,
-            answering: Semaphore::new(ANSWERED_AT_ONCE),
-        }
+            answering: Semaphore::new(MAX_ANSWERING),
+            refused,
+        })
     }
 }
 
@@ -52,15 +68,28 @@ pub(crate) fn app(service: Arc<Service>) -> Router {
     Router::new()
         .route("/resources", get(resources))
         .layer(middleware::from_fn(short))
+        .layer(middleware::from_fn_with_state(service.clone(), count))
         .with_state(service)
         .merge(document::routes())
+}
+
+/// Counts the answers that hold no objects.
+async fn count(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    let status = response.status();
+    if !status.is_success() {
+        service.refused.with_label_values(&[status.as_str()]).inc();
+    }
+    response
 }
 
 /// 414 for a query that is too long to be read.
 async fn short(request: Request, next: Next) -> Result<Response, Refused> {
     let length = request.uri().query().map_or(0, str::len);
     if length > LONGEST_QUERY {
-        let why = format!("the query has {length} bytes, and {LONGEST_QUERY} are the most that is read");
+        let why = format!(
+            "the query has {length} bytes, and {LONGEST_QUERY} are the most that is read: ask with the names alone"
+        );
         return Err(Refused::new(StatusCode::URI_TOO_LONG, why));
     }
     Ok(next.run(request).await)
@@ -92,8 +121,8 @@ impl IntoResponse for Refused {
 }
 
 /// 200 and the objects; 400 when the query lacks something; 401 and 403 when the caller may not ask; 503 with
-/// `Retry-After` when too many ask at once, or too many charts are being rendered; 500 for anything else, with the reason
-/// as text.
+/// `Retry-After` when too many ask at once, too many charts are being rendered or there is no answer in time; 500 for anything
+/// else, with the reason as text.
 async fn resources(
     State(service): State<Arc<Service>>,
     headers: HeaderMap,
@@ -113,11 +142,11 @@ async fn resources(
         }
     }
     let Ok(_answering) = service.answering.try_acquire() else {
-        let busy = format!("{ANSWERED_AT_ONCE} others are being answered: try again");
+        let busy = format!("{MAX_ANSWERING} others are being answered: try again");
         return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, busy));
     };
     let name = format!("{}/{}", query.composition_namespace, query.composition_name);
-    match tokio::time::timeout(TIMEOUT, service.inspector.inspect(&query)).await {
+    match tokio::time::timeout(ANSWER_TIMEOUT, service.inspector.inspect(&query)).await {
         Ok(Ok(resources)) => {
             tracing::debug!(composition = name, objects = resources.len(), "inspected");
             Ok(Json(resources))
@@ -128,8 +157,8 @@ async fn resources(
             Err(Refused::new(status(&error), said))
         }
         Err(_) => Err(Refused::new(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            format!("no answer within {TIMEOUT:?}"),
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("no answer within {ANSWER_TIMEOUT:?}: try again"),
         )),
     }
 }
@@ -171,6 +200,7 @@ fn empty_parameter(query: &Query) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use axum::body::{Body, to_bytes};
+    use cluster::Cluster;
     use cluster::scripted::Script;
     use helm_client::charts::Charts;
     use helm_client::source::Limits;
@@ -183,14 +213,23 @@ mod tests {
         &compositionResource=webs&compositionDefinitionName=d&compositionDefinitionNamespace=s";
 
     fn service(script: &Script) -> Arc<Service> {
+        service_of(&script.cluster())
+    }
+
+    fn service_of(cluster: &Cluster) -> Arc<Service> {
         let inspector = Inspector {
-            cluster: script.cluster(),
-            charts: Charts::new(script.cluster(), Limits::default()),
+            cluster: cluster.clone(),
+            charts: Charts::new(cluster.clone(), Limits::default()),
             schemas: composition::Schemas::default(),
             krateo_namespace: "krateo-system".to_owned(),
             definitions: Definitions::default(),
         };
-        Arc::new(Service::new(inspector, None))
+        Arc::new(Service::new(inspector, None, &Metrics::new().unwrap()).unwrap())
+    }
+
+    /// How many answers had this status and no objects.
+    fn counted(service: &Service, status: StatusCode) -> u64 {
+        service.refused.with_label_values(&[status.as_str()]).get()
     }
 
     async fn ask(service: &Arc<Service>, query: &str) -> (StatusCode, String) {
@@ -198,6 +237,8 @@ mod tests {
         let request = request.body(Body::empty()).unwrap();
         let answer = app(service.clone()).oneshot(request).await.unwrap();
         let status = answer.status();
+        let again = answer.headers().contains_key(header::RETRY_AFTER);
+        assert_eq!(again, status == StatusCode::SERVICE_UNAVAILABLE);
         let body = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
         (status, String::from_utf8(body.to_vec()).unwrap())
     }
@@ -208,14 +249,15 @@ mod tests {
         let long = format!("{QUERY}&releaseName={}", "x".repeat(LONGEST_QUERY));
         let (status, text) = ask(&service, &long).await;
         assert_eq!(status, StatusCode::URI_TOO_LONG);
-        assert!(text.ends_with("8192 are the most that is read"), "{text}");
+        assert!(text.contains("8192 are the most that is read"), "{text}");
+        assert_eq!(counted(&service, status), 1);
     }
 
     #[tokio::test]
     async fn so_many_are_answered_at_once() {
         let script = Script::new("served").from_then_on(|_, _, _| (404, serde_json::json!({})));
         let service = service(&script);
-        let all = u32::try_from(ANSWERED_AT_ONCE).unwrap();
+        let all = u32::try_from(MAX_ANSWERING).unwrap();
         let held = service.answering.acquire_many(all).await.unwrap();
         let (status, text) = ask(&service, QUERY).await;
         assert_eq!(
@@ -225,7 +267,21 @@ mod tests {
                 "512 others are being answered: try again"
             )
         );
+        assert_eq!(counted(&service, status), 1);
         drop(held);
         assert_eq!(ask(&service, QUERY).await.0, StatusCode::INTERNAL_SERVER_ERROR);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_not_answered_in_time_is_told_to_ask_again() {
+        let silent = tower::service_fn(|_: axum::http::Request<kube::client::Body>| {
+            std::future::pending::<Result<axum::http::Response<kube::client::Body>, kube::Error>>()
+        });
+        let service = service_of(&Cluster::new(kube::Client::new(silent, "default")));
+        let (status, text) = ask(&service, QUERY).await;
+        assert_eq!(
+            (status, text.as_str()),
+            (StatusCode::SERVICE_UNAVAILABLE, "no answer within 50s: try again")
+        );
     }
 }

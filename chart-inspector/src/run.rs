@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use helm_client::charts::Charts;
+use helm_client::rendering::{self, Event};
 use helm_client::source::Limits;
+use runtime::Renders;
 
 use crate::args::Args;
 use crate::callers::Callers;
@@ -20,6 +22,12 @@ impl Args {
         options.debug = self.debug;
         options.kubeconfig.clone_from(&self.client.kubeconfig);
         let process = runtime::start(options).await?;
+        let renders = Renders::new(process.metrics())?;
+        rendering::tell_events(move |event| match event {
+            Event::Waited(time) => renders.waited(time),
+            Event::Refused(reason) => renders.refused(reason),
+            Event::Exceeded(limit) => renders.exceeded(limit),
+        });
 
         let cluster = process.cluster().clone();
         let inspector = Inspector {
@@ -34,7 +42,7 @@ impl Args {
         if callers.is_none() {
             tracing::warn!("anybody who reaches this service is answered: authentication is off");
         }
-        let state = Arc::new(Service::new(inspector, callers));
+        let state = Arc::new(Service::new(inspector, callers, process.metrics())?);
         let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, self.port));
         process.serve(address, app(state).merge(process.admin())).await?;
         process.readiness().set(true);

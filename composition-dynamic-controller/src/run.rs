@@ -11,12 +11,13 @@ use composition::plan::Growth;
 use composition::{Account, Schemas, has_served};
 use helm_client::charts::Charts;
 use helm_client::release::{self, Releases};
+use helm_client::rendering::{self, Event};
 use helm_client::source::Limits;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::GroupVersionResource;
 use kube::runtime::reflector::store::WriterDropped;
 use kube::runtime::watcher;
-use runtime::{Backoff, Process, Telemetry, chain};
+use runtime::{Backoff, Process, Renders, Telemetry, chain};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
@@ -50,6 +51,12 @@ impl Args {
         options.admin = admin;
         options.push = self.push.push(options.service)?;
         let process = runtime::start(options).await?;
+        let renders = Renders::new(process.metrics())?;
+        rendering::tell_events(move |event| match event {
+            Event::Waited(time) => renders.waited(time),
+            Event::Refused(reason) => renders.refused(reason),
+            Event::Exceeded(limit) => renders.exceeded(limit),
+        });
 
         let telemetry = Telemetry::new(process.metrics(), "unstructured_runtime", &self.resource)?;
         let (resource, shards, news) = match self.join(&process, &telemetry).await {

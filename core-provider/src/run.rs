@@ -12,6 +12,7 @@ use composition::Schemas;
 use crdgen::CustomResourceDefinition;
 use futures::{StreamExt as _, TryStreamExt as _};
 use helm_client::charts::Charts;
+use helm_client::rendering::{self, Event};
 use helm_client::source::Limits;
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration,
@@ -25,7 +26,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::{Controller, WatchStreamExt as _, reflector, watcher};
 use kube::{Api, Resource as _, ResourceExt as _};
 use runtime::watch::readable;
-use runtime::{Backoff, Process, Telemetry, chain};
+use runtime::{Backoff, Process, Renders, Telemetry, chain};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -66,6 +67,12 @@ impl Args {
         }
         options.push = self.push.push(options.service)?;
         let process = runtime::start(options).await?;
+        let renders = Renders::new(process.metrics())?;
+        rendering::tell_events(move |event| match event {
+            Event::Waited(time) => renders.waited(time),
+            Event::Refused(reason) => renders.refused(reason),
+            Event::Exceeded(limit) => renders.exceeded(limit),
+        });
         let telemetry = Telemetry::new(process.metrics(), "provider_runtime", "compositiondefinitions")?;
         let prepared = self.prepare(&process, telemetry.clone()).await;
         telemetry.started(prepared.is_ok());

@@ -7,6 +7,7 @@
 //! Templates run in the [`Pool`] of the process, in the name of the release's namespace.
 
 mod answers;
+mod events;
 mod pool;
 #[cfg(test)]
 mod tests;
@@ -20,13 +21,14 @@ use std::time::Duration;
 use cluster::Cluster;
 use helm::capabilities::{Capabilities, KubeVersion};
 use helm::context::{Answer, Context, Deadline, LookupKey};
-use helm::engine::{self, Operation, ReleaseOptions, RenderOptions, Rendered};
+use helm::engine::{self, Limit, Operation, ReleaseOptions, RenderOptions, Rendered};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use self::answers::{Answers, told};
 pub use self::answers::{Judge, Lookup, Refusal, Unjudged, Verdict};
-pub use self::pool::{Busy, PATIENCE, Pool, TIME_OF_A_RENDER};
+pub use self::events::{Event, tell_events};
+pub use self::pool::{Busy, PLACE_TIMEOUT, Pool, RENDER_TIMEOUT};
 pub use self::withheld::Withheld;
 use crate::charts::LoadedChart;
 use crate::digest::sha256;
@@ -202,7 +204,7 @@ const FEW_ANSWERS: usize = 2 << 20;
 /// How many renders may have more than that at once: a namespace has all places but one.
 const PLACES_OF_ANSWERS: usize = 3;
 
-static OF_ANSWERS: LazyLock<Pool> = LazyLock::new(|| Pool::new(PLACES_OF_ANSWERS, PATIENCE));
+static OF_ANSWERS: LazyLock<Pool> = LazyLock::new(|| Pool::new(PLACES_OF_ANSWERS, PLACE_TIMEOUT));
 
 /// Charts look up one thing by the name of another, rarely more.
 const ROUNDS: usize = 8;
@@ -243,7 +245,7 @@ pub async fn render_with<J: Judge>(
             answers: answers.known.clone(),
         };
         let work = move |deadline| round.run(deadline);
-        let missing = match pool.run(request.namespace, TIME_OF_A_RENDER, work).await? {
+        let missing = match pool.run(request.namespace, RENDER_TIMEOUT, work).await? {
             Ok(Outcome::Desired(desired, rendered)) => {
                 let is_withheld = answers.are_withheld();
                 let desired = desired.map_err(|error| {
@@ -266,6 +268,9 @@ pub async fn render_with<J: Judge>(
             }
             Ok(Outcome::Asks(missing)) => missing,
             Err(failed) if failed.missing_lookups.is_empty() || failed.is_cut_off() => {
+                if let Some(limit) = failed.limit() {
+                    events::exceeded(limit);
+                }
                 let chart = request.chart.chart();
                 let withheld = answers.are_withheld().then(|| Withheld::of(&failed.error, chart));
                 let error = match withheld.flatten() {
@@ -310,9 +315,13 @@ struct Failed {
 impl Failed {
     /// True when it takes too much, which it would take again in each round.
     fn is_cut_off(&self) -> bool {
+        self.limit().is_some()
+    }
+
+    fn limit(&self) -> Option<Limit> {
         match &*self.error {
-            engine::Error::Template(failure) => failure.limit.is_some(),
-            _ => false,
+            engine::Error::Template(failure) => failure.limit,
+            _ => None,
         }
     }
 }

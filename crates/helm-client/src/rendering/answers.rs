@@ -6,6 +6,7 @@ use cluster::{Access, Cluster, ObjectId, ResourceId, Selector};
 use helm::context::{Answer, LookupKey};
 use serde_json::{Value, json};
 
+use super::events::{self, Event};
 use super::pool::Place;
 use super::{Error, FEW_ANSWERS, MEMORY_OF_ANSWERS, OF_ANSWERS};
 
@@ -240,6 +241,7 @@ impl<'a, J: Judge> Answers<'a, J> {
     async fn weigh(&mut self, key: &LookupKey, object: &Value) -> Result<(), Error> {
         self.weight = self.weight.saturating_add(memory(object));
         if self.weight > MEMORY_OF_ANSWERS {
+            events::happened(Event::Exceeded("lookups"));
             let what = if self.are_withheld() {
                 "an object (which one is withheld, because the chart was answered others before)".to_owned()
             } else {

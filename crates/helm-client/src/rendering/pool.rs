@@ -13,11 +13,13 @@ use helm::context::Deadline;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 
+use super::events::{self, Event};
+
 /// How long templates may run. The steps that they may take are over in half of that, unless the machine is slow.
-pub const TIME_OF_A_RENDER: Duration = Duration::from_secs(20);
+pub const RENDER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How long a render waits for a place, at most.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PLACE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How many renders run at once, at most: what they may make together is less than a pod has.
 const MOST_PLACES: usize = 3;
@@ -62,7 +64,7 @@ pub enum Busy {
 #[derive(Debug, Clone)]
 pub struct Pool {
     state: Arc<Mutex<State>>,
-    patience: Duration,
+    place_timeout: Duration,
 }
 
 #[derive(Debug)]
@@ -108,13 +110,13 @@ pub(super) struct Place {
 
 static OF_PROCESS: LazyLock<Pool> = LazyLock::new(|| {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    Pool::new(processors.clamp(2, MOST_PLACES), PATIENCE)
+    Pool::new(processors.clamp(2, MOST_PLACES), PLACE_TIMEOUT)
 });
 
 impl Pool {
-    /// A pool of `places`, for each of which work waits `patience` at most. A namespace has all but one, or the only one;
+    /// A pool of `places`, for each of which work waits `place_timeout` at most. A namespace has all but one, or the only one;
     /// all that had work of more than a second of late have no more than that together.
-    pub fn new(places: usize, patience: Duration) -> Self {
+    pub fn new(places: usize, place_timeout: Duration) -> Self {
         let places = places.max(1);
         Self {
             state: Arc::new(Mutex::new(State {
@@ -126,7 +128,7 @@ impl Pool {
                 lines: HashMap::new(),
                 turns: VecDeque::new(),
             })),
-            patience,
+            place_timeout,
         }
     }
 
@@ -184,16 +186,27 @@ impl Pool {
             if state.can_have(namespace, Instant::now()) {
                 return Ok(state.take(namespace.to_owned(), &self.state));
             }
-            state.line_up(namespace)?
+            state.line_up(namespace).inspect_err(events::refused)?
         };
-        match tokio::time::timeout(self.patience, turn).await {
+        let _waiting = Waiting(Instant::now());
+        let place = match tokio::time::timeout(self.place_timeout, turn).await {
             Ok(Ok(place)) => Ok(place),
             Ok(Err(_)) => Err(Busy::Ending),
             Err(_) => Err(Busy::Waited {
                 namespace: namespace.to_owned(),
-                waited: self.patience,
+                waited: self.place_timeout,
             }),
-        }
+        };
+        place.inspect_err(events::refused)
+    }
+}
+
+/// Tells when it is dropped how long somebody waited, also one who gave up.
+struct Waiting(Instant);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        events::happened(Event::Waited(self.0.elapsed()));
     }
 }
 
