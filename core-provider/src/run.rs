@@ -39,7 +39,8 @@ use crate::grants::secrets;
 use crate::namespaces::{Arrivals, Namespaces};
 use crate::templates::Templates;
 use crate::webhook::{
-    self, Address, Certificates, Conversions, Figures, Judge, Registration, Requests, Shown, Source, Webhooks,
+    self, Address, Certificates, Conversions, Figures, Judge, Registration, Requests, Shares, Shown, Source,
+    Webhooks,
 };
 
 /// Name of the lease, as the contract has it.
@@ -212,6 +213,7 @@ impl Args {
             charts,
             schemas: Schemas::default(),
             conversions,
+            shares: Shares::default(),
         }
     }
 

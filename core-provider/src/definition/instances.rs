@@ -118,16 +118,26 @@ pub(super) async fn list(
     labels: Option<&str>,
     cluster: &Cluster,
 ) -> Result<Option<Vec<Instance>>, cluster::Error> {
-    list_looking(resource, labels, cluster, |_, _| ()).await
+    let keep =
+        |page: Page| std::future::ready(Ok((page.into_iter().map(|(instance, _)| instance).collect(), ())));
+    let found = list_looking(resource, labels, cluster, keep).await?;
+    Ok(found.map(|found| found.into_iter().flat_map(|(instances, ())| instances).collect()))
 }
 
-/// The same, with a look at each one's spec, which is not kept: no more of them are held than a page has.
-pub(super) async fn list_looking(
+/// Compositions that were listed at once, with their specs.
+pub(super) type Page = Vec<(Instance, Spec)>;
+
+/// The same, page by page, with a look at the specs, which are not kept: no more of them are held than a page has.
+pub(super) async fn list_looking<Seen, E, F>(
     resource: &ResourceId,
     labels: Option<&str>,
     cluster: &Cluster,
-    mut look: impl FnMut(&Instance, Spec),
-) -> Result<Option<Vec<Instance>>, cluster::Error> {
+    look: impl Fn(Page) -> F,
+) -> Result<Option<Vec<(Vec<Instance>, Seen)>>, E>
+where
+    E: From<cluster::Error>,
+    F: Future<Output = Result<(Vec<Instance>, Seen), E>>,
+{
     let selector = Selector {
         namespace: None,
         labels,
@@ -140,13 +150,13 @@ pub(super) async fn list_looking(
             Ok(None) => return Ok(Some(found)),
             Err(error) if error.is_not_found() => return Ok(Some(Vec::new())),
             Err(error) if error.is_forbidden() => return Ok(None),
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         };
-        for item in page {
-            let (instance, spec) = read(item, &resource.version);
-            look(&instance, spec);
-            found.push(instance);
-        }
+        let page = page
+            .into_iter()
+            .map(|item| read(item, &resource.version))
+            .collect();
+        found.push(look(page).await?);
     }
 }
 
@@ -248,14 +258,23 @@ mod tests {
                 &format!("{url}50&continue=next"),
                 json!({"metadata": {}, "items": [web("two", json!({"size": 2})), web("deep", deep)]}),
             );
-        let mut looked = Vec::new();
-        let look = |instance: &Instance, spec: Spec| {
-            looked.push((instance.name.clone(), spec.value, spec.unreadable.is_some()));
+        let look = async |page: Page| {
+            let looked: Vec<_> = page
+                .iter()
+                .map(|(instance, spec)| {
+                    (
+                        instance.name.clone(),
+                        spec.value.clone(),
+                        spec.unreadable.is_some(),
+                    )
+                })
+                .collect();
+            let instances = page.into_iter().map(|(instance, _)| instance).collect();
+            Ok::<_, cluster::Error>((instances, looked))
         };
-        let found = list_looking(&webs, None, &script.cluster(), look)
-            .await
-            .unwrap()
-            .unwrap();
+        let found = list_looking(&webs, None, &script.cluster(), look).await;
+        let (found, looked): (Vec<_>, Vec<_>) = found.unwrap().unwrap().into_iter().unzip();
+        let (found, looked) = (found.concat(), looked.concat());
         script.finish();
         let names: Vec<_> = found.iter().map(|instance| instance.name.as_str()).collect();
         assert_eq!(names, ["one", "two", "deep"]);

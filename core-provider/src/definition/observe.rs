@@ -9,10 +9,13 @@ use cluster::{Access, Apply, Cluster, ObjectId, ResourceId, Selector};
 use composition::bound::{Bound, Resolved};
 use composition::serves;
 use crdgen::conversion::{self, Changes, Conversion};
-use crdgen::{BadDefaults, CustomResourceDefinition, Names, ServedVersion, Structural};
+use crdgen::{BadDefaults, CustomResourceDefinition, JSONSchemaProps, Names, ServedVersion, Structural};
 use futures::FutureExt as _;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use helm::context::Deadline;
+use helm::engine::Engine;
 use helm_client::charts::{self, LoadedChart};
+use helm_client::rendering::{Busy, Pool, RENDER_TIMEOUT};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use k8s_openapi::api::rbac::v1::{ClusterRole, Role, RoleBinding};
 use kube::ResourceExt as _;
@@ -23,7 +26,7 @@ use super::admission::Probe;
 use super::carried::carry;
 use super::controllers::{self, Controller, Owner};
 use super::gate::Gate;
-use super::instances::{self, Claim, Instance, Spec};
+use super::instances::{self, Claim, Instance, Page};
 use super::relocation::{Relocation, relocation, running};
 use super::resolution::{Resolution, resolve};
 use super::{Context, FIELD_MANAGER, release_key};
@@ -179,6 +182,13 @@ pub(crate) struct StandIn {
 /// A definition could not be observed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
+    #[error("there was no place to hold compositions against the chart's schema")]
+    Busy(#[source] Busy),
+    #[error(
+        "a page of compositions could not be held against the chart's schema within {}s: make the schema simpler",
+        RENDER_TIMEOUT.as_secs()
+    )]
+    TooLong,
     #[error("could not fetch the chart")]
     Chart(#[source] charts::Error),
     #[error("the chart cannot become a type")]
@@ -218,6 +228,7 @@ impl Error {
             Self::Chart(error) => error.is_transient(),
             Self::Bound(error) => error.is_transient(),
             Self::Cluster(error) => error.is_transient(),
+            Self::Busy(_) | Self::TooLong => true,
             Self::Names(_)
             | Self::Version(_)
             | Self::NoSchema { .. }
@@ -585,21 +596,59 @@ async fn elsewhere(
         return Ok(Some(Default::default()));
     };
     let conversion = Conversion::of(next)?;
-    let gate = Gate {
-        engine: &chart.engine,
-        own: &structural.spec,
-        version: version.as_str(),
-        conversion: conversion.as_ref(),
-    };
-    let mut breakers = Vec::new();
-    let look = |instance: &Instance, spec: Spec| {
-        let own_schema = |version: &str| crdgen::own_schema(live, version).ok().flatten();
-        breakers.extend(gate.breaker(instance, spec, own_schema));
+    let checks = Arc::new(Checks {
+        engine: chart.engine.clone(),
+        own: structural.spec.clone(),
+        version: version.to_string(),
+        conversion,
+        live: live.clone(),
+    });
+    let look = async |page: Page| {
+        let checks = checks.clone();
+        let work = move |deadline: Deadline| checks.look(page, &deadline);
+        // All compositions of a type have one share of the places: its schema is what may take long.
+        let looked = Pool::of_process().run(&names.plural, RENDER_TIMEOUT, work);
+        looked.await.map_err(Error::Busy)?.ok_or(Error::TooLong)
     };
     let others = format!("{}!={version}", api::labels::COMPOSITION_VERSION);
     let found = instances::list_looking(&through, Some(&others), cluster, look).await?;
-    breakers.sort();
-    Ok(found.map(|found| (found, breakers)))
+    Ok(found.map(|found| {
+        let (instances, breakers): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+        let mut breakers: Vec<Breaker> = breakers.into_iter().flatten().collect();
+        breakers.sort();
+        (instances.into_iter().flatten().collect(), breakers)
+    }))
+}
+
+/// What compositions are held against, on a thread of the pool.
+struct Checks {
+    engine: Arc<Engine>,
+    own: JSONSchemaProps,
+    version: String,
+    conversion: Option<Conversion>,
+    live: CustomResourceDefinition,
+}
+
+impl Checks {
+    /// The compositions of a page, and those that the version refuses; nothing when time is over before all are looked at.
+    fn look(&self, page: Page, deadline: &Deadline) -> Option<(Vec<Instance>, Vec<Breaker>)> {
+        let gate = Gate {
+            engine: &self.engine,
+            own: &self.own,
+            version: &self.version,
+            conversion: self.conversion.as_ref(),
+        };
+        let own_schema = |version: &str| crdgen::own_schema(&self.live, version).ok().flatten();
+        let (mut instances, mut breakers) = (Vec::new(), Vec::new());
+        for (instance, spec) in page {
+            if deadline.is_over() {
+                return None;
+            }
+            breakers.extend(gate.breaker(&instance, spec, own_schema));
+            instances.push(instance);
+        }
+        Some((instances, breakers))
+    }
 }
 
 /// The type in one version that is served, not in `except`.

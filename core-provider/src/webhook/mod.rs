@@ -36,7 +36,7 @@ pub(crate) use deadlines::Webhook;
 pub(crate) use registration::{Address, Registration};
 pub(crate) use requests::Requests;
 pub(crate) use tls::{Shown, tls};
-pub(crate) use validate::{Judge, is_judged};
+pub(crate) use validate::{Judge, Shares, is_judged};
 
 use bodies::{Admitted, Refused, Room, Sizes, bounded};
 use review::{AdmissionReview, ConversionAnswer, ConversionReview, Verdict};

@@ -1,7 +1,8 @@
 //! The full JSON Schema of a chart, asked at admission: the same answer as Helm would give, over the same values.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use api::{COMPOSITION_GROUP, CompositionDefinition, labels};
 use composition::{Schemas, chart_of, schema, serves};
@@ -13,11 +14,15 @@ use helm_client::rendering::Pool;
 use kube::runtime::reflector::Store;
 use runtime::chain;
 use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::bodies::Admitted;
 use super::conversions::Conversions;
 use super::review::{AdmissionRequest, Verdict};
+
+/// Why a judgement has no outcome that is cut off.
+const TOO_LONG: &str = "it takes too long";
 
 /// How many misspelt keys are told at most.
 const TOLD: usize = 20;
@@ -28,6 +33,23 @@ pub(crate) struct Judge {
     pub(crate) charts: Arc<Charts>,
     pub(crate) schemas: Schemas,
     pub(crate) conversions: Arc<Conversions>,
+    pub(crate) shares: Shares,
+}
+
+/// How much of the pool each type has: fewer places than there are, in all namespaces together. A keyword of a schema cannot
+/// be interrupted, so a judgement may hold its place beyond its deadline. Then it is the type whose schema takes so long that
+/// has a place less, not the others; its writes pass with a warning.
+#[derive(Default)]
+pub(crate) struct Shares(Mutex<HashMap<String, Arc<Semaphore>>>);
+
+impl Shares {
+    /// The share of a type that a definition serves: there are no more of them than definitions' kinds.
+    fn of(&self, kind: &str) -> Arc<Semaphore> {
+        let mut shares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let share = shares.entry(kind.to_owned());
+        let share = share.or_insert_with(|| Arc::new(Semaphore::new(Pool::of_process().share())));
+        share.clone()
+    }
 }
 
 impl Judge {
@@ -78,7 +100,14 @@ impl Judge {
             Err(_) => return unchecked("the changes between versions are still being read"),
         };
         match self.schemas.of(&chart.digest, &chart.engine) {
-            Ok(own) => verdict(request, chart.engine.clone(), own, spec, admitted).await,
+            Ok(own) => {
+                let share = self.shares.of(&request.kind.kind).acquire_owned();
+                let Ok(Ok(share)) = tokio::time::timeout_at(until, share).await else {
+                    return unchecked("others of the type are still being checked");
+                };
+                let held = (admitted.clone(), share);
+                verdict(request, chart.engine.clone(), own, spec, until, held).await
+            }
             Err(error) => unchecked(&chain(&error)),
         }
     }
@@ -135,14 +164,13 @@ async fn verdict(
     engine: Arc<Engine>,
     own: Option<Arc<crdgen::JSONSchemaProps>>,
     spec: Value,
-    admitted: &Admitted,
+    until: Instant,
+    held: impl Send + 'static,
 ) -> Verdict {
     let namespace = &request.namespace;
-    let until = admitted.until;
-    let held = admitted.clone();
-    let work = move |_: Deadline| {
-        let verdict = judged(&engine, own.as_deref(), &spec);
-        // What is judged keeps its room also when nobody waits any more.
+    let work = move |deadline: Deadline| {
+        let verdict = judged(&engine, own.as_deref(), &spec, &deadline);
+        // Room and share are held also when nobody waits any more.
         drop(held);
         verdict
     };
@@ -151,15 +179,21 @@ async fn verdict(
     match tokio::time::timeout_at(until, judging).await {
         Ok(Ok(verdict)) => verdict,
         Ok(Err(busy)) => unchecked(&busy.to_string()),
-        Err(_) => unchecked("it takes too long"),
+        Err(_) => unchecked(TOO_LONG),
     }
 }
 
-fn judged(engine: &Engine, own: Option<&crdgen::JSONSchemaProps>, spec: &Value) -> Verdict {
+fn judged(
+    engine: &Engine,
+    own: Option<&crdgen::JSONSchemaProps>,
+    spec: &Value,
+    deadline: &Deadline,
+) -> Verdict {
     let read = own.map_or_else(|| spec.clone(), |own| schema::read_by(own, spec));
     let none = Map::new();
-    let checked = match engine.check(read.as_object().unwrap_or(&none)) {
-        Ok(checked) => checked,
+    let checked = match engine.check_until(read.as_object().unwrap_or(&none), &|| deadline.is_over()) {
+        Ok(Some(checked)) => checked,
+        Ok(None) => return unchecked(TOO_LONG),
         Err(error) => {
             return Verdict {
                 refusal: Some(chain(&error)),
@@ -197,6 +231,8 @@ fn refusal(violations: &[Violation]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use helm::chart::{Chart, File, Limits};
     use serde_json::json;
 
@@ -224,7 +260,27 @@ mod tests {
         let own = schema::structural(&engine, crdgen::BadDefaults::Drop)
             .unwrap()
             .unwrap();
-        super::judged(&engine, Some(&own.spec), spec)
+        super::judged(&engine, Some(&own.spec), spec, &deadline(false))
+    }
+
+    fn deadline(is_over: bool) -> Deadline {
+        Deadline::new(Duration::from_secs(1), move || is_over)
+    }
+
+    #[test]
+    fn a_judgement_is_cut_off_at_its_deadline_and_says_so() {
+        let verdict = super::judged(&engine(), None, &json!({"b": "y"}), &deadline(true));
+        assert_eq!(verdict, unchecked(TOO_LONG));
+    }
+
+    #[tokio::test]
+    async fn a_type_leaves_a_place_to_others() {
+        let shares = Shares::default();
+        let share = shares.of("Web");
+        let all = u32::try_from(Pool::of_process().share()).unwrap();
+        let _held = share.clone().try_acquire_many_owned(all).unwrap();
+        assert!(shares.of("Web").try_acquire().is_err());
+        assert!(shares.of("Shop").try_acquire().is_ok());
     }
 
     #[test]

@@ -137,6 +137,11 @@ impl Pool {
         &OF_PROCESS
     }
 
+    /// How many places one namespace may have: fewer than there are, so that others find one.
+    pub fn share(&self) -> usize {
+        lock(&self.state).most
+    }
+
     /// Does `work` for a namespace on a thread for blocking work, which it has `allowed` time for. The deadline is also over
     /// when nobody waits for the outcome any more, that is, once the future was dropped.
     ///

@@ -210,7 +210,7 @@ impl std::error::Error for InvalidManifests {
 }
 
 /// A user's values, as a chart would be rendered with them.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Checked {
     /// The values with the chart's and its subcharts' defaults below them.
     pub values: Map<String, Value>,
@@ -295,12 +295,27 @@ impl Engine {
     /// # Errors
     /// When dependencies cannot be resolved or values not be merged. Values that do not fit are no error.
     pub fn check(&self, values: &Map<String, Value>) -> Result<Checked, Error> {
+        let checked = self.check_until(values, &|| false)?;
+        Ok(checked.unwrap_or_default())
+    }
+
+    /// The same, for as long as it is not over; nothing once it is. That is asked between charts, and between places that do
+    /// not fit: how long a single keyword of a schema takes is up to schema and values.
+    ///
+    /// # Errors
+    /// As [`Engine::check`].
+    pub fn check_until(
+        &self,
+        values: &Map<String, Value>,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Option<Checked>, Error> {
         let _guard = CycleGuard::new();
         let (resolved, values) = self.merged(values)?;
-        Ok(Checked {
-            violations: schema::violations(&resolved, &values),
+        let violations = schema::violations(&resolved, &values, is_over);
+        Ok(violations.map(|violations| Checked {
+            violations,
             values: values::json_map(&values.freeze()),
-        })
+        }))
     }
 
     /// What the chart makes of a user's values, whether they fit its schemas or not: [`Engine::check`] without the check,

@@ -41,20 +41,18 @@ impl Schema {
         &self.text
     }
 
-    /// What of the values does not fit.
+    /// What of the values does not fit, as far as it is found before `is_over`: asked between two places that do not, while
+    /// a single keyword is not interrupted.
     ///
     /// # Errors
     /// When the schema is none, in words.
-    fn errors(&self, values: &Value) -> Result<Vec<ValidationError<'static>>, String> {
+    fn errors<'v>(&'v self, values: &'v Value, is_over: &dyn Fn() -> bool) -> Outcome<'v> {
         let validator = self
             .compiled
             .get_or_init(|| compile(&self.text))
             .as_ref()
             .map_err(Clone::clone)?;
-        Ok(validator
-            .iter_errors(values)
-            .map(ValidationError::to_owned)
-            .collect())
+        Ok(validator.iter_errors(values).take_while(|_| !is_over()).collect())
     }
 }
 
@@ -87,7 +85,7 @@ pub struct Violation {
 /// When values do not fit, or a schema is none.
 pub(crate) fn validate(chart: &ResolvedChart<'_>, values: &Map) -> Result<(), Error> {
     let mut text = String::new();
-    visit(chart, values, "", &mut |chart, _, outcome| {
+    visit(chart, values, "", &|| false, &mut |chart, _, outcome| {
         let messages = match outcome {
             Ok(errors) if errors.is_empty() => return,
             Ok(errors) => messages(&errors, 0),
@@ -98,10 +96,15 @@ pub(crate) fn validate(chart: &ResolvedChart<'_>, values: &Map) -> Result<(), Er
     if text.is_empty() { Ok(()) } else { Err(Error(text)) }
 }
 
-/// Every place where the values do not fit, in the order in which [`validate`] names them.
-pub(crate) fn violations(chart: &ResolvedChart<'_>, values: &Map) -> Vec<Violation> {
+/// Every place where the values do not fit, in the order in which [`validate`] names them; none when time is over before all
+/// are found.
+pub(crate) fn violations(
+    chart: &ResolvedChart<'_>,
+    values: &Map,
+    is_over: &dyn Fn() -> bool,
+) -> Option<Vec<Violation>> {
     let mut violations = Vec::new();
-    visit(chart, values, "", &mut |chart, path, outcome| {
+    visit(chart, values, "", is_over, &mut |chart, path, outcome| {
         let violation = |path: String, reason: String| Violation {
             chart: chart.to_owned(),
             path,
@@ -117,21 +120,29 @@ pub(crate) fn violations(chart: &ResolvedChart<'_>, values: &Map) -> Vec<Violati
             Err(why) => violations.push(violation(path.to_owned(), why.trim_end().to_owned())),
         }
     });
-    violations
+    (!is_over()).then_some(violations)
 }
 
 /// What became of one chart: its errors, or why there is no answer.
-type Outcome = Result<Vec<ValidationError<'static>>, String>;
+type Outcome<'v> = Result<Vec<ValidationError<'v>>, String>;
 
-/// Tells `seen` of every chart that has a schema: its name, where its values are, and what became of them.
-fn visit(chart: &ResolvedChart<'_>, values: &Map, path: &str, seen: &mut dyn FnMut(&str, &str, Outcome)) {
+/// Tells `seen` of every chart that has a schema, until time is over: its name, where its values are, and what became of them.
+fn visit(
+    chart: &ResolvedChart<'_>,
+    values: &Map,
+    path: &str,
+    is_over: &dyn Fn() -> bool,
+    seen: &mut dyn FnMut(&str, &str, Outcome<'_>),
+) {
+    if is_over() {
+        return;
+    }
     if let Some(schema) = chart.chart.schema_check() {
         // Whole floats become integers here, which is what they are for the validator, too.
-        let outcome = match json::to_json(&GoValue::Map(values.clone())) {
-            Ok(values) => schema.errors(&values),
-            Err(error) => Err(error.to_string()),
-        };
-        seen(chart.name(), path, outcome);
+        match json::to_json(&GoValue::Map(values.clone())) {
+            Ok(values) => seen(chart.name(), path, schema.errors(&values, is_over)),
+            Err(error) => seen(chart.name(), path, Err(error.to_string())),
+        }
     }
     for subchart in &chart.dependencies {
         let name = subchart.name();
@@ -140,7 +151,7 @@ fn visit(chart: &ResolvedChart<'_>, values: &Map, path: &str, seen: &mut dyn FnM
             None | Some(GoValue::Nil) => {}
             Some(given) => {
                 if let Some(table) = as_table(&given) {
-                    visit(subchart, table, &path, seen);
+                    visit(subchart, table, &path, is_over, seen);
                 } else {
                     let found = given.type_name();
                     let why = format!("invalid type for values: expected object (map), got {found}\n");
