@@ -284,4 +284,20 @@ mod tests {
             (StatusCode::SERVICE_UNAVAILABLE, "no answer within 50s: try again")
         );
     }
+
+    /// What the program itself takes, with its caches of small things.
+    const PROGRAM: usize = 40 << 20;
+
+    #[test]
+    fn all_that_callers_may_cause_at_once_fits_into_the_pod() {
+        const VALUES: &str = include_str!("../../charts/core-provider/values.yaml");
+        let (_, own) = VALUES.split_once("\nchartInspector:").unwrap();
+        let (_, limit) = own.split_once("limits: {memory: ").unwrap();
+        let (limit, _) = limit.split_once("Mi").unwrap();
+        let limit = limit.parse::<usize>().unwrap() << 20;
+        let most = helm_client::rendering::most_memory(MAX_ANSWERING)
+            + runtime::connections::Connections::default().most_memory()
+            + helm_client::charts::KEPT_BYTES;
+        assert!(most + PROGRAM <= limit, "{} MiB", (most + PROGRAM) >> 20);
+    }
 }

@@ -306,3 +306,24 @@ async fn definitions(
     };
     Definitions::watched(cluster, until.clone(), look).await
 }
+
+#[cfg(test)]
+mod tests {
+    /// What the program itself takes, with its caches of small things.
+    const PROGRAM: usize = 40 << 20;
+
+    #[test]
+    fn all_that_tenants_may_cause_at_once_fits_into_the_pod() {
+        const DEPLOYMENT: &str =
+            include_str!("../../charts/core-provider/assets/cdc-deployment/deployment.yaml");
+        let (_, own) = DEPLOYMENT.split_once("limits:").unwrap();
+        let (_, limit) = own.split_once("memory: ").unwrap();
+        let (limit, _) = limit.split_once("Mi").unwrap();
+        let limit = limit.parse::<usize>().unwrap() << 20;
+        let workers = 10;
+        let most = helm_client::rendering::most_memory(workers)
+            + runtime::connections::Connections::few().most_memory()
+            + helm_client::charts::KEPT_BYTES;
+        assert!(most + PROGRAM <= limit, "{} MiB", (most + PROGRAM) >> 20);
+    }
+}

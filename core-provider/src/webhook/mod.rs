@@ -245,6 +245,9 @@ async fn convert(
 mod tests {
     use super::*;
 
+    /// How many times its size a review takes once it is read, at most.
+    const READ_TAKES: usize = 10;
+
     #[test]
     fn requests_are_counted_with_the_attributes_of_the_contract() {
         let metrics = Metrics::new().unwrap();
@@ -275,5 +278,24 @@ mod tests {
         for name in names {
             assert!(metrics.has(name), "{name} is not exported");
         }
+    }
+
+    /// What the program itself takes, with its caches of small things.
+    const PROGRAM: usize = 40 << 20;
+
+    #[test]
+    fn all_that_callers_may_cause_at_once_fits_into_the_pod() {
+        const VALUES: &str = include_str!("../../../charts/core-provider/values.yaml");
+        let (_, own) = VALUES.split_once("\ncoreProvider:").unwrap();
+        let (_, limit) = own.split_once("limits: {memory: ").unwrap();
+        let (limit, _) = limit.split_once("Mi").unwrap();
+        let limit = limit.parse::<usize>().unwrap() << 20;
+        // A page is held with its answer.
+        let most = REVIEWS.all * READ_TAKES
+            + CONVERSIONS.all * 2
+            + runtime::connections::Connections::default().most_memory()
+            + runtime::connections::Connections::few().most_memory()
+            + helm_client::charts::KEPT_BYTES;
+        assert!(most + PROGRAM <= limit, "{} MiB", (most + PROGRAM) >> 20);
     }
 }

@@ -21,7 +21,7 @@ use std::time::Duration;
 use cluster::Cluster;
 use helm::capabilities::{Capabilities, KubeVersion};
 use helm::context::{Answer, Context, Deadline, LookupKey};
-use helm::engine::{self, Limit, Operation, ReleaseOptions, RenderOptions, Rendered};
+use helm::engine::{self, Limit, Limits, Operation, ReleaseOptions, RenderOptions, Rendered};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -198,11 +198,21 @@ const SERVED_AGE: Duration = Duration::from_mins(1);
 /// long as they have them.
 const MEMORY_OF_ANSWERS: usize = 32 << 20;
 
-/// What they may take without a place: as much for each worker at once.
-const FEW_ANSWERS: usize = 2 << 20;
+/// What they may take without a place: as much for each render under way, those that wait for a place included. In
+/// chart-inspector these are hundreds.
+const FEW_ANSWERS: usize = 256 << 10;
 
 /// How many renders may have more than that at once: a namespace has all places but one.
 const PLACES_OF_ANSWERS: usize = 3;
+
+/// The most memory that the renders of a process take at once, in bytes, `under_way` of which run or wait: what templates make
+/// and print in all places, and what they looked up. Their charts and values are not in it.
+pub fn most_memory(under_way: usize) -> usize {
+    let limits = Limits::default();
+    pool::MOST_PLACES * (limits.memory + limits.output)
+        + PLACES_OF_ANSWERS * MEMORY_OF_ANSWERS
+        + under_way * FEW_ANSWERS
+}
 
 static OF_ANSWERS: LazyLock<Pool> = LazyLock::new(|| Pool::new(PLACES_OF_ANSWERS, PLACE_TIMEOUT));
 

@@ -15,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::Metrics;
 use crate::metrics::Refused;
+use crate::server::MAX_UNREAD;
 
 /// How many connections may be open at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +34,21 @@ impl Default for Connections {
             most: 1024,
             most_of_one: 128,
         }
+    }
+}
+
+impl Connections {
+    /// 128, and 32 of one address: for probes and figures alone.
+    pub fn few() -> Self {
+        Self {
+            most: 128,
+            most_of_one: 32,
+        }
+    }
+
+    /// The most memory, in bytes, of what was sent on all of them and is not read yet.
+    pub fn most_memory(self) -> usize {
+        self.most * MAX_UNREAD as usize
     }
 }
 

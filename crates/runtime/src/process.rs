@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::admin::{self, Readiness};
+use crate::connections::Connections;
 use crate::otlp::Push;
 use crate::server::{self, Server};
 use crate::{Metrics, Recorder, logs, shutdown};
@@ -143,7 +144,8 @@ pub async fn start(options: Options) -> Result<Process, Error> {
         ended: CancellationToken::new(),
     };
     if let Some(address) = admin {
-        process.serve(address, process.admin()).await?;
+        let few = Connections::few();
+        process.serve_to(address, process.admin(), few).await?;
     }
     tracing::info!(version, instance = process.instance, "started");
     Ok(process)
@@ -235,10 +237,19 @@ impl Process {
     ///
     /// [`Error::Admin`] when the address is taken or not ours.
     pub async fn serve(&self, address: SocketAddr, router: Router) -> Result<SocketAddr, Error> {
+        self.serve_to(address, router, Connections::default()).await
+    }
+
+    async fn serve_to(
+        &self,
+        address: SocketAddr,
+        router: Router,
+        connections: Connections,
+    ) -> Result<SocketAddr, Error> {
         let refused = |source| Error::Admin { address, source };
         let listener = server::listen(address).await.map_err(refused)?;
         let bound = listener.local_addr().map_err(refused)?;
-        let server = Server::new(self.metrics.clone());
+        let server = Server::new(self.metrics.clone()).with_connections(connections);
         tokio::spawn(server.serve(listener, router, self.ended.clone()));
         Ok(bound)
     }

@@ -102,6 +102,11 @@ impl Server {
         }
     }
 
+    /// Serves so many connections at once instead.
+    pub fn with_connections(self, connections: Connections) -> Self {
+        Self { connections, ..self }
+    }
+
     /// Serves with TLS instead; both versions of HTTP are offered.
     pub fn with_tls(self, mut config: ServerConfig) -> Self {
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];

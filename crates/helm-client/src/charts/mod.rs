@@ -209,7 +209,7 @@ const FRESH_FOR: Duration = Duration::from_mins(5);
 const STALE_FOR: Duration = Duration::from_secs(30);
 
 /// Most bytes of files of the charts that are kept.
-const KEPT_BYTES: usize = 64 * 1024 * 1024;
+pub const KEPT_BYTES: usize = 64 * 1024 * 1024;
 
 /// Most origins that are remembered.
 const MAX_SLOTS: usize = 4096;

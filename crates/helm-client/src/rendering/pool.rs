@@ -22,7 +22,7 @@ pub const RENDER_TIMEOUT: Duration = Duration::from_secs(20);
 pub const PLACE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How many renders run at once, at most: what they may make together is less than a pod has.
-const MOST_PLACES: usize = 3;
+pub(super) const MOST_PLACES: usize = 3;
 
 /// How many renders of one namespace wait for a place, at most.
 const MOST_WAITING: usize = 100;

@@ -32,7 +32,7 @@ mod failure;
 mod scope;
 
 pub use self::failure::{Place, TemplateFailure};
-pub use gotemplate::exec::Limit;
+pub use gotemplate::exec::{Limit, Limits};
 
 /// The name of the root template, which Helm's messages show for texts given to `tpl`.
 const ROOT: &str = "gotpl";
