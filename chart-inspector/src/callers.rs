@@ -23,8 +23,8 @@ const REFUSED: Duration = Duration::from_secs(10);
 /// The most answers that are remembered, of each kind.
 const CAPACITY: usize = 10_000;
 
-/// The most `TokenReview`s and `SubjectAccessReview`s under way. Callers that are remembered need none, so a flood of unknown
-/// tokens does not hold them up.
+/// The most `TokenReview`s and `SubjectAccessReview`s under way. Callers that are remembered need none, so a flood of
+/// unknown tokens does not hold them up.
 const ASKED_AT_ONCE: usize = 8;
 
 /// How long a caller may wait to be asked about.

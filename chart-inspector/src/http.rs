@@ -121,8 +121,8 @@ impl IntoResponse for Refused {
 }
 
 /// 200 and the objects; 400 when the query lacks something; 401 and 403 when the caller may not ask; 503 with
-/// `Retry-After` when too many ask at once, too many charts are being rendered or there is no answer in time; 500 for anything
-/// else, with the reason as text.
+/// `Retry-After` when too many ask at once, too many charts are being rendered or there is no answer in time; 500 for
+/// anything else, with the reason as text.
 async fn resources(
     State(service): State<Arc<Service>>,
     headers: HeaderMap,

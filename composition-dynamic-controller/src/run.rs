@@ -33,7 +33,7 @@ use crate::release_key::ReleaseKey;
 use crate::shards::{self, OwnShards};
 use crate::watches::Watches;
 
-/// As many compositions are listed at once. Each may have more than a MiB of text, and a page is in memory while it is
+/// How many compositions are listed at once. Each may have more than a MiB of text, and a page is in memory while it is
 /// read.
 const LISTED_AT_ONCE: u32 = 25;
 

@@ -15,8 +15,8 @@ pub(crate) enum Webhook {
 }
 
 impl Webhook {
-    /// How long an API server waits for the answer, in seconds. A judgement that does not come lets the write pass, so it must
-    /// not hold writers up; the 30 seconds of a conversion are the API server's own.
+    /// How long an API server waits for the answer, in seconds. A judgement that does not come lets the write pass, so
+    /// it must not hold writers up; the 30 seconds of a conversion are the API server's own.
     pub(crate) const fn timeout_seconds(self) -> u64 {
         match self {
             Self::Judgement => 2,

@@ -37,8 +37,8 @@ pub(crate) struct Judge {
 }
 
 /// How much of the pool each type has: fewer places than there are, in all namespaces together. A keyword of a schema cannot
-/// be interrupted, so a judgement may hold its place beyond its deadline. Then it is the type whose schema takes so long that
-/// has a place less, not the others; its writes pass with a warning.
+/// be interrupted, so a judgement may hold its place beyond its deadline. Then it is the type whose schema takes so long
+/// that has a place less, not the others; its writes pass with a warning.
 #[derive(Default)]
 pub(crate) struct Shares(Mutex<HashMap<String, Arc<Semaphore>>>);
 

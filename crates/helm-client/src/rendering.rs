@@ -193,9 +193,9 @@ impl Error {
 /// How old our knowledge of what the cluster serves may be.
 const SERVED_AGE: Duration = Duration::from_mins(1);
 
-/// What the objects that one render looks up may take, in bytes of memory: about as many as their text has where that is long,
-/// and ten times as many where they are made of many small fields. Renders with more than [`FEW_ANSWERS`] hold a place for as
-/// long as they have them.
+/// What the objects that one render looks up may take, in bytes of memory: about as many as their text has where that is
+/// long, and ten times as many where they are made of many small fields. Renders with more than [`FEW_ANSWERS`] hold a
+/// place for as long as they have them.
 const MEMORY_OF_ANSWERS: usize = 32 << 20;
 
 /// What they may take without a place: as much for each render under way, those that wait for a place included. In
@@ -205,8 +205,8 @@ const FEW_ANSWERS: usize = 256 << 10;
 /// How many renders may have more than that at once: a namespace has all places but one.
 const PLACES_OF_ANSWERS: usize = 3;
 
-/// The most memory that the renders of a process take at once, in bytes, `under_way` of which run or wait: what templates make
-/// and print in all places, and what they looked up. Their charts and values are not in it.
+/// The most memory that the renders of a process take at once, in bytes, `under_way` of which run or wait: what
+/// templates make and print in all places, and what they looked up. Their charts and values are not in it.
 pub fn most_memory(under_way: usize) -> usize {
     let limits = Limits::default();
     pool::MOST_PLACES * (limits.memory + limits.output)
@@ -236,8 +236,9 @@ pub async fn render(cluster: &Cluster, request: &Request<'_>) -> Result<Renderin
 /// fails because it was told that something is not there is asked once more when that was found out.
 ///
 /// # Errors
-/// As [`render`]; [`Error::Busy`] when no place is free in time, [`Error::Refused`] when a template looks up what it is not to see, [`Error::Withheld`] when it fails after
-/// it was answered, [`Error::Unanswered`] when it fails and something that it looked up may not be read.
+/// As [`render`]; [`Error::Busy`] when no place is free in time, [`Error::Refused`] when a template looks up what it is
+/// not to see, [`Error::Withheld`] when it fails after it was answered, [`Error::Unanswered`] when it fails and
+/// something that it looked up may not be read.
 pub async fn render_with<J: Judge>(
     cluster: &Cluster,
     request: &Request<'_>,

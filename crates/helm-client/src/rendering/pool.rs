@@ -1,8 +1,8 @@
 //! Where templates run: a few at once, on threads of their own, with a deadline, and namespaces in turn.
 //!
 //! A chart's templates are somebody's program. On the threads that answer everybody, one that takes long would keep all
-//! others waiting; here it keeps one place, for as long as it is allowed, and its namespace never has all places. Nor have all
-//! those namespaces together whose renders took long of late: there is a place for whoever needs little.
+//! others waiting; here it keeps one place, for as long as it is allowed, and its namespace never has all places. Nor
+//! have all those namespaces together whose renders took long of late: there is a place for whoever needs little.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,10 +30,10 @@ const MOST_WAITING: usize = 100;
 /// A namespace is a heavy one when one of its renders took longer than this of late. Many short ones do not make it one.
 const HEAVY: Duration = Duration::from_secs(1);
 
-/// After so long, half of what renders took is forgotten.
+/// How long it takes until half of what renders took is forgotten.
 const HALF_FORGOTTEN: Duration = Duration::from_mins(5);
 
-/// What so many namespaces spent is remembered; beyond that, what is nearly forgotten is dropped.
+/// How many namespaces are remembered for what they spent. Beyond that, what is nearly forgotten is dropped.
 const MOST_REMEMBERED: usize = 10_000;
 
 /// There was no place in time.
@@ -114,8 +114,8 @@ static OF_PROCESS: LazyLock<Pool> = LazyLock::new(|| {
 });
 
 impl Pool {
-    /// A pool of `places`, for each of which work waits `place_timeout` at most. A namespace has all but one, or the only one;
-    /// all that had work of more than a second of late have no more than that together.
+    /// A pool of `places`, for each of which work waits `place_timeout` at most. A namespace has all but one, or the
+    /// only one; all that had work of more than a second of late have no more than that together.
     pub fn new(places: usize, place_timeout: Duration) -> Self {
         let places = places.max(1);
         Self {

@@ -126,7 +126,8 @@ pub(crate) fn violations(
 /// What became of one chart: its errors, or why there is no answer.
 type Outcome<'v> = Result<Vec<ValidationError<'v>>, String>;
 
-/// Tells `seen` of every chart that has a schema, until time is over: its name, where its values are, and what became of them.
+/// Tells `seen` of every chart that has a schema, until time is over: its name, where its values are, and what became of
+/// them.
 fn visit(
     chart: &ResolvedChart<'_>,
     values: &Map,
