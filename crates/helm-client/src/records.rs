@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::authenticity::{Authenticity, MAC, Parent, Signed};
 use crate::digest::sha256;
-use crate::rendering::{Busy, PATIENCE, Pool};
+use crate::rendering::{Busy, PLACE_TIMEOUT, Pool};
 
 /// Names the digest of the chart archive on a record. Helm keeps no digest; as an annotation it is not copied to
 /// revisions that others make, so those are told from ours.
@@ -41,7 +41,7 @@ pub const STAGE: &str = "krateo.io/hooks-of";
 const PLACES: usize = 3;
 
 /// Where they are. Whoever may write Secrets writes records that take as long as is allowed.
-pub(crate) static OF_RECORDS: LazyLock<Pool> = LazyLock::new(|| Pool::new(PLACES, PATIENCE));
+pub(crate) static OF_RECORDS: LazyLock<Pool> = LazyLock::new(|| Pool::new(PLACES, PLACE_TIMEOUT));
 
 /// Where records are kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
