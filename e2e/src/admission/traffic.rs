@@ -228,6 +228,8 @@ impl Writes {
         let id = answer.headers().get("audit-id").and_then(|id| id.to_str().ok());
         let id = id.unwrap_or_default().to_owned();
         if answer.status().is_success() {
+            // Data of an answer that nobody reads is an error of its stream, and too many of them end the connection.
+            answer.bytes().await?;
             return Ok(Answer { taken: true, id });
         }
         let status = answer.status();
