@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use crate::{chart::ResolvedChart, values::as_table};
 
+mod effort;
 mod formats;
 
 /// What does not fit, for every chart: its name and the messages below it.
@@ -41,18 +42,18 @@ impl Schema {
         &self.text
     }
 
-    /// What of the values does not fit, as far as it is found before `is_over`: asked between two places that do not, while
-    /// a single keyword is not interrupted.
+    /// What of the values does not fit, as far as it is found before `is_over`, which is asked between two places that do not.
     ///
     /// # Errors
-    /// When the schema is none, in words.
+    /// When the schema is none, or takes too much work, in words.
     fn errors<'v>(&'v self, values: &'v Value, is_over: &dyn Fn() -> bool) -> Outcome<'v> {
         let validator = self
             .compiled
             .get_or_init(|| compile(&self.text))
             .as_ref()
             .map_err(Clone::clone)?;
-        Ok(validator.iter_errors(values).take_while(|_| !is_over()).collect())
+        let errors = || validator.iter_errors(values).take_while(|_| !is_over()).collect();
+        effort::limited(errors).map_err(|exceeded| format!("{exceeded}\n"))
     }
 }
 
@@ -170,7 +171,7 @@ fn compile(text: &[u8]) -> Result<Validator, String> {
     let mut options = jsonschema::options()
         .with_retriever(NoRetrieval)
         .with_base_uri(LOCATION);
-    options = options.with_pattern_options(PatternOptions::regex());
+    options = effort::known(options).with_pattern_options(PatternOptions::regex());
     for (name, check) in formats::ALL {
         options = options.with_format(name, move |text| check(text).is_ok());
     }
@@ -180,6 +181,7 @@ fn compile(text: &[u8]) -> Result<Validator, String> {
         }
         options = options.with_draft(Draft::Draft202012);
     }
+    effort::counted(&mut schema);
     options.build(&schema).map_err(|error| {
         format!(
             "'{LOCATION}#' is not valid against metaschema: jsonschema validation failed with '{}'{}",

@@ -1,0 +1,280 @@
+//! How much work it may be to hold values against a schema.
+//!
+//! A schema can refer to itself so that a check takes for ever, or so deep that it fills the stack, and the validator cannot
+//! be interrupted. All of that goes through references, so each of them is led through a keyword of ours, which counts and,
+//! past a limit, unwinds out of the validator.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use jsonschema::paths::Location;
+use jsonschema::{Keyword, ValidationError, ValidationOptions};
+use serde_json::{Map, Value, json};
+
+/// How many references a check may follow. A hundred thousand values, each against a few, take a fourth of that.
+const STEPS: u32 = 2_000_000;
+
+/// How much of the stack a check may take, in bytes: half of what a thread has by default.
+const STACK: usize = 1 << 20;
+
+/// Name of the keyword. No draft knows it.
+const STEP: &str = "$step";
+
+/// Where a schema with an address of its own has what its references are led through. Each draft looks for references to
+/// other documents in one of the two.
+const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
+
+/// What was exceeded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Exceeded {
+    #[error(
+        "the schema follows more than {STEPS} references to check these values: let it refer to itself less"
+    )]
+    Steps,
+    #[error("the schema refers to itself too deep to check these values: let it refer to itself less")]
+    Depth,
+}
+
+/// What a check has left.
+#[derive(Clone, Copy)]
+struct Left {
+    steps: u32,
+    /// An address in the frame where the check began.
+    bottom: usize,
+}
+
+thread_local! {
+    static LEFT: Cell<Option<Left>> = const { Cell::new(None) };
+}
+
+/// Does a check on this thread within the limits.
+///
+/// # Errors
+/// What was exceeded.
+pub(super) fn limited<T>(check: impl FnOnce() -> T) -> Result<T, Exceeded> {
+    let begun = Left {
+        steps: STEPS,
+        bottom: here(),
+    };
+    let before = LEFT.replace(Some(begun));
+    // The validator keeps nothing from one check to the next that could be left half done.
+    let checked = catch_unwind(AssertUnwindSafe(check));
+    LEFT.set(before);
+    checked.or_else(|cause| match cause.downcast::<Exceeded>() {
+        Ok(exceeded) => Err(*exceeded),
+        Err(panic) => resume_unwind(panic),
+    })
+}
+
+/// Makes the keyword known.
+pub(super) fn known(options: ValidationOptions<'_>) -> ValidationOptions<'_> {
+    options.with_keyword(STEP, |_: &Map<String, Value>, _: &Value, _: Location| {
+        Ok(Box::new(Step) as Box<dyn for<'i> Keyword<'i>>)
+    })
+}
+
+struct Step;
+
+impl<'i> Keyword<'i> for Step {
+    fn validate(&self, _: &'i Value) -> Result<(), ValidationError<'i>> {
+        step();
+        Ok(())
+    }
+
+    fn is_valid(&self, _: &'i Value) -> bool {
+        step();
+        true
+    }
+}
+
+fn step() {
+    let Some(mut left) = LEFT.get() else { return };
+    let exceeded = match left.steps.checked_sub(1) {
+        None => Exceeded::Steps,
+        Some(_) if left.bottom.abs_diff(here()) > STACK => Exceeded::Depth,
+        Some(steps) => {
+            left.steps = steps;
+            LEFT.set(Some(left));
+            return;
+        }
+    };
+    resume_unwind(Box::new(exceeded))
+}
+
+/// An address in the frame of who calls.
+#[inline(never)]
+fn here() -> usize {
+    let local = 0_u8;
+    std::ptr::from_ref(&local).addr()
+}
+
+/// Keywords whose values are no schemas, whatever they look like.
+const DATA: [&str; 4] = ["const", "default", "enum", "examples"];
+
+/// Keywords whose values have a schema for each name that somebody chose.
+const NAMED: [&str; 6] = [
+    "$defs",
+    "definitions",
+    "dependencies",
+    "dependentSchemas",
+    "patternProperties",
+    "properties",
+];
+
+/// Leads all references of a document through the keyword.
+pub(super) fn counted(document: &mut Value) {
+    let mut steps = Map::new();
+    schema(document, &mut steps);
+    keep(document, &steps);
+}
+
+/// What is where a schema may be. `steps` are those of the schema around it that has an address: references are relative to
+/// that.
+fn schema(value: &mut Value, steps: &mut Map<String, Value>) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(|item| schema(item, steps)),
+        Value::Object(fields) => {
+            for (name, value) in fields.iter_mut() {
+                match value {
+                    _ if DATA.contains(&name.as_str()) => {}
+                    Value::Object(named) if NAMED.contains(&name.as_str()) => {
+                        named.values_mut().for_each(|value| addressed(value, steps));
+                    }
+                    Value::Array(items) => items.iter_mut().for_each(|item| addressed(item, steps)),
+                    value => addressed(value, steps),
+                }
+            }
+            lead(fields, steps);
+        }
+        _ => {}
+    }
+}
+
+/// The same of what may have an address of its own.
+fn addressed(value: &mut Value, steps: &mut Map<String, Value>) {
+    let address = ["$id", "id"]
+        .into_iter()
+        .find_map(|name| value.get(name)?.as_str());
+    if address.is_none_or(|address| address.starts_with('#')) {
+        return schema(value, steps);
+    }
+    let mut own = Map::new();
+    schema(value, &mut own);
+    keep(value, &own);
+}
+
+fn keep(document: &mut Value, steps: &Map<String, Value>) {
+    let Value::Object(fields) = document else { return };
+    if steps.is_empty() {
+        return;
+    }
+    for place in DEFINITIONS {
+        let definitions = fields.entry(place).or_insert_with(|| json!({}));
+        if let Value::Object(definitions) = definitions {
+            definitions.extend(steps.clone());
+        }
+    }
+}
+
+/// Leads the references of one schema through the keyword.
+fn lead(fields: &mut Map<String, Value>, steps: &mut Map<String, Value>) {
+    let references = ["$ref", "$recursiveRef", "$dynamicRef"].into_iter();
+    let references: Vec<Value> = references
+        .filter_map(|name| {
+            let is_text = fields.get(name).is_some_and(Value::is_string);
+            let to = is_text.then(|| fields.remove(name)).flatten()?;
+            Some(json!({name: to}))
+        })
+        .collect();
+    if references.is_empty() {
+        return;
+    }
+    let name = format!("{STEP}-{}", steps.len());
+    fields.insert("$ref".to_owned(), format!("#/$defs/{name}").into());
+    let all = [vec![json!({STEP: true})], references].concat();
+    steps.insert(name, json!({"allOf": all}));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Schema;
+    use super::*;
+
+    fn outcome(schema: &Value) -> Result<usize, String> {
+        let schema = Schema::new(schema.to_string().into_bytes());
+        let values = json!({});
+        let outcome = schema.errors(&values, &|| false);
+        outcome
+            .map(|errors| errors.len())
+            .map_err(|why| why.trim_end().to_owned())
+    }
+
+    /// A chain of so many definitions, each of which refers to the next one as often.
+    fn chain(length: usize, times: usize, place: &str) -> Value {
+        let mut definitions = Map::new();
+        for number in 0..length {
+            let next = json!({"$ref": format!("#/{place}/a{}", number + 1)});
+            definitions.insert(format!("a{number}"), json!({"anyOf": vec![next; times]}));
+        }
+        definitions.insert(format!("a{length}"), json!(false));
+        json!({"$ref": format!("#/{place}/a0"), place: definitions})
+    }
+
+    #[test]
+    fn a_check_that_takes_for_ever_ends() {
+        assert_eq!(outcome(&chain(10, 2, "definitions")), Ok(1));
+        let exceeded = Err(Exceeded::Steps.to_string());
+        assert_eq!(outcome(&chain(60, 2, "definitions")), exceeded);
+        assert_eq!(
+            outcome(&chain(60, 2, "x-elsewhere")),
+            exceeded,
+            "where no schema is looked for"
+        );
+    }
+
+    #[test]
+    fn a_check_that_would_fill_the_stack_ends() {
+        assert_eq!(
+            outcome(&chain(20_000, 1, "definitions")),
+            Err(Exceeded::Depth.to_string())
+        );
+    }
+
+    #[test]
+    fn references_that_lead_back_are_followed_once() {
+        assert_eq!(outcome(&json!({"$ref": "#"})), Ok(0));
+        assert_eq!(outcome(&json!({"allOf": [{"$ref": "#"}]})), Ok(0));
+    }
+
+    #[test]
+    fn what_only_looks_like_a_reference_stays() {
+        let mut data = json!({
+            "const": {"$ref": "#"},
+            "properties": {"$ref": {"type": "string"}, "const": {"$ref": "#/x"}},
+            "$defs": {"a": {"$id": "https://example.org/a", "$ref": "b"}},
+        });
+        counted(&mut data);
+        let step = |to: &str| json!({"allOf": [{"$step": true}, {"$ref": to}]});
+        assert_eq!(
+            data,
+            json!({
+                "const": {"$ref": "#"},
+                "properties": {"$ref": {"type": "string"}, "const": {"$ref": "#/$defs/$step-0"}},
+                "$defs": {
+                    "a": {
+                        "$id": "https://example.org/a", "$ref": "#/$defs/$step-0",
+                        "$defs": {"$step-0": step("b")}, "definitions": {"$step-0": step("b")},
+                    },
+                    "$step-0": step("#/x"),
+                },
+                "definitions": {"$step-0": step("#/x")},
+            })
+        );
+    }
+
+    #[test]
+    fn a_panic_of_a_check_is_no_limit() {
+        let panicked = catch_unwind(|| limited(|| resume_unwind(Box::new("other"))).map(|(): ()| ()));
+        assert_eq!(panicked.unwrap_err().downcast_ref(), Some(&"other"));
+    }
+}
