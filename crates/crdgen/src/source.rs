@@ -57,6 +57,9 @@ impl Draft {
     }
 }
 
+/// How many schemas may lead to one that is looked at.
+pub(crate) const MAX_DEPTH: usize = 100;
+
 /// One schema of the document and how it was reached.
 #[derive(Clone, Debug)]
 pub(crate) struct Part<'a> {
@@ -64,6 +67,8 @@ pub(crate) struct Part<'a> {
     pub(crate) draft: Draft,
     /// The targets of the references that led here, by address; meeting one again is a recursion.
     entered: Vec<*const Value>,
+    /// How many schemas led here, by references or because this one is inside of them.
+    depth: usize,
 }
 
 impl<'a> Part<'a> {
@@ -73,7 +78,13 @@ impl<'a> Part<'a> {
             schema,
             draft: draft_of(schema, self.draft),
             entered: self.entered.clone(),
+            depth: self.depth + 1,
         }
+    }
+
+    /// True when it is not looked at: the stack of a thread is finite, and no API server takes a type that is so deep.
+    pub(crate) fn is_too_deep(&self) -> bool {
+        self.depth > MAX_DEPTH
     }
 }
 
@@ -107,6 +118,7 @@ impl<'a> Document<'a> {
             schema: self.root,
             draft: draft_of(self.root, Draft::V2020),
             entered: Vec::new(),
+            depth: 0,
         }
     }
 

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::{Conversion, Error, MAX_LOOKS};
-use crate::source::{Part, Target};
+use crate::source::{MAX_DEPTH, Part, Target};
 use crate::types::Types;
 use crate::values;
 
@@ -227,6 +227,11 @@ impl<'a> Conversion<'a> {
                 "$ref",
                 &format!("the schema unfolds to more than {MAX_LOOKS} places"),
             );
+            return Ok(());
+        }
+        if part.is_too_deep() {
+            let why = format!("the schema is nested more than {MAX_DEPTH} schemas deep, references included");
+            self.degrade(path, "$ref", &why);
             return Ok(());
         }
         let map = match part.schema {
