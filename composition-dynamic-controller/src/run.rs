@@ -309,6 +309,8 @@ async fn definitions(
 
 #[cfg(test)]
 mod tests {
+    use crate::queue::Capacity;
+
     /// What the program itself takes, with its caches of small things.
     const PROGRAM: usize = 40 << 20;
 
@@ -321,7 +323,9 @@ mod tests {
         let (limit, _) = limit.split_once("Mi").unwrap();
         let limit = limit.parse::<usize>().unwrap() << 20;
         let workers = 10;
-        let most = helm_client::rendering::most_memory(workers)
+        let under_way = Capacity::of(workers).under_way();
+        let most = helm_client::rendering::most_memory(under_way)
+            + under_way * crate::composition::MEMORY_OF_HELD
             + runtime::connections::Connections::few().most_memory()
             + helm_client::charts::KEPT_BYTES;
         assert!(most + PROGRAM <= limit, "{} MiB", (most + PROGRAM) >> 20);

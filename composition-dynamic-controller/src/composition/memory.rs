@@ -16,6 +16,7 @@ use helm_client::records;
 use kube::ResourceExt as _;
 use serde_json::Value;
 
+use super::held::HELD;
 use super::origin::Source;
 use crate::compositions::{Key, ours};
 use crate::watches::{Sight, Watches};
@@ -195,10 +196,11 @@ impl Memories {
     }
 
     pub(super) fn put(&self, key: Key, mut memory: Memory) {
-        // Others may write some before the next turn.
-        if memory.left.is_none() {
-            memory.records = None;
-        }
+        // Others may write some before the next turn, which may be long after.
+        let is_little = |records: &records::Observed| records.holds_at_most(HELD);
+        memory.records = memory
+            .records
+            .filter(|records| memory.left.is_some() && is_little(records));
         let mut memories = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         memories.insert(key, memory);
     }

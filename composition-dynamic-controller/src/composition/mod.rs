@@ -5,6 +5,7 @@
 mod apply;
 mod bound;
 mod going;
+mod held;
 mod memory;
 mod naming;
 mod observe;
@@ -29,6 +30,8 @@ use runtime::telemetry::{Again, Part};
 use runtime::{Backoff, Recorder, Telemetry, chain};
 
 pub(crate) use bound::Known;
+#[cfg(test)]
+pub(crate) use held::MEMORY as MEMORY_OF_HELD;
 pub(crate) use memory::Memories;
 use memory::Memory;
 pub(crate) use origin::Origin;

@@ -25,6 +25,7 @@ use kube::ResourceExt as _;
 use runtime::telemetry;
 use serde_json::Value;
 
+use super::held::{self, Held};
 use super::memory::{self, Memory};
 use super::{Context, bound, going, naming};
 use crate::compositions::Key;
@@ -84,6 +85,8 @@ pub(crate) enum Error {
          until that is in force"
     )]
     Unread(String),
+    #[error(transparent)]
+    Held(#[from] held::Error),
     #[error("could not look at the release")]
     Release(#[source] release::Error),
     #[error("could not tell which records of the release are the controller's own")]
@@ -102,6 +105,7 @@ impl Error {
             Self::Render(error) => error.is_transient(),
             Self::Inspect(error) => error.is_transient(),
             Self::Release(error) => error.is_transient(),
+            Self::Held(error) => error.is_transient(),
             Self::ReleaseKey(error) => error.is_transient(),
             Self::Granted(error) => error.is_transient(),
             // The definition may be applied, or be ready, a moment later; a role may be put back.
@@ -136,24 +140,24 @@ impl Intention {
     }
 }
 
-/// A composition's release, as a pass found it.
+/// The release of a composition.
 #[derive(Clone, Copy)]
 struct ReleaseOf<'a> {
     composition: &'a Composition,
     name: &'a ReleaseName,
     releases: &'a Releases,
-    records: Option<&'a records::Observed>,
 }
 
 impl ReleaseOf<'_> {
     /// How it stands to what is wanted.
     async fn standing(
         &self,
+        records: Option<&records::Observed>,
         intention: Option<&Intention>,
         drifted: &[DriftedObject],
     ) -> Result<Standing, Error> {
         let desired = intention.and_then(|intention| intention.desired.as_ref());
-        let standing = inspection::standing(self.releases, self.composition, desired, self.records, drifted);
+        let standing = inspection::standing(self.releases, self.composition, desired, records, drifted);
         standing.await.map_err(Error::Release)
     }
 }
@@ -176,23 +180,27 @@ pub(super) async fn observe(
     }
     let mut releases = ctx.releases_of(composition).await?;
     let was_left = memory.left.take().is_some() && memory.records.is_some();
-    let records = match memory.records.take() {
+    let mut held = Held::new(match memory.records.take() {
         Some(records) => Some(records),
         None if is_new(composition) => first_records(composition, &given, ctx),
         None => records(composition, &release_name, &mut releases, ctx).await?,
+    });
+    let release = ReleaseOf {
+        composition,
+        name: &release_name,
+        releases: &releases,
     };
-    let intention = intention(composition, &release_name, records.as_ref(), memory, ctx).await?;
-    let stored = stored(composition, &releases, records.as_ref(), ctx).await?;
+    let intention = Box::pin(intention(release, &mut held, memory, ctx)).await?;
+    let stored = stored(composition, &releases, held.records(), ctx).await?;
     let role = role_name(&ctx.resource.plural, &composition.namespace, &release_name);
     let labels = rendering::object_labels(composition, &ctx.krateo_namespace);
     let (permissions, needed) = ctx.parts.timed(Part::RbacGeneration, || {
-        let touched = intention.as_ref().map(|intention| &intention.touched[..]);
         let permissions = inspection::permissions(
             composition,
             &release_name,
-            touched.unwrap_or_default(),
+            intention.as_ref().map_or(&[], |intention| &intention.touched),
             &stored.touched,
-            records.as_ref(),
+            held.records(),
             ctx.max_history,
         );
         let needed = permissions.grants(&role, &ctx.account, &labels);
@@ -217,19 +225,13 @@ pub(super) async fn observe(
     }
     if composition.deleting
         && composition.is_held()
-        && going::may_be(needed == granted, records.as_ref(), stored.has_hooks)
+        && going::may_be(needed == granted, held.records(), stored.has_hooks)
         && going::is_going(&composition.namespace, &role, ctx).await?
     {
         let goes = Observed::nothing(release_name, releases);
         return leaving(composition, goes, stored.objects, granted, memory, ctx).await;
     }
-    let release_of = ReleaseOf {
-        composition,
-        name: &release_name,
-        releases: &releases,
-        records: records.as_ref(),
-    };
-    let mut standing = standing(release_of, intention.as_ref(), ctx).await?;
+    let mut standing = Box::pin(standing(release, &mut held, intention.as_ref(), ctx)).await?;
     if was_left && !(needed == granted && standing.release == Release::InSync) {
         // Nothing is done on what was read a while ago.
         return Box::pin(observe(composition, memory, ctx)).await;
@@ -239,15 +241,17 @@ pub(super) async fn observe(
     let (objects, drifted) = if is_looked_at {
         ctx.watches
             .follow(&Key::of_composition(composition), stored.objects.iter());
-        Box::pin(look(release_of, stored.objects, memory, ctx)).await?
+        Box::pin(look(release, held.records(), stored.objects, memory, ctx)).await?
     } else {
         (Vec::new(), Vec::new())
     };
     // Rights that are there already lie within the bound.
     let grows = intention.as_ref().filter(|_| needed != granted);
-    let outside = outside(composition, grows, &stored.touched, ctx).await?;
+    let outside = outside(composition, grows, &stored.touched, &mut held, ctx).await?;
+    held.read_again(&releases).await?;
     if !drifted.is_empty() {
-        standing = release_of.standing(intention.as_ref(), &drifted).await?;
+        let drifted = release.standing(held.records(), intention.as_ref(), &drifted);
+        standing = drifted.await?;
     }
     let outlying = unrecorded(composition, &standing.release, &granted, ctx).await?;
     Ok(Observed {
@@ -265,7 +269,7 @@ pub(super) async fn observe(
         outlying,
         retry_in: standing.retry_in,
         wanted: intention.and_then(Intention::wanted),
-        records,
+        records: held.into_records(),
         objects,
         drifted,
         ignored_name: given.ignored,
@@ -420,12 +424,16 @@ async fn records(
 
 /// What the pass wants; nothing of a composition that goes.
 async fn intention(
-    composition: &Composition,
-    release: &ReleaseName,
-    records: Option<&records::Observed>,
+    release: ReleaseOf<'_>,
+    held: &mut Held,
     memory: &mut Memory,
     ctx: &Context,
 ) -> Result<Option<Intention>, Error> {
+    let ReleaseOf {
+        composition,
+        name: release,
+        releases,
+    } = release;
     if composition.deleting {
         return Ok(None);
     }
@@ -434,7 +442,7 @@ async fn intention(
     let fetching = ctx.telemetry.time(telemetry::Part::Connect, fetching);
     let key = Key::of_composition(composition);
     // The source may be slow, and so may templates and the inspector.
-    let chart = ctx.queue.waiting(&key, fetching).await;
+    let chart = held.waiting(&key, fetching, &ctx.queue).await;
     let chart = chart.map_err(Error::Chart)?;
     let definition = source.definition();
     let question = source
@@ -451,8 +459,9 @@ async fn intention(
     let bounds = bound::Written::new(ctx);
     let judging = Judging::new(composition, &bounds, Renderer::Controller);
     // Before chart-inspector is asked: what the composition is held for is said by its own controller.
-    let rendering = subject.render(&ctx.cluster, records, leniency, &judging);
-    let (rendering, lookups) = match ctx.queue.waiting(&key, rendering).await {
+    let upon = held.outline().cloned();
+    let rendering = subject.render(&ctx.cluster, upon.as_ref(), leniency, &judging);
+    let (rendering, lookups) = match held.waiting(&key, rendering, &ctx.queue).await {
         Ok(mut rendering) => {
             let lookups = std::mem::take(&mut rendering.lookups);
             (Some(rendering), lookups)
@@ -463,7 +472,7 @@ async fn intention(
     };
     let mut touched = match (&source.definition, question) {
         (Some(definition), Some(question)) => {
-            inspected(composition, release, definition, question, memory, ctx).await?
+            inspected(composition, release, definition, question, held, memory, ctx).await?
         }
         // chart-inspector renders charts of definitions and no others.
         _ => Vec::new(),
@@ -478,6 +487,7 @@ async fn intention(
     touched.extend(lookups.iter().map(looked_up));
     let unread = lookups.iter().find(|lookup| lookup.denied);
     let unread = unread.map(|lookup| lookup.resource.to_string());
+    held.read_again(releases).await?;
     Ok(Some(Intention {
         definition,
         chart,
@@ -515,6 +525,7 @@ async fn inspected(
     release: &ReleaseName,
     definition: &CompositionDefinition,
     question: u64,
+    held: &mut Held,
     memory: &mut Memory,
     ctx: &Context,
 ) -> Result<Vec<Resource>, Error> {
@@ -527,7 +538,7 @@ async fn inspected(
     let asking = ctx.inspector.resources(&query);
     let asking = ctx.parts.time(Part::ChartInspector, asking);
     let key = Key::of_composition(composition);
-    let answer = ctx.queue.waiting(&key, asking).await;
+    let answer = held.waiting(&key, asking, &ctx.queue).await;
     let answer = answer.map_err(Error::Inspect)?;
     memory.inspected = Some((question, answer.clone()));
     Ok(answer)
@@ -561,6 +572,7 @@ async fn outside(
     composition: &Composition,
     intention: Option<&Intention>,
     stored: &[Resource],
+    held: &mut Held,
     ctx: &Context,
 ) -> Result<Option<Outside>, Error> {
     let Some(intention) = intention else {
@@ -570,7 +582,7 @@ async fn outside(
     // A namespace that is about to be opened is waited for.
     let outside = bound::outside(&composition.namespace, &all, ctx);
     let key = Key::of_composition(composition);
-    Ok(ctx.queue.waiting(&key, outside).await?)
+    Ok(held.waiting(&key, outside, &ctx.queue).await?)
 }
 
 /// The grants that are remembered, unless they are of another role name: a composition can be given another release name.
@@ -617,10 +629,11 @@ async fn reach(ctx: &Context) -> Result<BTreeSet<String>, cluster::Error> {
 /// once more to find out.
 async fn standing(
     release: ReleaseOf<'_>,
+    held: &mut Held,
     intention: Option<&Intention>,
     ctx: &Context,
 ) -> Result<Standing, Error> {
-    let standing = release.standing(intention, &[]).await?;
+    let standing = release.standing(held.records(), intention, &[]).await?;
     let (Some(intention), Some(_)) = (intention, &standing.differs) else {
         return Ok(standing);
     };
@@ -630,9 +643,11 @@ async fn standing(
     let subject = subject(release.composition, release.name, &intention.chart, ctx);
     let bounds = bound::Written::new(ctx);
     let judging = Judging::new(release.composition, &bounds, Renderer::Controller);
-    let another = subject.render(&ctx.cluster, release.records, Leniency::default(), &judging);
+    let upon = held.outline().cloned();
+    let another = subject.render(&ctx.cluster, upon.as_ref(), Leniency::default(), &judging);
     let key = Key::of_composition(release.composition);
-    let another = ctx.queue.waiting(&key, another).await?;
+    let another = held.waiting(&key, another, &ctx.queue).await?;
+    held.read_again(release.releases).await?;
     standing
         .after_another_render(desired, &another.desired)
         .await
@@ -694,6 +709,7 @@ fn is_acted_upon(release: &Release) -> bool {
 /// not moved since it was looked at last is not looked at again.
 async fn look(
     release: ReleaseOf<'_>,
+    records: Option<&records::Observed>,
     objects: Vec<ObjectId>,
     memory: &mut Memory,
     ctx: &Context,
@@ -701,7 +717,6 @@ async fn look(
     let ReleaseOf {
         composition,
         releases,
-        records,
         name: _,
     } = release;
     let compared = records.and_then(|records| inspection::compared(composition, records));

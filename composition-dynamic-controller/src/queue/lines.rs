@@ -58,6 +58,12 @@ impl Capacity {
     fn parked(self) -> usize {
         self.workers * PARKED_PER_WORKER
     }
+
+    /// How many passes are under way at once where no group has more than its share, parked or not.
+    #[cfg(test)]
+    pub(crate) fn under_way(self) -> usize {
+        self.workers + self.parked()
+    }
 }
 
 /// The lines of all groups.

@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 
 use cluster::{Apply, Cluster, Delete, ObjectId, ResourceId, Selector};
 use helm::hook::HookEvent;
-use helm::release::{self, Release, Status, label};
+use helm::release::{self, Info, Release, Status, label};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -183,6 +183,39 @@ impl Observed {
         known.any(|record| record.authenticity == Authenticity::ByPreviousKey)
     }
 
+    /// The same without what the records hold: which revisions there are, who made them, and how they stand.
+    pub fn outline(&self) -> Self {
+        Self {
+            newest: self.newest.as_ref().map(Record::outline),
+            older_deployed: self.older_deployed.as_ref().map(Record::outline),
+            may_be_newer: self.may_be_newer,
+            listed: self.listed.clone(),
+        }
+    }
+
+    /// True when these are the same records, as nobody has written to them since.
+    pub fn is_unchanged(&self, later: &Self) -> bool {
+        let versions = |observed: &Self| {
+            [&observed.newest, &observed.older_deployed].map(|record| {
+                let record = record.as_ref()?;
+                Some((record.revision(), record.resource_version.clone()))
+            })
+        };
+        versions(self) == versions(later)
+    }
+
+    /// True when the records hold no more than so many bytes of text, all of them together. Decoded, that takes up to ten
+    /// times the memory.
+    pub fn holds_at_most(&self, bytes: usize) -> bool {
+        let mut room = Room(bytes);
+        let mut records = self.newest.iter().chain(&self.older_deployed);
+        records.all(|record| {
+            let besides = (&record.release.labels, &record.provenance.existing);
+            serde_json::to_writer(&mut room, &record.release).is_ok()
+                && serde_json::to_writer(&mut room, &besides).is_ok()
+        })
+    }
+
     /// The number of the newest revision; 0 when there is none. It is the hint for the next observation.
     pub fn revision(&self) -> i64 {
         self.newest.as_ref().map_or(0, Record::revision)
@@ -219,6 +252,40 @@ impl Record {
         match self.authenticity {
             Authenticity::Unchecked | Authenticity::Authentic | Authenticity::ByPreviousKey => true,
             Authenticity::Unauthentic => false,
+        }
+    }
+
+    fn outline(&self) -> Self {
+        let Release {
+            name,
+            namespace,
+            version,
+            info,
+            ..
+        } = &self.release;
+        let info = Info {
+            first_deployed: info.first_deployed,
+            last_deployed: info.last_deployed,
+            deleted: info.deleted,
+            status: info.status.clone(),
+            ..Info::default()
+        };
+        Self {
+            release: Release {
+                name: name.clone(),
+                namespace: namespace.clone(),
+                version: *version,
+                info,
+                ..Release::default()
+            },
+            provenance: Provenance {
+                existing: None,
+                ..self.provenance.clone()
+            },
+            modified: self.modified,
+            authenticity: self.authenticity,
+            payload: self.payload.clone(),
+            resource_version: self.resource_version.clone(),
         }
     }
 
@@ -281,6 +348,21 @@ impl Record {
             payload,
             resource_version,
         })
+    }
+}
+
+/// Counts down as bytes are written, and fails when there is no room for more.
+struct Room(usize);
+
+impl std::io::Write for Room {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let left = self.0.checked_sub(bytes.len());
+        self.0 = left.ok_or(std::io::ErrorKind::StorageFull)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 
@@ -1239,6 +1321,39 @@ mod tests {
         changed["data"]["release"] = json!(ByteString(b"!".to_vec()));
         check(&changed, Authenticity::Unauthentic, false);
         check(&stored(1, Status::Deployed), Authenticity::Unauthentic, false);
+    }
+
+    #[test]
+    fn the_outline_of_records_holds_nothing_of_them() {
+        let mut large = release(3, Status::Failed);
+        large.manifest = "a: 1\n".repeat(1_000);
+        let provenance = Provenance {
+            existing: Some(vec!["/api/v1/namespaces/shop/secrets/db".repeat(10)]),
+            attempt: Some(2),
+            ..Provenance::default()
+        };
+        let observed = Observed {
+            newest: Some(Record::for_test(large, provenance)),
+            older_deployed: Some(Record::for_test(
+                release(2, Status::Deployed),
+                Provenance::default(),
+            )),
+            ..Observed::default()
+        };
+        assert!(!observed.holds_at_most(5_000));
+        assert!(observed.holds_at_most(9_000));
+        let outline = observed.outline();
+        assert!(outline.holds_at_most(1_500), "{outline:?}");
+        assert_eq!(outline.revisions(), observed.revisions());
+        assert_eq!(outline.deployed().map(Record::revision), Some(2));
+        assert!(outline.is_unchanged(&observed));
+        let mut later = observed.clone();
+        // What a read tells of it that our own write does not.
+        later.newest.as_mut().unwrap().modified = Some(Timestamp::UNIX_EPOCH);
+        assert!(outline.is_unchanged(&later));
+        later.newest.as_mut().unwrap().resource_version = "8".to_owned();
+        assert!(!outline.is_unchanged(&later));
+        assert_eq!(outline.newest.unwrap().provenance.attempt, Some(2));
     }
 
     #[tokio::test]
