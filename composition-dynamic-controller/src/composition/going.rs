@@ -103,9 +103,12 @@ async fn told_by(
     let mut objects = removable(grant, served);
     for (rule, kind) in grant.rules().iter().flat_map(|rule| kinds(rule, served)) {
         if allows(rule, "list") && !allows(rule, "delete") {
-            let found = ctx.cluster.list_metadata(&kind, selector).await?;
-            let found = found.iter().map(PartialObjectMeta::name_any);
-            objects.extend(found.filter_map(|name| ObjectId::new(kind.clone(), namespace, &name).ok()));
+            let name = |found: PartialObjectMeta| found.name_any();
+            let names = ctx.cluster.map_metadata(&kind, selector, name).await?;
+            let ids = names
+                .iter()
+                .map(|name| ObjectId::new(kind.clone(), namespace, name));
+            objects.extend(ids.filter_map(Result::ok));
         }
     }
     Ok(objects)

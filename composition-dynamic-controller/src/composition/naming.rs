@@ -2,7 +2,7 @@
 
 use api::{Composition, labels};
 use cluster::Selector;
-use composition::{Given, Offer, ReleaseName};
+use composition::{Given, Offer, ReleaseName, offer};
 
 use super::Context;
 use super::observe::Error;
@@ -28,6 +28,7 @@ pub(super) async fn given(composition: &Composition, ctx: &Context) -> Result<Gi
         namespace: ctx.namespace.as_deref(),
         labels: Some(&version),
     };
-    let all = ctx.cluster.list_metadata(&ctx.resource, all).await?;
+    // All of them are in memory at once, and others may have written much into each.
+    let all = ctx.cluster.map_metadata(&ctx.resource, all, offer::told).await?;
     Ok(offer.answered(&all))
 }

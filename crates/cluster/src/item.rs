@@ -61,13 +61,14 @@ impl<T> Item<T> {
         Self::read_whole(raw)
     }
 
-    /// The same of what is nothing but metadata, which is a few times as large in memory as its text, whatever it is: no
-    /// number of values hides an object.
+    /// The same of what is nothing but metadata, without its managed fields: what is left is a few times as large in memory
+    /// as its text, whatever it is, so no number of values hides an object.
     pub(crate) fn read_metadata(raw: &RawValue) -> Self
     where
         T: DeserializeOwned,
     {
-        Self::read_whole(raw)
+        let without_fields = without_managed_fields(raw, |_| true);
+        Self::read_whole(without_fields.as_deref().unwrap_or(raw))
     }
 
     fn read_whole(raw: &RawValue) -> Self

@@ -129,8 +129,11 @@ impl Cluster {
         }
     }
 
-    /// The metadata of all objects that are selected, which is all that the server sends; without `managedFields` where
-    /// those are nested too deep. No object is left out for what else it holds.
+    /// The metadata of all objects that are selected, which is all that the server sends, without `managedFields`. No object
+    /// is left out for what else it holds.
+    ///
+    /// Labels and annotations of all of them are in memory at once: where others can write those, map them by
+    /// [`Cluster::map_metadata`].
     ///
     /// # Errors
     ///
@@ -140,12 +143,32 @@ impl Cluster {
         resource: &ResourceId,
         selector: Selector<'_>,
     ) -> Result<Vec<PartialObjectMeta>, Error> {
-        let pages = Pages {
+        self.map_metadata(resource, selector, |metadata| metadata).await
+    }
+
+    /// What `map` makes of the metadata of each object that is selected, one after the other; nothing else is kept of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Cluster::list`].
+    pub async fn map_metadata<T>(
+        &self,
+        resource: &ResourceId,
+        selector: Selector<'_>,
+        map: impl Fn(PartialObjectMeta) -> T,
+    ) -> Result<Vec<T>, Error> {
+        let mut pages: Pages<'_, PartialObjectMeta> = Pages {
             media_type: Some(LIST_OF_METADATA),
             limit: PAGE,
             ..self.pages(resource, selector)
         };
-        all_read(resource, pages.rest().await?)
+        let mut mapped = Vec::new();
+        while let Some(page) = pages.next().await? {
+            for item in page {
+                mapped.push(map(item.or_error(resource)?));
+            }
+        }
+        Ok(mapped)
     }
 
     async fn get_by<T>(
@@ -402,6 +425,28 @@ mod tests {
         let maps = ResourceId::of::<ConfigMap>();
         let found = script.cluster().list_metadata(&maps, Selector::default()).await;
         assert_eq!(found.unwrap()[0].metadata.name.as_deref(), Some("web"));
+        script.finish();
+    }
+
+    #[tokio::test]
+    async fn a_list_of_metadata_holds_no_managed_fields_and_what_it_is_mapped_to() {
+        let managed = json!([{"manager": "m", "fieldsV1": {"f:a": {}}}]);
+        let object =
+            |name: &str| json!({"metadata": {"name": name, "managedFields": managed, "labels": {"a": "b"}}});
+        let list = |name: &str, next: &str| json!({"metadata": {"continue": next}, "items": [object(name)]});
+        let path = "/api/v1/configmaps?limit=50";
+        let script = Script::new("two lists, one of two pages")
+            .get(path, list("web", ""))
+            .get(path, list("web", "more"))
+            .get("/api/v1/configmaps?limit=50&continue=more", list("db", ""));
+        let maps = ResourceId::of::<ConfigMap>();
+        let cluster = script.cluster();
+        let found = cluster.list_metadata(&maps, Selector::default()).await.unwrap();
+        assert_eq!(found[0].metadata.managed_fields, None);
+        assert_eq!(found[0].metadata.labels.as_ref().unwrap()["a"], "b");
+        let name = |found: PartialObjectMeta| found.metadata.name;
+        let names = cluster.map_metadata(&maps, Selector::default(), name).await;
+        assert_eq!(names.unwrap(), [Some("web".to_owned()), Some("db".to_owned())]);
         script.finish();
     }
 

@@ -1,7 +1,8 @@
 //! The release name that a definition gives the only composition that it governs.
 
-use api::{Composition, CompositionDefinition, annotations};
+use api::{Composition, CompositionDefinition, annotations, labels};
 use kube::Resource;
+use kube::core::{ObjectMeta, PartialObjectMeta};
 
 use crate::{ReleaseName, has_served, is_governed};
 
@@ -20,6 +21,21 @@ pub struct Given {
     pub name: Option<String>,
     /// Why it is not.
     pub ignored: Option<String>,
+}
+
+/// What of a composition counts when an offer is answered; the rest of its metadata may be much.
+pub fn told(mut metadata: PartialObjectMeta) -> PartialObjectMeta {
+    let is_told = |name: &str| matches!(name, labels::DEFINITION_NAMESPACE | labels::DEFINITION_NAME);
+    let mut told = metadata.metadata.labels.take();
+    if let Some(labels) = &mut told {
+        labels.retain(|name, _| is_told(name));
+    }
+    metadata.metadata = ObjectMeta {
+        name: metadata.metadata.name,
+        labels: told,
+        ..ObjectMeta::default()
+    };
+    metadata
 }
 
 impl<'a> Offer<'a> {
@@ -66,7 +82,6 @@ impl<'a> Offer<'a> {
 
 #[cfg(test)]
 mod tests {
-    use api::labels;
     use kube::core::DynamicObject;
     use serde_json::json;
 
@@ -111,6 +126,23 @@ mod tests {
         assert_eq!(shared.name, None);
         let why = shared.ignored.unwrap();
         assert!(why.contains("shop") && why.contains("2 compositions"), "{why}");
+    }
+
+    #[test]
+    fn what_counts_of_a_composition_is_little_whatever_it_holds() {
+        let mut object = object("web");
+        let labels = object.metadata.labels.get_or_insert_default();
+        labels.extend((0..1_000).map(|number| (format!("example.org/{number}"), "x".to_owned())));
+        object.metadata.annotations = Some([("note".to_owned(), "x".repeat(10_000))].into());
+        let whole: PartialObjectMeta = serde_json::from_value(json!(object)).unwrap();
+        let told = told(whole.clone());
+        assert!(json!(told).to_string().len() < 400);
+        let definition = annotated("shop");
+        let offer = Offer::of(&fresh(), &definition).unwrap();
+        assert_eq!(
+            offer.answered(&[told.clone(), told]),
+            offer.answered(&[whole.clone(), whole])
+        );
     }
 
     #[test]
