@@ -1,5 +1,6 @@
 //! The HTTP side: a query in, a list of objects out.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use tokio::sync::Semaphore;
 
 use crate::callers::Callers;
 use crate::document;
-use crate::inspector::{self, Inspector};
+use crate::inspector::Inspector;
 
 /// Longest time for one answer; the reference's write timeout.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(50);
@@ -163,12 +164,18 @@ async fn resources(
     }
 }
 
-fn status(error: &inspector::Error) -> StatusCode {
-    match error {
-        inspector::Error::Inspect(inspection::Error::Render(rendering::Error::Busy(_))) => {
-            StatusCode::SERVICE_UNAVAILABLE
-        }
-        _ => StatusCode::INTERNAL_SERVER_ERROR,
+/// 503 where all places are taken, whatever for.
+fn status(error: &(dyn Error + 'static)) -> StatusCode {
+    let mut causes = std::iter::successors(Some(error), |&error| error.source());
+    let is_busy = |cause: &(dyn Error + 'static)| {
+        // That one has no cause of its own.
+        let render = cause.downcast_ref::<rendering::Error>();
+        cause.is::<rendering::Busy>() || matches!(render, Some(rendering::Error::Busy(_)))
+    };
+    if causes.any(is_busy) {
+        StatusCode::SERVICE_UNAVAILABLE
+    } else {
+        StatusCode::INTERNAL_SERVER_ERROR
     }
 }
 
@@ -203,11 +210,13 @@ mod tests {
     use cluster::Cluster;
     use cluster::scripted::Script;
     use helm_client::charts::Charts;
+    use helm_client::release;
     use helm_client::source::Limits;
     use tower::ServiceExt as _;
 
     use super::*;
     use crate::definitions::Definitions;
+    use crate::inspector;
 
     const QUERY: &str = "compositionName=web&compositionNamespace=shop&compositionVersion=v1-0-0\
         &compositionResource=webs&compositionDefinitionName=d&compositionDefinitionNamespace=s";
@@ -251,6 +260,21 @@ mod tests {
         assert_eq!(status, StatusCode::URI_TOO_LONG);
         assert!(text.contains("8192 are the most that is read"), "{text}");
         assert_eq!(counted(&service, status), 1);
+    }
+
+    #[test]
+    fn who_finds_no_place_is_told_to_ask_again_whatever_it_is_for() {
+        let busy = || rendering::Busy::Ending;
+        let check = |error: inspection::Error, expected: StatusCode| {
+            assert_eq!(status(&inspector::Error::Inspect(error)), expected);
+        };
+        let unavailable = StatusCode::SERVICE_UNAVAILABLE;
+        check(rendering::Error::Busy(busy()).into(), unavailable);
+        check(release::Error::Busy(busy()).into(), unavailable);
+        check(
+            release::Error::NoRelease.into(),
+            StatusCode::INTERNAL_SERVER_ERROR,
+        );
     }
 
     #[tokio::test]
