@@ -12,7 +12,8 @@ use super::Busy;
 pub enum Event {
     /// It waited for a place, whether it got it or not.
     Waited(Duration),
-    /// It got no place: `waited` too long, the namespace's line was `full`, or the process is `ending`.
+    /// It got no place: it `waited` too long, whoever asked `left`, the namespace's line was `full`, or the process is
+    /// `ending`.
     Refused(&'static str),
     /// It took more than it may: the limit's name.
     Exceeded(&'static str),
@@ -34,12 +35,15 @@ pub(super) fn happened(event: Event) {
     }
 }
 
-pub(super) fn refused(busy: &Busy) {
-    happened(Event::Refused(match busy {
+/// Whoever asked waits no longer.
+pub(super) const LEFT: Event = Event::Refused("left");
+
+pub(super) fn refusal(busy: &Busy) -> Event {
+    Event::Refused(match busy {
         Busy::Waited { .. } => "waited",
         Busy::Full { .. } => "full",
         Busy::Ending => "ending",
-    }));
+    })
 }
 
 pub(super) fn exceeded(limit: Limit) {
@@ -57,6 +61,8 @@ pub(super) fn exceeded(limit: Limit) {
 mod tests {
     use std::sync::{Arc, Mutex, PoisonError};
 
+    use futures::FutureExt as _;
+
     use super::super::Pool;
     use super::*;
 
@@ -66,14 +72,33 @@ mod tests {
         let noted = told.clone();
         // Other tests of this process have theirs told, too.
         tell_events(move |event| noted.lock().unwrap_or_else(PoisonError::into_inner).push(event));
-        let pool = Pool::new(1, Duration::from_millis(1));
+        let told = |is_wanted: fn(&Event) -> bool| {
+            let told = told.lock().unwrap_or_else(PoisonError::into_inner);
+            told.iter().any(is_wanted)
+        };
+        let pool = Pool::new(1, Duration::from_millis(1)).told();
         let _held = pool.place("a").await.unwrap();
         pool.place("b").await.unwrap_err();
-        let told = told.lock().unwrap();
-        assert!(told.contains(&Event::Refused("waited")), "{told:?}");
-        assert!(
-            told.iter().any(|event| matches!(event, Event::Waited(_))),
-            "{told:?}"
-        );
+        assert!(told(|event| *event == Event::Refused("waited")));
+        assert!(told(|event| matches!(event, Event::Waited(_))));
+
+        let mut left = Box::pin(pool.place("b"));
+        assert!(left.as_mut().now_or_never().is_none());
+        drop(left);
+        assert!(told(|event| *event == LEFT));
+
+        // Pools of other things than renders are not told of.
+        let pool = Pool::new(1, Duration::from_mins(1));
+        let _held = pool.place("a").await.unwrap();
+        let mut waiting = Vec::new();
+        let full = loop {
+            let mut place = Box::pin(pool.place("b"));
+            match place.as_mut().now_or_never() {
+                Some(place) => break place.unwrap_err(),
+                None => waiting.push(place),
+            }
+        };
+        assert!(matches!(full, Busy::Full { .. }), "{full}");
+        assert!(!told(|event| *event == Event::Refused("full")));
     }
 }

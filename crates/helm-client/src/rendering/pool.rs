@@ -65,6 +65,8 @@ pub enum Busy {
 pub struct Pool {
     state: Arc<Mutex<State>>,
     place_timeout: Duration,
+    /// True when its waits are told, as those of renders.
+    is_told: bool,
 }
 
 #[derive(Debug)]
@@ -110,7 +112,7 @@ pub(super) struct Place {
 
 static OF_PROCESS: LazyLock<Pool> = LazyLock::new(|| {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    Pool::new(processors.clamp(2, MOST_PLACES), PLACE_TIMEOUT)
+    Pool::new(processors.clamp(2, MOST_PLACES), PLACE_TIMEOUT).told()
 });
 
 impl Pool {
@@ -129,7 +131,14 @@ impl Pool {
                 turns: VecDeque::new(),
             })),
             place_timeout,
+            is_told: false,
         }
+    }
+
+    /// The same, which tells of who waits ([`super::tell_events`]).
+    pub(super) fn told(self) -> Self {
+        let is_told = true;
+        Self { is_told, ..self }
     }
 
     /// The one of this process, whose memory all renders share: a place for each processor, from 2 to 3.
@@ -191,9 +200,14 @@ impl Pool {
             if state.can_have(namespace, Instant::now()) {
                 return Ok(state.take(namespace.to_owned(), &self.state));
             }
-            state.line_up(namespace).inspect_err(events::refused)?
+            let refused = |busy: &Busy| self.tell(events::refusal(busy));
+            state.line_up(namespace).inspect_err(refused)?
         };
-        let _waiting = Waiting(Instant::now());
+        let mut waiting = Waiting {
+            pool: self,
+            since: Instant::now(),
+            refusal: Some(events::LEFT),
+        };
         let place = match tokio::time::timeout(self.place_timeout, turn).await {
             Ok(Ok(place)) => Ok(place),
             Ok(Err(_)) => Err(Busy::Ending),
@@ -202,16 +216,31 @@ impl Pool {
                 waited: self.place_timeout,
             }),
         };
-        place.inspect_err(events::refused)
+        waiting.refusal = place.as_ref().err().map(events::refusal);
+        place
+    }
+
+    fn tell(&self, event: Event) {
+        if self.is_told {
+            events::happened(event);
+        }
     }
 }
 
-/// Tells when it is dropped how long somebody waited, also one who gave up.
-struct Waiting(Instant);
+/// Tells when it is dropped how long somebody waited, and why in vain.
+struct Waiting<'a> {
+    pool: &'a Pool,
+    since: Instant,
+    /// None of one that has its place.
+    refusal: Option<Event>,
+}
 
-impl Drop for Waiting {
+impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        events::happened(Event::Waited(self.0.elapsed()));
+        self.pool.tell(Event::Waited(self.since.elapsed()));
+        if let Some(refusal) = self.refusal {
+            self.pool.tell(refusal);
+        }
     }
 }
 
