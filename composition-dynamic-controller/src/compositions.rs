@@ -81,8 +81,8 @@ pub(crate) struct Seen {
     pub(crate) object: Arc<DynamicObject>,
     /// False when there is more of it than is kept: a pass reads it.
     pub(crate) is_whole: bool,
-    /// A digest of the labels and annotations that the product gives a meaning, also of those that are not kept.
-    told: u64,
+    /// As [`told`]: also of labels and annotations that are not kept.
+    pub(crate) told: u64,
 }
 
 impl Seen {
@@ -98,8 +98,8 @@ impl Seen {
     }
 
     fn of_object(mut object: DynamicObject) -> Self {
+        let told = told(object.labels(), object.annotations());
         let metadata = &mut object.metadata;
-        let told = told(metadata);
         // Nothing here reads them, and they may be a good part of an object.
         metadata.managed_fields = None;
         metadata.owner_references = None;
@@ -150,11 +150,11 @@ fn keep_ours(metadata: &mut ObjectMeta) {
     }
 }
 
-fn told(metadata: &ObjectMeta) -> u64 {
+/// A digest of the labels and annotations that the product gives a meaning.
+pub(crate) fn told(labels: &BTreeMap<String, String>, annotations: &BTreeMap<String, String>) -> u64 {
     let mut hasher = DefaultHasher::new();
-    for entries in [&metadata.labels, &metadata.annotations] {
-        let ours: Vec<_> = entries.iter().flat_map(ours).collect();
-        ours.hash(&mut hasher);
+    for entries in [labels, annotations] {
+        ours(entries).collect::<Vec<_>>().hash(&mut hasher);
     }
     hasher.finish()
 }
@@ -351,7 +351,7 @@ fn what_changed(old: &Seen, new: &Seen) -> Option<Priority> {
 }
 
 /// The labels or annotations that the product gives a meaning, as the pauses.
-pub(crate) fn ours(entries: &BTreeMap<String, String>) -> impl Iterator<Item = (&String, &String)> {
+fn ours(entries: &BTreeMap<String, String>) -> impl Iterator<Item = (&String, &String)> {
     entries.iter().filter(|(name, _)| is_ours(name))
 }
 
@@ -534,6 +534,19 @@ mod tests {
         assert!(!seen.is_whole);
         assert_eq!(seen.object.labels()["krateo.io/release-name"], "web");
         assert_eq!(seen.object.finalizers(), [finalizers::COMPOSITION]);
+        // As a pass finds that reads all of it.
+        let whole = written(7, "a");
+        let kind = ApiResource {
+            group: "composition.krateo.io".to_owned(),
+            version: "v1-0-0".to_owned(),
+            api_version: "composition.krateo.io/v1-0-0".to_owned(),
+            kind: "Web".to_owned(),
+            plural: "webs".to_owned(),
+        };
+        let whole = Composition::read(whole, &kind).unwrap();
+        assert_eq!(told(&whole.labels, &whole.annotations), seen.told);
+        let kept = Composition::read((*seen.object).clone(), &kind).unwrap();
+        assert_ne!(told(&kept.labels, &kept.annotations), seen.told);
         // A change of what is not kept is news all the same, where it is ours.
         assert!(!seen.object.annotations().contains_key("krateo.io/zz"));
         let mut changed = written(7, "b");

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::held::HELD;
 use super::origin::Source;
-use crate::compositions::{Key, ours};
+use crate::compositions::Key;
 use crate::watches::{Sight, Watches};
 
 /// What is remembered of one composition.
@@ -165,19 +165,19 @@ impl Looked {
 
 /// A digest of what a pass is made from: the composition without its status, and the chart that the definition
 /// names. What else the definition says of itself, as how many compositions it has, is no reason to look.
-pub(super) fn inputs(composition: &Composition, source: Option<&Source>) -> u64 {
+///
+/// `told` is that of the composition's labels and annotations ([`crate::compositions::told`]), of which not all may be kept
+/// between passes.
+pub(super) fn inputs(composition: &Composition, told: u64, source: Option<&Source>) -> u64 {
     let mut hasher = DefaultHasher::new();
     (
         &composition.uid,
         composition.generation,
         composition.deleting,
         composition.is_held(),
+        told,
     )
         .hash(&mut hasher);
-    // Of a composition with much metadata, no other labels and annotations are kept between passes.
-    for entries in [&composition.labels, &composition.annotations] {
-        ours(entries).collect::<Vec<_>>().hash(&mut hasher);
-    }
     if let Some(Source { chart, definition }) = source {
         let definition = definition.as_ref().and_then(|definition| definition.uid());
         (definition, chart).hash(&mut hasher);

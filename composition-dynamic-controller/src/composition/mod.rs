@@ -37,7 +37,7 @@ use memory::Memory;
 pub(crate) use origin::Origin;
 pub(crate) use status::ReadyMeans;
 
-use crate::compositions::{Compositions, Key};
+use crate::compositions::{self, Compositions, Key};
 use crate::figures::{CutOff, Parts};
 use crate::inspector::Inspector;
 use crate::queue::{Priority, Queue, Seat};
@@ -276,6 +276,7 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
             return Ok(Next::OnChange);
         };
         let (id, mut composition) = read((*seen.object).clone(), ctx)?;
+        let mut told = seen.told;
         if composition.deleting {
             // What the watch has may be older than our own removal of the finalizer, and acting on that would grant
             // anew what was just revoked.
@@ -283,8 +284,9 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
                 Some(now) => composition = now,
                 None => return Ok(Next::OnChange),
             }
+            told = compositions::told(&composition.labels, &composition.annotations);
         }
-        let mut inputs = observe::inputs(&composition, ctx);
+        let mut inputs = observe::inputs(&composition, told, ctx);
         if memory.is_settled(inputs, &ctx.watches, ctx.comparison_interval) {
             ctx.memories.put(key.clone(), memory);
             return Ok(Next::After(ctx.resync_interval, Priority::Low));
@@ -294,7 +296,8 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
                 Some(now) => composition = now,
                 None => return Ok(Next::OnChange),
             }
-            inputs = observe::inputs(&composition, ctx);
+            told = compositions::told(&composition.labels, &composition.annotations);
+            inputs = observe::inputs(&composition, told, ctx);
         }
         memory.settled = None;
         memory.recall_records(inputs);

@@ -163,8 +163,8 @@ impl ReleaseOf<'_> {
 }
 
 /// A digest of what a pass over the composition is made from.
-pub(super) fn inputs(composition: &Composition, ctx: &Context) -> u64 {
-    memory::inputs(composition, ctx.origin.of(composition).ok().as_ref())
+pub(super) fn inputs(composition: &Composition, told: u64, ctx: &Context) -> u64 {
+    memory::inputs(composition, told, ctx.origin.of(composition).ok().as_ref())
 }
 
 /// Looks at everything a plan is made from; never writes.
