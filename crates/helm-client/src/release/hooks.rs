@@ -1,12 +1,14 @@
 //! The hooks of one event, one after the other (Helm's `pkg/action/hooks.go`).
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use cluster::{Delete, Goal, Health, ObjectId, Propagation};
 use helm::hook::{
     Hook, HookDeletePolicy, HookEvent, HookExecution, HookOutputLogPolicy, HookPhase, in_execution_order,
 };
 use jiff::Timestamp;
+use tokio::time::Instant;
 
 use super::apply::{self, Force, put_as_is};
 use super::objects::{self, Target};
@@ -33,6 +35,9 @@ enum SoFar {
     /// It ended well; its delete policy may not have been followed.
     Done,
 }
+
+/// After how long a hook that found no place asks for one again.
+const BUSY_PAUSE: Duration = Duration::from_secs(1);
 
 /// What hooks printed, by their places in the record.
 pub(super) type Outputs = Vec<(usize, Option<String>)>;
@@ -142,10 +147,12 @@ impl Releases {
         made: &mut Option<ObjectId>,
     ) -> Result<(), Error> {
         let owner = self.owner(&record.release);
-        let target = self
-            .hook_target(&record.release.hooks[index], &record.release.namespace)
-            .await?;
-        let Some(target) = target else { return Ok(()) };
+        // The record is pending: the action does not fail because others are worked on.
+        let (hook, namespace) = (&record.release.hooks[index], &record.release.namespace);
+        let target = unless_busy(self.options.timeout, || self.hook_target(hook, namespace));
+        let Some(target) = self.patiently(target).await? else {
+            return Ok(());
+        };
         let hook = &mut record.release.hooks[index];
         match so_far {
             SoFar::Done => {
@@ -299,6 +306,20 @@ impl Releases {
     }
 }
 
+/// What an attempt comes to that finds a place, or the last one within `timeout`.
+async fn unless_busy<T, F>(timeout: Duration, attempt: impl Fn() -> F) -> Result<T, Error>
+where
+    F: Future<Output = Result<T, Error>>,
+{
+    let begun = Instant::now();
+    loop {
+        match attempt().await {
+            Err(Error::Busy(_)) if begun.elapsed() < timeout => tokio::time::sleep(BUSY_PAUSE).await,
+            outcome => return outcome,
+        }
+    }
+}
+
 /// True when the hooks of one event run after all those of another, in the same action.
 fn is_after(event: &HookEvent, before: &HookEvent) -> bool {
     matches!(
@@ -362,5 +383,34 @@ fn failed_hook(hook: &Hook, event: &HookEvent, output: Option<String>, source: E
         kind: hook.kind.clone(),
         output,
         source: Box::new(source),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+    use crate::rendering::Busy;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hook_that_finds_no_place_waits_as_long_as_it_may_run() {
+        let attempts = Cell::new(0);
+        let place_at = |free: u32| {
+            let attempts = &attempts;
+            move || async move {
+                attempts.set(attempts.get() + 1);
+                if attempts.get() < free {
+                    return Err(Error::Busy(Busy::Ending));
+                }
+                Ok(())
+            }
+        };
+        let timeout = BUSY_PAUSE * 5;
+        unless_busy(timeout, place_at(4)).await.unwrap();
+        assert_eq!(attempts.replace(0), 4);
+        let busy = unless_busy(timeout, place_at(100)).await.unwrap_err();
+        assert!(matches!(busy, Error::Busy(_)), "{busy}");
+        assert_eq!(attempts.get(), 6);
     }
 }
