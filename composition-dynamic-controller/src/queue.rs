@@ -147,7 +147,7 @@ impl<K: Hash + Eq + Clone + Grouped> Queue<K> {
                 let mut state = self.lock();
                 state.promote(Instant::now());
                 if let Some(taken) = state.take(Instant::now()) {
-                    if !state.ready.nothing_may_begin() {
+                    if !state.ready.nobody_is_next() {
                         self.more.notify_one();
                     }
                     return taken;
@@ -197,7 +197,7 @@ impl<K: Hash + Eq + Clone + Grouped> Queue<K> {
         let turn = self.lock().unpark(key, Instant::now());
         self.more.notify_one();
         if let Some(turn) = turn {
-            // Whoever drops the other end has forgotten the object altogether.
+            // Whoever drops the other end has ended the pass (`done`).
             let _ = turn.await;
         }
     }

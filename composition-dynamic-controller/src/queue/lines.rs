@@ -1,9 +1,8 @@
 //! Whose turn it is: work of several groups, in an order in which no group keeps the others waiting.
 //!
-//! The group of which the fewest are worked on comes first, then work that was parked, then the more urgent work, then the
-//! earlier one. A group never has all workers, unless there is one: where several groups have all of them, the next that is
-//! free goes to the group that has the fewest. What is parked has no worker, but takes memory: the parked work of one group is never more than what could
-//! still be parked, except for a few passes that every group may have.
+//! The group of which the fewest are worked on comes first; within a group, parked work whose wait is over, then the more
+//! urgent, then the earlier. No group has all workers, unless there is only one. Parked work has no worker but takes memory:
+//! a group may have as many parked as could still be parked, and [`PARKED_IN_ANY_CASE`] always.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -127,8 +126,8 @@ impl<K: Grouped> Lines<K> {
         self.closed = true;
     }
 
-    /// True when nothing is ready of a group that may have another worker.
-    pub(super) fn nothing_may_begin(&self) -> bool {
+    /// True when no group has work for another worker.
+    pub(super) fn nobody_is_next(&self) -> bool {
         self.turns.is_empty()
     }
 

@@ -113,9 +113,9 @@ impl Cluster {
             .await
     }
 
-    /// Merges fields into the status of an object; `null` removes one. Returns the object.
+    /// Merges fields into the status of an object; `null` removes one. Returns the object, or its metadata where it cannot
+    /// be read.
     ///
-    /// Returns the object, or its metadata where it cannot be read.
     /// A merge leaves fields alone that it does not name. Lists, such as conditions, are replaced whole.
     ///
     /// # Errors

@@ -40,8 +40,8 @@ pub const STAGE: &str = "krateo.io/hooks-of";
 /// How many records, and manifests in them, are worked on at once in a process: each takes up to some dozen MiB of memory.
 const PLACES: usize = 3;
 
-/// Where they are. Whoever may write Secrets writes records that take as long as is allowed.
-pub(crate) static OF_RECORDS: LazyLock<Pool> = LazyLock::new(|| Pool::new(PLACES, PLACE_TIMEOUT));
+/// The places. Whoever may write Secrets can write records that take as long to decode as the limits allow.
+pub(crate) static RECORD_PLACES: LazyLock<Pool> = LazyLock::new(|| Pool::new(PLACES, PLACE_TIMEOUT));
 
 /// Where records are kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -786,7 +786,7 @@ impl Records {
         let record = if is_light {
             decode()
         } else {
-            let decoded = OF_RECORDS.run_here(&self.namespace, decode).await;
+            let decoded = RECORD_PLACES.run_here(&self.namespace, decode).await;
             decoded.map_err(|source| Error::Busy {
                 namespace: self.namespace.clone(),
                 release: self.release.clone(),

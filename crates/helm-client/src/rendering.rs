@@ -214,7 +214,7 @@ pub fn most_memory(under_way: usize) -> usize {
         + under_way * FEW_ANSWERS
 }
 
-static OF_ANSWERS: LazyLock<Pool> = LazyLock::new(|| Pool::new(PLACES_OF_ANSWERS, PLACE_TIMEOUT));
+static ANSWER_PLACES: LazyLock<Pool> = LazyLock::new(|| Pool::new(PLACES_OF_ANSWERS, PLACE_TIMEOUT));
 
 /// Charts look up one thing by the name of another, rarely more.
 const ROUNDS: usize = 8;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::events::{self, Event};
 use super::pool::Place;
-use super::{Error, FEW_ANSWERS, MEMORY_OF_ANSWERS, OF_ANSWERS};
+use super::{ANSWER_PLACES, Error, FEW_ANSWERS, MEMORY_OF_ANSWERS};
 
 /// A question of a template to the cluster.
 #[derive(Debug, Clone, PartialEq)]
@@ -250,7 +250,7 @@ impl<'a, J: Judge> Answers<'a, J> {
             return Err(Error::TooMuch { what });
         }
         if self.weight > FEW_ANSWERS && self.place.is_none() {
-            self.place = Some(OF_ANSWERS.place(self.namespace).await?);
+            self.place = Some(ANSWER_PLACES.place(self.namespace).await?);
         }
         Ok(())
     }
