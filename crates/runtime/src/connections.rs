@@ -48,7 +48,7 @@ impl Connections {
 
     /// The most memory, in bytes, of what was sent on all of them and is not read yet.
     pub fn most_memory(self) -> usize {
-        self.most * MAX_UNREAD as usize
+        self.most * MAX_UNREAD
     }
 }
 

@@ -14,9 +14,9 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::serve::Listener;
 use hyper::body::Incoming;
+use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
@@ -33,8 +33,8 @@ use crate::metrics::Closed;
 
 /// How long a connection may go on without a request under way.
 ///
-/// One bound for both versions of HTTP: hyper's header timeout counts for HTTP/1 alone, and only once it is known that
-/// HTTP/1 is spoken. How long a request may take is for its handler to bound.
+/// hyper's own bound of a header does not tell the first one from those that follow. How long a request may take is for
+/// its handler to bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
     /// Until the TLS handshake is over.
@@ -60,21 +60,15 @@ impl Default for Times {
     }
 }
 
-/// How often a client that speaks HTTP/2 is asked whether it is still there.
-const PING_INTERVAL: Duration = Duration::from_secs(30);
-
-/// How long it may take to answer that.
-const PING_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Requests at once on one connection with HTTP/2. An API server opens another connection for more.
-const MAX_STREAMS: u32 = 100;
-
-/// What a connection may send before it is read, in bytes: with HTTP/1 also the longest header.
+/// What a connection may send before it is read, in bytes, which is also the longest header.
 ///
 /// It counts for memory on each of the connections that may be open, while a body waits for room.
-pub const MAX_UNREAD: u32 = 64 << 10;
+pub const MAX_UNREAD: usize = 64 << 10;
 
-/// Serves HTTP.
+/// Serves HTTP/1.1.
+///
+/// Not HTTP/2: there, all requests of a connection share what may be sent before it is read. A body that waits for room
+/// would hold up the bodies beside it, also one whose end makes the room.
 pub struct Server {
     connections: Connections,
     times: Times,
@@ -107,9 +101,10 @@ impl Server {
         Self { connections, ..self }
     }
 
-    /// Serves with TLS instead; both versions of HTTP are offered.
+    /// Serves with TLS instead. Clients that could also speak HTTP/2 learn from ALPN that they are to use HTTP/1.1, as an
+    /// API server does for its webhooks in any case.
     pub fn with_tls(self, mut config: ServerConfig) -> Self {
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Self {
             tls: Some(TlsAcceptor::from(Arc::new(config))),
             ..self
@@ -203,22 +198,13 @@ impl Server {
     }
 }
 
-fn builder() -> Builder<TokioExecutor> {
-    let mut builder = Builder::new(TokioExecutor::new());
+fn builder() -> http1::Builder {
+    let mut builder = http1::Builder::new();
     builder
-        .http1()
         .timer(TokioTimer::new())
         // It would count between two requests, too: see `Times`.
         .header_read_timeout(None)
-        .max_buf_size(MAX_UNREAD as usize);
-    builder
-        .http2()
-        .timer(TokioTimer::new())
-        .keep_alive_interval(PING_INTERVAL)
-        .keep_alive_timeout(PING_TIMEOUT)
-        .max_concurrent_streams(MAX_STREAMS)
-        .initial_connection_window_size(MAX_UNREAD)
-        .initial_stream_window_size(MAX_UNREAD);
+        .max_buf_size(MAX_UNREAD);
     builder
 }
 
@@ -299,7 +285,6 @@ mod tests {
     use std::time::Duration;
 
     use axum::routing::get;
-    use hyper::client::conn::http2;
     use rustls::server::{ClientHello, ResolvesServerCert};
     use rustls::sign::CertifiedKey;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
@@ -444,31 +429,29 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn http_2_has_the_same_bounds() {
+    async fn http_2_is_not_spoken() {
         let callers = Callers::of(router(), None);
-        let pipe = callers.connect().await;
-        let io = TokioIo::new(pipe);
-        let (mut sender, connection) = http2::handshake(TokioExecutor::new(), io).await.unwrap();
-        let connected = tokio::spawn(connection);
-        for _ in 0..3 {
-            let request = Request::get("http://x/").body(Body::empty()).unwrap();
-            assert_eq!(sender.send_request(request).await.unwrap().status(), 200);
-            tokio::time::sleep(Times::default().idle * 9 / 10).await;
+        let mut pipe = callers.connect().await;
+        pipe.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+        assert!(is_closed(&mut pipe).await);
+        choose_crypto();
+        let config = ServerConfig::builder().with_no_client_auth();
+        let server =
+            Server::new(callers.metrics.clone()).with_tls(config.with_cert_resolver(Arc::new(NoCertificate)));
+        assert_eq!(server.tls.unwrap().config().alpn_protocols, [b"http/1.1"]);
+    }
+
+    #[derive(Debug)]
+    struct NoCertificate;
+
+    impl ResolvesServerCert for NoCertificate {
+        fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+            None
         }
-        connected.await.unwrap().unwrap();
-        assert!(sender.is_closed());
-        callers.check_closed("idle", 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_does_not_begin_tls_is_closed() {
-        #[derive(Debug)]
-        struct NoCertificate;
-        impl ResolvesServerCert for NoCertificate {
-            fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-                None
-            }
-        }
         choose_crypto();
         let config = ServerConfig::builder().with_no_client_auth();
         let callers = Callers::of(router(), Some(config.with_cert_resolver(Arc::new(NoCertificate))));
