@@ -209,11 +209,13 @@ async fn hold(State((webhook, room)): State<(Webhook, Room)>, request: Request, 
 mod tests {
     use std::convert::Infallible;
 
+    use axum::extract::Extension;
     use axum::routing::post;
     use futures::stream;
     use tokio::sync::Notify;
     use tower::ServiceExt as _;
 
+    use super::super::convert;
     use super::*;
 
     const SIZES: Sizes = Sizes {
@@ -347,6 +349,40 @@ mod tests {
         let counted = r#"core_provider_webhook_request_refused_total{reason="broken",webhook="mutating"} 1"#;
         let text = metrics.text().unwrap();
         assert!(text.contains(counted), "{text}");
+    }
+
+    const CONVERSION: &str = r#"{"apiVersion": "apiextensions.k8s.io/v1", "request": {
+        "uid": "u", "desiredAPIVersion": "g/v2", "objects": [{"apiVersion": "g/v1", "metadata": {}}]}}"#;
+
+    #[tokio::test]
+    async fn a_conversion_that_nobody_waits_for_keeps_its_room_until_it_ends() {
+        let room = room();
+        let all = SIZES.all / UNIT;
+        let (tell, begun) = std::sync::mpsc::channel();
+        let (go_on, wait) = std::sync::mpsc::channel::<()>();
+        let wait = Arc::new(std::sync::Mutex::new(wait));
+        let figures = room.figures.clone();
+        let handler = async move |Extension(admitted): Extension<Admitted>, body: Bytes| {
+            let work = move |_: &mut serde_json::Value, _: &str| {
+                tell.send(()).unwrap();
+                wait.lock().unwrap().recv().unwrap();
+                Ok(())
+            };
+            convert(&figures, admitted, body, work).await.map(|_| ())
+        };
+        let routes = bounded(
+            Router::new().route("/", post(handler)),
+            Webhook::Conversion,
+            &room,
+        );
+        let asked = tokio::spawn(answer(routes, request(Body::from(CONVERSION), Some(UNIT))));
+        let begun = tokio::task::spawn_blocking(move || begun.recv());
+        begun.await.unwrap().unwrap();
+        asked.abort();
+        assert!(asked.await.unwrap_err().is_cancelled());
+        assert_eq!(room.left.available_permits(), all - 1);
+        go_on.send(()).unwrap();
+        let _all = room.left.acquire_many(u32::try_from(all).unwrap()).await.unwrap();
     }
 
     #[test]

@@ -187,7 +187,7 @@ async fn copied(
         object["apiVersion"] = Value::from(desired);
         Ok(())
     };
-    convert(&webhooks, admitted, body, rename).await
+    convert(&webhooks.figures, admitted, body, rename).await
 }
 
 /// Conversion by the changes that a type's charts list.
@@ -202,7 +202,7 @@ async fn converted(
         return Err(Refused::Late(Webhook::Conversion.within()));
     };
     let conversion = conversion.map_err(|error| chain(&error));
-    convert(&webhooks, admitted, body, move |object, desired| {
+    convert(&webhooks.figures, admitted, body, move |object, desired| {
         let conversion = conversion.as_ref().map_err(Clone::clone)?;
         let version = desired.rsplit_once('/').map_or(desired, |(_, version)| version);
         conversion
@@ -212,10 +212,10 @@ async fn converted(
     .await
 }
 
-/// Converts each object on a thread for blocking work: a page of a list takes a while. What goes on when the API server does
-/// not wait any more keeps its room, and ends with the object at hand.
+/// Converts the objects on a thread for blocking work, because a page of a list takes a while. When the API server stops
+/// waiting, the work keeps its room and ends after the object at hand.
 async fn convert(
-    webhooks: &Webhooks,
+    figures: &Figures,
     admitted: Admitted,
     body: Bytes,
     convert: impl Fn(&mut Value, &str) -> Result<(), String> + Send + 'static,
@@ -223,6 +223,8 @@ async fn convert(
     let since = Instant::now();
     let within = Webhook::Conversion.within();
     let work = move || {
+        // All of it: a closure takes only those fields along that it names, and the room is not among them.
+        let admitted = admitted;
         let review: ConversionReview<'_> = bodies::read(&body)?;
         Ok(review.answer(&|object, desired| {
             if tokio::time::Instant::now() > admitted.until {
@@ -235,9 +237,7 @@ async fn convert(
     let answer = tokio::task::spawn_blocking(work).await;
     let answer = answer.unwrap_or(Err(Refused::Late(within)))?;
     let outcome = if answer.is_success() { "success" } else { ERROR };
-    webhooks
-        .figures
-        .count(Webhook::Conversion, "convert", outcome, since);
+    figures.count(Webhook::Conversion, "convert", outcome, since);
     Ok(Json(answer))
 }
 
