@@ -194,9 +194,33 @@ impl Room {
     }
 }
 
+/// What is answered, and the room of its review: both go once it is sent.
+struct Answer {
+    text: Bytes,
+    _admitted: Admitted,
+}
+
+impl AsRef<[u8]> for Answer {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
+    }
+}
+
+/// The answer, which holds the room until all of it is sent: that of a conversion is as large as the review.
+async fn holding(response: Response, admitted: Admitted) -> Response {
+    let (head, body) = response.into_parts();
+    // It is in memory, in one piece: this neither fails nor copies it.
+    let text = to_bytes(body, usize::MAX).await.unwrap_or_default();
+    let answer = Answer {
+        text,
+        _admitted: admitted,
+    };
+    Response::from_parts(head, Body::from(Bytes::from_owner(answer)))
+}
+
 async fn hold(State((webhook, room)): State<(Webhook, Room)>, request: Request, next: Next) -> Response {
     let response = match room.admit(webhook, request).await {
-        Ok((request, _admitted)) => next.run(request).await,
+        Ok((request, admitted)) => holding(next.run(request).await, admitted).await,
         Err(refused) => refused.into_response(),
     };
     if let Some(refused) = response.extensions().get::<Refused>() {
@@ -349,6 +373,20 @@ mod tests {
         let counted = r#"core_provider_webhook_request_refused_total{reason="broken",webhook="mutating"} 1"#;
         let text = metrics.text().unwrap();
         assert!(text.contains(counted), "{text}");
+    }
+
+    #[tokio::test]
+    async fn an_answer_takes_room_until_it_is_sent() {
+        let room = room();
+        let routes = Router::new().route("/", post(async |body: Bytes| body));
+        let routes = bounded(routes, Webhook::Conversion, &room);
+        let answer = routes.oneshot(request(Body::from("x"), Some(SIZES.one)));
+        let answer = answer.await.unwrap();
+        assert_eq!(answer.status(), StatusCode::OK);
+        let text = to_bytes(answer.into_body(), usize::MAX).await.unwrap();
+        assert_eq!(room.left.available_permits(), 2);
+        drop(text);
+        assert_eq!(room.left.available_permits(), SIZES.all / UNIT);
     }
 
     const CONVERSION: &str = r#"{"apiVersion": "apiextensions.k8s.io/v1", "request": {

@@ -22,6 +22,7 @@ use std::time::Instant;
 
 use axum::body::Bytes;
 use axum::extract::{Extension, Path, State};
+use axum::http::{HeaderName, header};
 use axum::routing::post;
 use axum::{Json, Router};
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts};
@@ -39,7 +40,7 @@ pub(crate) use tls::{Shown, tls};
 pub(crate) use validate::{Judge, Shares, is_judged};
 
 use bodies::{Admitted, Refused, Room, Sizes, bounded};
-use review::{AdmissionReview, ConversionAnswer, ConversionReview, Verdict};
+use review::{AdmissionReview, ConversionReview, Verdict};
 
 /// An object of an API server has at most 1.5 MiB, and a review holds two. What is read takes up to ten times its size.
 const REVIEWS: Sizes = Sizes {
@@ -48,7 +49,7 @@ const REVIEWS: Sizes = Sizes {
 };
 
 /// A conversion holds a page of a list. Its objects are read one by one, so that it takes little more than its size, and
-/// that of the answer.
+/// that of the answer. It keeps its room until the answer is sent.
 const CONVERSIONS: Sizes = Sizes {
     one: 64 << 20,
     all: 64 << 20,
@@ -177,12 +178,15 @@ fn answer(
     Json(verdict.to_review(&review.request.uid))
 }
 
+/// The text of an answer to a conversion, and what it is.
+type Converted = ([(HeaderName, &'static str); 1], Vec<u8>);
+
 /// Conversion of types whose versions differ only in name.
 async fn copied(
     State(webhooks): State<Webhooks>,
     Extension(admitted): Extension<Admitted>,
     body: Bytes,
-) -> Result<Json<ConversionAnswer>, Refused> {
+) -> Result<Converted, Refused> {
     let rename = |object: &mut Value, desired: &str| {
         object["apiVersion"] = Value::from(desired);
         Ok(())
@@ -196,7 +200,7 @@ async fn converted(
     Path((plural, digest)): Path<(String, String)>,
     Extension(admitted): Extension<Admitted>,
     body: Bytes,
-) -> Result<Json<ConversionAnswer>, Refused> {
+) -> Result<Converted, Refused> {
     let conversion = webhooks.conversions.of(&plural, &digest);
     let Ok(conversion) = tokio::time::timeout_at(admitted.until, conversion).await else {
         return Err(Refused::Late(Webhook::Conversion.within()));
@@ -219,26 +223,30 @@ async fn convert(
     admitted: Admitted,
     body: Bytes,
     convert: impl Fn(&mut Value, &str) -> Result<(), String> + Send + 'static,
-) -> Result<Json<ConversionAnswer>, Refused> {
+) -> Result<Converted, Refused> {
     let since = Instant::now();
     let within = Webhook::Conversion.within();
     let work = move || {
         // All of it: a closure takes only those fields along that it names, and the room is not among them.
         let admitted = admitted;
         let review: ConversionReview<'_> = bodies::read(&body)?;
-        Ok(review.answer(&|object, desired| {
+        let answer = review.answer(&|object, desired| {
             if tokio::time::Instant::now() > admitted.until {
                 return Err(format!("the objects could not be converted within {within:?}"));
             }
             convert(object, desired)
-        }))
+        });
+        // Before the answer is written, which is the third of that size.
+        drop(body);
+        Ok((answer.is_success(), answer.text()))
     };
     // An error says that the process ends.
     let answer = tokio::task::spawn_blocking(work).await;
     let answer = answer.unwrap_or(Err(Refused::Late(within)))?;
-    let outcome = if answer.is_success() { "success" } else { ERROR };
+    let (is_success, text) = answer;
+    let outcome = if is_success { "success" } else { ERROR };
     figures.count(Webhook::Conversion, "convert", outcome, since);
-    Ok(Json(answer))
+    Ok(([(header::CONTENT_TYPE, "application/json")], text))
 }
 
 #[cfg(test)]
@@ -290,9 +298,9 @@ mod tests {
         let (_, limit) = own.split_once("limits: {memory: ").unwrap();
         let (limit, _) = limit.split_once("Mi").unwrap();
         let limit = limit.parse::<usize>().unwrap() << 20;
-        // A page is held with its answer.
+        // A page is held with its answer, then the objects of that with its text. Answers may be larger than pages.
         let most = REVIEWS.all * READ_TAKES
-            + CONVERSIONS.all * 2
+            + CONVERSIONS.all * 3
             + runtime::connections::Connections::default().most_memory()
             + runtime::connections::Connections::few().most_memory()
             + helm_client::charts::KEPT_BYTES;

@@ -192,6 +192,26 @@ impl ConversionAnswer {
     pub(super) fn is_success(&self) -> bool {
         self.response.result["status"] == "Success"
     }
+
+    /// What the API server is sent. It takes no more memory than it is long.
+    pub(super) fn text(&self) -> Vec<u8> {
+        /// What there is besides the objects, an identifier and a reason.
+        const REST: usize = 1 << 10;
+        let ConversionResponse {
+            uid,
+            converted_objects,
+            result,
+        } = &self.response;
+        let objects: usize = converted_objects
+            .iter()
+            .map(|object| object.get().len() + 1)
+            .sum();
+        let reason = result["message"].as_str().unwrap_or_default().len();
+        let mut text = Vec::with_capacity(REST + uid.len() + reason + objects);
+        // Writing to memory does not fail, and all keys are strings.
+        serde_json::to_writer(&mut text, self).unwrap_or_default();
+        text
+    }
 }
 
 impl ConversionReview<'_> {
@@ -284,6 +304,7 @@ mod tests {
         };
         let answer = answered(&format!("[{},{}]", object("1"), object(&deep)));
         assert!(answer.is_success());
+        assert_eq!(answer.text(), serde_json::to_vec(&answer).unwrap());
         let [honest, hostile] = &answer.response.converted_objects[..] else {
             panic!("not both")
         };

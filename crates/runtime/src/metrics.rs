@@ -38,6 +38,8 @@ pub(crate) enum Closed {
     Silent,
     /// Nothing more was.
     Idle,
+    /// Nothing of an answer was taken in time.
+    Stalled,
     /// The process ends, and the caller did not leave.
     Ending,
 }
@@ -48,6 +50,7 @@ impl Closed {
             Self::Handshake => "handshake",
             Self::Silent => "silent",
             Self::Idle => "idle",
+            Self::Stalled => "stalled",
             Self::Ending => "ending",
         }
     }
@@ -122,7 +125,7 @@ impl Metrics {
             connections_closed: IntCounterVec::new(
                 Opts::new(
                     "connections_closed_total",
-                    "Connections that were closed because nothing was asked on them, by what they did",
+                    "Connections that were closed because too little happened on them, by what they did",
                 ),
                 &["reason"],
             )?,

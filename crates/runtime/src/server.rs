@@ -3,6 +3,7 @@
 //! Every listening socket of the programs is served here. Nobody has to say who he is to open a connection, so one that says
 //! nothing, or says it a byte at a time, must not keep a place that others need.
 
+use std::error::Error as _;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -22,6 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tokio_io_timeout::TimeoutWriter;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -43,18 +45,21 @@ pub struct Times {
     pub first_request: Duration,
     /// From an answer until the header of the next request has arrived. An answer is also taken in this time.
     pub idle: Duration,
+    /// While an answer is sent, until the client takes more of it.
+    pub write: Duration,
     /// From the announcement that the connection ends until it is cut off.
     pub farewell: Duration,
 }
 
 impl Default for Times {
-    /// 5 s, 10 s, 2 minutes, 10 s. Go's clients and reqwest's drop idle connections after 90 s: they are not to meet one
+    /// 5 s, 10 s, 2 minutes, 10 s, 10 s. Go's clients and reqwest's drop idle connections after 90 s: they are not to meet one
     /// that is closed the moment they use it.
     fn default() -> Self {
         Self {
             handshake: Duration::from_secs(5),
             first_request: Duration::from_secs(10),
             idle: Duration::from_mins(2),
+            write: Duration::from_secs(10),
             farewell: Duration::from_secs(10),
         }
     }
@@ -168,7 +173,9 @@ impl Server {
             }
         });
         let builder = builder();
-        let mut connection = pin!(builder.serve_connection(TokioIo::new(io), service));
+        let mut io = TimeoutWriter::new(io);
+        io.set_timeout(Some(self.times.write));
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(Box::pin(io)), service));
         let mut farewell: Option<Farewell> = None;
         loop {
             let now = *changes.borrow_and_update();
@@ -176,6 +183,9 @@ impl Server {
             tokio::select! {
                 outcome = connection.as_mut() => {
                     if let Err(error) = outcome {
+                        if is_stalled(&error) {
+                            return Err(Closed::Stalled);
+                        }
                         tracing::debug!(%error, "a connection broke");
                     }
                     return farewell.and_then(|farewell| farewell.reason).map_or(Ok(()), Err);
@@ -196,6 +206,12 @@ impl Server {
             }
         }
     }
+}
+
+/// True when the client took nothing of an answer in time.
+fn is_stalled(error: &hyper::Error) -> bool {
+    let source = error.source().and_then(|source| source.downcast_ref());
+    source.is_some_and(|source: &io::Error| source.kind() == io::ErrorKind::TimedOut)
 }
 
 fn builder() -> http1::Builder {
@@ -426,6 +442,20 @@ mod tests {
         tokio::time::sleep(Times::default().idle * 3).await;
         go_on.notify_one();
         assert!(asking.await.unwrap().starts_with("HTTP/1.1 200"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_takes_nothing_of_an_answer_is_closed() {
+        let callers = Callers::of(Router::new().route("/", get(async || vec![b'x'; 1 << 20])), None);
+        let mut slow = callers.connect().await;
+        slow.write_all(REQUEST).await.unwrap();
+        for _ in 0..5 {
+            slow.read_exact(&mut [0; 1 << 10]).await.unwrap();
+            tokio::time::sleep(Times::default().write * 9 / 10).await;
+        }
+        assert!(!callers.metrics.text().unwrap().contains("stalled"));
+        tokio::time::sleep(Times::default().write).await;
+        callers.check_closed("stalled", 1);
     }
 
     #[tokio::test(start_paused = true)]
