@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use api::labels::COMPOSITION_VERSION;
 use serde_json::{Value, json};
 
-use super::review::{AdmissionRequest, Verdict};
+use super::review::{AdmissionRequest, Operation, Verdict};
 
 /// A new composition belongs to the version it was written through. One that loses its label keeps its old version: an
 /// update may come through any version, and that must not move it.
@@ -17,7 +17,7 @@ pub(super) fn mutate(request: &AdmissionRequest) -> Verdict {
         return Verdict::default();
     }
     let through = request.request_kind.as_ref().unwrap_or(&request.kind);
-    let version = if request.operation == "CREATE" {
+    let version = if request.operation == Operation::Create {
         Some(through.version.clone())
     } else {
         label(request.old_labels())

@@ -30,7 +30,7 @@ pub(super) struct AdmissionRequest {
     /// Where the object lies; empty outside of namespaces.
     #[serde(default)]
     pub(super) namespace: String,
-    pub(super) operation: String,
+    pub(super) operation: Operation,
     /// As it was written: it may be nested deeper than can be read.
     #[serde(default)]
     pub(super) object: Option<Box<RawValue>>,
@@ -95,6 +95,32 @@ fn labels(object: Option<&RawValue>) -> Option<BTreeMap<String, String>> {
     }
     let fields: Fields = serde_json::from_str(object?.get()).ok()?;
     fields.metadata.labels
+}
+
+/// What is done to the object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub(super) enum Operation {
+    Create,
+    Update,
+    Delete,
+    Connect,
+    /// Whatever else a caller says, who need not be an API server.
+    #[serde(other)]
+    Other,
+}
+
+impl Operation {
+    /// How it is called in figures.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Delete => "delete",
+            Self::Connect => "connect",
+            Self::Other => "other",
+        }
+    }
 }
 
 /// A resource of a group and version.
@@ -331,6 +357,18 @@ mod tests {
         assert_eq!(kept.read().unwrap_err(), "it is nested deeper than 127 levels");
         assert!(!request(&object(&deep(9_000), "x"), &object(&deep(8_999), "x")).keeps_spec());
         assert!(request(&object("1", "x"), &object(" 1", "x")).keeps_spec());
+    }
+
+    #[test]
+    fn a_caller_cannot_make_up_names_of_operations() {
+        let read = |operation: &str| {
+            let operation: Operation = serde_json::from_value(json!(operation)).unwrap();
+            operation.as_str()
+        };
+        assert_eq!(
+            [read("CREATE"), read("CONNECT"), read(&"x".repeat(1 << 20))],
+            ["create", "connect", "other"]
+        );
     }
 
     #[test]

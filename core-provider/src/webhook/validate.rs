@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::bodies::Admitted;
 use super::conversions::Conversions;
-use super::review::{AdmissionRequest, Verdict};
+use super::review::{AdmissionRequest, Operation, Verdict};
 
 /// Why a judgement has no outcome that is cut off.
 const TOO_LONG: &str = "it takes too long";
@@ -71,7 +71,7 @@ impl Judge {
     /// renders.
     pub(super) async fn judge(&self, request: &AdmissionRequest, admitted: &Admitted) -> Verdict {
         // What is there may not fit any more, and must still be labelled, finalized and removed.
-        if request.operation == "UPDATE" && request.keeps_spec() {
+        if request.operation == Operation::Update && request.keeps_spec() {
             return Verdict::default();
         }
         let object = match request.read() {
