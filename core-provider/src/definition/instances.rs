@@ -118,16 +118,16 @@ pub(super) async fn list(
     labels: Option<&str>,
     cluster: &Cluster,
 ) -> Result<Option<Vec<Instance>>, cluster::Error> {
-    let keep =
-        |page: Page| std::future::ready(Ok((page.into_iter().map(|(instance, _)| instance).collect(), ())));
+    let keep = |page: Page| std::future::ready(Ok((page.map(|(instance, _)| instance).collect(), ())));
     let found = list_looking(resource, labels, cluster, keep).await?;
     Ok(found.map(|found| found.into_iter().flat_map(|(instances, ())| instances).collect()))
 }
 
-/// Compositions that were listed at once, with their specs.
-pub(super) type Page = Vec<(Instance, Spec)>;
+/// Compositions that were listed at once, with their specs. Each is read when it is its turn: as values, those of a page may
+/// take many times what they take as text.
+pub(super) type Page = Box<dyn Iterator<Item = (Instance, Spec)> + Send>;
 
-/// The same, page by page, with a look at the specs, which are not kept: no more of them are held than a page has.
+/// The same, page by page, with a look at the specs, which are not kept: no more of them is held than the text of a page.
 pub(super) async fn list_looking<Seen, E, F>(
     resource: &ResourceId,
     labels: Option<&str>,
@@ -152,11 +152,9 @@ where
             Err(error) if error.is_forbidden() => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let page = page
-            .into_iter()
-            .map(|item| read(item, &resource.version))
-            .collect();
-        found.push(look(page).await?);
+        let shown = resource.version.clone();
+        let page = page.map(move |item| read(item, &shown));
+        found.push(look(Box::new(page)).await?);
     }
 }
 
@@ -259,17 +257,11 @@ mod tests {
                 json!({"metadata": {}, "items": [web("two", json!({"size": 2})), web("deep", deep)]}),
             );
         let look = async |page: Page| {
-            let looked: Vec<_> = page
-                .iter()
-                .map(|(instance, spec)| {
-                    (
-                        instance.name.clone(),
-                        spec.value.clone(),
-                        spec.unreadable.is_some(),
-                    )
-                })
-                .collect();
-            let instances = page.into_iter().map(|(instance, _)| instance).collect();
+            let look = |(instance, spec): (Instance, Spec)| {
+                let looked = (instance.name.clone(), spec.value, spec.unreadable.is_some());
+                (instance, looked)
+            };
+            let (instances, looked): (Vec<_>, Vec<_>) = page.map(look).unzip();
             Ok::<_, cluster::Error>((instances, looked))
         };
         let found = list_looking(&webs, None, &script.cluster(), look).await;
