@@ -39,8 +39,7 @@ use crate::grants::secrets;
 use crate::namespaces::{Arrivals, Namespaces};
 use crate::templates::Templates;
 use crate::webhook::{
-    self, Address, Certificates, Conversions, Figures, Judge, Registration, Requests, Shares, Shown, Source,
-    Webhooks,
+    self, Address, Certificates, Conversions, Figures, Judge, Registration, Requests, Shown, Source, Webhooks,
 };
 
 /// Name of the lease, as the contract has it.
@@ -213,7 +212,6 @@ impl Args {
             charts,
             schemas: Schemas::default(),
             conversions,
-            shares: Shares::default(),
         }
     }
 

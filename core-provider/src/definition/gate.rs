@@ -3,6 +3,7 @@
 use api::definition::Breaker;
 use crdgen::JSONSchemaProps;
 use crdgen::conversion::Conversion;
+use helm::context::Deadline;
 use helm::engine::Engine;
 use serde_json::Map;
 
@@ -23,6 +24,8 @@ pub(super) struct Gate<'a> {
 impl Gate<'_> {
     /// Where and why the version refuses a composition, with the first reason; one that is being deleted never.
     ///
+    /// Nothing, too, once the deadline is over: what was not looked at is not known to fit.
+    ///
     /// `own_schema` gives the schema of the version that a composition has now: fields that it has only for the sake
     /// of sibling versions are ignored.
     pub(super) fn breaker(
@@ -30,13 +33,14 @@ impl Gate<'_> {
         instance: &Instance,
         spec: Spec,
         own_schema: impl Fn(&str) -> Option<JSONSchemaProps>,
+        deadline: &Deadline,
     ) -> Option<Breaker> {
         if instance.deleting {
             return None;
         }
         let labelled = instance.version.as_deref();
         let former = labelled.and_then(own_schema);
-        let (path, reason) = self.refusal(labelled, spec, former.as_ref())?;
+        let (path, reason) = self.refusal(labelled, spec, former.as_ref(), deadline)?;
         Some(Breaker {
             namespace: instance.namespace.clone(),
             name: instance.name.clone(),
@@ -51,6 +55,7 @@ impl Gate<'_> {
         labelled: Option<&str>,
         spec: Spec,
         former: Option<&JSONSchemaProps>,
+        deadline: &Deadline,
     ) -> Option<(String, String)> {
         if let Some(why) = spec.unreadable {
             return Some((String::new(), why));
@@ -62,9 +67,10 @@ impl Gate<'_> {
         });
         let none = Map::new();
         let values = spec.as_object().unwrap_or(&none);
-        match self.engine.check(values) {
+        match self.engine.check_until(values, &|| deadline.is_over()) {
             Err(error) => return Some((String::new(), error.to_string())),
-            Ok(checked) => {
+            Ok(None) => return None,
+            Ok(Some(checked)) => {
                 if let [first, others @ ..] = checked.violations.as_slice() {
                     let more = match others.len() {
                         0 => String::new(),
@@ -81,6 +87,8 @@ impl Gate<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use helm::chart::{Chart, File, Limits};
     use serde_json::{Value, json};
 
@@ -96,6 +104,10 @@ mod tests {
             File::new("values.schema.json", schema.to_string().into_bytes()),
         ];
         Engine::new(Chart::from_files(files, &Limits::default()).unwrap())
+    }
+
+    fn deadline(is_over: bool) -> Deadline {
+        Deadline::new(Duration::from_secs(1), move || is_over)
     }
 
     fn instance(name: &str, value: Value) -> (Instance, Spec) {
@@ -137,6 +149,8 @@ mod tests {
             version: "v2-0-0",
             conversion: None,
         };
+        let (wrong, spec) = instance("wrong-size", json!({"size": "huge"}));
+        assert_eq!(gate.breaker(&wrong, spec, |_| None, &deadline(true)), None);
         let mut going = instance("going", json!({"size": "huge"}));
         going.0.deleting = true;
         let mut deep = instance("deep", Value::Null);
@@ -151,7 +165,9 @@ mod tests {
         ];
         let breakers: Vec<_> = instances
             .into_iter()
-            .filter_map(|(instance, spec)| gate.breaker(&instance, spec, |_| Some(former.clone())))
+            .filter_map(|(instance, spec)| {
+                gate.breaker(&instance, spec, |_| Some(former.clone()), &deadline(false))
+            })
             .collect();
         let said: Vec<_> = breakers
             .iter()

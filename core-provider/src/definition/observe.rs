@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::definition::{BoundStatus, Breaker, ResolvedChart};
 use api::{COMPOSITION_GROUP, CompositionDefinition, annotations, conditions, labels};
@@ -15,7 +16,7 @@ use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use helm::context::Deadline;
 use helm::engine::Engine;
 use helm_client::charts::{self, LoadedChart};
-use helm_client::rendering::{Busy, Pool, RENDER_TIMEOUT};
+use helm_client::rendering::{Busy, PLACE_TIMEOUT, Pool, RENDER_TIMEOUT};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use k8s_openapi::api::rbac::v1::{ClusterRole, Role, RoleBinding};
 use kube::ResourceExt as _;
@@ -33,7 +34,7 @@ use super::{Context, FIELD_MANAGER, release_key};
 use crate::bound;
 use crate::bundle::{self, Stage, Target, bundle};
 use crate::grants::{accesses, grants, secrets};
-use crate::webhook::{Registration, conversion_path};
+use crate::webhook::{Registration, Shares, conversion_path};
 
 /// How many objects of a bundle are looked at at once.
 const LOOKED_AT_AT_ONCE: usize = 8;
@@ -186,7 +187,7 @@ pub(crate) enum Error {
     Busy(#[source] Busy),
     #[error(
         "a page of compositions could not be held against the chart's schema within {}s: make the schema simpler",
-        RENDER_TIMEOUT.as_secs()
+        LOOK_TIMEOUT.as_secs()
     )]
     TooLong,
     #[error("could not fetch the chart")]
@@ -605,10 +606,23 @@ async fn elsewhere(
     });
     let look = async |page: Page| {
         let checks = checks.clone();
-        let work = move |deadline: Deadline| checks.look(page, &deadline);
-        // All compositions of a type have one share of the places: its schema is what may take long.
-        let looked = Pool::of_process().run(&names.plural, RENDER_TIMEOUT, work);
-        looked.await.map_err(Error::Busy)?.ok_or(Error::TooLong)
+        let looked = async move {
+            // A type has one place less than there are, whatever namespaces its compositions lie in: it is its schema that
+            // may take long.
+            let share = Shares::of_process().of(&names.kind).acquire_owned().await;
+            let work = move |deadline: Deadline| {
+                let looked = checks.look(page, &deadline);
+                drop(share);
+                looked
+            };
+            // No namespace is called like that.
+            let turns_of = format!("type {}", names.plural);
+            let looked = Pool::of_process().run(&turns_of, RENDER_TIMEOUT, work).await;
+            looked.map_err(Error::Busy)?.ok_or(Error::TooLong)
+        };
+        // The pass goes on where the work does not end: a keyword of a schema cannot be interrupted.
+        let looked = tokio::time::timeout(LOOK_TIMEOUT, looked).await;
+        looked.unwrap_or(Err(Error::TooLong))
     };
     let others = format!("{}!={version}", api::labels::COMPOSITION_VERSION);
     let found = instances::list_looking(&through, Some(&others), cluster, look).await?;
@@ -619,6 +633,9 @@ async fn elsewhere(
         (instances.into_iter().flatten().collect(), breakers)
     }))
 }
+
+/// How long a page of compositions may take: until there is a place, and until all of it is looked at.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(PLACE_TIMEOUT.as_secs() + RENDER_TIMEOUT.as_secs());
 
 /// What compositions are held against, on a thread of the pool.
 struct Checks {
@@ -641,10 +658,10 @@ impl Checks {
         let own_schema = |version: &str| crdgen::own_schema(&self.live, version).ok().flatten();
         let (mut instances, mut breakers) = (Vec::new(), Vec::new());
         for (instance, spec) in page {
+            breakers.extend(gate.breaker(&instance, spec, own_schema, deadline));
             if deadline.is_over() {
                 return None;
             }
-            breakers.extend(gate.breaker(&instance, spec, own_schema));
             instances.push(instance);
         }
         Some((instances, breakers))

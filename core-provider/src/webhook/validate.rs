@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use api::{COMPOSITION_GROUP, CompositionDefinition, labels};
 use composition::{Schemas, chart_of, schema, serves};
@@ -33,18 +33,25 @@ pub(crate) struct Judge {
     pub(crate) charts: Arc<Charts>,
     pub(crate) schemas: Schemas,
     pub(crate) conversions: Arc<Conversions>,
-    pub(crate) shares: Shares,
 }
 
-/// How much of the pool each type has: fewer places than there are, in all namespaces together. A keyword of a schema cannot
-/// be interrupted, so a judgement may hold its place beyond its deadline. Then it is the type whose schema takes so long
-/// that has a place less, not the others; its writes pass with a warning.
+/// How much of the pool each type has to hold values against its schema, at admission and when it gets another version:
+/// fewer places than there are, in all namespaces together. A keyword of a schema cannot be interrupted, so this may hold a
+/// place beyond its deadline. Then it is the type whose schema takes so long that has a place less, not the others; its
+/// writes pass with a warning.
 #[derive(Default)]
 pub(crate) struct Shares(Mutex<HashMap<String, Arc<Semaphore>>>);
 
+static SHARES: LazyLock<Shares> = LazyLock::new(Shares::default);
+
 impl Shares {
+    /// Those of the process, as its pool is.
+    pub(crate) fn of_process() -> &'static Self {
+        &SHARES
+    }
+
     /// The share of a type that a definition serves: there are no more of them than definitions' kinds.
-    fn of(&self, kind: &str) -> Arc<Semaphore> {
+    pub(crate) fn of(&self, kind: &str) -> Arc<Semaphore> {
         let mut shares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let share = shares.entry(kind.to_owned());
         let share = share.or_insert_with(|| Arc::new(Semaphore::new(Pool::of_process().share())));
@@ -101,7 +108,7 @@ impl Judge {
         };
         match self.schemas.of(&chart.digest, &chart.engine) {
             Ok(own) => {
-                let share = self.shares.of(&request.kind.kind).acquire_owned();
+                let share = Shares::of_process().of(&request.kind.kind).acquire_owned();
                 let Ok(Ok(share)) = tokio::time::timeout_at(until, share).await else {
                     return unchecked("others of the type are still being checked");
                 };
