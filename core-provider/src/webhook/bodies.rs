@@ -52,6 +52,8 @@ pub(super) enum Refused {
     Malformed { line: usize, column: usize },
     #[error("the review could not be answered within {0:?}: try again")]
     Late(Duration),
+    #[error("the objects could not be converted, by an error in core-provider that its log tells: report it")]
+    Failed,
 }
 
 /// What to do about an object or a list that is too large.
@@ -84,6 +86,7 @@ impl Refused {
             Self::Broken => "broken",
             Self::Malformed { .. } => "malformed",
             Self::Late(_) => "late",
+            Self::Failed => "failed",
         }
     }
 
@@ -93,6 +96,7 @@ impl Refused {
             Self::Busy { .. } | Self::Late(_) => StatusCode::SERVICE_UNAVAILABLE,
             Self::Slow(_) => StatusCode::REQUEST_TIMEOUT,
             Self::Broken | Self::Malformed { .. } => StatusCode::BAD_REQUEST,
+            Self::Failed => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 }
@@ -421,6 +425,23 @@ mod tests {
         assert_eq!(room.left.available_permits(), all - 1);
         go_on.send(()).unwrap();
         let _all = room.left.acquire_many(u32::try_from(all).unwrap()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_conversion_that_panics_is_not_told_to_be_late() {
+        let room = room();
+        let figures = room.figures.clone();
+        let handler = async move |Extension(admitted): Extension<Admitted>, body: Bytes| {
+            convert(&figures, admitted, body, |_, _| panic!("no")).await
+        };
+        let routes = Router::new().route("/", post(handler));
+        let routes = bounded(routes, Webhook::Conversion, &room);
+        let (status, text) = answer(routes, request(Body::from(CONVERSION), Some(UNIT))).await;
+        assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
+        assert!(
+            text.starts_with("the objects could not be converted, by an error"),
+            "{text}"
+        );
     }
 
     #[test]

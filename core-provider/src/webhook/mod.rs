@@ -240,10 +240,16 @@ async fn convert(
         drop(body);
         Ok((answer.is_success(), answer.text()))
     };
-    // An error says that the process ends.
-    let answer = tokio::task::spawn_blocking(work).await;
-    let answer = answer.unwrap_or(Err(Refused::Late(within)))?;
-    let (is_success, text) = answer;
+    let answer = tokio::task::spawn_blocking(work).await.map_err(|error| {
+        if error.is_panic() {
+            tracing::error!(%error, "a conversion failed by an error in core-provider");
+            figures.count(Webhook::Conversion, "convert", ERROR, since);
+            return Refused::Failed;
+        }
+        // The process ends.
+        Refused::Late(within)
+    });
+    let (is_success, text) = answer??;
     let outcome = if is_success { "success" } else { ERROR };
     figures.count(Webhook::Conversion, "convert", outcome, since);
     Ok(([(header::CONTENT_TYPE, "application/json")], text))
