@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 use crate::admin::{self, Readiness};
 use crate::connections::Connections;
 use crate::otlp::Push;
-use crate::server::{self, Server};
+use crate::server::{self, Server, Times};
 use crate::{Metrics, Recorder, logs, shutdown};
 
 /// How long passes under way may still take after the signal; a pod has 30 seconds before it is killed.
@@ -144,8 +144,10 @@ pub async fn start(options: Options) -> Result<Process, Error> {
         ended: CancellationToken::new(),
     };
     if let Some(address) = admin {
-        let few = Connections::few();
-        process.serve_to(address, process.admin(), few).await?;
+        let server = Server::new(process.metrics.clone())
+            .with_connections(Connections::few())
+            .with_times(Times::short());
+        process.serve_by(server, address, process.admin()).await?;
     }
     tracing::info!(version, instance = process.instance, "started");
     Ok(process)
@@ -237,19 +239,19 @@ impl Process {
     ///
     /// [`Error::Admin`] when the address is taken or not ours.
     pub async fn serve(&self, address: SocketAddr, router: Router) -> Result<SocketAddr, Error> {
-        self.serve_to(address, router, Connections::default()).await
+        let server = Server::new(self.metrics.clone());
+        self.serve_by(server, address, router).await
     }
 
-    async fn serve_to(
+    async fn serve_by(
         &self,
+        server: Server,
         address: SocketAddr,
         router: Router,
-        connections: Connections,
     ) -> Result<SocketAddr, Error> {
         let refused = |source| Error::Admin { address, source };
         let listener = server::listen(address).await.map_err(refused)?;
         let bound = listener.local_addr().map_err(refused)?;
-        let server = Server::new(self.metrics.clone()).with_connections(connections);
         tokio::spawn(server.serve(listener, router, self.ended.clone()));
         Ok(bound)
     }

@@ -51,6 +51,18 @@ pub struct Times {
     pub farewell: Duration,
 }
 
+impl Times {
+    /// For probes and figures, which are asked at once and are there at once: 2 s until the first header, and 15 s from an
+    /// answer to the next one.
+    pub fn short() -> Self {
+        Self {
+            first_request: Duration::from_secs(2),
+            idle: Duration::from_secs(15),
+            ..Self::default()
+        }
+    }
+}
+
 impl Default for Times {
     /// 5 s, 10 s, 2 minutes, 10 s, 10 s. Go's clients and reqwest's drop idle connections after 90 s: they are not to meet one
     /// that is closed the moment they use it.
@@ -104,6 +116,11 @@ impl Server {
     /// Serves so many connections at once instead.
     pub fn with_connections(self, connections: Connections) -> Self {
         Self { connections, ..self }
+    }
+
+    /// Waits so long for callers instead.
+    pub fn with_times(self, times: Times) -> Self {
+        Self { times, ..self }
     }
 
     /// Serves with TLS instead. Clients that could also speak HTTP/2 learn from ALPN that they are to use HTTP/1.1, as an
