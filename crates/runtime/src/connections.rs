@@ -1,9 +1,11 @@
 //! A listener with a bound on the connections that are open at once, of all callers and of each.
 //!
+//! Where that is asked for, a connection without a request gives way to a new one when all are taken.
+//!
 //! A connection costs memory before anything was asked, and nobody has to say who he is to open one. Each caller's share is
 //! small, so that whoever opens all he can leaves room for the others.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -12,6 +14,7 @@ use std::task::{Context, Poll};
 
 use axum::serve::Listener;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_util::sync::CancellationToken;
 
 use crate::Metrics;
 use crate::metrics::Refused;
@@ -24,6 +27,8 @@ pub struct Connections {
     pub most: usize,
     /// Of one IP address.
     pub most_of_one: usize,
+    /// When all are taken: true closes the one that has been without a request for longest, false the one that comes.
+    pub replaces_idle: bool,
 }
 
 impl Default for Connections {
@@ -33,16 +38,19 @@ impl Default for Connections {
         Self {
             most: 1024,
             most_of_one: 128,
+            replaces_idle: false,
         }
     }
 }
 
 impl Connections {
-    /// 128, and 32 of one address: for probes and figures alone.
+    /// 128, and 32 of one address: for probes and figures alone. A few addresses that open all they can do not keep the
+    /// kubelet out, which would restart the pod.
     pub fn few() -> Self {
         Self {
             most: 128,
             most_of_one: 32,
+            replaces_idle: true,
         }
     }
 
@@ -81,7 +89,10 @@ impl<L: Listener<Addr = SocketAddr>> Listener for Bounded<L> {
         loop {
             let (io, caller) = self.listener.accept().await;
             match Open::enter(&self.open, caller.ip()) {
-                Ok(place) => return (Counted { io, _place: place }, caller),
+                Ok(place) => {
+                    let place = Arc::new(place);
+                    return (Counted { io, place }, caller);
+                }
                 Err(reason) => {
                     tracing::debug!(%caller, reason = reason.as_str(), "refused a connection: too many are open");
                     self.metrics.refused(reason);
@@ -105,6 +116,10 @@ struct Open {
 struct ByCaller {
     all: usize,
     each: HashMap<IpAddr, usize>,
+    /// Those without a request that may be closed for another, by number, the one first that has had none for longest.
+    idle: VecDeque<(u64, CancellationToken)>,
+    /// How many there were.
+    numbers: u64,
 }
 
 impl Open {
@@ -115,14 +130,22 @@ impl Open {
             return Err(Refused::Address);
         }
         if open.all >= this.connections.most {
-            return Err(Refused::Process);
+            // It is counted until it is closed, in a moment.
+            let (_, idle) = open.idle.pop_front().ok_or(Refused::Process)?;
+            idle.cancel();
         }
         open.all += 1;
         open.each.insert(caller, own + 1);
-        Ok(Place {
+        open.numbers += 1;
+        let place = Place {
             open: this.clone(),
             caller,
-        })
+            number: open.numbers,
+            evicted: CancellationToken::new(),
+        };
+        drop(open);
+        place.set_idle(true);
+        Ok(place)
     }
 
     fn lock(&self) -> MutexGuard<'_, ByCaller> {
@@ -130,14 +153,41 @@ impl Open {
     }
 }
 
-/// Is counted until it is dropped.
-struct Place {
+/// A connection among those that are open; it is counted until this is dropped.
+pub(crate) struct Place {
     open: Arc<Open>,
     caller: IpAddr,
+    number: u64,
+    evicted: CancellationToken,
+}
+
+impl Place {
+    /// Says whether a request is under way: only a connection without one is closed for another.
+    pub(crate) fn set_idle(&self, is_idle: bool) {
+        if !self.open.connections.replaces_idle {
+            return;
+        }
+        let mut open = self.open.lock();
+        if self.evicted.is_cancelled() {
+            return;
+        }
+        let at = open.idle.iter().position(|(number, _)| *number == self.number);
+        match at {
+            None if is_idle => open.idle.push_back((self.number, self.evicted.clone())),
+            Some(at) if !is_idle => drop(open.idle.remove(at)),
+            _ => {}
+        }
+    }
+
+    /// Waits until the connection is to be closed for another.
+    pub(crate) async fn evicted(&self) {
+        self.evicted.cancelled().await;
+    }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
+        self.set_idle(false);
         let mut open = self.open.lock();
         open.all -= 1;
         if let Some(own) = open.each.get_mut(&self.caller) {
@@ -152,7 +202,14 @@ impl Drop for Place {
 /// A connection that is counted for as long as it is there.
 pub struct Counted<I> {
     io: I,
-    _place: Place,
+    place: Arc<Place>,
+}
+
+impl<I> Counted<I> {
+    /// Its place among those that are open.
+    pub(crate) fn place(&self) -> Arc<Place> {
+        self.place.clone()
+    }
 }
 
 impl<I: AsyncRead + Unpin> AsyncRead for Counted<I> {
@@ -202,7 +259,11 @@ mod tests {
 
     fn open(most: usize, most_of_one: usize) -> Arc<Open> {
         Arc::new(Open {
-            connections: Connections { most, most_of_one },
+            connections: Connections {
+                most,
+                most_of_one,
+                replaces_idle: false,
+            },
             by_caller: Mutex::default(),
         })
     }
@@ -233,6 +294,7 @@ mod tests {
         let bound = Connections {
             most: 9,
             most_of_one: 1,
+            replaces_idle: false,
         };
         let metrics = Metrics::new().unwrap();
         let mut listener = Bounded::new(listener, bound, metrics.clone());
@@ -251,5 +313,34 @@ mod tests {
         let (mut served, _) = accepting.await.unwrap();
         third.write_all(b"x").await.unwrap();
         assert_eq!(served.read_u8().await.unwrap(), b'x');
+    }
+
+    #[tokio::test]
+    async fn who_was_silent_for_longest_gives_way_and_who_is_answered_does_not() {
+        let open = Arc::new(Open {
+            connections: Connections {
+                most: 3,
+                most_of_one: 2,
+                replaces_idle: true,
+            },
+            by_caller: Mutex::default(),
+        });
+        let [busy, asked, silent] = [1, 1, 2].map(|last| Open::enter(&open, caller(last)).unwrap());
+        busy.set_idle(false);
+        asked.set_idle(false);
+        asked.set_idle(true);
+        assert_eq!(Open::enter(&open, caller(1)).err(), Some(Refused::Address));
+        let fourth = Open::enter(&open, caller(3)).unwrap();
+        silent.evicted().await;
+        drop(silent);
+        let fifth = Open::enter(&open, caller(3)).unwrap();
+        asked.evicted().await;
+        drop(asked);
+        fourth.set_idle(false);
+        fifth.set_idle(false);
+        assert_eq!(Open::enter(&open, caller(4)).err(), Some(Refused::Process));
+        assert!(!busy.evicted.is_cancelled());
+        drop((busy, fourth, fifth));
+        assert!(open.lock().each.is_empty() && open.lock().all == 0 && open.lock().idle.is_empty());
     }
 }

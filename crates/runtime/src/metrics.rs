@@ -40,6 +40,8 @@ pub(crate) enum Closed {
     Idle,
     /// Nothing of an answer was taken in time.
     Stalled,
+    /// All connections were taken, and this one was without a request for longest.
+    Evicted,
     /// The process ends, and the caller did not leave.
     Ending,
 }
@@ -51,6 +53,7 @@ impl Closed {
             Self::Silent => "silent",
             Self::Idle => "idle",
             Self::Stalled => "stalled",
+            Self::Evicted => "evicted",
             Self::Ending => "ending",
         }
     }

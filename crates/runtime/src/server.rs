@@ -30,7 +30,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
 use crate::Metrics;
-use crate::connections::{Bounded, Connections};
+use crate::connections::{Bounded, Connections, Place};
 use crate::metrics::Closed;
 
 /// How long a connection may go on without a request under way.
@@ -143,8 +143,9 @@ impl Server {
         let open = TaskTracker::new();
         while let Some((io, caller)) = until.run_until_cancelled(listener.accept()).await {
             let (server, router, until) = (server.clone(), router.clone(), until.clone());
+            let place = io.place();
             open.spawn(async move {
-                if let Err(reason) = server.connection(io, router, &until).await {
+                if let Err(reason) = server.connection(io, &place, router, &until).await {
                     tracing::debug!(%caller, reason = reason.as_str(), "closed a connection");
                     server.metrics.closed(reason);
                 }
@@ -156,15 +157,21 @@ impl Server {
     }
 
     /// Speaks with one caller until one of the two is done; an error says that we had enough.
-    async fn connection<I>(&self, io: I, router: Router, until: &CancellationToken) -> Result<(), Closed>
+    async fn connection<I>(
+        &self,
+        io: I,
+        place: &Place,
+        router: Router,
+        until: &CancellationToken,
+    ) -> Result<(), Closed>
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let Some(acceptor) = &self.tls else {
-            return self.requests(io, router, until).await;
+            return self.requests(io, place, router, until).await;
         };
         match tokio::time::timeout(self.times.handshake, acceptor.accept(io)).await {
-            Ok(Ok(io)) => self.requests(io, router, until).await,
+            Ok(Ok(io)) => self.requests(io, place, router, until).await,
             Ok(Err(error)) => {
                 tracing::debug!(%error, "no TLS");
                 Err(Closed::Handshake)
@@ -173,7 +180,13 @@ impl Server {
         }
     }
 
-    async fn requests<I>(&self, io: I, router: Router, until: &CancellationToken) -> Result<(), Closed>
+    async fn requests<I>(
+        &self,
+        io: I,
+        place: &Place,
+        router: Router,
+        until: &CancellationToken,
+    ) -> Result<(), Closed>
     where
         I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -196,6 +209,7 @@ impl Server {
         let mut farewell: Option<Farewell> = None;
         loop {
             let now = *changes.borrow_and_update();
+            place.set_idle(now.under_way == 0);
             let (deadline, reason) = now.deadline(&self.times, farewell.as_ref());
             tokio::select! {
                 outcome = connection.as_mut() => {
@@ -209,6 +223,7 @@ impl Server {
                 }
                 // Never an error: `activity` is still here.
                 _ = changes.changed() => {}
+                () = place.evicted(), if now.under_way == 0 => return Err(Closed::Evicted),
                 () = until.cancelled(), if farewell.is_none() => {
                     farewell = Some(Farewell::now(None));
                     connection.as_mut().graceful_shutdown();
@@ -357,13 +372,17 @@ mod tests {
 
     impl Callers {
         fn of(router: Router, tls: Option<ServerConfig>) -> Self {
-            let (connecting, pipes) = mpsc::channel(9);
-            let (metrics, until) = (Metrics::new().unwrap(), CancellationToken::new());
-            let server = Server::new(metrics.clone());
-            let server = match tls {
+            let with_tls = |server: Server| match tls {
                 Some(config) => server.with_tls(config),
                 None => server,
             };
+            Self::served(with_tls, router)
+        }
+
+        fn served(set: impl FnOnce(Server) -> Server, router: Router) -> Self {
+            let (connecting, pipes) = mpsc::channel(9);
+            let (metrics, until) = (Metrics::new().unwrap(), CancellationToken::new());
+            let server = set(Server::new(metrics.clone()));
             let serving = tokio::spawn(server.serve(Pipes(pipes), router, until.clone()));
             Self {
                 connecting,
@@ -473,6 +492,24 @@ mod tests {
         assert!(!callers.metrics.text().unwrap().contains("stalled"));
         tokio::time::sleep(Times::default().write).await;
         callers.check_closed("stalled", 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silent_connections_of_others_do_not_keep_a_probe_out() {
+        let few = Connections {
+            most: 2,
+            replaces_idle: true,
+            ..Connections::default()
+        };
+        let callers = Callers::served(|server| server.with_connections(few), router());
+        let mut silent = [callers.connect().await, callers.connect().await];
+        assert!(
+            ask(&mut callers.connect().await)
+                .await
+                .starts_with("HTTP/1.1 200")
+        );
+        assert!(is_closed(&mut silent[0]).await);
+        callers.check_closed("evicted", 1);
     }
 
     #[tokio::test(start_paused = true)]
