@@ -51,9 +51,12 @@ const REVIEWS: Sizes = Sizes {
 /// A conversion holds a page of a list. Its objects are read one by one, so that it takes little more than its size, and
 /// that of the answer. It keeps its room until the answer is sent.
 const CONVERSIONS: Sizes = Sizes {
-    one: 64 << 20,
-    all: 64 << 20,
+    one: 48 << 20,
+    all: 48 << 20,
 };
+
+/// What the objects of a conversion may have beyond twice the size of the review, in bytes.
+const SMALL: usize = 16 << 10;
 
 /// Requests by webhook, operation and outcome, as the contract names them.
 #[derive(Clone)]
@@ -230,7 +233,7 @@ async fn convert(
         // All of it: a closure takes only those fields along that it names, and the room is not among them.
         let admitted = admitted;
         let review: ConversionReview<'_> = bodies::read(&body)?;
-        let answer = review.answer(&|object, desired| {
+        let answer = review.answer(2 * body.len() + SMALL, &|object, desired| {
             if tokio::time::Instant::now() > admitted.until {
                 return Err(format!("the objects could not be converted within {within:?}"));
             }
@@ -304,9 +307,9 @@ mod tests {
         let (_, limit) = own.split_once("limits: {memory: ").unwrap();
         let (limit, _) = limit.split_once("Mi").unwrap();
         let limit = limit.parse::<usize>().unwrap() << 20;
-        // A page is held with its answer, then the objects of that with its text. Answers may be larger than pages.
+        // The objects of an answer are held with its text, and may have twice the size of the review.
         let most = REVIEWS.all * READ_TAKES
-            + CONVERSIONS.all * 3
+            + CONVERSIONS.all * 4
             + runtime::connections::Connections::default().most_memory()
             + runtime::connections::Connections::few().most_memory()
             + helm_client::charts::KEPT_BYTES;

@@ -2,9 +2,11 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 
 use cluster::Item;
-use serde::{Deserialize, Serialize};
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
@@ -192,8 +194,34 @@ pub(super) struct ConversionRequest<'a> {
     #[serde(rename = "desiredAPIVersion")]
     pub(super) desired: String,
     /// As they were written: each is read on its own.
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "objects")]
     pub(super) objects: Vec<&'a RawValue>,
+}
+
+/// How many objects a conversion may have: where each is next to nothing, they take more memory apart than as text.
+const MOST_OBJECTS: usize = 200_000;
+
+fn objects<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<&'de RawValue>, D::Error> {
+    struct Objects;
+    impl<'de> Visitor<'de> for Objects {
+        type Value = Vec<&'de RawValue>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "at most {MOST_OBJECTS} objects")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Self::Value, A::Error> {
+            let mut objects = Vec::new();
+            while let Some(object) = all.next_element()? {
+                if objects.len() == MOST_OBJECTS {
+                    return Err(A::Error::invalid_length(MOST_OBJECTS + 1, &self));
+                }
+                objects.push(object);
+            }
+            Ok(objects)
+        }
+    }
+    deserializer.deserialize_seq(Objects)
 }
 
 /// The answer to a [`ConversionReview`].
@@ -246,7 +274,13 @@ impl ConversionReview<'_> {
     ///
     /// One that cannot be read is answered as it is, in the wanted version: it is of no use to anybody either way, and
     /// a list with it can be read by whoever wants the others.
-    pub(super) fn answer(self, convert: &dyn Fn(&mut Value, &str) -> Result<(), String>) -> ConversionAnswer {
+    ///
+    /// They have at most `most` bytes together, or all fail: each gets the wanted version, whose name a caller may make long.
+    pub(super) fn answer(
+        self,
+        most: usize,
+        convert: &dyn Fn(&mut Value, &str) -> Result<(), String>,
+    ) -> ConversionAnswer {
         let Self {
             api_version,
             request:
@@ -256,10 +290,15 @@ impl ConversionReview<'_> {
                     objects,
                 },
         } = self;
-        let converted: Result<Vec<_>, String> = objects
-            .into_iter()
-            .map(|object| converted(object, &desired, convert))
-            .collect();
+        let mut left = most;
+        let mut convert_next = |object| {
+            let object = converted(object, &desired, convert)?;
+            left = left
+                .checked_sub(object.get().len())
+                .ok_or("the converted objects are more than twice as large as the review")?;
+            Ok(object)
+        };
+        let converted: Result<Vec<_>, String> = objects.into_iter().map(&mut convert_next).collect();
         let (converted_objects, result) = match converted {
             Ok(objects) => (objects, json!({"status": "Success"})),
             Err(why) => (Vec::new(), json!({"status": "Failed", "message": why})),
@@ -310,7 +349,7 @@ mod tests {
             "request": {{"uid": "u", "desiredAPIVersion": "composition.krateo.io/v2-0-0", "objects": {objects}}}}}"#
         );
         let review: ConversionReview<'_> = serde_json::from_str(&review).unwrap();
-        review.answer(&|object, desired| {
+        review.answer(1 << 20, &|object, desired| {
             object["apiVersion"] = json!(desired);
             Ok(())
         })
@@ -369,6 +408,31 @@ mod tests {
             [read("CREATE"), read("CONNECT"), read(&"x".repeat(1 << 20))],
             ["create", "connect", "other"]
         );
+    }
+
+    #[test]
+    fn neither_many_small_objects_nor_a_long_version_take_much_memory() {
+        let review = |objects: &str, desired: &str| {
+            format!(
+                r#"{{"apiVersion":"v1","request":{{"uid":"u","desiredAPIVersion":"{desired}","objects":[{objects}]}}}}"#
+            )
+        };
+        let many = review(&vec!["1"; MOST_OBJECTS + 1].join(","), "g/v2");
+        let error = serde_json::from_str::<ConversionReview<'_>>(&many).unwrap_err();
+        assert!(error.to_string().contains("at most 200000 objects"), "{error}");
+        let object = r#"{"apiVersion":"g/v1","metadata":{}}"#;
+        let long = review(&[object; 3].join(","), &"v".repeat(1 << 20));
+        let long: ConversionReview<'_> = serde_json::from_str(&long).unwrap();
+        let answer = json!(long.answer(2 << 20, &|object, desired| {
+            object["apiVersion"] = json!(desired);
+            Ok(())
+        }));
+        let result = &answer["response"]["result"];
+        assert_eq!(
+            result["message"],
+            "the converted objects are more than twice as large as the review"
+        );
+        assert_eq!(answer["response"]["convertedObjects"], json!([]));
     }
 
     #[test]

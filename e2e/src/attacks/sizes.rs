@@ -173,14 +173,17 @@ fn reviews(stage: &Stage) -> Result<Outcome> {
         let full = |bytes: usize| {
             let head = br#"{"apiVersion":"v1","kind":"ConversionReview","request":{"uid":"u","desiredAPIVersion":"v2","objects":["#;
             let mut body = head.to_vec();
+            // As many objects of this size as a conversion may have.
+            let spec = ["[]"; 70].join(",");
             while body.len() < bytes {
-                body.extend_from_slice(br#"{"apiVersion":"v1","metadata":{},"spec":[[],[],[],[],[],[],[],[]]},"#);
+                let object = format!(r#"{{"apiVersion":"v1","metadata":{{}},"spec":[{spec}]}},"#);
+                body.extend_from_slice(object.as_bytes());
             }
             body.extend_from_slice(br#"{"apiVersion":"v1","metadata":{}}]}}"#);
             body
         };
         let mut said = String::new();
-        for (path, bytes) in [("/validate", 5 << 20), ("/mutate", 5 << 20), ("/convert", 65 << 20)] {
+        for (path, bytes) in [("/validate", 5 << 20), ("/mutate", 5 << 20), ("/convert", 49 << 20)] {
             match send(path, full(bytes)).await {
                 Ok((413, text)) => said = text,
                 Ok((status, _)) => {
@@ -190,7 +193,7 @@ fn reviews(stage: &Stage) -> Result<Outcome> {
                 Err(error) => progress(format_args!("{path}: {error:#}")),
             }
         }
-        let large = full(60 << 20);
+        let large = full(46 << 20);
         let at_once = (0..6).map(|_| send("/convert", large.clone()));
         let medium = full(3 << 20);
         let beside = (0..20).map(|_| send("/validate", medium.clone()));
