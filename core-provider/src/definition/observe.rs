@@ -956,10 +956,9 @@ async fn granted(definition: &CompositionDefinition, cluster: &Cluster) -> Resul
     };
     let mut granted = Vec::new();
     for kind in [ResourceId::of::<RoleBinding>(), ResourceId::of::<Role>()] {
-        let found = cluster.list_metadata(&kind, selector).await?;
-        for object in found {
-            let namespace = object.metadata.namespace.as_deref();
-            granted.push(ObjectId::new(kind.clone(), namespace, &object.name_any())?);
+        let place = |object: PartialObjectMeta| (object.namespace(), object.name_any());
+        for (namespace, name) in cluster.map_metadata(&kind, selector, place).await? {
+            granted.push(ObjectId::new(kind.clone(), namespace.as_deref(), &name)?);
         }
     }
     Ok(granted)

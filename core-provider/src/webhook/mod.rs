@@ -51,8 +51,8 @@ const REVIEWS: Sizes = Sizes {
 /// A conversion holds a page of a list. Its objects are read one by one, so that it takes little more than its size, and
 /// that of the answer. It keeps its room until the answer is sent.
 const CONVERSIONS: Sizes = Sizes {
-    one: 48 << 20,
-    all: 48 << 20,
+    one: 64 << 20,
+    all: 64 << 20,
 };
 
 /// What the objects of a conversion may have beyond twice the size of the review, in bytes.
