@@ -12,7 +12,7 @@ use super::stage::Type;
 use super::{Actor, Attack, Outcome, Stage};
 use crate::host_platform::free_port;
 use crate::platform::{NAMESPACE, RELEASE};
-use crate::{ChartFolder, Namespace, progress};
+use crate::{ChartFolder, Namespace};
 
 /// What must stand in no log.
 const TELL_TALE: &str = "tell-tale-of-deep";
@@ -20,8 +20,8 @@ const TELL_TALE: &str = "tell-tale-of-deep";
 /// Far deeper than any reader of the platform goes.
 const DEPTH: usize = 1000;
 
-/// What the limit of its pod would end: 512 Mi, less a margin.
-const MOST: u64 = 450 << 20;
+/// What the limit of its pod would end: 640 Mi, less a margin.
+const MOST: u64 = 570 << 20;
 
 pub(super) fn attacks() -> Vec<Attack> {
     vec![
@@ -183,17 +183,18 @@ fn reviews(stage: &Stage) -> Result<Outcome> {
             body
         };
         let mut said = String::new();
-        for (path, bytes) in [("/validate", 5 << 20), ("/mutate", 5 << 20), ("/convert", 49 << 20)] {
+        for (path, bytes) in [("/validate", 5 << 20), ("/mutate", 5 << 20), ("/convert", 65 << 20)] {
             match send(path, full(bytes)).await {
                 Ok((413, text)) => said = text,
                 Ok((status, _)) => {
                     return Ok(Outcome::got_through(format!("{bytes} bytes to {path} are answered {status}")));
                 }
                 // Closed before all of it was sent.
-                Err(error) => progress(format_args!("{path}: {error:#}")),
+                // It is closed before all is sent.
+                Err(error) => said = format!("{path}: {error:#}"),
             }
         }
-        let large = full(46 << 20);
+        let large = full(60 << 20);
         let at_once = (0..6).map(|_| send("/convert", large.clone()));
         let medium = full(3 << 20);
         let beside = (0..20).map(|_| send("/validate", medium.clone()));
