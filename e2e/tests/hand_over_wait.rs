@@ -46,11 +46,17 @@ fn a_wait_for_a_hook_is_left_to_the_next_controller_and_the_hook_runs_once() -> 
     home.platform()
         .wait("deployments", "patients-v1-0-0-controller", |_| true)?;
 
+    // Without it no pod is taken, and the release would rest after its first failure.
+    home.wait("serviceaccounts", "default", |_| true)?;
     let first = start(platform, "first")?;
     home.wait_until("the type to be known to admission", || {
         Ok(home.apply(&composition()).ok())
     })?;
-    let hook = home.wait("pods", "web-check", |_| true)?;
+    let hook = home.wait("pods", "web-check", |_| true);
+    let hook = hook.or_else(|error| {
+        let composition = home.get("patients", "web")?.unwrap_or_default();
+        Err(error.context(format!("the composition says {}", composition["status"])))
+    })?;
     // The record says that the hook runs, so the pass waits for it.
     let held = holders(&home)?;
     assert!(
