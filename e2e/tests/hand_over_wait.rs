@@ -38,13 +38,13 @@ fn a_wait_for_a_hook_is_left_to_the_next_controller_and_the_hook_runs_once() -> 
     let platform = HostPlatform::shared()?;
     let home = platform.namespace(HOME)?;
     let registry = platform.plane().start_registry(HOME, &Settings::default())?;
-    let chart = ChartFolder::copy("web", "patient", "1.0.0")?;
+    let chart = ChartFolder::copy("web", "lingerer", "1.0.0")?;
     chart.write("templates/check.yaml", HOOK)?;
     let package = chart.package(home.site())?;
     let url = package.push(home.site(), &registry.to_string(), &["--plain-http"])?;
-    home.define("patient", &url, "1.0.0")?;
+    home.define("lingerer", &url, "1.0.0")?;
     home.platform()
-        .wait("deployments", "patients-v1-0-0-controller", |_| true)?;
+        .wait("deployments", "lingerers-v1-0-0-controller", |_| true)?;
 
     // Without it no pod is taken, and the release would rest after its first failure.
     home.wait("serviceaccounts", "default", |_| true)?;
@@ -54,7 +54,7 @@ fn a_wait_for_a_hook_is_left_to_the_next_controller_and_the_hook_runs_once() -> 
     })?;
     let hook = home.wait("pods", "web-check", |_| true);
     let hook = hook.or_else(|error| {
-        let composition = home.get("patients", "web")?.unwrap_or_default();
+        let composition = home.get("lingerers", "web")?.unwrap_or_default();
         Err(error.context(format!("the composition says {}", composition["status"])))
     })?;
     // The record says that the hook runs, so the pass waits for it.
@@ -97,14 +97,14 @@ fn a_wait_for_a_hook_is_left_to_the_next_controller_and_the_hook_runs_once() -> 
     })?;
     let after = home.get("pods", "web-check")?.context("the hook was removed")?;
     assert_eq!(after["metadata"]["uid"], hook["metadata"]["uid"], "it ran once");
-    home.kubectl(&["delete", "patients", "web", "--timeout=90s"])?;
+    home.kubectl(&["delete", "lingerers", "web", "--timeout=90s"])?;
     end(second)
 }
 
 fn composition() -> Value {
     json!({
         "apiVersion": "composition.krateo.io/v1-0-0",
-        "kind": "Patient",
+        "kind": "Lingerer",
         "metadata": {"name": "web", "namespace": HOME, "labels": {"krateo.io/release-name": "web"}},
         "spec": {},
     })
@@ -112,10 +112,10 @@ fn composition() -> Value {
 
 /// A controller of the type, as the pod of that name.
 fn start(platform: &HostPlatform, name: &str) -> Result<Child> {
-    let mut command = platform.controller("patients", "v1-0-0")?;
+    let mut command = platform.controller("lingerers", "v1-0-0")?;
     let kubeconfig = platform
         .plane()
-        .kubeconfig_for(e2e::platform::NAMESPACE, "patients-v1-0-0")?;
+        .kubeconfig_for(e2e::platform::NAMESPACE, "lingerers-v1-0-0")?;
     let log = File::create(
         platform
             .plane()
@@ -153,7 +153,7 @@ fn holders(home: &Namespace) -> Result<Vec<String>> {
     let items = leases["items"].as_array().cloned().unwrap_or_default();
     let of_type = items.into_iter().filter(|lease| {
         let name = lease["metadata"]["name"].as_str().unwrap_or_default();
-        name.starts_with("patients-v1-0-0-shard-")
+        name.starts_with("lingerers-v1-0-0-shard-")
     });
     Ok(of_type
         .map(|lease| {
