@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use jsonschema::paths::Location;
-use jsonschema::{Keyword, ValidationError, ValidationOptions};
+use jsonschema::{Draft, Keyword, ValidationError, ValidationOptions};
 use serde_json::{Map, Value, json};
 
 /// How many references a check may follow. A hundred thousand values, each against a few, take a fourth of that.
@@ -121,78 +121,94 @@ const NAMED: [&str; 6] = [
     "properties",
 ];
 
-/// Leads all references of a document through the keyword.
-pub(super) fn counted(document: &mut Value) {
-    let mut steps = Map::new();
-    schema(document, &mut steps);
-    keep(document, &steps);
+/// Keywords that refer to a schema, in the drafts that know them.
+const REFERENCES: [&str; 3] = ["$ref", "$recursiveRef", "$dynamicRef"];
+
+/// Leads all references of a document of the draft through the keyword.
+pub(super) fn counted(document: &mut Value, draft: Draft) {
+    let draft = draft.detect(document);
+    let mut leading = Leading::default();
+    leading.schema(document, draft);
+    leading.keep(document);
 }
 
-/// What is where a schema may be. `steps` are those of the schema around it that has an address: references are relative to
-/// that.
-fn schema(value: &mut Value, steps: &mut Map<String, Value>) {
-    match value {
-        Value::Array(items) => items.iter_mut().for_each(|item| schema(item, steps)),
-        Value::Object(fields) => {
-            for (name, value) in fields.iter_mut() {
-                match value {
-                    _ if DATA.contains(&name.as_str()) => {}
-                    Value::Object(named) if NAMED.contains(&name.as_str()) => {
-                        named.values_mut().for_each(|value| addressed(value, steps));
+/// What the references of the schema around that has an address are led through: references are relative to that.
+#[derive(Default)]
+struct Leading {
+    steps: Map<String, Value>,
+    /// How many there are in the whole document. No two schemas have steps of one name, so one that is looked for in the
+    /// wrong schema is not found: a schema with such a reference is refused, and never another one checked in its place.
+    count: usize,
+}
+
+impl Leading {
+    /// Goes through what is where a schema may be.
+    fn schema(&mut self, value: &mut Value, draft: Draft) {
+        match value {
+            Value::Array(items) => items.iter_mut().for_each(|item| self.schema(item, draft)),
+            Value::Object(fields) => {
+                for (name, value) in fields.iter_mut() {
+                    match value {
+                        _ if DATA.contains(&name.as_str()) => {}
+                        Value::Object(named) if NAMED.contains(&name.as_str()) => {
+                            named.values_mut().for_each(|value| self.inner(value, draft));
+                        }
+                        Value::Array(items) => items.iter_mut().for_each(|item| self.inner(item, draft)),
+                        value => self.inner(value, draft),
                     }
-                    Value::Array(items) => items.iter_mut().for_each(|item| addressed(item, steps)),
-                    value => addressed(value, steps),
                 }
+                self.lead(fields, draft);
             }
-            lead(fields, steps);
-        }
-        _ => {}
-    }
-}
-
-/// The same of what may have an address of its own.
-fn addressed(value: &mut Value, steps: &mut Map<String, Value>) {
-    let address = ["$id", "id"]
-        .into_iter()
-        .find_map(|name| value.get(name)?.as_str());
-    if address.is_none_or(|address| address.starts_with('#')) {
-        return schema(value, steps);
-    }
-    let mut own = Map::new();
-    schema(value, &mut own);
-    keep(value, &own);
-}
-
-fn keep(document: &mut Value, steps: &Map<String, Value>) {
-    let Value::Object(fields) = document else { return };
-    if steps.is_empty() {
-        return;
-    }
-    for place in DEFINITIONS {
-        let definitions = fields.entry(place).or_insert_with(|| json!({}));
-        if let Value::Object(definitions) = definitions {
-            definitions.extend(steps.clone());
+            _ => {}
         }
     }
-}
 
-/// Leads the references of one schema through the keyword.
-fn lead(fields: &mut Map<String, Value>, steps: &mut Map<String, Value>) {
-    let references = ["$ref", "$recursiveRef", "$dynamicRef"].into_iter();
-    let references: Vec<Value> = references
-        .filter_map(|name| {
-            let is_text = fields.get(name).is_some_and(Value::is_string);
-            let to = is_text.then(|| fields.remove(name)).flatten()?;
-            Some(json!({name: to}))
-        })
-        .collect();
-    if references.is_empty() {
-        return;
+    /// Goes through a schema in another one. It may name a draft and an address of its own.
+    fn inner(&mut self, value: &mut Value, draft: Draft) {
+        let draft = draft.detect(value);
+        let resource = draft.create_resource_ref(value);
+        if resource.id().is_none_or(|address| address.starts_with('#')) {
+            return self.schema(value, draft);
+        }
+        let around = std::mem::take(&mut self.steps);
+        self.schema(value, draft);
+        self.keep(value);
+        self.steps = around;
     }
-    let name = format!("{STEP}-{}", steps.len());
-    fields.insert("$ref".to_owned(), format!("#/$defs/{name}").into());
-    let all = [vec![json!({STEP: true})], references].concat();
-    steps.insert(name, json!({"allOf": all}));
+
+    /// Puts the steps where the references to them look.
+    fn keep(&mut self, document: &mut Value) {
+        let Value::Object(fields) = document else { return };
+        if self.steps.is_empty() {
+            return;
+        }
+        for place in DEFINITIONS {
+            let definitions = fields.entry(place).or_insert_with(|| json!({}));
+            if let Value::Object(definitions) = definitions {
+                definitions.extend(self.steps.clone());
+            }
+        }
+    }
+
+    /// Leads the references of one schema through the keyword.
+    fn lead(&mut self, fields: &mut Map<String, Value>, draft: Draft) {
+        let known = REFERENCES.into_iter().filter(|name| draft.is_known_keyword(name));
+        let references: Vec<Value> = known
+            .filter_map(|name| {
+                let is_text = fields.get(name).is_some_and(Value::is_string);
+                let to = is_text.then(|| fields.remove(name)).flatten()?;
+                Some(json!({name: to}))
+            })
+            .collect();
+        if references.is_empty() {
+            return;
+        }
+        let name = format!("{STEP}-{}", self.count);
+        self.count += 1;
+        fields.insert("$ref".to_owned(), format!("#/$defs/{name}").into());
+        let all = [vec![json!({STEP: true})], references].concat();
+        self.steps.insert(name, json!({"allOf": all}));
+    }
 }
 
 #[cfg(test)]
@@ -235,7 +251,7 @@ mod tests {
     #[test]
     fn a_check_that_would_fill_the_stack_ends() {
         assert_eq!(
-            outcome(&chain(20_000, 1, "definitions")),
+            outcome(&chain(5_000, 1, "definitions")),
             Err(Exceeded::Depth.to_string())
         );
     }
@@ -253,23 +269,57 @@ mod tests {
             "properties": {"$ref": {"type": "string"}, "const": {"$ref": "#/x"}},
             "$defs": {"a": {"$id": "https://example.org/a", "$ref": "b"}},
         });
-        counted(&mut data);
+        counted(&mut data, Draft::default());
         let step = |to: &str| json!({"allOf": [{"$step": true}, {"$ref": to}]});
         assert_eq!(
             data,
             json!({
                 "const": {"$ref": "#"},
-                "properties": {"$ref": {"type": "string"}, "const": {"$ref": "#/$defs/$step-0"}},
+                "properties": {"$ref": {"type": "string"}, "const": {"$ref": "#/$defs/$step-1"}},
                 "$defs": {
                     "a": {
                         "$id": "https://example.org/a", "$ref": "#/$defs/$step-0",
                         "$defs": {"$step-0": step("b")}, "definitions": {"$step-0": step("b")},
                     },
-                    "$step-0": step("#/x"),
+                    "$step-1": step("#/x"),
                 },
-                "definitions": {"$step-0": step("#/x")},
+                "definitions": {"$step-1": step("#/x")},
             })
         );
+    }
+
+    /// What a draft does not know is a field like any other: no address, and no reference.
+    #[test]
+    fn each_draft_has_its_own_address_and_references() {
+        let schema = |draft: &str, id: &str| {
+            json!({
+                "$schema": format!("http://json-schema.org/{draft}/schema#"),
+                "definitions": {"text": {"type": "string"}, "number": {"type": "number"}},
+                "properties": {
+                    "text": {id: "https://example.org/text", "allOf": [{"$ref": "#/definitions/text"}]},
+                    "number": {"$ref": "#/definitions/number"},
+                    "last": {"$recursiveRef": "#", "type": "string"},
+                },
+            })
+        };
+        let wrong = |schema: &Value| {
+            let schema = Schema::new(schema.to_string().into_bytes());
+            let values = json!({"text": 1, "number": "one", "last": 1});
+            let paths = |errors: Vec<ValidationError<'_>>| {
+                let paths = errors.iter().map(|error| error.instance_path().to_string());
+                let mut paths: Vec<_> = paths.collect();
+                paths.sort();
+                paths.join(" ")
+            };
+            schema.errors(&values, &|| false).map(paths)
+        };
+        for (draft, other) in [("draft-04", "$id"), ("draft-06", "id"), ("draft-07", "id")] {
+            let all = Ok("/last /number /text".to_owned());
+            assert_eq!(wrong(&schema(draft, other)), all, "{draft}");
+            let own = if other == "id" { "$id" } else { "id" };
+            let why = wrong(&schema(draft, own)).unwrap_err();
+            assert!(why.contains("/definitions/text"), "{draft}: {why}");
+        }
     }
 
     #[test]

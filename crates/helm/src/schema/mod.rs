@@ -181,7 +181,7 @@ fn compile(text: &[u8]) -> Result<Validator, String> {
         }
         options = options.with_draft(Draft::Draft202012);
     }
-    effort::counted(&mut schema);
+    effort::counted(&mut schema, Draft::default());
     options.build(&schema).map_err(|error| {
         format!(
             "'{LOCATION}#' is not valid against metaschema: jsonschema validation failed with '{}'{}",
