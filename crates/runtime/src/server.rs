@@ -157,16 +157,13 @@ impl Server {
     }
 
     /// Speaks with one caller until one of the two is done; an error says that we had enough.
-    async fn connection<I>(
+    async fn connection(
         &self,
-        io: I,
+        io: impl Stream,
         place: &Place,
         router: Router,
         until: &CancellationToken,
-    ) -> Result<(), Closed>
-    where
-        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+    ) -> Result<(), Closed> {
         let Some(acceptor) = &self.tls else {
             return self.requests(io, place, router, until).await;
         };
@@ -180,16 +177,13 @@ impl Server {
         }
     }
 
-    async fn requests<I>(
+    async fn requests(
         &self,
-        io: I,
+        io: impl Stream,
         place: &Place,
         router: Router,
         until: &CancellationToken,
-    ) -> Result<(), Closed>
-    where
-        I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
+    ) -> Result<(), Closed> {
         let (activity, mut changes) = watch::channel(Activity::begin());
         let activity = Arc::new(activity);
         let counted = activity.clone();
@@ -239,6 +233,11 @@ impl Server {
         }
     }
 }
+
+/// What a connection goes through, with TLS and without.
+trait Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send + 'static> Stream for T {}
 
 /// True when the client took nothing of an answer in time.
 fn is_stalled(error: &hyper::Error) -> bool {
