@@ -30,6 +30,7 @@ pub mod shared;
 pub mod site;
 pub mod token_service;
 pub mod walk_through;
+pub mod watch;
 
 pub use chart::ChartFolder;
 pub use collector::Collector;

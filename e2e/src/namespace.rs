@@ -6,11 +6,15 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
+use crate::watch::{Said, Watch};
 use crate::{Site, platform};
 
 /// How long anything may take until a scenario calls it lost. Far beyond what is expected: a busy machine
 /// must not fail a test.
 const PATIENCE: Duration = Duration::from_mins(2);
+
+/// How often an object is read that is watched.
+const READ_AGAIN: Duration = Duration::from_secs(5);
 
 /// A namespace of its own.
 pub struct Namespace {
@@ -187,16 +191,19 @@ impl Namespace {
     /// After two minutes, with the object as it was seen last.
     pub fn wait(&self, resource: &str, name: &str, is_so: impl Fn(&Value) -> bool) -> Result<Value> {
         let mut seen = None;
-        self.wait_until(&format!("{resource}/{name}"), || {
-            seen = self.get(resource, name)?;
-            Ok(seen.clone().filter(&is_so))
+        let mut found = None;
+        self.follow(resource, name, "", |state| {
+            seen = state;
+            found = seen.clone().filter(&is_so);
+            found.is_some()
         })
         .with_context(|| {
             format!(
                 "seen last: {}",
                 seen.map_or("nothing".to_owned(), |seen| shown(&seen))
             )
-        })
+        })?;
+        found.context("nothing was found")
     }
 
     /// Waits until a condition of the object has this status, and gives the object.
@@ -214,9 +221,50 @@ impl Namespace {
     /// # Errors
     /// As [`Namespace::wait`].
     pub fn wait_gone(&self, resource: &str, name: &str) -> Result<()> {
-        self.wait_until(&format!("{resource}/{name} to go"), || {
-            Ok(self.get(resource, name)?.is_none().then_some(()))
+        self.follow(resource, name, " to go", |state| state.is_none())
+    }
+
+    /// Tells `is_over` each state of an object, `None` while it is not there, until that says true. A watch tells of
+    /// changes at once; the object is also read now and then, for a watch says nothing of what was never there.
+    fn follow(
+        &self,
+        resource: &str,
+        name: &str,
+        what: &str,
+        mut is_over: impl FnMut(Option<Value>) -> bool,
+    ) -> Result<()> {
+        let mut watch = None;
+        self.wait_until(&format!("{resource}/{name}{what}"), || {
+            if is_over(self.get(resource, name)?) {
+                return Ok(Some(()));
+            }
+            let watching = match &mut watch {
+                Some(watching) => watching,
+                none => none.insert(self.watch(resource, name)?),
+            };
+            let read_again = Instant::now() + READ_AGAIN;
+            loop {
+                match watching.next(read_again.saturating_duration_since(Instant::now())) {
+                    Said::State(state) => {
+                        if is_over(state) {
+                            return Ok(Some(()));
+                        }
+                    }
+                    Said::Nothing => return Ok(None),
+                    Said::End => {
+                        watch = None;
+                        return Ok(None);
+                    }
+                }
+            }
         })
+    }
+
+    fn watch(&self, resource: &str, name: &str) -> Result<Watch> {
+        let selector = format!("metadata.name={name}");
+        let mut command = self.site.kubectl(["--namespace", &self.name]);
+        command.args(["get", resource, "--field-selector", &selector]);
+        Watch::start(command)
     }
 
     /// Waits until `look` finds something.
