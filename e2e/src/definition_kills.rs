@@ -47,7 +47,7 @@ struct Trial {
     _pods: ReadyPods,
 }
 
-/// Kills at every `stride`th write of each step, before and after it; 1 is all of them.
+/// Kills at every `stride`th write of each step, as [`kills::run`] has it; 1 is all of them.
 ///
 /// # Errors
 /// When a life without a kill fails; what goes wrong after a kill is in the outcome.

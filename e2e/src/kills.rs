@@ -62,8 +62,8 @@ pub trait Life {
     }
 }
 
-/// Kills at every `stride`th write of each step, before and after it; 1 is all of them. `begin` begins a life of this
-/// name.
+/// Kills at every `stride`th write of each step, the first time in the middle of a stride, before and after the write; 1
+/// is all of them. `begin` begins a life of this name.
 ///
 /// # Errors
 /// When a life without a kill fails; what goes wrong after a kill is in the outcome.
@@ -74,7 +74,7 @@ pub fn run<L: Life>(proxy: &Proxy, stride: usize, begin: impl Fn(&str) -> Result
     progress(format_args!("writes of {:?}: {writes:?}", L::STEPS));
     let most = writes.iter().copied().max().unwrap_or_default();
     let mut outcome = Outcome::default();
-    for write in (1..=most).step_by(stride) {
+    for write in (stride.div_ceil(2)..=most).step_by(stride) {
         for side in SIDES {
             matrix.interrupted_life(KillAt { write, side }, &whole, &mut outcome);
         }
@@ -182,7 +182,8 @@ impl<L: Life, B: Fn(&str) -> Result<L>> Matrix<'_, B> {
             if self.proxy.has_ended()? {
                 return Ok(false);
             }
-            if life.is_over(step)? && self.proxy.is_quiet(L::QUIET) {
+            // In this order: the first costs nothing.
+            if self.proxy.is_quiet(L::QUIET) && life.is_over(step)? {
                 return Ok(true);
             }
             ensure!(

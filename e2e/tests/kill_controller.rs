@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 /// Kills at every so manieth write.
-const STEP: usize = 24;
+const STEP: usize = 40;
 
 #[test]
 fn a_composition_ends_as_it_should_wherever_its_controller_is_killed() -> Result<()> {
