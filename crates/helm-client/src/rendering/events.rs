@@ -43,6 +43,7 @@ pub(super) fn refusal(busy: &Busy) -> Event {
         Busy::Waited { .. } => "waited",
         Busy::Full { .. } => "full",
         Busy::Ending => "ending",
+        Busy::NoThread(_) => "no_thread",
     })
 }
 

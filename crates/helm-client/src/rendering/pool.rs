@@ -5,6 +5,7 @@
 //! have all those namespaces together whose renders took long of late: there is a place for whoever needs little.
 
 use std::collections::{HashMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -29,6 +30,13 @@ const MOST_WAITING: usize = 100;
 
 /// A namespace is a heavy one when one of its renders took longer than this of late. Many short ones do not make it one.
 const HEAVY: Duration = Duration::from_secs(1);
+
+/// What has taken so long gives way to all other work of the process, which takes milliseconds.
+const BACKGROUND: Duration = Duration::from_millis(250);
+
+/// How far it steps back: a tenth of the weight of a thread that does not.
+#[cfg(target_os = "linux")]
+const BACKGROUND_NICE: i32 = 10;
 
 /// How long it takes until half of what renders took is forgotten.
 const HALF_FORGOTTEN: Duration = Duration::from_mins(5);
@@ -58,6 +66,9 @@ pub enum Busy {
     /// The process is about to end.
     #[error("the process ends before the chart or release could be worked on")]
     Ending,
+    /// The operating system gave no thread, for this reason.
+    #[error("there is no thread to work on the chart or release: {0}")]
+    NoThread(String),
 }
 
 /// A number of places for work that takes a processor, and who waits for one.
@@ -151,11 +162,12 @@ impl Pool {
         lock(&self.state).most
     }
 
-    /// Does `work` for a namespace on a thread for blocking work, which it has `allowed` time for. The deadline is also over
-    /// when nobody waits for the outcome any more, that is, once the future was dropped.
+    /// Does `work` for a namespace on a thread of its own, which it has `allowed` time for. The deadline is also over when
+    /// nobody waits for the outcome any more, that is, once the future was dropped. Work that asks its deadline is put behind
+    /// all other threads of the process once it has taken a quarter of a second, and from its start for a heavy namespace.
     ///
     /// # Errors
-    /// When there is no place in time.
+    /// When there is no place in time, or no thread.
     ///
     /// # Panics
     /// As `work` does.
@@ -167,17 +179,33 @@ impl Pool {
         let place = self.place(namespace).await?;
         let given_up = GivenUp::default();
         let is_given_up = given_up.0.clone();
-        let task = tokio::task::spawn_blocking(move || {
-            let end = Instant::now() + allowed;
-            let is_over = move || is_given_up.load(Ordering::Relaxed) || Instant::now() >= end;
-            let outcome = work(Deadline::new(allowed, is_over));
+        let (tell, outcome) = oneshot::channel();
+        let runtime = Handle::current();
+        let run = move || {
+            let _entered = runtime.enter();
+            let begun = Instant::now();
+            let background = Background::after(if place.is_heavy {
+                Duration::ZERO
+            } else {
+                BACKGROUND
+            });
+            let is_over = move || {
+                let so_far = begun.elapsed();
+                background.reach(so_far);
+                is_given_up.load(Ordering::Relaxed) || so_far >= allowed
+            };
+            let outcome = catch_unwind(AssertUnwindSafe(|| work(Deadline::new(allowed, is_over))));
             drop(place);
-            outcome
-        });
-        task.await.map_err(|error| match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => Busy::Ending,
-        })
+            // Nobody may wait for it any more.
+            drop(tell.send(outcome));
+        };
+        // Not one of the runtime's threads for blocking work: other work would inherit its priority.
+        let thread = std::thread::Builder::new().name("render".to_owned()).spawn(run);
+        thread.map_err(|error| Busy::NoThread(error.to_string()))?;
+        match outcome.await {
+            Ok(outcome) => Ok(outcome.unwrap_or_else(|panic| resume_unwind(panic))),
+            Err(_) => Err(Busy::Ending),
+        }
     }
 
     /// Does `work` for a namespace on the thread that asks, which takes nothing else up meanwhile; other tasks of a runtime of
@@ -243,6 +271,40 @@ impl Drop for Waiting<'_> {
         }
     }
 }
+
+/// Puts the thread that it is on behind others, once.
+struct Background {
+    after: Duration,
+    is_reached: AtomicBool,
+}
+
+impl Background {
+    fn after(after: Duration) -> Self {
+        Self {
+            after,
+            is_reached: AtomicBool::new(false),
+        }
+    }
+
+    fn reach(&self, so_far: Duration) {
+        if so_far >= self.after && !self.is_reached.swap(true, Ordering::Relaxed) {
+            step_back();
+        }
+    }
+}
+
+/// Gives the thread that calls a tenth of the weight of others, where processors are short. There is no way back.
+#[cfg(target_os = "linux")]
+fn step_back() {
+    // On Linux this is about one thread. It takes no right to become less urgent, and without it all works, too.
+    if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), BACKGROUND_NICE)
+    {
+        tracing::debug!(%error, "a render could not be put behind other work");
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn step_back() {}
 
 /// Says when it is dropped that nobody waits any more.
 #[derive(Debug, Default)]
@@ -556,6 +618,32 @@ mod tests {
         });
         work.await.unwrap();
         other.await.unwrap();
+    }
+
+    #[cfg(target_os = "linux")]
+    #[tokio::test]
+    async fn work_that_takes_long_gives_way_and_other_threads_do_not() {
+        fn nice() -> i32 {
+            rustix::process::getpriority_process(Some(rustix::thread::gettid())).unwrap()
+        }
+        let before = nice();
+        let pool = pool(1);
+        let work = move |deadline: Deadline| {
+            let begun = Instant::now();
+            let first = (deadline.is_over(), nice());
+            while begun.elapsed() < BACKGROUND {
+                std::thread::yield_now();
+            }
+            (first, (deadline.is_over(), nice()))
+        };
+        let (first, later) = pool.run("a", Duration::from_hours(1), work).await.unwrap();
+        assert_eq!(first, (false, before));
+        assert_eq!(later, (false, BACKGROUND_NICE.max(before)));
+        assert_eq!(nice(), before);
+        lock(&pool.state).charge("a", HEAVY * 2, Instant::now());
+        let work = |deadline: Deadline| (deadline.is_over(), nice());
+        let heavy = pool.run("a", Duration::from_hours(1), work).await.unwrap();
+        assert_eq!(heavy, (false, BACKGROUND_NICE.max(before)));
     }
 
     #[tokio::test]
