@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{audit, composition, crd, dependency, pull, release, report, schema, show, template};
+use crate::{audit, composition, crd, dependency, installer, pull, release, report, schema, show, template};
 
 /// Plans for Helm charts and compositions, shown before they run.
 #[derive(Debug, Parser)]
@@ -63,6 +63,9 @@ enum Command {
     Test(Box<release::args::Test>),
     /// Print the most that a chart's controller may ever be given, by a scan of its templates.
     AuditRbac(Box<Audit>),
+    /// Install, look at and remove the whole platform.
+    #[command(subcommand)]
+    Installer(installer::args::Command),
 }
 
 impl Kco {
@@ -88,6 +91,7 @@ impl Kco {
             Command::Test(args) => release::test(&args),
             Command::Rollback(args) => release::rollback(&args),
             Command::AuditRbac(args) => audit::run(&args),
+            Command::Installer(command) => installer::run(command),
         };
         match outcome {
             Ok(()) => ExitCode::SUCCESS,
@@ -220,7 +224,7 @@ pub(crate) struct Values {
 }
 
 /// Where a chart that is not on disk comes from.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct Source {
     /// Address of the chart repository in which the chart is looked up by name.
     #[arg(long)]
@@ -236,7 +240,7 @@ pub(crate) struct Source {
 }
 
 /// What is shown of us to where a chart is fetched from, and whom we trust.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "they are the flags of helm")]
 pub(crate) struct Access {
     /// User name for the repository or registry.

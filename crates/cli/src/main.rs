@@ -11,6 +11,7 @@ mod composition;
 mod crd;
 mod dependency;
 mod fetch;
+mod installer;
 mod pull;
 mod release;
 mod report;

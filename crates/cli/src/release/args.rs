@@ -9,7 +9,7 @@ use helm_client::release::CrdPolicy;
 use crate::args::{Source, Values};
 
 /// Which cluster, and which namespace of it.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct Connection {
     /// Namespace of the release; without it that of the kubeconfig's context.

@@ -1,0 +1,377 @@
+//! The components of an installer as they stand: what is Ready, what waits for what, and why.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use crdgen::ServedVersion;
+use serde::Serialize;
+
+use super::components::{Component, List};
+
+/// What was seen of an object.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// Its condition Ready says `True`.
+    pub(super) is_ready: bool,
+    /// What it says of itself, where it is not Ready.
+    pub(super) why: String,
+    /// Somebody asked for its deletion.
+    pub(super) is_going: bool,
+    /// Of a composition: the API version whose controller has it; empty where it carries none.
+    pub(super) version: String,
+    /// Of a definition: the versions in which its type is served.
+    pub(super) served: Vec<String>,
+}
+
+/// What was seen of a platform at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Snapshot {
+    /// The definitions of components, by name.
+    pub(super) definitions: BTreeMap<String, Seen>,
+    /// Their compositions, by name.
+    pub(super) objects: BTreeMap<String, Seen>,
+}
+
+/// How a component stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase", tag = "state")]
+pub(super) enum State {
+    /// It is there and does what it is for.
+    Ready,
+    /// It is there, and not Ready yet.
+    Progressing { why: String },
+    /// It is not there, because these are not Ready.
+    Waiting { dependencies: Vec<String> },
+    /// It is not there, because its type is not served in its version.
+    NoType { why: String },
+    /// It is not there, and nothing holds it up: the next pass makes it.
+    Due,
+    /// It is being removed.
+    Removing { why: String },
+    /// Its feature is off, and nothing of it is there.
+    Off,
+}
+
+impl State {
+    /// What is said of it in a table.
+    pub(super) fn words(&self) -> String {
+        match self {
+            Self::Ready => "ready".to_owned(),
+            Self::Progressing { why } => with("not ready yet", why),
+            Self::Waiting { dependencies } => format!("waits for {}", dependencies.join(", ")),
+            Self::NoType { why } => with("waits for its type", why),
+            Self::Due => "is made next".to_owned(),
+            Self::Removing { why } => with("is being removed", why),
+            Self::Off => "off".to_owned(),
+        }
+    }
+}
+
+fn with(word: &str, why: &str) -> String {
+    if why.is_empty() {
+        word.to_owned()
+    } else {
+        format!("{word}: {why}")
+    }
+}
+
+/// One component.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Row {
+    /// The wave in which it comes up; none when it is off.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) wave: Option<usize>,
+    pub(super) name: String,
+    pub(super) version: String,
+    #[serde(flatten)]
+    pub(super) state: State,
+}
+
+/// All components, by waves and then in the order of the list; those that are off at the end.
+pub(super) fn rows(list: &List, seen: &Snapshot) -> Vec<Row> {
+    let row = |wave: Option<usize>, component: &Component| Row {
+        wave,
+        name: component.name.clone(),
+        version: component.version.clone(),
+        state: state(list, component, wave.is_some(), seen),
+    };
+    let waves = list.waves();
+    let enabled = waves
+        .iter()
+        .enumerate()
+        .flat_map(|(wave, components)| components.iter().map(move |component| (Some(wave), *component)));
+    let off = list
+        .components
+        .iter()
+        .filter(|component| !list.is_enabled(component))
+        .map(|component| (None, component));
+    enabled
+        .chain(off)
+        .map(|(wave, component)| row(wave, component))
+        .collect()
+}
+
+fn state(list: &List, component: &Component, is_enabled: bool, seen: &Snapshot) -> State {
+    let wanted = ServedVersion::of_chart(&component.version).map(|version| version.to_string());
+    let wanted = wanted.unwrap_or_default();
+    if let Some(object) = seen.objects.get(&component.name) {
+        return of_object(list, component, is_enabled, &wanted, object, seen);
+    }
+    let definition = seen.definitions.get(&component.name);
+    if !is_enabled {
+        return match definition {
+            Some(definition) => State::Removing {
+                why: with("its definition is still there", &definition.why),
+            },
+            None => State::Off,
+        };
+    }
+    let Some(definition) = definition else {
+        return State::NoType {
+            why: "its definition is not there".to_owned(),
+        };
+    };
+    if definition.is_going {
+        return State::Removing {
+            why: with("its definition is going", &definition.why),
+        };
+    }
+    if !definition.served.contains(&wanted) {
+        return State::NoType {
+            why: with(&format!("{wanted} is not served"), &definition.why),
+        };
+    }
+    let is_ready = |dep: &str| seen.objects.get(dep).is_some_and(|object| object.is_ready);
+    let dependencies: Vec<String> = component
+        .deps
+        .iter()
+        .filter(|dep| !is_ready(dep))
+        .cloned()
+        .collect();
+    if dependencies.is_empty() {
+        State::Due
+    } else {
+        State::Waiting { dependencies }
+    }
+}
+
+fn of_object(
+    list: &List,
+    component: &Component,
+    is_enabled: bool,
+    wanted: &str,
+    object: &Seen,
+    seen: &Snapshot,
+) -> State {
+    if object.is_going {
+        return State::Removing {
+            why: object.why.clone(),
+        };
+    }
+    if !is_enabled {
+        let needs = |other: &&Component| other.deps.contains(&component.name);
+        let dependents = list.components.iter().filter(needs);
+        let there: Vec<&str> = dependents
+            .map(|other| other.name.as_str())
+            .filter(|name| seen.objects.contains_key(*name))
+            .collect();
+        return State::Removing {
+            why: if there.is_empty() {
+                "its feature is off".to_owned()
+            } else {
+                format!("its feature is off, and {} must go first", there.join(", "))
+            },
+        };
+    }
+    if !object.version.is_empty() && object.version != wanted {
+        return State::Progressing {
+            why: with(&format!("at {}, moves to {wanted}", object.version), &object.why),
+        };
+    }
+    if object.is_ready {
+        State::Ready
+    } else {
+        State::Progressing {
+            why: object.why.clone(),
+        }
+    }
+}
+
+/// How many components are in which state, in one line.
+pub(super) fn summary(rows: &[Row]) -> String {
+    let count = |is: fn(&State) -> bool| rows.iter().filter(|row| is(&row.state)).count();
+    let ready = count(|state| *state == State::Ready);
+    let off = count(|state| *state == State::Off);
+    let removing = count(|state| matches!(state, State::Removing { .. }));
+    let underway = count(|state| matches!(state, State::Progressing { .. } | State::Due));
+    let waiting = count(|state| matches!(state, State::Waiting { .. } | State::NoType { .. }));
+    let mut text = format!("{} of {} components ready", ready, rows.len() - off);
+    for (number, word) in [
+        (underway, "underway"),
+        (waiting, "waiting"),
+        (removing, "being removed"),
+        (off, "off"),
+    ] {
+        if number > 0 {
+            let _ = write!(text, ", {number} {word}");
+        }
+    }
+    text
+}
+
+/// True when all that is enabled is Ready, and what is off is gone.
+pub(super) fn is_complete(rows: &[Row]) -> bool {
+    rows.iter()
+        .all(|row| matches!(row.state, State::Ready | State::Off))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn list(extra: bool) -> List {
+        let values = json!({"features": {"extra": extra}, "components": [
+            {"name": "a-crd", "kind": "ACrd", "version": "1.0.0", "tier": "platform"},
+            {"name": "a", "kind": "A", "version": "1.0.0", "tier": "platform", "deps": ["a-crd"]},
+            {"name": "b", "kind": "B", "version": "2.0.0", "tier": "platform", "deps": ["a"], "feature": "extra"},
+        ]});
+        List::read(values.as_object().unwrap()).0
+    }
+
+    fn definition(version: &str) -> Seen {
+        Seen {
+            is_ready: true,
+            served: vec![version.to_owned()],
+            ..Seen::default()
+        }
+    }
+
+    fn object(is_ready: bool, version: &str) -> Seen {
+        Seen {
+            is_ready,
+            version: version.to_owned(),
+            why: if is_ready {
+                String::new()
+            } else {
+                "2 of 3 pods".to_owned()
+            },
+            ..Seen::default()
+        }
+    }
+
+    /// Definitions that are served, and objects, give what is said of a-crd, a and b.
+    #[track_caller]
+    fn check(extra: bool, definitions: &[(&str, Seen)], objects: &[(&str, Seen)], expected: [&str; 3]) {
+        let owned = |all: &[(&str, Seen)]| {
+            all.iter()
+                .map(|(name, seen)| ((*name).to_owned(), seen.clone()))
+                .collect()
+        };
+        let seen = Snapshot {
+            definitions: owned(definitions),
+            objects: owned(objects),
+        };
+        let words: Vec<String> = rows(&list(extra), &seen)
+            .iter()
+            .map(|row| row.state.words())
+            .collect();
+        assert_eq!(words, expected);
+    }
+
+    #[test]
+    fn each_component_says_what_it_waits_for() {
+        let none = "waits for its type: its definition is not there";
+        check(true, &[], &[], [none, none, none]);
+        let all = [
+            ("a-crd", definition("v1-0-0")),
+            ("a", definition("v1-0-0")),
+            ("b", definition("v2-0-0")),
+        ];
+        check(
+            true,
+            &all,
+            &[],
+            ["is made next", "waits for a-crd", "waits for a"],
+        );
+        let first = ("a-crd", object(true, "v1-0-0"));
+        check(
+            true,
+            &all,
+            std::slice::from_ref(&first),
+            ["ready", "is made next", "waits for a"],
+        );
+        let second = ("a", object(false, ""));
+        let seen = [first.clone(), second];
+        check(
+            true,
+            &all,
+            &seen,
+            ["ready", "not ready yet: 2 of 3 pods", "waits for a"],
+        );
+        // A dependency that is not Ready any more takes nothing away.
+        let seen = [("a-crd", object(false, "v1-0-0")), ("a", object(true, "v1-0-0"))];
+        check(
+            true,
+            &all,
+            &seen,
+            ["not ready yet: 2 of 3 pods", "ready", "is made next"],
+        );
+    }
+
+    #[test]
+    fn a_version_that_is_not_served_yet_is_told() {
+        let all = [
+            ("a-crd", definition("v1-0-0")),
+            ("a", definition("v0-9-0")),
+            ("b", definition("v2-0-0")),
+        ];
+        let seen = [("a-crd", object(true, "v0-9-0"))];
+        check(
+            true,
+            &all,
+            &seen,
+            [
+                "not ready yet: at v0-9-0, moves to v1-0-0",
+                "waits for its type: v1-0-0 is not served",
+                "waits for a",
+            ],
+        );
+    }
+
+    #[test]
+    fn what_is_off_drains_from_its_leaves() {
+        let seen = [("a", object(true, "")), ("b", object(true, ""))];
+        let all = [("a-crd", definition("v1-0-0")), ("b", definition("v2-0-0"))];
+        check(
+            false,
+            &all,
+            &seen,
+            ["is made next", "ready", "is being removed: its feature is off"],
+        );
+        check(
+            false,
+            &all,
+            &seen[..1],
+            [
+                "is made next",
+                "ready",
+                "is being removed: its definition is still there",
+            ],
+        );
+        check(false, &all[..1], &seen[..1], ["is made next", "ready", "off"]);
+    }
+
+    #[test]
+    fn the_summary_counts_what_is_enabled() {
+        let seen = Snapshot {
+            objects: BTreeMap::from([("a-crd".to_owned(), object(true, ""))]),
+            ..Snapshot::default()
+        };
+        let rows = rows(&list(false), &seen);
+        assert_eq!(summary(&rows), "1 of 2 components ready, 1 waiting, 1 off");
+        assert!(!is_complete(&rows));
+    }
+}

@@ -1,0 +1,425 @@
+//! Before the umbrella is removed: all that its controllers made goes while they are there to remove it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use api::annotations::RELEASE_NAME;
+use api::{COMPOSITION_GROUP, CompositionDefinition, labels};
+use cluster::{Cluster, Delete, Error, ObjectId, ResourceId, Selector};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
+use serde::Deserialize;
+use tokio::time::sleep;
+
+use super::{KIND, Looks, Told, listed, tell};
+use crate::installer::args::BootstrapTeardown;
+use crate::installer::crds::{self, full_name};
+use crate::release::session;
+
+/// As often it is looked whether something is left: for 850 s, of the 900 s that the Job has.
+const ATTEMPTS: u32 = 170;
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// So many readings in a row must find nothing: a controller makes one object after it has removed another.
+const EMPTY_READINGS: u32 = 3;
+
+/// Where Helm says whose an object is.
+const HELM_NAME: &str = "meta.helm.sh/release-name";
+const HELM_NAMESPACE: &str = "meta.helm.sh/release-namespace";
+
+/// Refuses while definitions are there that the installer did not make. Otherwise deletes the definition of installers,
+/// which takes the Installer, its components, their definitions and types with it, and waits until three readings in a row
+/// find no definition, no type of `composition.krateo.io` and no `RestDefinition` in the whole cluster.
+///
+/// Types that are not there count as empty, so that an install that was given up early can be removed.
+///
+/// Requests, as ServiceAccount `installer-self-bootstrap`: `compositiondefinitions.core.krateo.io` list in all namespaces
+/// and delete (name `installer`; any name with `bootstrap.teardown.removeOthers`);
+/// `installers.composition.krateo.io` list in all namespaces; `customresourcedefinitions.apiextensions.k8s.io` get and
+/// list; `restdefinitions.ogen.krateo.io` list in all namespaces.
+///
+/// # Errors
+/// When foreign definitions are there, and when something is left at the end; both are named.
+pub(super) fn run(args: &BootstrapTeardown) -> Result<()> {
+    session::run(&args.connection, async |session| {
+        let (cluster, namespace) = (&session.cluster, session.namespace.as_str());
+        let looks = args.pace.or(ATTEMPTS, INTERVAL);
+        let definitions = again(looks, "the definitions cannot be read", async || {
+            definitions(cluster).await
+        })
+        .await?;
+        let installers = again(looks, "the Installers cannot be read", async || {
+            installers(cluster).await
+        })
+        .await?;
+        let own = Own {
+            namespace,
+            definition: &args.definition,
+            release: &args.release,
+            installers: &installers,
+        };
+        let foreign: Vec<&Definition> = definitions
+            .iter()
+            .filter(|found| !own.has(&found.metadata))
+            .collect();
+        let names: Vec<String> = foreign.iter().map(|found| full_name(&found.metadata)).collect();
+        if !foreign.is_empty() {
+            if !args.remove_others {
+                bail!(
+                    "definitions are there that the installer did not make, and nothing would be left to remove their \
+                     compositions: {}. Delete them first, or set bootstrap.teardown.removeOthers to true and upgrade the \
+                     release. Nothing was removed",
+                    names.join(", ")
+                );
+            }
+            tell(&format!(
+                "removing definitions that the installer did not make: {}",
+                listed(&names)
+            ));
+        }
+        let installer = definitions
+            .iter()
+            .filter(|found| own.is_installer(&found.metadata));
+        // Of an Installer that is gone already, nobody but us removes what is left.
+        let orphans = definitions.iter().filter(|found| {
+            own.has(&found.metadata) && !own.is_installer(&found.metadata) && installers.is_empty()
+        });
+        for definition in foreign.into_iter().chain(installer) {
+            delete(cluster, &definition.metadata).await?;
+        }
+        for definition in orphans {
+            // Where the account may not, they are named at the end.
+            if let Err(error) = delete(cluster, &definition.metadata).await {
+                tell(&format!("{error:#}"));
+            }
+        }
+        until_nothing_is_left(cluster, looks).await
+    })
+}
+
+/// A definition, as far as it is looked at.
+#[derive(Debug, Clone, Default, Deserialize)]
+struct Definition {
+    #[serde(default)]
+    metadata: ObjectMeta,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+struct Status {
+    #[serde(default)]
+    conditions: Vec<Condition>,
+}
+
+/// An Installer that is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Installer {
+    uid: String,
+    namespace: String,
+    /// Names that its release may have.
+    releases: BTreeSet<String>,
+}
+
+/// What tells whose a definition is.
+struct Own<'a> {
+    namespace: &'a str,
+    definition: &'a str,
+    release: &'a str,
+    installers: &'a [Installer],
+}
+
+impl Own<'_> {
+    /// The definition of installers itself.
+    fn is_installer(&self, metadata: &ObjectMeta) -> bool {
+        metadata.name.as_deref() == Some(self.definition)
+            && (metadata.namespace.as_deref() == Some(self.namespace) || self.is_of_umbrella(metadata))
+    }
+
+    fn is_of_umbrella(&self, metadata: &ObjectMeta) -> bool {
+        word(metadata, HELM_NAME) == Some(self.release)
+            && word(metadata, HELM_NAMESPACE) == Some(self.namespace)
+    }
+
+    /// True when the installer made it: it is the definition of installers, or stands in the release of the umbrella or of an
+    /// Installer.
+    fn has(&self, metadata: &ObjectMeta) -> bool {
+        if self.is_installer(metadata) || self.is_of_umbrella(metadata) {
+            return true;
+        }
+        let text = |name: &str| word(metadata, name);
+        let (release, namespace) = (text(HELM_NAME), text(HELM_NAMESPACE));
+        let of_release = |installer: &Installer| {
+            release.is_some_and(|release| installer.releases.contains(release))
+                && namespace == Some(installer.namespace.as_str())
+        };
+        let by_id = |installer: &Installer| text(labels::COMPOSITION_ID) == Some(installer.uid.as_str());
+        if self
+            .installers
+            .iter()
+            .any(|installer| of_release(installer) || by_id(installer))
+        {
+            return true;
+        }
+        // What an Installer left that is gone by now.
+        self.installers.is_empty()
+            && text(labels::COMPOSITION_GROUP) == Some(COMPOSITION_GROUP)
+            && text(labels::COMPOSITION_KIND) == Some(KIND)
+    }
+}
+
+/// What a label or an annotation says.
+fn word<'a>(metadata: &'a ObjectMeta, name: &str) -> Option<&'a str> {
+    let labels = metadata.labels.iter().flatten();
+    let mut all = labels.chain(metadata.annotations.iter().flatten());
+    all.find(|(key, _)| *key == name).map(|(_, value)| value.as_str())
+}
+
+/// All definitions; none where their type is not there.
+async fn definitions(cluster: &Cluster) -> Result<Vec<Definition>, Error> {
+    let resource = ResourceId::of::<CompositionDefinition>();
+    match cluster.list(&resource, Selector::default()).await {
+        Err(error) if error.is_not_found() => Ok(Vec::new()),
+        found => found,
+    }
+}
+
+/// All Installers; none where their type is not there.
+async fn installers(cluster: &Cluster) -> Result<Vec<Installer>, Error> {
+    let types = crds::of_compositions(cluster).await?;
+    let of_kind = types.iter().find(|crd| crd.kind() == KIND);
+    let Some(resource) = of_kind.and_then(|crd| crd.resource(None)) else {
+        return Ok(Vec::new());
+    };
+    let found = cluster
+        .map_metadata(&resource, Selector::default(), |found| installer(found.metadata))
+        .await;
+    match found {
+        Err(error) if error.is_not_found() => Ok(Vec::new()),
+        found => found,
+    }
+}
+
+fn installer(metadata: ObjectMeta) -> Installer {
+    let (name, uid) = (
+        metadata.name.unwrap_or_default(),
+        metadata.uid.unwrap_or_default(),
+    );
+    let chosen = [metadata.labels, metadata.annotations]
+        .into_iter()
+        .flatten()
+        .find_map(|mut words| words.remove(RELEASE_NAME));
+    Installer {
+        namespace: metadata.namespace.unwrap_or_default(),
+        releases: chosen.into_iter().chain([name]).collect(),
+        uid,
+    }
+}
+
+async fn delete(cluster: &Cluster, metadata: &ObjectMeta) -> Result<()> {
+    let name = metadata.name.as_deref().unwrap_or_default();
+    let id = ObjectId::of::<CompositionDefinition>(metadata.namespace.as_deref(), name)?;
+    let uid = metadata.uid.as_deref().unwrap_or_default();
+    tell(&format!("removing {id}"));
+    cluster.delete(&id, &Delete::default().uid(uid)).await?;
+    Ok(())
+}
+
+/// What is still there.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Left {
+    /// Definitions, with what keeps each.
+    definitions: Vec<String>,
+    types: Vec<String>,
+    rest_definitions: Vec<String>,
+}
+
+impl Left {
+    async fn read(cluster: &Cluster) -> Result<Self, Error> {
+        let suffix = format!(".{COMPOSITION_GROUP}");
+        let crds = ResourceId::of::<CustomResourceDefinition>();
+        let mut types = crds::names(cluster, &crds, None).await?;
+        types.retain(|name| name.ends_with(&suffix));
+        let definitions = definitions(cluster).await?;
+        Ok(Self {
+            definitions: definitions.iter().map(kept).collect(),
+            types,
+            rest_definitions: crds::rest_definitions(cluster).await?,
+        })
+    }
+
+    fn is_empty(&self) -> bool {
+        let Self {
+            definitions,
+            types,
+            rest_definitions,
+        } = self;
+        definitions.is_empty() && types.is_empty() && rest_definitions.is_empty()
+    }
+
+    /// What is there, in one line.
+    fn shown(&self, list: impl Fn(&[String]) -> String) -> String {
+        let Self {
+            definitions,
+            types,
+            rest_definitions,
+        } = self;
+        [
+            ("definitions", definitions),
+            ("types", types),
+            ("RestDefinitions", rest_definitions),
+        ]
+        .into_iter()
+        .filter(|(_, names)| !names.is_empty())
+        .map(|(what, names)| format!("{what} {}", list(names)))
+        .collect::<Vec<_>>()
+        .join("; ")
+    }
+}
+
+/// A definition with what it says why it is still there.
+fn kept(definition: &Definition) -> String {
+    let name = full_name(&definition.metadata);
+    let is_going = definition.metadata.deletion_timestamp.is_some();
+    let complaint = definition
+        .status
+        .conditions
+        .iter()
+        .find(|condition| condition.status == "False" && !condition.message.is_empty());
+    match complaint {
+        Some(condition) if is_going => format!("{name} ({})", condition.message),
+        _ if is_going => name,
+        _ => format!("{name} (nobody removes it)"),
+    }
+}
+
+/// Waits until three readings in a row find nothing. A reading that fails does not count.
+async fn until_nothing_is_left(cluster: &Cluster, looks: Looks) -> Result<()> {
+    let mut told = Told::default();
+    let mut empty = 0;
+    let mut last = "nothing could be read".to_owned();
+    for attempt in 1..=looks.attempts {
+        match Left::read(cluster).await {
+            Ok(left) if left.is_empty() => {
+                empty += 1;
+                if empty == EMPTY_READINGS {
+                    tell("nothing is left");
+                    return Ok(());
+                }
+                last = format!("{empty} readings found nothing, and {EMPTY_READINGS} in a row are wanted");
+            }
+            Ok(left) => {
+                empty = 0;
+                last = left.shown(|names| names.join(", "));
+                told.tell(format!("waiting for {}", left.shown(listed)));
+            }
+            Err(error) => told.tell(format!("what is left cannot be read: {}", chain(error))),
+        }
+        if attempt < looks.attempts {
+            sleep(looks.interval).await;
+        }
+    }
+    bail!(
+        "not all is gone, and the controllers that remove it stay: {last}. Resolve that and uninstall again"
+    )
+}
+
+/// A read, tried again while it fails for a passing reason.
+async fn again<T>(looks: Looks, what: &str, read: impl AsyncFn() -> Result<T, Error>) -> Result<T> {
+    let mut told = Told::default();
+    let mut attempt = 1;
+    loop {
+        match read().await {
+            Ok(found) => return Ok(found),
+            Err(error) if error.is_transient() && attempt < looks.attempts => {
+                told.tell(format!("{what}: {}", chain(error)));
+                attempt += 1;
+                sleep(looks.interval).await;
+            }
+            Err(error) => return Err(anyhow::Error::new(error).context(what.to_owned())),
+        }
+    }
+}
+
+fn chain(error: Error) -> String {
+    format!("{:#}", anyhow::Error::new(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metadata(namespace: &str, name: &str, words: &[(&str, &str)]) -> ObjectMeta {
+        let words = words
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+            .collect();
+        ObjectMeta {
+            namespace: Some(namespace.to_owned()),
+            name: Some(name.to_owned()),
+            labels: Some(words),
+            ..ObjectMeta::default()
+        }
+    }
+
+    #[test]
+    fn a_definition_is_the_installers_by_its_release_or_its_label() {
+        let made = |words: &[(&str, &str)]| metadata("krateo-system", "authn", words);
+        let of_release = |name, namespace| made(&[(HELM_NAME, name), (HELM_NAMESPACE, namespace)]);
+        let by_kind = [
+            (labels::COMPOSITION_GROUP, COMPOSITION_GROUP),
+            (labels::COMPOSITION_KIND, KIND),
+        ];
+        let there = [Installer {
+            uid: "u1".to_owned(),
+            namespace: "krateo-system".to_owned(),
+            releases: BTreeSet::from(["installer-12345678".to_owned()]),
+        }];
+        // Definition, is it ours while an Installer is there, and once none is.
+        for (definition, with, without) in [
+            (metadata("krateo-system", "installer", &[]), true, true),
+            (metadata("demo", "installer", &[]), false, false),
+            (made(&[]), false, false),
+            (of_release("installer-12345678", "krateo-system"), true, false),
+            (of_release("installer-12345678", "demo"), false, false),
+            (of_release("shop", "krateo-system"), false, false),
+            (of_release("krateo", "krateo-system"), true, true),
+            (made(&[(labels::COMPOSITION_ID, "u1")]), true, false),
+            (made(&[(labels::COMPOSITION_ID, "u2")]), false, false),
+            (made(&by_kind), false, true),
+        ] {
+            for (installers, expected) in [(&there[..], with), (&[], without)] {
+                let own = Own {
+                    namespace: "krateo-system",
+                    definition: "installer",
+                    release: "krateo",
+                    installers,
+                };
+                assert_eq!(own.has(&definition), expected, "{definition:?} {installers:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_left_is_named_with_what_keeps_it() {
+        let mut going = Definition {
+            metadata: metadata("demo", "one", &[]),
+            ..Definition::default()
+        };
+        assert_eq!(kept(&going), "demo/one (nobody removes it)");
+        going.metadata.deletion_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(
+            k8s_openapi::jiff::Timestamp::from_second(1).unwrap(),
+        ));
+        assert_eq!(kept(&going), "demo/one");
+        let left = Left {
+            definitions: vec![kept(&going)],
+            types: vec!["shops.composition.krateo.io".to_owned()],
+            rest_definitions: Vec::new(),
+        };
+        assert_eq!(
+            left.shown(listed),
+            "definitions demo/one; types shops.composition.krateo.io"
+        );
+    }
+}

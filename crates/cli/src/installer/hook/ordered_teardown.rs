@@ -1,0 +1,175 @@
+//! Before an Installer's release is removed: its components go in the reverse order of the list.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use cluster::{Cluster, Delete, Error, ObjectId, ResourceId};
+use crdgen::ServedVersion;
+use serde::Deserialize;
+use tokio::time::{Instant, sleep};
+
+use super::{Looks, Told, listed, tell};
+use crate::installer::args::OrderedTeardown;
+use crate::installer::crds::{self, Crd};
+use crate::release::session;
+
+/// As often it is looked whether the objects of a type are gone.
+const ATTEMPTS: u32 = 24;
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// The kind whose objects clear the finalizers of `RestDefinition`s: it outlives those.
+const REST_PROVIDER: &str = "OasgenProvider";
+
+/// One component of the list.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+struct Component {
+    name: String,
+    kind: String,
+    #[serde(default)]
+    version: String,
+}
+
+/// Removes the compositions of one component after the other, last first, and waits for each. What does not go in time is
+/// told and left: the removal of the release goes on with it. It never fails, because a failed hook would keep the release.
+///
+/// Requests, as ServiceAccount `installer-ordered-teardown`: `customresourcedefinitions.apiextensions.k8s.io` list, and get
+/// (name `restdefinitions.ogen.krateo.io`); `restdefinitions.ogen.krateo.io` list in all namespaces; in the namespace of
+/// the components list of each of their types (`composition.krateo.io`), and delete, for which the names of the components
+/// suffice.
+pub(super) fn run(args: &OrderedTeardown) {
+    let outcome = read(args).and_then(|components| {
+        session::run(&args.connection, async |session| {
+            let (cluster, namespace) = (&session.cluster, session.namespace.as_str());
+            let teardown = Teardown {
+                cluster,
+                namespace,
+                looks: args.pace.or(ATTEMPTS, INTERVAL),
+                deadline: Instant::now() + args.deadline,
+            };
+            teardown.all(&components).await
+        })
+    });
+    match outcome {
+        Ok(()) => tell("all components were looked at"),
+        Err(error) => tell(&format!(
+            "given up: {error:#}. What is left is removed with the release"
+        )),
+    }
+}
+
+fn read(args: &OrderedTeardown) -> Result<Vec<Component>> {
+    let path = args.components.display();
+    let text = std::fs::read(&args.components).with_context(|| format!("could not read {path}"))?;
+    let list = helm::yaml::parse_typed(&text).with_context(|| format!("{path} is no YAML"))?;
+    serde_json::from_value(list).with_context(|| format!("{path} is no list of components"))
+}
+
+struct Teardown<'a> {
+    cluster: &'a Cluster,
+    namespace: &'a str,
+    looks: Looks,
+    deadline: Instant,
+}
+
+impl Teardown<'_> {
+    async fn all(&self, components: &[Component]) -> Result<()> {
+        let types = self.types().await?;
+        for component in components.iter().rev() {
+            if Instant::now() >= self.deadline {
+                anyhow::bail!("there is no time left for {} and those before it", component.name);
+            }
+            self.one(component, &types).await;
+        }
+        Ok(())
+    }
+
+    /// The types as they are served now. A failed read is tried again: without them nothing can be removed in order.
+    async fn types(&self) -> Result<Vec<Crd>> {
+        let mut last = None;
+        for _ in 0..self.looks.attempts {
+            match crds::of_compositions(self.cluster).await {
+                Ok(types) => return Ok(types),
+                Err(error) => {
+                    tell(&format!("the types of the components cannot be read: {error}"));
+                    last = Some(error);
+                }
+            }
+            sleep(self.looks.interval).await;
+        }
+        match last {
+            Some(error) => Err(error.into()),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    async fn one(&self, component: &Component, types: &[Crd]) {
+        let Component { name, kind, version } = component;
+        let version = ServedVersion::of_chart(version).ok();
+        let of_kind = types.iter().find(|crd| crd.kind() == kind);
+        let Some(resource) =
+            of_kind.and_then(|crd| crd.resource(version.as_ref().map(ServedVersion::as_str)))
+        else {
+            tell(&format!(
+                "{name}: kind {kind} is not served, so nothing of it is there"
+            ));
+            return;
+        };
+        if kind == REST_PROVIDER {
+            let what = "RestDefinitions, which it must outlive";
+            self.until_none(name, what, async || crds::rest_definitions(self.cluster).await)
+                .await;
+        }
+        let read = async || crds::names(self.cluster, &resource, Some(self.namespace)).await;
+        match read().await {
+            Ok(found) if found.is_empty() => {
+                tell(&format!("{name}: there is none"));
+                return;
+            }
+            Ok(found) => self.delete(name, &resource, &found).await,
+            // The component's own name is known without a list.
+            Err(error) => {
+                tell(&format!("{name}: {error}"));
+                self.delete(name, &resource, &[format!("{}/{name}", self.namespace)])
+                    .await;
+            }
+        }
+        self.until_none(name, "its objects to go", read).await;
+    }
+
+    /// Deletes objects of a type without waiting.
+    async fn delete(&self, component: &str, resource: &ResourceId, found: &[String]) {
+        tell(&format!("{component}: removing {}", listed(found)));
+        for full_name in found {
+            let name = full_name.rsplit('/').next().unwrap_or(full_name);
+            let deleted = match ObjectId::new(resource.clone(), Some(self.namespace), name) {
+                Ok(id) => self.cluster.delete(&id, &Delete::default()).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = deleted {
+                tell(&format!("{component}: {:#}", anyhow::Error::new(error)));
+            }
+        }
+    }
+
+    /// Waits until a read finds nothing. A read that fails tells nothing, and takes its turn.
+    async fn until_none(
+        &self,
+        component: &str,
+        what: &str,
+        read: impl AsyncFn() -> Result<Vec<String>, Error>,
+    ) {
+        let mut told = Told::default();
+        for attempt in 1..=self.looks.attempts {
+            match read().await {
+                Ok(left) if left.is_empty() => return,
+                Ok(left) => told.tell(format!("{component}: waiting for {what}: {}", listed(&left))),
+                Err(error) => told.tell(format!("{component}: waiting for {what}: {error}")),
+            }
+            if attempt == self.looks.attempts || Instant::now() + self.looks.interval > self.deadline {
+                break;
+            }
+            sleep(self.looks.interval).await;
+        }
+        tell(&format!("{component}: no longer waiting for {what}"));
+    }
+}

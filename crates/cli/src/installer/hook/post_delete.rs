@@ -1,0 +1,116 @@
+//! After the umbrella is removed: what no release holds and nobody serves any more.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use cluster::{Cluster, Delete, Deleted, Error, ObjectId, ResourceId, Selector};
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use tokio::time::sleep;
+
+use super::{Looks, Told, listed, tell};
+use crate::installer::args::PostDelete;
+use crate::installer::crds;
+use crate::release::session;
+
+/// For 100 s of the 120 s that the Job has.
+const ATTEMPTS: u32 = 50;
+const INTERVAL: Duration = Duration::from_secs(2);
+
+/// The definitions that hyperdx-provider's `RestDefinition` became.
+const GENERATED: &str = ".hyperdx.krateo.io";
+
+/// Deletes the webhook configurations of this release's core-provider, which would keep everybody from writing once nobody
+/// answers, and the types that oasgen-provider made for hyperdx-provider. Waits until those and the namespace of the
+/// controllers, where that went with the release, are gone: a release of the same name can be installed then.
+///
+/// Requests, as the hook's own ServiceAccount: `mutatingwebhookconfigurations` and `validatingwebhookconfigurations`
+/// (`admissionregistration.k8s.io`) list and delete; `customresourcedefinitions.apiextensions.k8s.io` list and delete;
+/// `namespaces` get (the controllers' one).
+///
+/// # Errors
+/// When something stays; it is named.
+pub(super) fn run(args: &PostDelete) -> Result<()> {
+    session::run(&args.connection, async |session| {
+        let sweep = Sweep {
+            cluster: &session.cluster,
+            release: &args.release,
+            namespace: args.platform_namespace.as_deref(),
+        };
+        let Looks { attempts, interval } = args.pace.or(ATTEMPTS, INTERVAL);
+        let mut told = Told::default();
+        let mut last = String::new();
+        for attempt in 1..=attempts {
+            match sweep.once().await {
+                Ok(left) if left.is_empty() => {
+                    tell("nothing is left");
+                    return Ok(());
+                }
+                Ok(left) => last = format!("still going: {}", listed(&left)),
+                Err(error) if error.is_transient() => last = error.to_string(),
+                Err(error) => return Err(error.into()),
+            }
+            told.tell(last.clone());
+            if attempt < attempts {
+                sleep(interval).await;
+            }
+        }
+        bail!("not all is gone: {last}")
+    })
+}
+
+struct Sweep<'a> {
+    cluster: &'a Cluster,
+    release: &'a str,
+    namespace: Option<&'a str>,
+}
+
+impl Sweep<'_> {
+    /// Deletes what is there, and names it: none when nothing was.
+    async fn once(&self) -> Result<Vec<String>, Error> {
+        let selector = format!(
+            "app.kubernetes.io/name=core-provider,app.kubernetes.io/instance={}",
+            self.release
+        );
+        let labelled = Selector {
+            namespace: None,
+            labels: Some(&selector),
+        };
+        let mut left = Vec::new();
+        for resource in [
+            ResourceId::of::<MutatingWebhookConfiguration>(),
+            ResourceId::of::<ValidatingWebhookConfiguration>(),
+        ] {
+            for object in self.cluster.list_metadata(&resource, labelled).await? {
+                let name = object.metadata.name.unwrap_or_default();
+                self.delete(&resource, &name, &mut left).await?;
+            }
+        }
+        let crds = ResourceId::of::<CustomResourceDefinition>();
+        for name in crds::names(self.cluster, &crds, None).await? {
+            if name.ends_with(GENERATED) {
+                self.delete(&crds, &name, &mut left).await?;
+            }
+        }
+        if let Some(namespace) = self.namespace {
+            let id = ObjectId::of::<Namespace>(None, namespace)?;
+            if self.cluster.get_metadata(&id).await?.is_some() {
+                left.push(id.to_string());
+            }
+        }
+        Ok(left)
+    }
+
+    async fn delete(&self, resource: &ResourceId, name: &str, left: &mut Vec<String>) -> Result<(), Error> {
+        let id = ObjectId::new(resource.clone(), None, name)?;
+        tell(&format!("removing {id}"));
+        match self.cluster.delete(&id, &Delete::default()).await? {
+            Deleted::Gone => {}
+            Deleted::Going => left.push(id.to_string()),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,313 @@
+//! After the install of the umbrella: the type of installers becomes one Installer.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail, ensure};
+use api::conditions::SYNCED;
+use api::{COMPOSITION_GROUP, CompositionDefinition};
+use cluster::{Cluster, Error, ObjectId, ResourceId, Selector};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::core::GroupVersionKind;
+use serde_json::{Map, Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::{INSTALLER, KIND, Looks, MANAGER, Told, tell};
+use crate::installer::args::SelfBootstrap;
+use crate::release::session;
+
+/// As often it is looked whether the Installer is Synced.
+const ATTEMPTS: u32 = 30;
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// What an upgrade of the umbrella brings to an Installer that is there. The rest of its values belongs to whoever edits it.
+const REFRESHED: [&str; 3] = ["components", "componentValues", "exposure"];
+
+/// What the reference's engine leaves on an object whose creation was cut off. It would not touch it any more.
+const CUT_OFF: [&str; 2] = [
+    "krateo.io/external-create-pending",
+    "krateo.io/external-create-failed",
+];
+
+/// Waits until exactly the API version of the manifest is served, makes the Installer or brings what an upgrade changed to
+/// the one that is there, and waits until it is Synced.
+///
+/// Requests, as ServiceAccount `installer-self-bootstrap`: discovery; in the namespace of the Installer
+/// `compositiondefinitions.core.krateo.io` get (name `installer`); `installers.composition.krateo.io` get, list, create,
+/// patch.
+///
+/// # Errors
+/// When the type does not come, the Installer is refused, or it is not Synced in time. The Job runs it again.
+pub(super) fn run(args: &SelfBootstrap) -> Result<()> {
+    let path = args.file.display();
+    let text = std::fs::read(&args.file).with_context(|| format!("could not read {path}"))?;
+    let manifest = helm::yaml::parse_typed(&text).with_context(|| format!("{path} is no manifest"))?;
+    let wanted = Wanted::of(&manifest).with_context(|| format!("{path} is no manifest of an Installer"))?;
+    session::run(&args.connection, async |session| {
+        let cluster = &session.cluster;
+        let resource = served(
+            cluster,
+            &wanted,
+            args.type_timeout,
+            args.pace.or(ATTEMPTS, INTERVAL),
+        )
+        .await?;
+        let id = ObjectId::new(resource, Some(&wanted.namespace), &wanted.name)?;
+        make(cluster, &id, &manifest).await?;
+        synced(cluster, &id, args.pace.or(ATTEMPTS, INTERVAL)).await
+    })
+}
+
+struct Wanted {
+    kind: GroupVersionKind,
+    namespace: String,
+    name: String,
+}
+
+impl Wanted {
+    fn of(manifest: &Value) -> Result<Self> {
+        let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        let api_version = text(&manifest["apiVersion"]).context("it has no apiVersion")?;
+        let (group, version) = api_version.split_once('/').unwrap_or_default();
+        ensure!(
+            group == COMPOSITION_GROUP && manifest["kind"] == KIND,
+            "it is {api_version} {}, not {COMPOSITION_GROUP} {KIND}",
+            manifest["kind"]
+        );
+        Ok(Self {
+            kind: GroupVersionKind::gvk(group, version, KIND),
+            namespace: text(&manifest["metadata"]["namespace"]).context("it has no namespace")?,
+            name: text(&manifest["metadata"]["name"]).context("it has no name")?,
+        })
+    }
+}
+
+/// Waits until the type is served in this very version, and its objects can be listed.
+async fn served(cluster: &Cluster, wanted: &Wanted, timeout: Duration, looks: Looks) -> Result<ResourceId> {
+    let deadline = Instant::now() + timeout;
+    let pause = looks.interval.min(Duration::from_secs(2));
+    let what = format!("{} {}", wanted.kind.api_version(), wanted.kind.kind);
+    let mut told = Told::default();
+    loop {
+        // Discovery is asked and not the definition: an API server takes a moment from one to the other.
+        let why = match ready(cluster, wanted).await {
+            Ok(resource) => return Ok(resource),
+            Err(error @ Error::UnknownKind { .. }) => {
+                format!("{error}; {}", definition(cluster, wanted).await)
+            }
+            Err(error) if error.is_transient() || error.is_not_found() => chain(error),
+            Err(error) => return Err(error).with_context(|| format!("could not look for {what}")),
+        };
+        told.tell(format!("waiting for {what}: {why}"));
+        if Instant::now() + pause > deadline {
+            bail!("{what} is not served after {timeout:?}: {why}");
+        }
+        sleep(pause).await;
+    }
+}
+
+async fn ready(cluster: &Cluster, wanted: &Wanted) -> Result<ResourceId, Error> {
+    let resource = cluster.discovery().resource(&wanted.kind).await?;
+    let selector = Selector {
+        namespace: Some(&wanted.namespace),
+        labels: None,
+    };
+    cluster.list_metadata(&resource, selector).await?;
+    Ok(resource)
+}
+
+/// What the definition of installers says of itself.
+async fn definition(cluster: &Cluster, wanted: &Wanted) -> String {
+    let found = match ObjectId::of::<CompositionDefinition>(Some(&wanted.namespace), INSTALLER) {
+        Ok(id) => cluster.get::<CompositionDefinition>(&id).await,
+        Err(error) => Err(error),
+    };
+    let name = format!("definition {}/{INSTALLER}", wanted.namespace);
+    match found {
+        Ok(Some(definition)) => {
+            let conditions = definition
+                .status
+                .map(|status| status.conditions)
+                .unwrap_or_default();
+            format!("{name}: {}", said(&conditions))
+        }
+        Ok(None) => format!("{name} is not there"),
+        Err(error) => chain(error),
+    }
+}
+
+/// The conditions in one line.
+fn said(conditions: &[Condition]) -> String {
+    if conditions.is_empty() {
+        return "nothing is said of it yet".to_owned();
+    }
+    let each = conditions.iter().map(|condition| {
+        let Condition {
+            type_,
+            status,
+            reason,
+            message,
+            ..
+        } = condition;
+        if status == "True" || message.is_empty() {
+            format!("{type_}={status}")
+        } else {
+            format!("{type_}={status} ({reason}: {message})")
+        }
+    });
+    each.collect::<Vec<_>>().join(", ")
+}
+
+/// Makes the Installer, or brings what an upgrade changed to the one that is there.
+async fn make(cluster: &Cluster, id: &ObjectId, manifest: &Value) -> Result<()> {
+    if let Some(live) = cluster.get::<Value>(id).await? {
+        return refresh(cluster, id, &live, manifest).await;
+    }
+    match cluster.create(id, manifest, MANAGER).await {
+        Ok(_) => {
+            tell(&format!("{id} is made"));
+            Ok(())
+        }
+        Err(error) if error.is_already_exists() => match cluster.get::<Value>(id).await? {
+            Some(live) => refresh(cluster, id, &live, manifest).await,
+            None => bail!("{id} was made and removed by somebody else"),
+        },
+        Err(error) => Err(error).context("the Installer was not taken"),
+    }
+}
+
+async fn refresh(cluster: &Cluster, id: &ObjectId, live: &Value, manifest: &Value) -> Result<()> {
+    ensure!(
+        live["metadata"]["deletionTimestamp"].is_null(),
+        "{id} is being removed: wait until it is gone, or let `helm uninstall` end"
+    );
+    let Some(patch) = changes(live, manifest) else {
+        tell(&format!("{id} is there"));
+        return Ok(());
+    };
+    cluster
+        .merge(id, &patch, MANAGER)
+        .await
+        .context("the Installer was not taken")?;
+    tell(&format!("{id} has the components of this chart now"));
+    Ok(())
+}
+
+/// What of the manifest a live Installer does not have, of that which an upgrade brings. Lists are replaced whole.
+fn changes(live: &Value, manifest: &Value) -> Option<Value> {
+    let spec: Map<String, Value> = REFRESHED
+        .iter()
+        .filter_map(|&key| Some((key.to_owned(), manifest["spec"].get(key)?.clone())))
+        .filter(|(key, wanted)| {
+            let mut merged = live["spec"][key].clone();
+            merge(&mut merged, wanted);
+            merged != live["spec"][key]
+        })
+        .collect();
+    (!spec.is_empty()).then(|| json!({"spec": spec}))
+}
+
+/// A JSON merge patch (RFC 7396).
+fn merge(target: &mut Value, patch: &Value) {
+    let Some(fields) = patch.as_object() else {
+        target.clone_from(patch);
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (key, value) in fields {
+        if value.is_null() {
+            if let Some(table) = target.as_object_mut() {
+                table.remove(key);
+            }
+        } else {
+            merge(&mut target[key.as_str()], value);
+        }
+    }
+}
+
+/// Waits until the Installer is Synced, and takes off what would stop an engine that was cut off.
+async fn synced(cluster: &Cluster, id: &ObjectId, looks: Looks) -> Result<()> {
+    let mut told = Told::default();
+    let mut last = String::new();
+    for attempt in 1..=looks.attempts {
+        match cluster.get::<Value>(id).await {
+            Ok(Some(live)) => {
+                if let Some(cleared) = cut_off(&live) {
+                    cluster.annotate(id, cleared, MANAGER).await?;
+                    tell(&format!("{id} was cut off while it was made, and is tried again"));
+                }
+                let conditions: Vec<Condition> =
+                    serde_json::from_value(live["status"]["conditions"].clone()).unwrap_or_default();
+                if api::conditions::holds(&conditions, SYNCED) {
+                    tell(&format!("{id} is Synced"));
+                    return Ok(());
+                }
+                last = said(&conditions);
+            }
+            Ok(None) => bail!("{id} was removed by somebody else"),
+            Err(error) if error.is_transient() => last = chain(error),
+            Err(error) => return Err(error.into()),
+        }
+        told.tell(format!("waiting for {id} to be Synced: {last}"));
+        if attempt < looks.attempts {
+            sleep(looks.interval).await;
+        }
+    }
+    bail!("{id} is not Synced: {last}")
+}
+
+/// The annotations to take off, where the object has one of them.
+fn cut_off(live: &Value) -> Option<impl Iterator<Item = (&'static str, Option<&'static str>)>> {
+    let annotations = live["metadata"]["annotations"].as_object()?;
+    let found: Vec<&'static str> = CUT_OFF
+        .into_iter()
+        .filter(|name| annotations.contains_key(*name))
+        .collect();
+    (!found.is_empty()).then(|| found.into_iter().map(|name| (name, None)))
+}
+
+fn chain(error: Error) -> String {
+    format!("{:#}", anyhow::Error::new(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_upgrade_brings_components_and_leaves_what_others_edit() {
+        let manifest = json!({"spec": {
+            "features": {"x": true}, "components": [{"name": "a"}], "componentValues": {"a": {"n": 1}},
+            "exposure": {"type": "NodePort"},
+        }});
+        let mut live = manifest.clone();
+        live["spec"]["features"] = json!({"x": false});
+        live["spec"]["componentValues"]["a"]["own"] = json!(true);
+        assert_eq!(changes(&live, &manifest), None);
+        live["spec"]["components"] = json!([]);
+        live["spec"]["componentValues"]["a"]["n"] = json!(2);
+        let expected = json!({"spec": {"components": [{"name": "a"}], "componentValues": {"a": {"n": 1}}}});
+        assert_eq!(changes(&live, &manifest), Some(expected));
+    }
+
+    #[test]
+    fn a_manifest_is_of_an_installer() {
+        let manifest = |api_version: &str, kind: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "installer", "namespace": "krateo-system"}});
+        let wanted = Wanted::of(&manifest("composition.krateo.io/v0-3-0", "Installer")).unwrap();
+        assert_eq!(wanted.kind.version, "v0-3-0");
+        for (api_version, kind) in [("v1", "Installer"), ("composition.krateo.io/v0-3-0", "Authn")] {
+            assert!(Wanted::of(&manifest(api_version, kind)).is_err());
+        }
+        let bare = json!({"apiVersion": "composition.krateo.io/v0-3-0", "kind": "Installer", "metadata": {"name": "x"}});
+        assert!(Wanted::of(&bare).is_err());
+    }
+
+    #[test]
+    fn only_what_is_there_is_taken_off() {
+        let live = json!({"metadata": {"annotations": {"a": "b", CUT_OFF[0]: "x"}}});
+        let cleared: Vec<_> = cut_off(&live).unwrap().collect();
+        assert_eq!(cleared, [(CUT_OFF[0], None)]);
+        assert!(cut_off(&json!({"metadata": {"annotations": {"a": "b"}}})).is_none());
+    }
+}

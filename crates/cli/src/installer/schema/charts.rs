@@ -1,0 +1,92 @@
+//! The charts of all components, fetched side by side.
+
+use std::io::IsTerminal as _;
+
+use anyhow::{Context as _, Result, ensure};
+use futures::StreamExt as _;
+use helm::chart::{Chart, ChartOptions};
+use helm::line::HelmLine;
+use helm_client::source::{self, Access, ChartRef, Limits};
+
+use crate::args;
+use crate::fetch;
+use crate::installer::components::{Component, List};
+
+/// So many charts are fetched at a time.
+const AT_ONCE: usize = 6;
+
+/// The chart of a component, or why there is none.
+pub(in crate::installer) struct Fetched {
+    /// Name of the component.
+    pub(in crate::installer) name: String,
+    pub(in crate::installer) chart: Result<Found>,
+}
+
+/// A chart that was fetched.
+pub(in crate::installer) struct Found {
+    pub(in crate::installer) chart: Chart,
+    /// Digest of its archive.
+    pub(in crate::installer) digest: String,
+}
+
+/// Fetches the charts of all components, also of those that are off, in the order of the list. Progress is told on a
+/// terminal.
+///
+/// # Errors
+/// When what is given for access cannot be read.
+pub(in crate::installer) fn fetch_all(list: &List, access: &args::Access) -> Result<Vec<Fetched>> {
+    let connection = fetch::access(access)?;
+    let total = list.components.len();
+    let fetched = fetch::wait_for(async {
+        let mut done = 0;
+        futures::stream::iter(&list.components)
+            .map(|component| fetch_one(list, component, access, &connection))
+            .buffered(AT_ONCE)
+            .inspect(|fetched| {
+                done += 1;
+                progress(done, total, fetched);
+            })
+            .collect::<Vec<_>>()
+            .await
+    })?;
+    Ok(fetched)
+}
+
+async fn fetch_one(list: &List, component: &Component, given: &args::Access, access: &Access) -> Fetched {
+    let fetched = async {
+        let url = list.url(component);
+        let chart = ChartRef::parse(&url, Some(&component.chart_repo), Some(&component.version))?
+            .with_plain_http(given.plain_http)
+            .with_insecure_skip_verify(given.insecure_skip_tls_verify);
+        let archive = source::fetch(&chart, access, Limits::default()).await?;
+        let chart = Chart::from_archive(&archive.bytes, ChartOptions::from(HelmLine::Four))
+            .with_context(|| format!("{} is no chart", archive.resolved.found_at))?;
+        let version = &chart.metadata().version;
+        ensure!(
+            *version == component.version,
+            "{} is version {version}, the list has {}",
+            archive.resolved.found_at,
+            component.version
+        );
+        Ok(Found {
+            chart,
+            digest: archive.digest,
+        })
+    };
+    Fetched {
+        name: component.name.clone(),
+        chart: fetched.await,
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "this is what a terminal program is for")]
+fn progress(done: usize, total: usize, fetched: &Fetched) {
+    if std::io::stderr().is_terminal() {
+        let word = if fetched.chart.is_ok() {
+            "fetched"
+        } else {
+            "failed"
+        };
+        eprintln!("· {done}/{total} {} {word}", fetched.name);
+    }
+}
