@@ -1,4 +1,5 @@
 # One image for each program: docker build --build-arg PROGRAM=core-provider -t core-provider .
+# The program is what the image runs: a container gives it arguments, and no command.
 #
 # Two ways in. `image` (the default) compiles the program; it needs the network and a builder that can pull, so
 # the tests of this project, which have neither, do not try it. `ready` takes static binaries that were compiled
@@ -13,7 +14,7 @@ COPY . .
 RUN set -eu; \
     export RUSTUP_TOOLCHAIN="$RUST_VERSION"; \
     triple="$(rustc -vV | sed -n 's/^host: //p')"; \
-    RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --release --features jemalloc --target "$triple" --package "$PROGRAM"; \
+    RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --workspace --release --features jemalloc --target "$triple" --bin "$PROGRAM"; \
     mkdir -p /out; \
     cp "target/$triple/release/$PROGRAM" /out/program; \
     cp /etc/ssl/certs/ca-certificates.crt /out/ca-certificates.crt

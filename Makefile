@@ -37,7 +37,7 @@ TOOLS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kco/tools
 CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(TOOLS)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 
-PROGRAMS := core-provider composition-dynamic-controller chart-inspector web-server
+PROGRAMS := core-provider composition-dynamic-controller chart-inspector web-server kco
 bins = $(addprefix --bin ,$(1))
 
 .PHONY: help
@@ -102,8 +102,8 @@ e2e-control-plane: programs ## Those of the end-to-end tests that need no pods, 
 	$(TEST) --test control_plane -- --test-threads=$(CONTROL_PLANES) --nocapture
 
 .PHONY: programs
-programs: ## The static binaries that the images are made of, kco, and what drives it
-	$(BUILD) $(call bins,$(PROGRAMS) kco release-driver)
+programs: ## The static binaries that the images are made of, and what drives kco
+	$(BUILD) $(call bins,$(PROGRAMS) release-driver)
 
 # Each starts an API server of its own and prints its result as the last line.
 RELEASES = $(BUILD) --quiet $(call bins,kco release-driver releases local-cluster) && $(DEBUG)/releases

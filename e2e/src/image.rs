@@ -10,11 +10,12 @@ use local_cluster::output;
 use crate::{Site, progress};
 
 /// The programs that run in pods.
-pub const PROGRAMS: [&str; 4] = [
+pub const PROGRAMS: [&str; 5] = [
     "core-provider",
     "composition-dynamic-controller",
     "chart-inspector",
     "web-server",
+    "kco",
 ];
 
 /// The tag under which a site's registry holds our images.
