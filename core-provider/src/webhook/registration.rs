@@ -7,7 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 use cluster::{Apply, Cluster, ObjectId};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use kube::core::{GroupVersionKind, PartialObjectMeta};
+use kube::core::{GroupVersionKind, ObjectMeta, PartialObjectMeta};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -113,7 +113,8 @@ impl Registration {
 
     /// Registers the webhook that sets the version label, where the API server has no policies that do.
     ///
-    /// It belongs to the `ClusterRole` of the installation, so that it goes with that.
+    /// It belongs to the `ClusterRole` of the installation, so that it goes with that, and carries the labels that tell
+    /// whose it is, so that it is found where nobody collects garbage any more.
     pub(crate) async fn set_labels(&self, name: &str, cluster: &Cluster) -> Result<(), cluster::Error> {
         let served = cluster.discovery().served(SERVED_AGE).await?;
         let has_policies = POLICIES.iter().any(|version| {
@@ -127,11 +128,8 @@ impl Registration {
         let role: Option<PartialObjectMeta> = cluster
             .get_metadata(&ObjectId::of::<ClusterRole>(None, name)?)
             .await?;
-        let owner = role.and_then(|role| role.metadata.uid).map(|uid| {
-            json!([{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": name, "uid": uid}])
-        });
         let id = ObjectId::of::<MutatingWebhookConfiguration>(None, name)?;
-        let object = configuration(name, owner, &client_config);
+        let object = configuration(name, role.map(|role| role.metadata), &client_config);
         cluster
             .apply(&id, &object, &Apply::by(FIELD_MANAGER).force())
             .await?;
@@ -139,7 +137,11 @@ impl Registration {
     }
 }
 
-fn configuration(name: &str, owner: Option<Value>, client_config: &Value) -> Value {
+/// The labels of the installation's objects by which this one is found as well.
+const OF_INSTALLATION: [&str; 2] = ["app.kubernetes.io/name", "app.kubernetes.io/instance"];
+
+/// The configuration of an installation whose `ClusterRole` has this metadata, where there is one.
+fn configuration(name: &str, role: Option<ObjectMeta>, client_config: &Value) -> Value {
     let mut object = json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "MutatingWebhookConfiguration",
@@ -162,8 +164,16 @@ fn configuration(name: &str, owner: Option<Value>, client_config: &Value) -> Val
             "clientConfig": client_config,
         }],
     });
-    if let Some(owner) = owner {
-        object["metadata"]["ownerReferences"] = owner;
+    let Some(role) = role else { return object };
+    if let Some(uid) = role.uid {
+        object["metadata"]["ownerReferences"] = json!([
+            {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "name": name, "uid": uid}
+        ]);
+    }
+    let mut labels = role.labels.unwrap_or_default();
+    labels.retain(|key, _| OF_INSTALLATION.contains(&key.as_str()));
+    if !labels.is_empty() {
+        object["metadata"]["labels"] = json!(labels);
     }
     object
 }
@@ -177,6 +187,31 @@ mod tests {
             address,
             bundle: watch::channel(bundle.to_owned()).1,
         }
+    }
+
+    #[test]
+    fn the_webhook_for_labels_is_found_and_collected_with_its_installation() {
+        let labels = [
+            ("app.kubernetes.io/name", "core-provider"),
+            ("app.kubernetes.io/instance", "krateo"),
+            ("app.kubernetes.io/component", "core-provider"),
+        ];
+        let role = ObjectMeta {
+            uid: Some("u1".to_owned()),
+            labels: Some(
+                labels
+                    .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                    .into(),
+            ),
+            ..ObjectMeta::default()
+        };
+        let object = configuration("krateo-core-provider", Some(role), &json!({}));
+        assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], "u1");
+        let expected =
+            json!({"app.kubernetes.io/name": "core-provider", "app.kubernetes.io/instance": "krateo"});
+        assert_eq!(object["metadata"]["labels"], expected);
+        let bare = configuration("krateo-core-provider", None, &json!({}));
+        assert_eq!(bare["metadata"], json!({"name": "krateo-core-provider"}));
     }
 
     #[test]
