@@ -21,4 +21,5 @@ mod restrict_lookups;
 mod restrict_namespaces;
 mod rotate_certificates;
 mod rotate_key;
+mod run_installer_hooks;
 mod share_compositions;
