@@ -327,6 +327,7 @@ fn text(report: &Report) -> String {
     for consent in &report.consent {
         let Consent {
             annotations,
+            kind,
             name,
             namespace,
             repo,
@@ -338,7 +339,7 @@ fn text(report: &Report) -> String {
         } else {
             format!("{repo} of {url}")
         };
-        let _ = writeln!(text, "  {namespace}/{name}, chart {chart} {version}");
+        let _ = writeln!(text, "  {namespace}/{name}, kind {kind}, chart {chart} {version}");
         for (key, value) in annotations {
             let _ = writeln!(text, "    {key}: {value}");
         }

@@ -116,6 +116,10 @@ pub(crate) struct List {
     pub(crate) oci_repo: String,
     /// Where components live.
     pub(crate) namespace: String,
+    /// Charts are fetched without TLS.
+    pub(crate) plain_http: bool,
+    /// Any certificate of a registry is taken.
+    pub(crate) insecure_skip_tls_verify: bool,
     /// Features that are named, and whether they are on.
     features: BTreeMap<String, bool>,
     /// The names in `componentValues`.
@@ -132,11 +136,19 @@ impl List {
             };
             value.and_then(Value::as_str).unwrap_or_default().to_owned()
         };
+        let auth = |key: &str| {
+            values
+                .get("registryAuth")
+                .and_then(|auth| auth.get(key))
+                .is_some_and(is_true)
+        };
         let table = |key: &str| values.get(key).and_then(Value::as_object).into_iter().flatten();
         let mut list = Self {
             components: Vec::new(),
             oci_repo: text(["ociRepo", ""]),
             namespace: text(["namespaces", "krateo"]),
+            plain_http: auth("plainHTTP"),
+            insecure_skip_tls_verify: auth("insecureSkipVerifyTLS"),
             features: table("features")
                 .map(|(name, value)| (name.clone(), is_true(value)))
                 .collect(),
@@ -263,6 +275,7 @@ impl List {
         } else {
             &component.repo
         };
+        let base = base.strip_suffix('/').unwrap_or(base);
         format!("{base}/{}", component.chart_name())
     }
 

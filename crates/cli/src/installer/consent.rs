@@ -1,4 +1,4 @@
-//! The admin's consent in the values of an installer, as the definition `installer` carries it.
+//! The admin's consent in the values of an installer, for review: the same that the definition `installer` carries.
 
 use std::collections::BTreeMap;
 
@@ -12,6 +12,8 @@ pub(super) struct Consent {
     // In the order of letters, which is how the annotation has them.
     /// Annotations with their values.
     pub(super) annotations: BTreeMap<String, String>,
+    /// The kind that its chart becomes.
+    pub(super) kind: String,
     /// Name of the definition.
     pub(super) name: String,
     /// Its namespace.
@@ -31,6 +33,7 @@ pub(super) fn of(list: &List) -> Vec<Consent> {
         let allow = component.allow.as_ref()?;
         Some(Consent {
             annotations: allow.annotations(),
+            kind: component.kind.clone(),
             name: component.name.clone(),
             namespace: list.namespace.clone(),
             repo: component.chart_repo.clone(),
@@ -61,9 +64,9 @@ mod tests {
         assert_eq!(
             serde_json::to_string(&of(&list)).unwrap(),
             concat!(
-                r#"[{"annotations":{"krateo.io/allowed-kinds":"apps/deployments"},"name":"authn","#,
+                r#"[{"annotations":{"krateo.io/allowed-kinds":"apps/deployments"},"kind":"Authn","name":"authn","#,
                 r#""namespace":"krateo-system","url":"oci://registry.example/charts/authn","version":"0.22.2"},"#,
-                r#"{"annotations":{"krateo.io/allow-chart-rbac":"true"},"name":"kagent","namespace":"krateo-system","#,
+                r#"{"annotations":{"krateo.io/allow-chart-rbac":"true"},"kind":"Kagent","name":"kagent","namespace":"krateo-system","#,
                 r#""repo":"kagent","url":"https://charts.example/agents","version":"0.9.9"}]"#
             )
         );

@@ -56,8 +56,8 @@ async fn fetch_one(list: &List, component: &Component, given: &args::Access, acc
     let fetched = async {
         let url = list.url(component);
         let chart = ChartRef::parse(&url, Some(&component.chart_repo), Some(&component.version))?
-            .with_plain_http(given.plain_http)
-            .with_insecure_skip_verify(given.insecure_skip_tls_verify);
+            .with_plain_http(given.plain_http || list.plain_http)
+            .with_insecure_skip_verify(given.insecure_skip_tls_verify || list.insecure_skip_tls_verify);
         let archive = source::fetch(&chart, access, Limits::default()).await?;
         let chart = Chart::from_archive(&archive.bytes, ChartOptions::from(HelmLine::Four))
             .with_context(|| format!("{} is no chart", archive.resolved.found_at))?;
