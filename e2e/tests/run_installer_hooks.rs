@@ -57,10 +57,9 @@ impl Ended {
     fn in_order(&self, words: &[&str]) {
         let mut rest = self.out.as_str();
         for word in words {
-            let Some((_, after)) = rest.split_once(word) else {
-                panic!("{word:?} does not follow in:\n{}", self.out)
-            };
-            rest = after;
+            let found = rest.split_once(word);
+            assert!(found.is_some(), "{word:?} does not follow in:\n{}", self.out);
+            rest = found.map_or("", |(_, after)| after);
         }
     }
 }
@@ -100,7 +99,7 @@ impl Stage {
         ];
         let teardown = [crds(&["get", "list"]), rest];
         let types = ["alphas", "betas", "oasgenproviders"];
-        let namespaced = [
+        let at_home = [
             json!({"apiGroups": [COMPOSITIONS], "resources": types, "verbs": ["list"]}),
             json!({
                 "apiGroups": [COMPOSITIONS], "resources": types, "verbs": ["delete"],
@@ -115,7 +114,7 @@ impl Stage {
             "resources": ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
         });
         self.account(BOOTSTRAP, &bootstrap, &[])?;
-        self.account(TEARDOWN, &teardown, &namespaced)?;
+        self.account(TEARDOWN, &teardown, &at_home)?;
         self.account(SWEEP, &[webhooks, namespaces, crds(&["list", "delete"])], &[])
     }
 
@@ -271,11 +270,30 @@ fn text(path: &Path) -> String {
 #[test]
 fn hooks_of_the_installer_need_what_their_accounts_may_and_no_more() -> Result<()> {
     let stage = Stage::set()?;
+    check(&stage)?;
     self_bootstrap(&stage)?;
     status(&stage)?;
     ordered_teardown(&stage)?;
     bootstrap_teardown(&stage)?;
     post_delete(&stage)
+}
+
+/// `kco installer check` finds what somebody else installed.
+fn check(stage: &Stage) -> Result<()> {
+    let home = &stage.home;
+    let values = json!({"components": [component("alpha", "Alpha", &[])]});
+    let file = text(&stage.file("values.json", &values)?);
+    let found = || anyhow::Ok(home.kco(&["installer", "check", &file])?["found"].clone());
+    assert_eq!(found()?, json!([]));
+    stage.serve("cert-manager.io", "Issuer", &["v1"])?;
+    let said = found()?;
+    let said = said[0].as_str().unwrap();
+    assert!(
+        said.starts_with("cert-manager is there already (types issuers.cert-manager.io)"),
+        "{said}"
+    );
+    home.kubectl(&["delete", "crd", "issuers.cert-manager.io"])
+        .map(drop)
 }
 
 fn installer(components: &Value) -> Value {

@@ -28,7 +28,7 @@ const EMPTY_READINGS: u32 = 3;
 const HELM_NAME: &str = "meta.helm.sh/release-name";
 const HELM_NAMESPACE: &str = "meta.helm.sh/release-namespace";
 
-/// Refuses while definitions are there that the installer did not make. Otherwise deletes the definition of installers,
+/// Refuses while definitions are there that neither the installer made nor one of its components. Otherwise deletes the definition of installers,
 /// which takes the Installer, its components, their definitions and types with it, and waits until three readings in a row
 /// find no definition, no type of `composition.krateo.io` and no `RestDefinition` in the whole cluster.
 ///
@@ -59,10 +59,7 @@ pub(super) fn run(args: &BootstrapTeardown) -> Result<()> {
             release: &args.release,
             installers: &installers,
         };
-        let foreign: Vec<&Definition> = definitions
-            .iter()
-            .filter(|found| !own.has(&found.metadata))
-            .collect();
+        let foreign = own.foreign(&definitions);
         let names: Vec<String> = foreign.iter().map(|found| full_name(&found.metadata)).collect();
         if !foreign.is_empty() {
             if !args.remove_others {
@@ -109,6 +106,9 @@ struct Definition {
 
 #[derive(Debug, Clone, Default, Deserialize)]
 struct Status {
+    /// The kind that it serves.
+    #[serde(default)]
+    kind: Option<String>,
     #[serde(default)]
     conditions: Vec<Condition>,
 }
@@ -140,6 +140,29 @@ impl Own<'_> {
     fn is_of_umbrella(&self, metadata: &ObjectMeta) -> bool {
         word(metadata, HELM_NAME) == Some(self.release)
             && word(metadata, HELM_NAMESPACE) == Some(self.namespace)
+    }
+
+    /// The definitions that neither the installer made nor one of its components: nobody would remove those. What a
+    /// component's release brought goes with that.
+    fn foreign<'d>(&self, definitions: &'d [Definition]) -> Vec<&'d Definition> {
+        let (mut made, mut others): (Vec<&Definition>, Vec<&Definition>) =
+            definitions.iter().partition(|found| self.has(&found.metadata));
+        loop {
+            let by_component = |found: &&Definition| {
+                let kind = word(&found.metadata, labels::COMPOSITION_KIND);
+                word(&found.metadata, labels::COMPOSITION_GROUP) == Some(COMPOSITION_GROUP)
+                    && word(&found.metadata, labels::COMPOSITION_NAMESPACE) == Some(self.namespace)
+                    && kind
+                        .is_some_and(|kind| made.iter().any(|made| made.status.kind.as_deref() == Some(kind)))
+            };
+            let (more, rest): (Vec<&Definition>, Vec<&Definition>) =
+                others.into_iter().partition(by_component);
+            others = rest;
+            if more.is_empty() {
+                return others;
+            }
+            made.extend(more);
+        }
     }
 
     /// True when the installer made it: it is the definition of installers, or stands in the release of the umbrella or of an
@@ -399,6 +422,44 @@ mod tests {
                 assert_eq!(own.has(&definition), expected, "{definition:?} {installers:?}");
             }
         }
+    }
+
+    #[test]
+    fn what_a_component_brought_goes_with_it() {
+        let definition = |name: &str, kind: &str, words: &[(&str, &str)]| Definition {
+            metadata: metadata("krateo-system", name, words),
+            status: Status {
+                kind: Some(kind.to_owned()),
+                ..Status::default()
+            },
+        };
+        let by = |kind, namespace| {
+            [
+                (labels::COMPOSITION_GROUP, COMPOSITION_GROUP),
+                (labels::COMPOSITION_KIND, kind),
+                (labels::COMPOSITION_NAMESPACE, namespace),
+            ]
+        };
+        let definitions = [
+            definition("second", "Second", &by("First", "krateo-system")),
+            definition("first", "First", &by("Portal", "krateo-system")),
+            definition("portal", "Portal", &by("Installer", "krateo-system")),
+            definition("installer", "Installer", &[]),
+            definition("elsewhere", "Other", &by("Portal", "demo")),
+            definition("of-a-tenant", "Shop", &by("Mall", "krateo-system")),
+        ];
+        let own = Own {
+            namespace: "krateo-system",
+            definition: "installer",
+            release: "krateo",
+            installers: &[],
+        };
+        let foreign: Vec<String> = own
+            .foreign(&definitions)
+            .iter()
+            .map(|found| full_name(&found.metadata))
+            .collect();
+        assert_eq!(foreign, ["krateo-system/elsewhere", "krateo-system/of-a-tenant"]);
     }
 
     #[test]
