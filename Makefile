@@ -57,7 +57,7 @@ check: lint unit ## The inner loop: format, lints, unit tests
 lint: ## Format and lints
 	cargo fmt --all --check
 	cargo clippy --locked --quiet --workspace --all-targets -- --deny warnings
-	cargo clippy --locked --quiet --package e2e --tests --test control_plane --test scenarios -- --deny warnings
+	cargo clippy --locked --quiet --package e2e --test control_plane --test scenarios -- --deny warnings
 
 .PHONY: unit
 unit: ## Unit tests: no cluster, no root
