@@ -17,10 +17,9 @@ const OF_DOCUMENTS: [&str; 5] = ["$schema", "$id", "id", "title", "$comment"];
 const STORES: [&str; 2] = ["$defs", "definitions"];
 
 /// Keywords that assert nothing.
-const REMARKS: [&str; 8] = [
+const REMARKS: [&str; 7] = [
     "title",
     "description",
-    "default",
     "examples",
     "deprecated",
     "readOnly",
@@ -41,6 +40,9 @@ pub(super) struct Merged {
 /// `$schema` and `title` of the top are dropped, local references are replaced by what they lead to, and every `required`
 /// goes, where it is the keyword and no property of that name. What only makes sense with it goes as well: a `not` or `if`
 /// over requirements, and of a `oneOf` over requirements that exactly one of them holds.
+///
+/// Every `default` goes, too: it would be written into each Installer, and hold a component to the defaults of an older version
+/// of its chart.
 ///
 /// A reference that leads back to where it stands ends in a schema that takes anything.
 ///
@@ -177,6 +179,7 @@ impl Merger<'_> {
                     self.removed += 1;
                     continue;
                 }
+                "default" => continue,
                 "$dynamicRef" | "$recursiveRef" => {
                     self.remarks.push(format!(
                         "{keyword} is not followed, and what it stands for is not checked"
@@ -303,14 +306,15 @@ mod tests {
     }
 
     #[test]
-    fn every_requirement_goes_and_a_property_of_that_name_stays() {
+    fn every_requirement_and_default_goes_and_a_property_of_that_name_stays() {
         check(
             &json!({
                 "$schema": "http://json-schema.org/draft-07/schema#", "title": "Web", "type": "object", "required": ["a"],
                 "properties": {
                     "required": {"type": "boolean"},
                     "a": {"title": "A", "type": "object", "required": ["b"], "properties": {"b": {"enum": [{"required": ["x"]}]}}},
-                    "l": {"items": {"required": ["n"]}, "default": [{"required": 1}]},
+                    "l": {"items": {"required": ["n"]}, "examples": [{"required": 1}], "default": []},
+                    "default": {"type": "string", "default": "x"},
                 },
                 "dependentRequired": {"a": ["b"]}, "dependencies": {"a": ["b"], "c": {"required": ["d"], "minProperties": 1}},
             }),
@@ -319,7 +323,8 @@ mod tests {
                 "properties": {
                     "required": {"type": "boolean"},
                     "a": {"title": "A", "type": "object", "properties": {"b": {"enum": [{"required": ["x"]}]}}},
-                    "l": {"items": {}, "default": [{"required": 1}]},
+                    "l": {"items": {}, "examples": [{"required": 1}]},
+                    "default": {"type": "string"},
                 },
                 "dependencies": {"c": {"minProperties": 1}},
             }),
