@@ -1,7 +1,7 @@
 //! What is typed on the command line or set in the environment. The names are the contract's; those that
 //! say where the platform runs are set by `charts/core-provider`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use clap::Parser;
@@ -75,6 +75,14 @@ pub(crate) struct Args {
     /// whoever may run pods there.
     #[arg(long, env = "CDC_NAMESPACE", value_enum, default_value_t = Placement::Platform)]
     pub(crate) cdc_namespace: Placement,
+    /// Namespaces, separated by commas, that nothing opens to compositions: no annotation, no chart, no composition there.
+    #[arg(
+        long,
+        env = "CORE_PROVIDER_CLOSED_NAMESPACES",
+        default_value = "",
+        value_parser = namespaces
+    )]
+    pub(crate) closed_namespaces: ClosedNamespaces,
     /// Image of composition-dynamic-controller, with its tag.
     #[arg(long, env = "CDC_IMAGE", default_value = concat!("ghcr.io/krateo/composition-dynamic-controller:", env!("CARGO_PKG_VERSION")))]
     pub(crate) cdc_image: String,
@@ -270,6 +278,23 @@ impl Args {
 /// Environment variables by name.
 pub(crate) type Environment = BTreeMap<String, String>;
 
+/// Names of namespaces, each once.
+pub(crate) type ClosedNamespaces = BTreeSet<String>;
+
+fn namespaces(text: &str) -> Result<ClosedNamespaces, String> {
+    let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let is_name = |name: &str| {
+        name.chars()
+            .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
+    };
+    names
+        .map(|name| {
+            let named = is_name(name).then(|| name.to_owned());
+            named.ok_or_else(|| format!("{name:?} is no name of a namespace"))
+        })
+        .collect()
+}
+
 fn environment(text: &str) -> Result<Environment, String> {
     serde_json::from_str(text).map_err(|error| format!("write a JSON object of strings: {error}"))
 }
@@ -305,6 +330,15 @@ mod tests {
                 .unwrap_err()
                 .contains("JSON object of strings")
         );
+    }
+
+    #[test]
+    fn closed_namespaces_are_a_list_of_names() {
+        let closed = |text: &str| parse(&["--closed-namespaces", text]).map(|args| args.closed_namespaces);
+        assert_eq!(parse(&[]).unwrap().closed_namespaces.len(), 0);
+        let names = closed("krateo-platform, vault,").unwrap();
+        assert_eq!(Vec::from_iter(names), ["krateo-platform", "vault"]);
+        assert!(closed("krateo-*").unwrap_err().contains("krateo-*"));
     }
 
     #[test]

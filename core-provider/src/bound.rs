@@ -81,6 +81,7 @@ impl Scans {
     ) -> Result<ChartBound, Error> {
         let mut allowed = Allowed::of(annotations)?;
         allowed.namespaces.extend(everywhere(platform));
+        allowed.closed.clone_from(&platform.closed_namespaces);
         let scan = self.of(chart).await?;
         let served = ServedKinds(cluster.discovery().served(SERVED_AGE).await?);
         let resolved = Resolved::new(&scan, &allowed, &served, &platform.krateo_namespace);
@@ -136,7 +137,14 @@ fn lookups(bound: &Bound) -> Vec<String> {
 fn status(scan: &Scan, resolved: &Resolved) -> BoundStatus {
     let bound = &resolved.bound;
     let unresolved = scan.unresolved.iter().map(ToString::to_string);
-    let mut unresolved: Vec<String> = unresolved.chain(resolved.guessed.iter().cloned()).collect();
+    // What an admin wrote and does not get comes first.
+    let mut unresolved: Vec<String> = resolved
+        .closed
+        .iter()
+        .cloned()
+        .chain(unresolved)
+        .chain(resolved.guessed.iter().cloned())
+        .collect();
     let more = unresolved.len().saturating_sub(MAX_LISTED);
     if more > 0 {
         unresolved.truncate(MAX_LISTED);

@@ -5,8 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::{annotations, labels, release_key};
-use composition::Bound;
 use composition::bound::{Resolved, grants_policy};
+use composition::{AllowedDefinition, Bound};
 use helm::text_template::{self, TextTemplate};
 use serde_json::{Map, Value, json};
 
@@ -95,6 +95,8 @@ pub enum Placement {
 pub struct Platform {
     /// The platform's own namespace: that of core-provider and chart-inspector.
     pub krateo_namespace: String,
+    /// Namespaces that no definition's controller is let into.
+    pub closed_namespaces: BTreeSet<String>,
     /// Where controllers run.
     pub placement: Placement,
     /// Image of composition-dynamic-controller, with its tag.
@@ -345,11 +347,13 @@ fn variables(target: &Target, platform: &Platform) -> Map<String, Value> {
         "composition_controller_sa_namespace": target.namespace,
 
         "definitionId": target.definition_id,
+        "definitionName": target.definition,
         "definitionNamespace": target.definition_namespace,
         "webhookClientConfig": target.judged_at,
         "caBundle": target.judged_at.as_ref().map(|client| &client["caBundle"]),
         "bound": target.bound.bound.data(),
         "lookups": lookups(&target.bound.bound),
+        "allowedDefinitions": allowed_definitions(&target.bound.bound),
         "image": platform.image,
         "imagePullPolicy": platform.image_pull_policy,
         "chartInspectorUrl": platform.chart_inspector_url,
@@ -368,6 +372,34 @@ fn variables(target: &Target, platform: &Platform) -> Map<String, Value> {
         Value::Object(variables) => variables,
         _ => Map::new(),
     }
+}
+
+/// The definitions that the controller may write with annotations of the admin's: each a map of texts, with the annotations
+/// beside the fields, which cannot have such names.
+fn allowed_definitions(bound: &Bound) -> Value {
+    let entry = |definition: &AllowedDefinition| {
+        let AllowedDefinition {
+            name,
+            namespace,
+            url,
+            version,
+            repo,
+            digest,
+            insecure_skip_verify_tls,
+            plain_http,
+            kind: _,
+            annotations,
+        } = definition;
+        let mut entry = json!({
+            "name": name, "namespace": namespace, "url": url, "version": version, "repo": repo, "digest": digest,
+            "insecureSkipVerifyTLS": insecure_skip_verify_tls.to_string(), "plainHTTP": plain_http.to_string(),
+        });
+        for (name, value) in annotations {
+            entry[name] = json!(value);
+        }
+        entry
+    };
+    bound.definitions.iter().map(entry).collect()
 }
 
 /// What chart-inspector may read.
@@ -442,6 +474,7 @@ pub(crate) mod tests {
     pub(crate) fn platform() -> Platform {
         Platform {
             krateo_namespace: "krateo-system".into(),
+            closed_namespaces: BTreeSet::new(),
             placement: Placement::Platform,
             image: "registry/cdc:1".into(),
             image_pull_policy: "IfNotPresent".into(),
@@ -762,6 +795,46 @@ pub(crate) mod tests {
         assert_eq!(policies(false), named(&["own", "grants"]));
         // The one that is seen to be in force comes last.
         assert_eq!(policies(true), named(&["own", "clusterroles", "roles", "grants"]));
+    }
+
+    #[test]
+    fn the_policy_lists_the_definitions_that_the_admin_allows() {
+        let annotations = BTreeMap::from([("krateo.io/allow-chart-rbac".to_owned(), "true".to_owned())]);
+        let definition = AllowedDefinition {
+            name: "authn".into(),
+            namespace: "krateo-system".into(),
+            url: "oci://r.example/authn".into(),
+            version: "0.22.2".into(),
+            kind: "Authn".into(),
+            annotations,
+            ..AllowedDefinition::default()
+        };
+        let own = |definitions: &[AllowedDefinition], only: bool| {
+            let mut target = target();
+            target.bound.bound.definitions = definitions.to_vec();
+            target.bound.bound.only_definitions = only;
+            let objects = objects(&target, &platform());
+            let own = "ValidatingAdmissionPolicy/fireworksapps-v1-1-6-own";
+            objects.iter().find(|o| named(o) == own).unwrap()["spec"].clone()
+        };
+        let listed = |spec: &Value| {
+            let variables = spec["variables"].as_array().unwrap();
+            let listed = variables
+                .iter()
+                .find(|variable| variable["name"] == "allowedDefinitions");
+            serde_json::from_str::<Value>(listed.unwrap()["expression"].as_str().unwrap()).unwrap()
+        };
+        assert_eq!(listed(&own(&[], false)), json!([]));
+        assert_eq!(
+            listed(&own(std::slice::from_ref(&definition), false)),
+            json!([{
+                "name": "authn", "namespace": "krateo-system", "url": "oci://r.example/authn", "version": "0.22.2",
+                "repo": "", "digest": "", "insecureSkipVerifyTLS": "false", "plainHTTP": "false",
+                "krateo.io/allow-chart-rbac": "true",
+            }])
+        );
+        let one = std::slice::from_ref(&definition);
+        assert_ne!(own(one, false), own(one, true));
     }
 
     #[test]

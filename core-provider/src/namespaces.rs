@@ -36,6 +36,7 @@ pub(crate) type Arrivals = UnboundedReceiver<ObjectRef<CompositionDefinition>>;
 pub(crate) struct Namespaces {
     cluster: Cluster,
     krateo_namespace: String,
+    closed: BTreeSet<String>,
     arrivals: UnboundedSender<ObjectRef<CompositionDefinition>>,
     followed: Mutex<HashMap<ObjectId, Followed>>,
 }
@@ -46,11 +47,17 @@ struct Followed {
 }
 
 impl Namespaces {
-    pub(crate) fn new(cluster: Cluster, krateo_namespace: String) -> (Self, Arrivals) {
+    /// Those that are `closed` are not opened by the compositions in them.
+    pub(crate) fn new(
+        cluster: Cluster,
+        krateo_namespace: String,
+        closed: BTreeSet<String>,
+    ) -> (Self, Arrivals) {
         let (arrivals, received) = mpsc::unbounded();
         let namespaces = Self {
             cluster,
             krateo_namespace,
+            closed,
             arrivals,
             followed: Mutex::default(),
         };
@@ -74,6 +81,7 @@ impl Namespaces {
         let keeper = Keeper {
             cluster: self.cluster.clone(),
             krateo_namespace: self.krateo_namespace.clone(),
+            closed: self.closed.clone(),
             resource,
             role: role.clone(),
             definition,
@@ -100,6 +108,7 @@ impl Namespaces {
 struct Keeper {
     cluster: Cluster,
     krateo_namespace: String,
+    closed: BTreeSet<String>,
     resource: ResourceId,
     role: ObjectId,
     definition: ObjectRef<CompositionDefinition>,
@@ -171,7 +180,7 @@ impl Keeper {
         let open = self
             .holding
             .keys()
-            .filter(|name| !is_protected(name, &self.krateo_namespace));
+            .filter(|name| !is_protected(name, &self.krateo_namespace) && !self.closed.contains(*name));
         let wanted = rules(&self.resource, open.cloned().collect());
         if self.written.as_ref() == Some(&wanted) {
             return Ok(());

@@ -297,7 +297,11 @@ impl Args {
         telemetry: Telemetry,
     ) -> Result<(Context, Arrivals)> {
         let cluster = process.cluster().clone();
-        let (namespaces, arrivals) = Namespaces::new(cluster.clone(), self.krateo_namespace.clone());
+        let (namespaces, arrivals) = Namespaces::new(
+            cluster.clone(),
+            self.krateo_namespace.clone(),
+            self.closed_namespaces.clone(),
+        );
         let backlog = Arc::new(Backlog::new(telemetry.queue()));
         let waiting = backlog.clone();
         telemetry.tell_depth(move || waiting.depth())?;
@@ -307,6 +311,7 @@ impl Args {
             templates: Templates::from_folder(&assets())?,
             platform: Platform {
                 krateo_namespace: self.krateo_namespace.clone(),
+                closed_namespaces: self.closed_namespaces.clone(),
                 placement: self.cdc_namespace,
                 image: with_tag(&self.cdc_image, self.cdc_image_tag.as_deref()),
                 image_pull_policy: self.cdc_image_pull_policy.clone(),

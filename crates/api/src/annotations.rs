@@ -61,6 +61,13 @@ pub const ALLOWED_LOOKUPS: &str = "krateo.io/allowed-lookups";
 /// On a definition, the admin's word: `"true"` lets its releases bring roles and bindings of their own.
 pub const ALLOW_CHART_RBAC: &str = "krateo.io/allow-chart-rbac";
 
+/// On a definition whose chart brings definitions, the admin's word: those of which charts its controller may set which of
+/// these annotations on. A JSON list; the format is in `composition::allowed_definitions`.
+pub const ALLOWED_DEFINITIONS: &str = "krateo.io/allowed-definitions";
+
+/// On a definition: `"true"` lets its releases bring the definitions alone that [`ALLOWED_DEFINITIONS`] lists.
+pub const ONLY_ALLOWED_DEFINITIONS: &str = "krateo.io/only-allowed-definitions";
+
 /// On a definition: how many replicas its controller has, in place of the platform's number.
 pub const CONTROLLER_REPLICAS: &str = "krateo.io/controller-replicas";
 

@@ -10,7 +10,9 @@ use std::str::FromStr;
 
 use api::annotations;
 use api::inspection::{Resource, Verb};
+use serde_json::json;
 
+use crate::allowed_definitions::{self, AllowedDefinition, NotAllowable};
 use crate::lookups::{Allowance, Decision, Lookups, NotAnAllowance, Question, Refused};
 use crate::scan::{Kind, Reads, Scan};
 
@@ -162,10 +164,19 @@ impl Kinds for BuiltIn {
 /// The kind as authorisation names it, and whether its objects stand in namespaces; a guess where it is not known.
 pub fn guess(kinds: &impl Kinds, group: &str, kind: &str) -> (GroupResource, bool) {
     let known = kinds.kind(group, kind).unwrap_or_else(|| Known {
-        plural: plural(kind),
+        plural: unserved_plural(group, kind),
         namespaced: true,
     });
     (GroupResource::new(group, &known.plural), known.namespaced)
+}
+
+/// The plural of a kind that nobody serves yet. Types of charts get theirs from us.
+fn unserved_plural(group: &str, kind: &str) -> String {
+    if group == crdgen::GROUP {
+        crdgen::Names::plural_of(kind)
+    } else {
+        plural(kind)
+    }
 }
 
 /// The rule by which Kubernetes guesses a plural.
@@ -179,7 +190,7 @@ fn plural(kind: &str) -> String {
     }
 }
 
-/// What the admin says about a chart, in annotations on its definition.
+/// What the admin says about a chart, in annotations on its definition, within what the platform closes to all of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Allowed {
     /// Kinds besides those of the scan.
@@ -190,13 +201,19 @@ pub struct Allowed {
     pub lookups: BTreeSet<Allowance>,
     /// True when the chart may bring roles and bindings of its own.
     pub chart_rbac: bool,
+    /// Definitions that the chart may bring with annotations of the admin's, and the kinds that they become.
+    pub definitions: Vec<AllowedDefinition>,
+    /// True when it may bring no others.
+    pub only_definitions: bool,
+    /// Namespaces that the platform closes: no annotation opens them. Nothing that is read of a definition.
+    pub closed: BTreeSet<String>,
 }
 
 impl Allowed {
     /// Reads the annotations.
     ///
     /// # Errors
-    /// When one of the kinds is none, such as `*`, or an entry allows no lookup.
+    /// When one of the kinds is none, such as `*`, an entry allows no lookup, or the list of definitions is none.
     pub fn of(found: &BTreeMap<String, String>) -> Result<Self, BadAnnotation> {
         Ok(Self {
             kinds: listed(found, annotations::ALLOWED_KINDS)
@@ -209,6 +226,13 @@ impl Allowed {
                 .map(str::parse)
                 .collect::<Result<_, _>>()?,
             chart_rbac: annotations::is_true(found, annotations::ALLOW_CHART_RBAC),
+            definitions: found
+                .get(annotations::ALLOWED_DEFINITIONS)
+                .map(|text| allowed_definitions::parse(text))
+                .transpose()?
+                .unwrap_or_default(),
+            only_definitions: annotations::is_true(found, annotations::ONLY_ALLOWED_DEFINITIONS),
+            closed: BTreeSet::new(),
         })
     }
 }
@@ -222,6 +246,12 @@ pub enum BadAnnotation {
     /// An entry that allows no lookup.
     #[error("annotation {} of the definition is not usable", annotations::ALLOWED_LOOKUPS)]
     Lookups(#[from] NotAnAllowance),
+    /// A list of definitions that is none.
+    #[error(
+        "annotation {} of the definition is not usable",
+        annotations::ALLOWED_DEFINITIONS
+    )]
+    Definitions(#[from] NotAllowable),
 }
 
 fn listed<'a>(found: &'a BTreeMap<String, String>, name: &str) -> impl Iterator<Item = &'a str> {
@@ -251,6 +281,12 @@ pub struct Bound {
     pub chart_cluster_rules: BTreeSet<String>,
     /// What the chart may look up, besides objects that the release may write.
     pub lookups: Lookups,
+    /// Definitions that the release may write with annotations of the admin's.
+    pub definitions: Vec<AllowedDefinition>,
+    /// True when it may write no other definitions.
+    pub only_definitions: bool,
+    /// Namespaces that are closed, also to the compositions in them.
+    pub closed: BTreeSet<String>,
 }
 
 impl Bound {
@@ -261,8 +297,8 @@ impl Bound {
             && other.namespaces.is_subset(&self.namespaces)
     }
 
-    /// Adds the kinds and namespaces of `other`; what it says of RBAC and of lookups stays as it is here, so roles and
-    /// bindings come along only where the chart may bring them here, too.
+    /// Adds the kinds and namespaces of `other`; what it says of RBAC, of lookups and of definitions stays as it is here, so
+    /// roles and bindings come along only where the chart may bring them here, too.
     pub fn add(&mut self, other: &Self) {
         let chart_rbac = self.chart_rbac;
         let may_come = |pair: &&GroupResource| chart_rbac || pair.group != RBAC;
@@ -270,7 +306,8 @@ impl Bound {
             .extend(other.namespaced.iter().filter(may_come).cloned());
         self.cluster
             .extend(other.cluster.iter().filter(may_come).cloned());
-        self.namespaces.extend(other.namespaces.iter().cloned());
+        self.namespaces
+            .extend(other.namespaces.difference(&self.closed).cloned());
     }
 }
 
@@ -281,6 +318,8 @@ pub struct Resolved {
     pub bound: Bound,
     /// Kinds that nobody serves yet and whose plural is a guess.
     pub guessed: BTreeSet<String>,
+    /// What an annotation says and the platform does not let it say.
+    pub closed: BTreeSet<String>,
 }
 
 /// True for namespaces that only the admin's word opens: those of Kubernetes and that of the platform.
@@ -311,7 +350,24 @@ impl Resolved {
             bound.chart_rules.clone_from(&scan.rules);
             bound.chart_cluster_rules.clone_from(&scan.cluster_rules);
         }
-        bound.lookups.allowed.clone_from(&allowed.lookups);
+        let (closed_lookups, lookups): (BTreeSet<_>, BTreeSet<_>) =
+            allowed.lookups.iter().cloned().partition(|allowance| {
+                allowance
+                    .namespace()
+                    .is_some_and(|name| allowed.closed.contains(name))
+            });
+        bound.lookups.allowed = lookups;
+        bound.definitions.clone_from(&allowed.definitions);
+        bound.only_definitions = allowed.only_definitions;
+        bound.closed.clone_from(&allowed.closed);
+        for kind in allowed.definitions.iter().filter_map(AllowedDefinition::kind) {
+            let (pair, namespaced) = guess(kinds, crdgen::GROUP, kind);
+            if namespaced {
+                // A chart that waits for what it brings looks at it, by a kind that the scan cannot tell either.
+                bound.lookups.namespaced.entry(pair.clone()).or_default().one = true;
+                bound.namespaced.insert(pair);
+            }
+        }
         for pair in &allowed.kinds {
             if kinds.is_namespaced(&pair.group, &pair.resource) == Some(false) {
                 bound.cluster.insert(pair.clone());
@@ -323,9 +379,19 @@ impl Resolved {
             .namespaces
             .iter()
             .filter(|name| !is_protected(name, krateo_namespace));
-        bound
-            .namespaces
-            .extend(literal.chain(&allowed.namespaces).cloned());
+        let is_closed = |name: &&String| allowed.closed.contains(*name);
+        let (closed, open): (Vec<_>, Vec<_>) = literal.chain(&allowed.namespaces).partition(is_closed);
+        bound.namespaces.extend(open.into_iter().cloned());
+        resolved.closed = closed
+            .into_iter()
+            .map(|name| format!("namespace {name} stays closed: the platform closes it to all definitions"))
+            .chain(closed_lookups.iter().map(|entry| {
+                format!(
+                    "{}: {entry} is not allowed: the platform closes that namespace to all definitions",
+                    annotations::ALLOWED_LOOKUPS
+                )
+            }))
+            .collect();
         resolved
     }
 
@@ -351,7 +417,7 @@ impl Resolved {
                 namespaced: defined.namespaced,
             });
         let known = own.or_else(|| kinds.kind(group, &kind.kind)).unwrap_or_else(|| {
-            let plural = plural(&kind.kind);
+            let plural = unserved_plural(group, &kind.kind);
             self.guessed.insert(format!(
                 "{kind} is not served: its objects are taken for {plural}.{group}"
             ));
@@ -403,6 +469,10 @@ mod keys {
     pub(super) const LOOKUPS: &str = "lookups";
     pub(super) const CLUSTER_LOOKUPS: &str = "clusterLookups";
     pub(super) const ALLOWED_LOOKUPS: &str = "allowedLookups";
+    /// An entry of the annotation a line, as it has it.
+    pub(super) const ALLOWED_DEFINITIONS: &str = "allowedDefinitions";
+    pub(super) const ONLY_ALLOWED_DEFINITIONS: &str = "onlyAllowedDefinitions";
+    pub(super) const CLOSED_NAMESPACES: &str = "closedNamespaces";
 }
 
 /// The verb by which a controller may write roles in a namespace that holds a composition of its type, on the
@@ -439,6 +509,18 @@ impl Bound {
                 keys::ALLOWED_LOOKUPS.to_owned(),
                 lines(self.lookups.allowed.iter().map(Allowance::key)),
             ),
+            (
+                keys::ALLOWED_DEFINITIONS.to_owned(),
+                lines(self.definitions.iter().map(|entry| json!(entry).to_string())),
+            ),
+            (
+                keys::ONLY_ALLOWED_DEFINITIONS.to_owned(),
+                self.only_definitions.to_string(),
+            ),
+            (
+                keys::CLOSED_NAMESPACES.to_owned(),
+                lines(self.closed.iter().cloned()),
+            ),
         ])
     }
 
@@ -467,6 +549,11 @@ impl Bound {
                     .filter_map(|line| line.parse().ok())
                     .collect(),
             },
+            definitions: lines(keys::ALLOWED_DEFINITIONS)
+                .filter_map(|line| serde_json::from_str(line).ok())
+                .collect(),
+            only_definitions: is_true(keys::ONLY_ALLOWED_DEFINITIONS),
+            closed: lines(keys::CLOSED_NAMESPACES).map(str::to_owned).collect(),
         }
     }
 
@@ -532,6 +619,13 @@ impl Bound {
         };
         if !is_in {
             return Some(Outside::Kind { object, pair, path });
+        }
+        if self.closed.contains(&needed.namespace) {
+            return Some(Outside::Closed {
+                object,
+                namespace: needed.namespace.clone(),
+                path,
+            });
         }
         if !needed.namespace.is_empty() && !self.is_open(home, &needed.namespace) {
             return Some(Outside::Namespace {
@@ -611,6 +705,15 @@ pub enum Outside {
         /// The template that names it.
         path: Option<String>,
     },
+    /// In a namespace that the platform closes to all definitions, be it the composition's own.
+    Closed {
+        /// The object.
+        object: String,
+        /// The namespace.
+        namespace: String,
+        /// The template that names it.
+        path: Option<String>,
+    },
     /// In the composition's own namespace, in which no composition of the type was before: core-provider, which opens
     /// it, has not seen the composition yet.
     Unopened {
@@ -667,6 +770,18 @@ impl fmt::Display for Outside {
                 "a namespace that is closed to releases of its definition",
                 format!("{}: {namespace}", annotations::ALLOWED_NAMESPACES),
             ),
+            Self::Closed {
+                object,
+                namespace,
+                path,
+            } => {
+                let path = path.as_ref().map(|path| format!(" ({path})")).unwrap_or_default();
+                return write!(
+                    f,
+                    "the release needs {object}{path}, in namespace {namespace}, which the platform closes to all \
+                     definitions (coreProvider.closedNamespaces): no annotation opens it; use another namespace"
+                );
+            }
             Self::Unopened { object, namespace } => {
                 return write!(
                     f,
@@ -755,7 +870,8 @@ mod tests {
 
     #[test]
     fn the_scan_becomes_kinds_by_scope_without_the_charts_own_rbac() {
-        let Resolved { bound, guessed } = resolved(&[]);
+        let Resolved { bound, guessed, closed } = resolved(&[]);
+        assert!(closed.is_empty(), "{closed:?}");
         assert_eq!(
             keys(&bound.namespaced),
             ["services", "apps/deployments", "g.io/policies"]
@@ -828,6 +944,91 @@ mod tests {
         assert!(sum(true).contains(&roles));
     }
 
+    /// A list of one definition, with these annotations.
+    fn listed(kind: &str, annotations: &serde_json::Value) -> String {
+        json!([{
+            "name": "authn", "namespace": "krateo-system", "url": "oci://r.example/authn", "version": "0.22.2",
+            "kind": kind, "annotations": annotations,
+        }])
+        .to_string()
+    }
+
+    #[test]
+    fn a_listed_definition_opens_the_kind_that_it_becomes_by_our_own_plural() {
+        let text = listed("OtelCollectorDaemonset", &json!({}));
+        let bound = resolved(&[("krateo.io/allowed-definitions", &text)]).bound;
+        let kind: GroupResource = "composition.krateo.io/otelcollectordaemonsets".parse().unwrap();
+        assert!(bound.namespaced.contains(&kind), "{:?}", keys(&bound.namespaced));
+        assert!(bound.inspected().contains(&(kind, vec![Verb::Get])));
+        assert_eq!(bound.definitions.len(), 1);
+        assert!(!bound.only_definitions);
+        // Where flect and Kubernetes differ, the type is called as flect has it.
+        let of = |group: &str, kind: &str| guess(&BuiltIn, group, kind).0.to_string();
+        assert_eq!(
+            of("composition.krateo.io", "KagentCrds"),
+            "composition.krateo.io/kagentcrds"
+        );
+        assert_eq!(of("g.io", "KagentCrds"), "g.io/kagentcrdses");
+        let only = resolved(&[
+            ("krateo.io/allowed-definitions", &text),
+            ("krateo.io/only-allowed-definitions", "true"),
+        ]);
+        assert!(only.bound.only_definitions);
+        let wrong = BTreeMap::from([("krateo.io/allowed-definitions".to_owned(), "authn".to_owned())]);
+        let refused = Allowed::of(&wrong).unwrap_err();
+        assert!(
+            refused.to_string().contains("krateo.io/allowed-definitions"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn a_closed_namespace_is_opened_by_nothing() {
+        let annotations = [
+            ("krateo.io/allowed-namespaces", "krateo-system, monitoring, vault"),
+            (
+                "krateo.io/allowed-lookups",
+                "pods@vault, @vault, secrets@vault/a, configmaps, pods@team-b",
+            ),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let allowed = Allowed {
+            closed: BTreeSet::from(["krateo-system".into(), "vault".into()]),
+            ..Allowed::of(&BTreeMap::from(annotations)).unwrap()
+        };
+        let Resolved { bound, closed, .. } = Resolved::new(&scanned(), &allowed, &BuiltIn, "krateo-platform");
+        assert_eq!(Vec::from_iter(&bound.namespaces), ["monitoring"]);
+        let allowances: Vec<_> = bound.lookups.allowed.iter().map(ToString::to_string).collect();
+        assert_eq!(allowances, ["configmaps", "pods@team-b"]);
+        assert_eq!(closed.len(), 5, "an admin is told of each: {closed:?}");
+
+        let services = |verb: Verb, namespace: &str| {
+            let needed = Resource::new("", "v1", "services", namespace, "web", &[verb]);
+            bound
+                .outside(namespace, &[needed])
+                .map(|outside| outside.to_string())
+        };
+        // Not even for the compositions in it.
+        for verb in [Verb::Patch, Verb::Get] {
+            assert_eq!(services(verb, "team"), None);
+            let told = services(verb, "vault").unwrap();
+            assert!(
+                told.contains("the platform closes") && told.contains("no annotation"),
+                "{told}"
+            );
+        }
+        let maps = Resource::looked_up("", "v1", "configmaps", "vault", "a");
+        assert!(
+            bound.outside("team", &[maps]).is_some(),
+            "nor for a kind that is open everywhere"
+        );
+        let mut other = Bound::default();
+        other.namespaces.insert("vault".into());
+        let mut sum = bound.clone();
+        sum.add(&other);
+        assert_eq!(sum.namespaces, bound.namespaces, "nor for the chart before");
+    }
+
     #[test]
     fn a_bound_survives_its_config_map() {
         let mut bound = resolved(&[
@@ -839,6 +1040,13 @@ mod tests {
             ),
         ])
         .bound;
+        bound.definitions = allowed_definitions::parse(&listed(
+            "Authn",
+            &json!({"krateo.io/allowed-kinds": "apps/deployments, configmaps"}),
+        ))
+        .unwrap();
+        bound.only_definitions = true;
+        bound.closed.insert("vault-b".into());
         bound.chart_rules.insert("get /pods".into());
         bound.chart_cluster_rules.insert("get /nodes".into());
         bound.namespaces.extend(["team-a".into(), "team-b".into()]);

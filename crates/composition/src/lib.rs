@@ -3,6 +3,7 @@
 //!
 //! Pure: no client, no clock, no await. The controller carries the plan out, `kco plan` prints it.
 
+pub mod allowed_definitions;
 pub mod approval;
 pub mod bound;
 pub mod chart;
@@ -16,6 +17,7 @@ pub mod rendering;
 pub mod scan;
 pub mod schema;
 
+pub use allowed_definitions::AllowedDefinition;
 pub use bound::{Bound, Outside};
 pub use chart::{chart_of, chart_spec, has_served, serves};
 pub use governing::{Ungoverned, governing, is_governed};

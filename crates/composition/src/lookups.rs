@@ -44,6 +44,16 @@ pub enum Allowance {
 }
 
 impl Allowance {
+    /// The namespace that it is for; none when it is for all.
+    pub fn namespace(&self) -> Option<&str> {
+        match self {
+            Self::Kind(_) => None,
+            Self::KindIn(_, namespace) | Self::Namespace(namespace) | Self::Secret { namespace, .. } => {
+                Some(namespace)
+            }
+        }
+    }
+
     /// As policies compare it: the slash of a kind is always there.
     pub fn key(&self) -> String {
         match self {
@@ -170,6 +180,8 @@ pub struct Refused {
 enum Why {
     /// In a namespace that is neither the composition's nor one of the bound.
     Closed,
+    /// In a namespace that the platform closes.
+    ClosedToAll,
     /// In an open namespace, of a kind that the scan did not find.
     UnknownKind,
     /// Outside of namespaces, and not spelled out by the chart's templates.
@@ -191,7 +203,8 @@ impl Refused {
     /// The same without names, for a question that a chart may have made of what a Secret said.
     #[must_use]
     pub fn without_names(self) -> Self {
-        let allowance = (!self.kind.is_secrets()).then(|| Allowance::Kind(self.kind.clone()));
+        let is_allowable = self.allowance.is_some() && !self.kind.is_secrets();
+        let allowance = is_allowable.then(|| Allowance::Kind(self.kind.clone()));
         Self {
             object: format!(
                 "{}, whose namespace and name are withheld because the chart was answered a Secret before",
@@ -207,6 +220,9 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let why = match self.why {
             Why::Closed => "in a namespace that is closed to releases of its definition",
+            Why::ClosedToAll => {
+                "in a namespace that the platform closes to all definitions (coreProvider.closedNamespaces)"
+            }
             Why::UnknownKind => "a kind whose lookup the scan of the chart, in this version, did not find",
             Why::OutsideOfNamespaces => {
                 "a kind outside of namespaces whose lookup the chart's own templates do not spell out"
@@ -244,6 +260,14 @@ impl Bound {
             namespace,
             name,
         } = *question;
+        if self.closed.contains(namespace) {
+            return Decision::Refused(Refused {
+                object: told(kind, namespace, name),
+                kind: kind.clone(),
+                why: Why::ClosedToAll,
+                allowance: None,
+            });
+        }
         if kind.is_secrets() {
             return self.decide_secret(home, namespace, name);
         }

@@ -93,7 +93,7 @@ impl Names {
             });
         }
         let kind = inflect::pascal_case(&joined);
-        let plural = inflect::plural(&kind).to_ascii_lowercase();
+        let plural = Self::plural_of(&kind);
         // The list kind has to fit as well; it is longer than any plural in use.
         if plural.len() > MAX_LABEL || kind.len() + "List".len() > MAX_LABEL {
             return Err(Error::TooLong {
@@ -107,6 +107,11 @@ impl Names {
             kind,
             plural,
         })
+    }
+
+    /// The plural that [`Names::of_chart`] gives a type of this kind, for what is said of a type before it is served.
+    pub fn plural_of(kind: &str) -> String {
+        inflect::plural(kind).to_ascii_lowercase()
     }
 
     /// The names that an existing CRD serves its type under.
@@ -135,6 +140,7 @@ mod tests {
             let [chart, kind, plural] = line.split('\t').collect::<Vec<_>>()[..] else {
                 panic!("three columns in {line:?}");
             };
+            assert_eq!(Names::plural_of(kind), plural, "{chart}");
             match Names::of_chart(chart) {
                 Ok(names) => assert_eq!(
                     (names.kind.as_str(), names.plural.as_str()),
