@@ -289,8 +289,8 @@ fn namespaces(text: &str) -> Result<ClosedNamespaces, String> {
     };
     names
         .map(|name| {
-            let named = is_name(name).then(|| name.to_owned());
-            named.ok_or_else(|| format!("{name:?} is no name of a namespace"))
+            let namespace = is_name(name).then(|| name.to_owned());
+            namespace.ok_or_else(|| format!("{name:?} is no name of a namespace"))
         })
         .collect()
 }

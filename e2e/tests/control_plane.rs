@@ -2,6 +2,7 @@
 //! `ServiceAccount` that it has in a pod.
 #![expect(clippy::unwrap_used, reason = "a field that is not there fails the scenario")]
 
+mod allow_definitions;
 mod attack_others;
 mod bind_roles;
 mod change_bound;

@@ -870,7 +870,11 @@ mod tests {
 
     #[test]
     fn the_scan_becomes_kinds_by_scope_without_the_charts_own_rbac() {
-        let Resolved { bound, guessed, closed } = resolved(&[]);
+        let Resolved {
+            bound,
+            guessed,
+            closed,
+        } = resolved(&[]);
         assert!(closed.is_empty(), "{closed:?}");
         assert_eq!(
             keys(&bound.namespaced),

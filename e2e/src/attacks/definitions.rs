@@ -101,7 +101,7 @@ pub(super) fn attacks() -> Vec<Attack> {
 }
 
 /// An admin of the attack's namespace, who may write definitions there.
-fn author_of(stage: &Stage, scene: &Scene<'_>) -> Result<Holder> {
+pub(super) fn author_of(stage: &Stage, scene: &Scene<'_>) -> Result<Holder> {
     let a = scene.a.namespace();
     let author = stage.person(a, "author", "admin")?;
     scene.a.apply(&json!({

@@ -7,6 +7,7 @@
 mod accounts;
 mod bindings;
 mod compositions;
+mod consents;
 mod definitions;
 mod grants;
 mod holder;
@@ -170,6 +171,7 @@ pub fn all() -> Vec<Attack> {
     all.extend(registries::attacks());
     all.extend(sizes::attacks());
     all.extend(definitions::attacks());
+    all.extend(consents::attacks());
     all
 }
 

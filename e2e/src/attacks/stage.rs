@@ -111,7 +111,7 @@ impl Stage {
     /// # Errors
     /// When it does not come up.
     pub fn start() -> Result<Self> {
-        let platform = HostPlatform::start()?;
+        let platform = HostPlatform::start_with(&[("CORE_PROVIDER_CLOSED_NAMESPACES", NAMESPACE)])?;
         let access = password(platform.plane().folder(), REGISTRY_USER, REGISTRY_PASSWORD)?;
         let settings = Settings {
             access,
@@ -202,6 +202,20 @@ impl Stage {
         })
     }
 
+    /// A type whose chart brings definitions, and the admin's list of those that its controller may set annotations on.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub fn steward(&self, listed: &Value) -> Result<Arc<Type>> {
+        self.type_once("steward", || {
+            let chart = ChartFolder::copy("steward", "steward", "1.0.0")?;
+            let allowed = json!({"krateo.io/allowed-definitions": listed.to_string()});
+            let type_ = self.define(&self.catalog, &chart, "steward", &allowed)?;
+            self.run_controller(&type_, &OFTEN)?;
+            Ok(type_)
+        })
+    }
+
     fn type_once(&self, name: &'static str, make: impl FnOnce() -> Result<Type>) -> Result<Arc<Type>> {
         let mut types = self.types.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = types.get(name) {
@@ -271,14 +285,13 @@ impl Stage {
         Ok(json!({
             "apiVersion": "core.krateo.io/v1alpha1", "kind": "CompositionDefinition",
             "metadata": {"name": name, "namespace": namespace, "annotations": annotations},
-            "spec": {"chart": {
-                "url": url, "version": "1.0.0", "plainHTTP": true,
-                "credentials": {
-                    "username": REGISTRY_USER,
-                    "passwordRef": {"name": REGISTRY_SECRET, "namespace": namespace, "key": "password"},
-                },
-            }},
+            "spec": {"chart": chart_at(namespace, &url)},
         }))
+    }
+
+    /// `spec.chart` of a definition in this namespace, of a chart of this name that was pushed.
+    pub fn chart(&self, namespace: &str, name: &str) -> Value {
+        chart_at(namespace, &format!("oci://{}/charts/{name}", self.registry))
     }
 
     /// Waits until a definition is ready, and looks for its controller's account.
@@ -422,6 +435,17 @@ impl Stage {
             std::thread::sleep(Duration::from_millis(700));
         }
     }
+}
+
+/// `spec.chart` of a definition in a namespace, with the password that lies there.
+fn chart_at(namespace: &str, url: &str) -> Value {
+    json!({
+        "url": url, "version": "1.0.0", "plainHTTP": true,
+        "credentials": {
+            "username": REGISTRY_USER,
+            "passwordRef": {"name": REGISTRY_SECRET, "namespace": namespace, "key": "password"},
+        },
+    })
 }
 
 /// A kind outside of namespaces, so that the bound has one.
