@@ -110,6 +110,76 @@ fn a_controller_sets_on_definitions_what_the_admin_lists_and_nothing_else() -> R
     as_many_as_there_may_be(&scenario)
 }
 
+/// What an admin allows one definition, another of the same type does not get by naming its chart as the one that its
+/// compositions come from; only what that chart's templates have.
+#[test]
+fn what_is_allowed_to_one_definition_is_not_carried_to_another_of_its_type() -> Result<()> {
+    let platform = HostPlatform::shared()?;
+    let scenario = platform.namespace("allow-one")?;
+    let registry = platform
+        .plane()
+        .start_registry("allow-one", &Settings::default())?;
+    let push = |version: &str, template: Option<&str>| -> Result<String> {
+        let chart = ChartFolder::copy("web", "warden", version)?;
+        if let Some(template) = template {
+            chart.write("templates/more.yaml", template)?;
+        }
+        let package = chart.package(scenario.site())?;
+        package.push(scenario.site(), &registry.to_string(), &["--plain-http"])
+    };
+    push(
+        "1.0.0",
+        Some(
+            "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: {{ .Release.Name }}}\n",
+        ),
+    )?;
+    let url = push("2.0.0", None)?;
+    let allowed =
+        json!({"krateo.io/allowed-kinds": "batch/cronjobs", "krateo.io/allowed-namespaces": "monitoring"});
+    for (name, version, annotations) in [("one", "1.0.0", allowed), ("two", "2.0.0", json!({}))] {
+        scenario.apply(&json!({
+            "apiVersion": "core.krateo.io/v1alpha1", "kind": "CompositionDefinition",
+            "metadata": {"name": name, "namespace": "allow-one", "annotations": annotations},
+            "spec": {"chart": {"url": url, "version": version, "plainHTTP": true}},
+        }))?;
+        let deployment = format!("wardens-v{}-controller", version.replace('.', "-"));
+        scenario.platform().wait("deployments", &deployment, |_| true)?;
+    }
+    let composition = json!({
+        "apiVersion": "composition.krateo.io/v2-0-0", "kind": "Warden",
+        "metadata": {
+            "name": "web", "namespace": "allow-one", "labels": {"krateo.io/composition-version": "v2-0-0"},
+        },
+        "spec": {"image": "nginx"},
+    });
+    scenario.wait_until("the type", || Ok(scenario.apply(&composition).ok()))?;
+    let status = r#"{"status": {"helmChartVersion": "1.0.0"}}"#;
+    let words = [
+        "patch",
+        "wardens.v2-0-0.composition.krateo.io",
+        "web",
+        "--subresource=status",
+        "--type=merge",
+        "--patch",
+        status,
+    ];
+    scenario.kubectl(&words)?;
+    let mut looks = 0;
+    let bound = scenario.wait_until("the former chart's kinds", || {
+        looks += 1;
+        let touch = format!("example.org/look={looks}");
+        scenario.kubectl(&["annotate", "--overwrite", "compositiondefinition", "two", &touch])?;
+        let two = scenario.get("compositiondefinitions", "two")?.unwrap_or_default();
+        let bound = two["status"]["bound"].clone();
+        Ok(bound.to_string().contains("networkpolicies").then_some(bound))
+    })?;
+    progress(format_args!("carried: {bound}"));
+    for foreign in ["cronjobs", "monitoring"] {
+        assert!(!bound.to_string().contains(foreign), "{bound}");
+    }
+    Ok(())
+}
+
 /// Kinds that nobody serves, by the plural that they will have.
 fn the_kinds_of_components_are_in_the_bound(scenario: &Namespace) -> Result<()> {
     let steward = scenario.wait("compositiondefinitions", "steward", |definition| {

@@ -1,9 +1,9 @@
 //! What other versions of the chart have left: the controller of this version has to be able to remove it, also where it
 //! is of kinds that the chart has no more.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use api::{COMPOSITION_GROUP, CompositionDefinition, labels};
+use api::{COMPOSITION_GROUP, CompositionDefinition, annotations, labels};
 use composition::chart_of;
 use crdgen::Names;
 use kube::ResourceExt as _;
@@ -24,8 +24,9 @@ struct Former<'d> {
 /// Adds the kinds of other charts to `bound` for as long as some composition is not known to be of this one: those of the
 /// chart before, and those of other definitions' charts, from which users move compositions by their labels.
 ///
-/// They are those that such a chart's own scan finds, under the annotations of its definition as they are now: what an
-/// admin has taken back stays so. A composition's status, which may say anything, only picks among the charts of
+/// They are those that such a chart's own scan finds, and of this definition's own chart before, what its annotations say
+/// now: what an admin has taken back stays so. What an admin has said of another definition is said of that one's chart, and
+/// whoever may define another chart of the type would have it for that otherwise. A composition's status, which may say anything, only picks among the charts of
 /// definitions that there are. Where a former chart is not to be had any more, its compositions are held and say what
 /// helps.
 pub(super) async fn carry(
@@ -37,7 +38,8 @@ pub(super) async fn carry(
     ctx: &Context,
 ) -> Result<(), Error> {
     for former in formers(bound, definition, source, others, controllers, ctx).await? {
-        add(bound, &former, &source.names, ctx).await?;
+        let word = word(former.definition, definition);
+        add(bound, &former, &word, &source.names, ctx).await?;
     }
     Ok(())
 }
@@ -124,7 +126,23 @@ async fn behind(source: &Source, ctx: &Context) -> Result<BTreeSet<String>, Erro
     Ok(released.filter(|released| released != chart).collect())
 }
 
-async fn add(bound: &mut ChartBound, former: &Former<'_>, names: &Names, ctx: &Context) -> Result<(), Error> {
+/// What annotations add to a chart that is carried: for the definition's own chart before, all of them; for another's, that
+/// it may bring roles, which counts only where this one's may, too.
+fn word(former: &CompositionDefinition, definition: &CompositionDefinition) -> BTreeMap<String, String> {
+    let mut word = former.annotations().clone();
+    if Owner::of(former) != Owner::of(definition) {
+        word.retain(|name, _| name == annotations::ALLOW_CHART_RBAC);
+    }
+    word
+}
+
+async fn add(
+    bound: &mut ChartBound,
+    former: &Former<'_>,
+    word: &BTreeMap<String, String>,
+    names: &Names,
+    ctx: &Context,
+) -> Result<(), Error> {
     let Former { definition, version } = former;
     let chart = chart_of(definition, &format!("{COMPOSITION_GROUP}/{version}"), &names.kind);
     let not_looked_at = |why: &dyn std::error::Error| {
@@ -142,12 +160,7 @@ async fn add(bound: &mut ChartBound, former: &Former<'_>, names: &Names, ctx: &C
             return Ok(());
         }
     };
-    let annotations = definition.annotations();
-    match ctx
-        .scans
-        .bound(&chart, annotations, &ctx.platform, &ctx.cluster)
-        .await
-    {
+    match ctx.scans.bound(&chart, word, &ctx.platform, &ctx.cluster).await {
         Ok(scanned) => bound.add(&scanned),
         Err(error) if error.is_transient() => return Err(error.into()),
         // Its own definition says what is wrong.
@@ -199,6 +212,26 @@ mod tests {
             .map(|(former, chart)| (former.version.as_str(), *chart))
             .collect();
         assert_eq!(served, expected);
+    }
+
+    #[test]
+    fn what_an_admin_said_of_another_definition_is_not_carried() {
+        let named = |name: &str| {
+            let mut definition = definition("webs", "Web");
+            definition.metadata.name = Some(name.into());
+            definition.metadata.namespace = Some("team".into());
+            let words = [
+                "krateo.io/allow-chart-rbac",
+                "krateo.io/allowed-kinds",
+                "krateo.io/allowed-namespaces",
+            ];
+            definition.metadata.annotations =
+                Some(words.map(|word| (word.to_owned(), "true".to_owned())).into());
+            definition
+        };
+        assert_eq!(word(&named("web"), &named("web")).len(), 3);
+        let carried = word(&named("web"), &named("other"));
+        assert_eq!(carried.keys().collect::<Vec<_>>(), ["krateo.io/allow-chart-rbac"]);
     }
 
     #[test]
