@@ -49,12 +49,14 @@ impl Discovery {
     /// [`Error::Discover`].
     pub async fn served(&self, max_age: Duration) -> Result<Arc<Served>, Error> {
         let now = Instant::now();
-        let earliest = now.checked_sub(max_age).unwrap_or(now);
-        if let Some(known) = self.load().filter(|known| known.asked >= earliest) {
+        // None when nothing can be as old.
+        let earliest = now.checked_sub(max_age);
+        let is_young = |known: &Known| earliest.is_none_or(|earliest| known.asked >= earliest);
+        if let Some(known) = self.load().filter(is_young) {
             return Ok(known.served);
         }
         let _turn = self.reading.lock().await;
-        self.asked_since(earliest).await
+        self.asked_since(earliest.unwrap_or(now)).await
     }
 
     /// The resource of a kind.
@@ -66,10 +68,7 @@ impl Discovery {
         let found = self
             .find(|served| served.kind(gvk).map(|found| found.id.clone()))
             .await?;
-        found.ok_or_else(|| Error::UnknownKind {
-            api_version: gvk.api_version(),
-            kind: gvk.kind.clone(),
-        })
+        found.ok_or_else(|| unknown(gvk))
     }
 
     /// The resource of a plural name.
@@ -93,12 +92,19 @@ impl Discovery {
     ///
     /// As [`Discovery::resource`].
     pub async fn resource_of(&self, manifest: &Value) -> Result<ResourceId, Error> {
-        let text = |key: &str| manifest[key].as_str().unwrap_or_default();
-        let (group, version) = text("apiVersion")
-            .split_once('/')
-            .unwrap_or(("", text("apiVersion")));
-        self.resource(&GroupVersionKind::gvk(group, version, text("kind")))
-            .await
+        self.resource(&kind_of(manifest)).await
+    }
+
+    /// The same as it was known at most `max_age` ago: a kind that was not served then is not asked for again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Discovery::resource`].
+    pub async fn resource_of_within(&self, manifest: &Value, max_age: Duration) -> Result<ResourceId, Error> {
+        let gvk = kind_of(manifest);
+        let served = self.served(max_age).await?;
+        let found = served.kind(&gvk).map(|found| found.id.clone());
+        found.ok_or_else(|| unknown(&gvk))
     }
 
     /// Waits until a kind is served: a new CRD is `Established` a moment before discovery lists it.
@@ -183,6 +189,21 @@ impl Discovery {
 
     fn store(&self, known: Known) {
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = Some(known);
+    }
+}
+
+fn kind_of(manifest: &Value) -> GroupVersionKind {
+    let text = |key: &str| manifest[key].as_str().unwrap_or_default();
+    let (group, version) = text("apiVersion")
+        .split_once('/')
+        .unwrap_or(("", text("apiVersion")));
+    GroupVersionKind::gvk(group, version, text("kind"))
+}
+
+fn unknown(gvk: &GroupVersionKind) -> Error {
+    Error::UnknownKind {
+        api_version: gvk.api_version(),
+        kind: gvk.kind.clone(),
     }
 }
 

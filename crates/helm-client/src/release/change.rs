@@ -136,7 +136,7 @@ impl Releases {
         for hook in hooks.filter(|hook| hook.runs_at(&before) || hook.runs_at(&after)) {
             let target = match self.hook_target(hook, &wanted.owner.namespace).await {
                 // A kind that the release is about to bring has no objects yet.
-                Err(Error::Locate { .. }) => continue,
+                Err(Error::Locate { .. } | Error::Unserved { .. }) => continue,
                 target => target?,
             };
             if let Some(id) = target.as_ref().and_then(Target::id) {

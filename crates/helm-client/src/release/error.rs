@@ -74,6 +74,18 @@ pub enum Error {
         /// Why.
         source: Box<cluster::Error>,
     },
+    /// Objects are of types that the API server does not serve: their definitions are missing, or not established yet.
+    /// Nothing is written.
+    #[error(
+        "could not find the place of {object} of the release; ensure CRDs are installed first: the API server serves no {}",
+        listed(.types)
+    )]
+    Unserved {
+        /// Kind and name of the first such object.
+        object: String,
+        /// The types, each once.
+        types: Vec<UnservedType>,
+    },
     /// There was no place to work on the release's manifest.
     #[error("could not work on the manifest of the release")]
     Busy(#[source] Busy),
@@ -123,6 +135,33 @@ pub enum Error {
         /// Why.
         source: Box<Error>,
     },
+}
+
+/// A type that the API server does not serve.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UnservedType {
+    /// Group and version.
+    pub api_version: String,
+    /// Kind.
+    pub kind: String,
+}
+
+impl UnservedType {
+    /// The API group; empty for the core group.
+    pub fn group(&self) -> &str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
+    }
+}
+
+impl std::fmt::Display for UnservedType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "kind {} in {}", self.kind, self.api_version)
+    }
+}
+
+fn listed(types: &[UnservedType]) -> String {
+    let types: Vec<_> = types.iter().map(ToString::to_string).collect();
+    types.join(", ")
 }
 
 /// What a hook printed, in one line.
@@ -177,7 +216,16 @@ impl Error {
             | Self::NotUnderway
             | Self::NotDeployed { .. }
             | Self::Parse { .. }
+            | Self::Unserved { .. }
             | Self::NotOurs { .. } => false,
+        }
+    }
+
+    /// The types that have to be served before the same attempt can succeed.
+    pub fn unserved(&self) -> Option<&[UnservedType]> {
+        match self {
+            Self::Unserved { types, .. } => Some(types),
+            _ => None,
         }
     }
 

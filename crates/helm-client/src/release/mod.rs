@@ -46,7 +46,7 @@ use serde_json::Value;
 pub use action::Action;
 pub(crate) use crds::defined_versions;
 pub use desired::Desired;
-pub use error::{Error, Undone};
+pub use error::{Error, Undone, UnservedType};
 pub use hold::{Hold, writer};
 pub use options::{CrdPolicy, OnFailure, Options, Retries, Retry, Wait};
 pub use parking::{Parking, SOON, parked};

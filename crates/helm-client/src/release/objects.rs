@@ -1,9 +1,11 @@
 //! Manifest text into objects and their places in the cluster.
 
+use std::time::Duration;
+
 use cluster::{Cluster, ObjectId, ResourceId};
 use serde_json::Value;
 
-use super::Error;
+use super::{Error, UnservedType};
 
 /// An object of a release and where it belongs.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,6 +15,9 @@ pub(super) struct Target {
     pub(super) manifest: Value,
     /// True when only a record that somebody else made names it.
     pub(super) is_claimed: bool,
+    /// True when the manifest was written for a version of its type that is not served any more, so that the one that is may
+    /// refuse it as it is.
+    pub(super) is_outdated: bool,
 }
 
 /// Where an object belongs.
@@ -128,10 +133,13 @@ fn flatten(mut object: Value, into: &mut Vec<Value>) {
     }
 }
 
-/// The places of objects that are to be written; `defined` are kinds that the release's own CRDs will add.
+/// As old may the answer to "what do you serve" be for the types of further objects, once one is not served.
+const ASKED_JUST_NOW: Duration = Duration::from_secs(10);
+
+/// The places of objects that are to be written, in their order; `defined` are kinds that the release's own CRDs will add.
 ///
 /// # Errors
-/// [`Error::Locate`] when the cluster serves no such kind, or the object cannot be addressed.
+/// [`Error::Unserved`] with all types that the cluster does not serve, [`Error::Locate`] when an object cannot be addressed.
 pub(super) async fn locate(
     cluster: &Cluster,
     objects: Vec<Value>,
@@ -139,6 +147,7 @@ pub(super) async fn locate(
     defined: &[ResourceId],
 ) -> Result<Vec<Target>, Error> {
     let mut targets = Vec::with_capacity(objects.len());
+    let mut unserved: Option<(String, Vec<UnservedType>)> = None;
     for manifest in objects {
         let is_kind = |resource: &&ResourceId| {
             manifest["kind"] == resource.kind.as_str()
@@ -146,8 +155,28 @@ pub(super) async fn locate(
         };
         let resource = match defined.iter().find(is_kind) {
             Some(resource) => Ok(resource.clone()),
+            None if unserved.is_some() => {
+                cluster
+                    .discovery()
+                    .resource_of_within(&manifest, ASKED_JUST_NOW)
+                    .await
+            }
             None => cluster.discovery().resource_of(&manifest).await,
         };
+        if let Err(cluster::Error::UnknownKind { api_version, kind }) = &resource
+            && !api_version.is_empty()
+            && !kind.is_empty()
+        {
+            let (_, types) = unserved.get_or_insert_with(|| (named(&manifest), Vec::new()));
+            let missing = UnservedType {
+                api_version: api_version.clone(),
+                kind: kind.clone(),
+            };
+            if !types.contains(&missing) {
+                types.push(missing);
+            }
+            continue;
+        }
         let place = resource.and_then(|resource| place(resource, &manifest, namespace));
         let place = place.map_err(|source| Error::Locate {
             object: named(&manifest),
@@ -157,9 +186,13 @@ pub(super) async fn locate(
             place,
             manifest,
             is_claimed: false,
+            is_outdated: false,
         });
     }
-    Ok(targets)
+    match unserved {
+        Some((object, types)) => Err(Error::Unserved { object, types }),
+        None => Ok(targets),
+    }
 }
 
 /// The places of objects that an earlier revision wrote, where they can still be.
@@ -196,12 +229,14 @@ pub(super) async fn locate_earlier(
             }
             Err(source) => return Err(failed(source)),
         };
+        let is_outdated = manifest["apiVersion"] != resource.api_version().as_str();
         manifest["apiVersion"] = Value::from(resource.api_version());
         if let Ok(place @ Place::Named(_)) = place(resource, &manifest, namespace) {
             targets.push(Target {
                 place,
                 manifest,
                 is_claimed: false,
+                is_outdated,
             });
         }
     }

@@ -53,7 +53,7 @@ impl Releases {
     /// go. Each is tried on the server, as a dry run; hooks and definitions in `crds/` are left out.
     ///
     /// # Errors
-    /// [`Error::Parse`], [`Error::Locate`]; [`Error::Objects`] when an object cannot be read. What the server refuses
+    /// [`Error::Parse`], [`Error::Unserved`], [`Error::Locate`]; [`Error::Objects`] when an object cannot be read. What the server refuses
     /// is no error but an [`Effect`].
     pub async fn preview(&self, desired: &Desired, observed: &Observed) -> Result<Vec<Change>, Error> {
         let mut definitions = Vec::new();

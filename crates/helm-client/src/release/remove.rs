@@ -35,19 +35,18 @@ pub(super) enum Policy {
 
 /// The objects of earlier revisions that the wanted ones do not contain, each once.
 pub(super) fn dropped(earlier: Vec<Target>, wanted: &[Target]) -> Vec<Target> {
-    let wanted: HashSet<Identity<'_>> = wanted.iter().filter_map(Target::identity).collect();
-    let mut seen = HashSet::new();
     // What a record of ours names counts as named by that.
     let (claimed, recorded): (Vec<_>, Vec<_>) = earlier.into_iter().partition(|target| target.is_claimed);
-    let mut dropped: Vec<Target> = recorded
-        .into_iter()
-        .chain(claimed)
-        .filter(|target| {
-            target
-                .identity()
-                .is_some_and(|identity| !wanted.contains(&identity))
-                && target.id().is_some_and(|id| seen.insert(id.clone()))
-        })
+    let earlier: Vec<Target> = recorded.into_iter().chain(claimed).collect();
+    // Revisions may name one object in several versions of its type.
+    let mut known: HashSet<Identity<'_>> = wanted.iter().filter_map(Target::identity).collect();
+    let is_dropped: Vec<bool> = earlier
+        .iter()
+        .map(|target| target.identity().is_some_and(|identity| known.insert(identity)))
+        .collect();
+    let earlier = earlier.into_iter().zip(is_dropped);
+    let mut dropped: Vec<Target> = earlier
+        .filter_map(|(target, is_dropped)| is_dropped.then_some(target))
         .collect();
     dropped.sort_by(|one, other| KindOrder::Uninstall.compare(one.kind(), other.kind()));
     dropped

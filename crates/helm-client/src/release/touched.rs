@@ -60,7 +60,7 @@ fn runs(hook: &Hook, actions: &[Action]) -> bool {
 /// A kind that the chart's own definitions bring need not be served yet.
 ///
 /// # Errors
-/// [`Error::Parse`] when a document is no object, [`Error::Locate`] when its kind is neither served nor defined.
+/// [`Error::Parse`] when a document is no object, [`Error::Unserved`] with the types that are neither served nor defined.
 pub async fn touched(cluster: &Cluster, rendered: &Rendered, namespace: &str) -> Result<Vec<Touched>, Error> {
     let mut documents = Vec::new();
     for crd in &rendered.crds {
@@ -101,18 +101,20 @@ pub async fn touched(cluster: &Cluster, rendered: &Rendered, namespace: &str) ->
         .cloned()
         .collect();
     let defined = objects::defined_by(&definitions);
-    let mut touched = Vec::with_capacity(parsed.len());
-    for (object, path, role) in parsed {
-        for target in objects::locate(cluster, vec![object], namespace, &defined).await? {
-            let role = if role == Role::Object && stays(&target) {
-                Role::Kept
-            } else {
-                role
-            };
-            touched.push(Touched::new(target.place, path, role));
-        }
-    }
-    Ok(touched)
+    let (objects, origins): (Vec<_>, Vec<_>) = parsed
+        .into_iter()
+        .map(|(object, path, role)| (object, (path, role)))
+        .unzip();
+    let targets = objects::locate(cluster, objects, namespace, &defined).await?;
+    let touched = targets.into_iter().zip(origins).map(|(target, (path, role))| {
+        let role = if role == Role::Object && stays(&target) {
+            Role::Kept
+        } else {
+            role
+        };
+        Touched::new(target.place, path, role)
+    });
+    Ok(touched.collect())
 }
 
 impl Touched {

@@ -224,6 +224,10 @@ impl Releases {
             Ok(applied) => differences(id, &applied.object, live),
             // An admission webhook that has side effects lets no dry run pass; the object counts as it is.
             Err(refused) if refused.status().is_some_and(|s| s.message.contains("dry run")) => Vec::new(),
+            // What fields the object had in its former version, the one that is served need not know.
+            Err(refused) if target.is_outdated && !refused.is_transient() && !refused.is_forbidden() => {
+                Vec::new()
+            }
             Err(refused) if refused.is_invalid() => {
                 let clashes = clashes(id, &refused, &wanted, live);
                 if clashes.is_empty() {

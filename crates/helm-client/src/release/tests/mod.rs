@@ -22,6 +22,7 @@ mod rollback;
 mod testing;
 mod uninstall;
 mod upgrade;
+mod versions;
 
 const JOB: &str = "/apis/batch/v1/namespaces/shop/jobs/migrate";
 
@@ -111,6 +112,11 @@ fn owned(name: &str) -> Value {
 }
 
 fn releases(script: &Script) -> Releases {
+    releases_where(script, [])
+}
+
+/// The same where more kinds are served.
+fn releases_where<const N: usize>(script: &Script, more: [ResourceId; N]) -> Releases {
     let served = [
         ResourceId::of::<ConfigMap>(),
         ResourceId::of::<Service>(),
@@ -119,7 +125,34 @@ fn releases(script: &Script) -> Releases {
         ResourceId::of::<Secret>(),
         ResourceId::of::<CustomResourceDefinition>(),
     ];
+    let served = served.into_iter().chain(more);
     Releases::new(script.cluster_serving(served), Options::default())
+}
+
+/// A custom type in one of its versions.
+fn shops(version: &str) -> ResourceId {
+    ResourceId {
+        group: "example.org".to_owned(),
+        version: version.to_owned(),
+        kind: "Shop".to_owned(),
+        plural: "shops".to_owned(),
+        namespaced: true,
+    }
+}
+
+/// Where the shop `a` is in a version.
+fn shop(version: &str) -> String {
+    format!("/apis/example.org/{version}/namespaces/shop/shops/a")
+}
+
+/// A release with the shop `a`, as it is spelled in a version.
+fn with_shop(version: &str) -> Desired {
+    let text =
+        format!("apiVersion: example.org/{version}\nkind: Shop\nmetadata:\n  name: a\nspec:\n  size: 1\n");
+    Desired {
+        manifest: helm::manifest::frame("c/templates/shop.yaml", &text),
+        ..desired(&[])
+    }
 }
 
 /// The steps of these scenarios.
@@ -128,6 +161,8 @@ trait Steps: Sized {
     fn refuses(self, url: &str) -> Self;
     fn deletes(self, url: &str) -> Self;
     fn writes_record(self, revision: i64, status: &'static str) -> Self;
+    /// The server is asked what it serves: shops in these versions, and nothing else.
+    fn discovers(self, versions: &[&str]) -> Self;
 }
 
 impl Steps for Script {
@@ -180,6 +215,20 @@ impl Steps for Script {
             check,
             200,
             json!({"metadata": {"resourceVersion": "8"}}),
+        )
+    }
+
+    fn discovers(self, versions: &[&str]) -> Self {
+        let shops = |version: &&str| {
+            json!({"version": version, "resources": [
+                {"resource": "shops", "responseKind": {"kind": "Shop"}, "scope": "Namespaced", "verbs": ["get"]}]})
+        };
+        let versions: Vec<Value> = versions.iter().map(shops).collect();
+        let groups = json!({"items": [{"metadata": {"name": "example.org"}, "versions": versions}]});
+        self.get("/api", json!({"items": []})).get("/apis", groups).get(
+            "/version",
+            json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0", "gitCommit": "", "gitTreeState": "",
+                   "buildDate": "", "goVersion": "", "compiler": "", "platform": ""}),
         )
     }
 }
