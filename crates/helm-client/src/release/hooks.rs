@@ -8,6 +8,7 @@ use helm::hook::{
     Hook, HookDeletePolicy, HookEvent, HookExecution, HookOutputLogPolicy, HookPhase, in_execution_order,
 };
 use jiff::Timestamp;
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::apply::{self, Force, put_as_is};
@@ -35,6 +36,12 @@ enum SoFar {
     /// It ended well; its delete policy may not have been followed.
     Done,
 }
+
+/// As long as a Job's failure may take to be told once its deadline is over.
+const DEADLINE_TOLD: Duration = Duration::from_secs(30);
+
+/// The longest that a Job is awaited because it says so itself; a longer timeout counts all the same.
+const LONGEST_DEADLINE: Duration = Duration::from_hours(1);
 
 /// After how long a hook that found no place asks for one again.
 const BUSY_PAUSE: Duration = Duration::from_secs(1);
@@ -186,9 +193,8 @@ impl Releases {
         if is_awaited(id) {
             tracing::info!(hook = %id, "waiting for a hook");
             let mut untold = |_: &Health| {};
-            let waiting = self
-                .cluster
-                .wait_until(id, Goal::Complete, self.options.timeout, &mut untold);
+            let patience = patience(self.options.timeout, &target.manifest);
+            let waiting = self.cluster.wait_until(id, Goal::Complete, patience, &mut untold);
             let complete = self.patiently(waiting).await;
             complete.map_err(Error::objects("await"))?;
         }
@@ -363,6 +369,18 @@ pub(super) fn due(
         .collect()
 }
 
+/// How long a hook is awaited: for the timeout, and a Job that says how long it may run for that long.
+///
+/// The Job itself ends at its deadline and says so, which is what its failure is to be told as.
+fn patience(timeout: Duration, hook: &Value) -> Duration {
+    let deadline = hook
+        .pointer("/spec/activeDeadlineSeconds")
+        .filter(|_| hook["kind"] == "Job")
+        .and_then(Value::as_u64);
+    let deadline = deadline.map(|seconds| Duration::from_secs(seconds).saturating_add(DEADLINE_TOLD));
+    deadline.map_or(timeout, |deadline| deadline.min(LONGEST_DEADLINE).max(timeout))
+}
+
 /// True when a hook is waited for until it is through; objects of other kinds are done once they are there.
 fn is_awaited(id: &ObjectId) -> bool {
     matches!(
@@ -390,8 +408,30 @@ fn failed_hook(hook: &Hook, event: &HookEvent, output: Option<String>, source: E
 mod tests {
     use std::cell::Cell;
 
+    use serde_json::json;
+
     use super::*;
     use crate::rendering::Busy;
+
+    #[test]
+    fn a_job_is_awaited_as_long_as_it_may_run() {
+        let timeout = Duration::from_mins(5);
+        let check = |kind: &str, deadline: Value, expected: Duration| {
+            let hook = json!({"kind": kind, "spec": {"activeDeadlineSeconds": deadline}});
+            assert_eq!(patience(timeout, &hook), expected, "{hook}");
+        };
+        check("Job", json!(600), Duration::from_secs(630));
+        check("Job", json!(60), timeout);
+        check("Job", json!(299), Duration::from_secs(329));
+        check("Job", Value::Null, timeout);
+        check("Job", json!("600"), timeout);
+        check("Job", json!(u64::MAX), LONGEST_DEADLINE);
+        // A Pod is awaited for the timeout, as with Helm.
+        check("Pod", json!(600), timeout);
+        let longer = Duration::from_hours(2);
+        let hook = json!({"kind": "Job", "spec": {"activeDeadlineSeconds": 600}});
+        assert_eq!(patience(longer, &hook), longer);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_hook_that_finds_no_place_waits_as_long_as_it_may_run() {

@@ -34,6 +34,29 @@ async fn a_hook_runs_to_its_end_before_the_first_object() {
     script.finish();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_job_is_awaited_beyond_the_timeout_when_it_may_run_longer() {
+    let mut wanted = with_hook(desired(&[]), HookEvent::PreInstall);
+    wanted.hooks[0]
+        .manifest
+        .push_str("spec:\n  activeDeadlineSeconds: 600\n");
+    wanted.hooks[0].delete_policies = vec![HookDeletePolicy::HookFailed];
+    let begun = tokio::time::Instant::now();
+    let script = Script::new("a Job that takes nine minutes")
+        .writes_record(1, "pending-install")
+        .writes_record(1, "pending-install")
+        .on(Method::PATCH, JOB, |_| {}, 201, job("None"))
+        .from_then_on(move |method, url, _| match *method {
+            Method::GET if begun.elapsed() < std::time::Duration::from_mins(9) => (200, job("None")),
+            Method::GET => (200, job("Complete")),
+            _ if url.contains("secrets") => (200, json!({"metadata": {"resourceVersion": "8"}})),
+            _ => (500, json!({})),
+        });
+    let installed = releases(&script).install(&wanted, &Observed::default()).await;
+    assert_eq!(*installed.unwrap().record.status(), Status::Deployed);
+    script.finish();
+}
+
 #[tokio::test]
 async fn a_hook_that_fails_ends_the_install() {
     let ended = json!([{"name": "main", "state": {"terminated": {"exitCode": 1}}}]);
