@@ -9,6 +9,7 @@ use helm::chart::{Chart, File, Limits};
 use helm::engine::Engine;
 use helm::origin::ChartSpec;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 
 use super::*;
@@ -92,7 +93,11 @@ async fn rendered_with(
         values,
         labels: BTreeMap::new(),
     };
-    let cluster = script.cluster_serving([ResourceId::of::<Secret>(), ResourceId::of::<ConfigMap>()]);
+    let cluster = script.cluster_serving([
+        ResourceId::of::<Secret>(),
+        ResourceId::of::<ConfigMap>(),
+        ResourceId::of::<CustomResourceDefinition>(),
+    ]);
     render_with(&cluster, &request, Leniency::default(), judge).await
 }
 
@@ -391,4 +396,39 @@ fn the_digest_of_what_a_render_drew_on_stays_what_it_was() {
         environment_digest(&capabilities, &answers),
         sha256(told.to_string().as_bytes())
     );
+}
+
+#[tokio::test]
+async fn definitions_are_listed_without_their_schemas() {
+    let definition = |name: &str, kind: &str, version: &str| {
+        json!({
+            "metadata": {"name": name},
+            "spec": {"group": "example.org", "names": {"kind": kind}, "versions": [
+                {"name": version, "served": true, "schema": {"openAPIV3Schema": {"type": "object"}}},
+            ]},
+        })
+    };
+    let list = json!({"metadata": {}, "items": [
+        definition("shops.example.org", "Shop", "v1"),
+        definition("fairs.example.org", "Fair", "v2"),
+    ]});
+    let template =
+        "{{ range (lookup \"apiextensions.k8s.io/v1\" \"CustomResourceDefinition\" \"\" \"\").items }}
+kind: {{ .spec.names.kind }}
+metadata: {name: {{ (first .spec.versions).name }}, schema: {{ hasKey (first .spec.versions) \"schema\" }}}
+---
+{{ end }}";
+    let script = Script::new("two definitions").get(
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?limit=10",
+        list,
+    );
+    let rendering = rendered(&script, &Unjudged, template).await.unwrap();
+    let text = rendering.desired.manifest;
+    for document in [
+        "kind: Shop\nmetadata:\n  name: v1\n  schema: false\n",
+        "kind: Fair\nmetadata:\n  name: v2\n  schema: false\n",
+    ] {
+        assert!(text.contains(document), "{text}");
+    }
+    script.finish();
 }
