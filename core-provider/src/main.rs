@@ -5,6 +5,7 @@ mod backlog;
 mod bound;
 mod bundle;
 mod definition;
+mod definition_type;
 mod grants;
 mod namespaces;
 mod run;

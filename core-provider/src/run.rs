@@ -35,6 +35,7 @@ use crate::backlog::Backlog;
 use crate::bound::Scans;
 use crate::bundle::{Placement, Platform};
 use crate::definition::{Context, Error, HELD_UP, Looks, Placed, Settled, Turns, Waits, reconcile};
+use crate::definition_type;
 use crate::grants::secrets;
 use crate::namespaces::{Arrivals, Namespaces};
 use crate::templates::Templates;
@@ -99,6 +100,12 @@ impl Args {
         };
         let lost = leading.as_ref().map(cluster::Held::lost).unwrap_or_default();
         self.register(context.webhooks.clone(), &process);
+        let (cluster, shutdown) = (process.cluster().clone(), process.shutdown());
+        process.spawn(async move {
+            shutdown
+                .run_until_cancelled(definition_type::keep(&cluster))
+                .await;
+        });
         self.serve(context, arrivals, &process, lost).await;
         process.finish(leading).await;
         Ok(())

@@ -87,6 +87,9 @@ pub const SHARDS_ASKED_BY: &str = "krateo.io/shards-asked-by";
 /// On the policy that bounds a controller: that bound, as the controller's `ConfigMap` has it.
 pub const BOUND: &str = "krateo.io/bound";
 
+/// On the definition of `CompositionDefinition` itself: which edition of it the cluster has, a number that grows.
+pub const EDITION: &str = "krateo.io/edition";
+
 /// True when the annotation is present and says exactly `true`.
 pub fn is_true(annotations: &BTreeMap<String, String>, name: &str) -> bool {
     annotations.get(name).is_some_and(|value| value == "true")

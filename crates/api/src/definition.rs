@@ -1,9 +1,21 @@
 //! `CompositionDefinition`: a chart that is to become a type.
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use kube::{CustomResource, KubeSchema};
+use kube::{CustomResource, CustomResourceExt as _, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+/// The edition of [`crd`]. Whoever changes that raises it, so that core-provider puts the newer one in the place of the older.
+pub const EDITION: u32 = 1;
+
+/// The definition of [`CompositionDefinition`], as `charts/core-provider/crds` has it: with its [`EDITION`].
+pub fn crd() -> CustomResourceDefinition {
+    let mut crd = CompositionDefinition::crd();
+    let annotations = crd.metadata.annotations.get_or_insert_default();
+    annotations.insert(crate::annotations::EDITION.to_owned(), EDITION.to_string());
+    crd
+}
 
 /// A chart whose values become the fields of a new kind, and whose releases a controller of its own runs.
 #[derive(CustomResource, KubeSchema, Debug, Clone, PartialEq, Serialize, Deserialize)]

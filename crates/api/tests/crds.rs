@@ -1,8 +1,6 @@
 //! The files that `helm install` applies say what the code says.
 #![expect(clippy::disallowed_methods, reason = "the chart is a file")]
 
-use kube::CustomResourceExt as _;
-
 #[test]
 fn the_charts_crd_is_the_one_of_the_code() {
     let path = concat!(
@@ -11,6 +9,24 @@ fn the_charts_crd_is_the_one_of_the_code() {
     );
     let written = std::fs::read_to_string(path).unwrap();
     let written: serde_json::Value = serde_saphyr::from_str(&written).unwrap();
-    let wanted = serde_json::to_value(api::CompositionDefinition::crd()).unwrap();
+    let wanted = serde_json::to_value(api::definition::crd()).unwrap();
     assert_eq!(written, wanted, "run `make crds`");
+}
+
+/// FNV-1a of the definition's spec, for the edition that it is of.
+const SPEC: (u32, u64) = (1, 2_904_490_740_499_417_434);
+
+#[test]
+fn a_definition_that_changed_is_of_a_newer_edition() {
+    let spec = serde_json::to_value(api::definition::crd().spec)
+        .unwrap()
+        .to_string();
+    let digest = spec.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| {
+        (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    assert_eq!(
+        (api::definition::EDITION, digest),
+        SPEC,
+        "raise `api::definition::EDITION`, write both here, and run `make crds`"
+    );
 }
