@@ -7,10 +7,12 @@ mod controller;
 mod definitions;
 mod figures;
 mod inspector;
+mod lookups;
 mod queue;
 mod release_key;
 mod run;
 mod shards;
+mod types;
 mod watches;
 
 #[tokio::main]

@@ -28,9 +28,11 @@ use crate::controller::Controller;
 use crate::definitions::Definitions;
 use crate::figures::{CutOff, Parts};
 use crate::inspector::Inspector;
+use crate::lookups::Lookups;
 use crate::queue::{Capacity, Priority, Queue};
 use crate::release_key::ReleaseKey;
 use crate::shards::{self, OwnShards};
+use crate::types::AwaitedTypes;
 use crate::watches::Watches;
 
 /// How many compositions are listed at once. Each may have more than a MiB of text, and a page is in memory while it is
@@ -218,6 +220,8 @@ impl Args {
         };
         Ok(Context {
             watches: Watches::new(cluster.clone(), &resource, queue.clone()),
+            lookups: Lookups::new(cluster.clone(), queue.clone()),
+            types: AwaitedTypes::new(cluster.clone(), queue.clone()),
             memories: Memories::default(),
             queue,
             compositions,
@@ -326,6 +330,7 @@ mod tests {
         let under_way = Capacity::of(workers).under_way();
         let most = helm_client::rendering::most_memory(under_way)
             + under_way * crate::composition::MEMORY_OF_HELD
+            + crate::lookups::MEMORY
             + runtime::connections::Connections::few().most_memory()
             + helm_client::charts::KEPT_BYTES;
         assert!(most + PROGRAM <= limit, "{} MiB", (most + PROGRAM) >> 20);

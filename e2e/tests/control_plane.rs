@@ -4,11 +4,13 @@
 
 mod allow_definitions;
 mod attack_others;
+mod await_types;
 mod bind_roles;
 mod change_bound;
 mod convert_versions;
 mod delete_policies;
 mod fetch_charts;
+mod follow_lookups;
 mod forge_marks;
 mod hand_over_type;
 mod hand_over_wait;

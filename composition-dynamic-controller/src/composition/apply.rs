@@ -11,7 +11,7 @@ use crdgen::CustomResourceDefinition;
 use futures::future::try_join_all;
 use helm::release::Status;
 use helm_client::records::{self, Record};
-use helm_client::release::{self, Deployed, Live};
+use helm_client::release::{self, Deployed, Live, UnservedType};
 use jiff::Timestamp;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use runtime::telemetry;
@@ -76,6 +76,20 @@ pub(crate) enum Error {
 }
 
 impl Error {
+    /// The types that have to be served first; nothing of the release was written.
+    pub(crate) fn unserved(&self) -> Option<&[UnservedType]> {
+        match self {
+            Self::Install(error) | Self::Upgrade(error) => error.unserved(),
+            Self::Mark(_)
+            | Self::Grant(_)
+            | Self::Revoke(_)
+            | Self::Sign(_)
+            | Self::Correct(_)
+            | Self::Uninstall(_)
+            | Self::Clear(_) => None,
+        }
+    }
+
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Mark(error) | Self::Grant(error) | Self::Revoke(error) | Self::Clear(error) => {

@@ -19,6 +19,7 @@ use serde_json::Value;
 use super::held::HELD;
 use super::origin::Source;
 use crate::compositions::Key;
+use crate::lookups::Moment;
 use crate::watches::{Sight, Watches};
 
 /// What is remembered of one composition.
@@ -62,6 +63,8 @@ pub(super) struct Left {
 pub(super) struct Settled {
     inputs: u64,
     at: Instant,
+    /// When the chart's lookups were answered that are watched.
+    answered: Option<Moment>,
 }
 
 /// As long as a watch may be behind a read of ours.
@@ -96,24 +99,33 @@ impl Memory {
     }
 
     /// Notes that nothing was left to do.
-    pub(super) fn settle(&mut self, inputs: u64) {
+    pub(super) fn settle(&mut self, inputs: u64, answered: Option<Moment>) {
         self.settled = Some(Settled {
             inputs,
             at: Instant::now(),
+            answered,
         });
     }
 
-    /// True while all that the last pass saw is as it was, and that pass is younger than `max_age`.
+    /// True while all that the last pass saw is as it was, and that pass is younger than `max_age`; `is_unmoved` says whether
+    /// nothing of what the chart looked up has moved since then.
     ///
     /// Secrets are not watched, so they are compared when `max_age` is over.
-    pub(super) fn is_settled(&self, inputs: u64, watches: &Watches, max_age: Duration) -> bool {
-        self.settled
-            .as_ref()
-            .is_some_and(|settled| settled.inputs == inputs && settled.at.elapsed() < max_age)
-            && self
-                .objects
-                .iter()
-                .all(|(id, looked)| id.resource().is_secret() || looked.is_current(&watches.sight(id)))
+    pub(super) fn is_settled(
+        &self,
+        inputs: u64,
+        watches: &Watches,
+        is_unmoved: impl Fn(Moment) -> bool,
+        max_age: Duration,
+    ) -> bool {
+        self.settled.as_ref().is_some_and(|settled| {
+            settled.inputs == inputs
+                && settled.at.elapsed() < max_age
+                && settled.answered.is_none_or(is_unmoved)
+        }) && self
+            .objects
+            .iter()
+            .all(|(id, looked)| id.resource().is_secret() || looked.is_current(&watches.sight(id)))
     }
 
     /// What is remembered of an object, unless it has moved since.

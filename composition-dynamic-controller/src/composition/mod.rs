@@ -24,7 +24,7 @@ use composition::{Account, Blocked, Schemas};
 use futures::FutureExt as _;
 use helm_client::authenticity::{Parent, RecordKeys};
 use helm_client::charts::Charts;
-use helm_client::release::Releases;
+use helm_client::release::{Releases, UnservedType};
 use kube::core::DynamicObject;
 use runtime::telemetry::{Again, Part};
 use runtime::{Backoff, Recorder, Telemetry, chain};
@@ -40,8 +40,10 @@ pub(crate) use status::ReadyMeans;
 use crate::compositions::{self, Compositions, Key};
 use crate::figures::{CutOff, Parts};
 use crate::inspector::Inspector;
+use crate::lookups::{Lookups, Moment};
 use crate::queue::{Priority, Queue, Seat};
 use crate::release_key::{self, ReleaseKey};
+use crate::types::AwaitedTypes;
 use crate::watches::Watches;
 
 /// Our name on the fields of compositions and Roles that we set. Objects of releases carry Helm's.
@@ -81,6 +83,8 @@ pub(crate) struct Context {
     /// Where the charts come from.
     pub(crate) origin: Origin,
     pub(crate) watches: Watches,
+    pub(crate) lookups: Lookups,
+    pub(crate) types: AwaitedTypes,
     pub(crate) memories: Memories,
     /// The type that is served.
     pub(crate) resource: ResourceId,
@@ -124,6 +128,8 @@ impl Context {
     pub(crate) fn forget(&self, key: &Key) {
         self.queue.forget(key);
         self.watches.leave(key);
+        self.lookups.leave(key);
+        self.types.leave(key);
         self.memories.forget(key);
         self.backoff.succeeded(key);
     }
@@ -191,6 +197,15 @@ impl Error {
 }
 
 impl Error {
+    /// The types that have to be served before the same attempt can succeed: nothing was written for want of them.
+    fn unserved(&self) -> Option<&[UnservedType]> {
+        match self {
+            Self::Observe(error) => error.unserved(),
+            Self::Apply(error) => error.unserved(),
+            Self::Read(_) | Self::Plan(_) | Self::Report(_) | Self::Overdue(_) | Self::Panicked(_) => None,
+        }
+    }
+
     /// True when the API server refused a request for lack of a right, or by a policy.
     fn is_refusal(&self) -> bool {
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
@@ -287,7 +302,8 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
             told = compositions::told(&composition.labels, &composition.annotations);
         }
         let mut inputs = observe::inputs(&composition, told, ctx);
-        if memory.is_settled(inputs, &ctx.watches, ctx.comparison_interval) {
+        let is_unmoved = |since| ctx.lookups.is_current(key, since);
+        if memory.is_settled(inputs, &ctx.watches, is_unmoved, ctx.comparison_interval) {
             ctx.memories.put(key.clone(), memory);
             return Ok(Next::After(ctx.resync_interval, Priority::Low));
         }
@@ -302,6 +318,10 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
         memory.settled = None;
         memory.recall_records(inputs);
         let mut outcome = Box::pin(pass(&id, &composition, &mut memory, ctx)).await;
+        match outcome.as_ref().err().and_then(Error::unserved) {
+            Some(types) => ctx.types.wait(key, types),
+            None => ctx.types.leave(key),
+        }
         status::publish(&composition, &outcome, ctx).await;
         if let Ok(outcome) = &mut outcome {
             if outcome.changes.contains(&apply::Change::Corrected) {
@@ -329,13 +349,12 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
         let outcome = outcome?; // the first failure is the one worth returning
         reported.map_err(Error::Report)?;
         match outcome.standing {
-            Standing::UpToDate if outcome.may_settle => memory.settle(inputs),
+            Standing::UpToDate if outcome.may_settle => memory.settle(inputs, outcome.answered),
+            Standing::Paused | Standing::GracefullyPaused => ctx.lookups.leave(key),
             Standing::UpToDate
             | Standing::Underway
             | Standing::Waiting
             | Standing::Resting
-            | Standing::Paused
-            | Standing::GracefullyPaused
             | Standing::ObservedOnly => {}
             Standing::Removed => return Ok(Next::OnChange),
         }
@@ -390,6 +409,8 @@ struct Outcome {
     changes: Vec<apply::Change>,
     /// True when all that the pass saw is watched, so that the next look may wait for news.
     may_settle: bool,
+    /// When the chart's lookups were answered; none when it has none that are watched.
+    answered: Option<Moment>,
 }
 
 async fn pass(
@@ -413,7 +434,8 @@ async fn pass(
     }
     Ok(Outcome {
         standing: plan.standing,
-        may_settle: observed.wanted.as_ref().is_some_and(|wanted| !wanted.looks_up),
+        may_settle: observed.wanted.as_ref().is_some_and(|wanted| wanted.is_followed),
+        answered: observed.wanted.as_ref().and_then(|wanted| wanted.answered),
         facts,
         changes,
     })
@@ -443,6 +465,7 @@ async fn tell_of_long_work(
         facts: status::Facts::of(observed, ctx),
         changes: Vec::new(),
         may_settle: false,
+        answered: None,
     });
     status::report(id, composition, &begun, ctx)
         .await

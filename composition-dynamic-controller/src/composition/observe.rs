@@ -9,7 +9,8 @@ use std::time::Duration;
 use api::inspection::{Query, Resource};
 use api::{Composition, CompositionDefinition, DEFINITION_GROUP};
 use cluster::{Health, ObjectId, ResourceId};
-use composition::bound::Outside;
+use composition::Bound;
+use composition::bound::{GroupResource, Outside};
 use composition::permissions::{Grant, role_name};
 use composition::plan::{self, Home, Release};
 use composition::release_name::InvalidReleaseName;
@@ -17,10 +18,10 @@ use composition::{Given, Permissions, ReleaseName, Ungoverned, rendering};
 use helm_client::charts::{self, LoadedChart};
 use helm_client::records;
 use helm_client::release::drift::{DriftedObject, InvalidPolicy};
-use helm_client::release::{self, Desired, Releases};
-use helm_client::rendering::{self as render, Leniency};
+use helm_client::release::{self, Desired, Releases, UnservedType};
+use helm_client::rendering::{self as render, Leniency, Lookup, Rendering};
 pub(super) use inspection::told;
-use inspection::{Judging, Renderer, Standing, Stored, Subject, drift_policy, looked_up};
+use inspection::{Bounds as _, Judging, Renderer, Standing, Stored, Subject, drift_policy, looked_up};
 use kube::ResourceExt as _;
 use runtime::telemetry;
 use serde_json::Value;
@@ -31,6 +32,7 @@ use super::{Context, bound, going, naming};
 use crate::compositions::Key;
 use crate::figures::Part;
 use crate::inspector;
+use crate::lookups::Moment;
 use crate::release_key;
 
 /// What a pass saw.
@@ -61,8 +63,10 @@ pub(super) struct Observed {
 pub(super) struct Wanted {
     pub(super) chart: Arc<LoadedChart>,
     pub(super) desired: Desired,
-    /// True when the chart asks the cluster something, whose answer may change unnoticed.
-    pub(super) looks_up: bool,
+    /// True when what the chart looks up is watched, or compared with the objects of the release.
+    pub(super) is_followed: bool,
+    /// When it was answered; none when nothing of it is watched.
+    pub(super) answered: Option<Moment>,
 }
 
 /// A composition could not be observed.
@@ -85,6 +89,14 @@ pub(crate) enum Error {
          until that is in force"
     )]
     Unread(String),
+    #[error(
+        "waiting for {told}, not served by the API server: nothing of the release is written until it is"
+    )]
+    Unserved {
+        /// The types, as they may be told.
+        told: String,
+        types: Vec<UnservedType>,
+    },
     #[error(transparent)]
     Held(#[from] held::Error),
     #[error("could not look at the release")]
@@ -98,6 +110,14 @@ pub(crate) enum Error {
 }
 
 impl Error {
+    /// The types that are waited for.
+    pub(crate) fn unserved(&self) -> Option<&[UnservedType]> {
+        match self {
+            Self::Unserved { types, .. } => Some(types),
+            _ => None,
+        }
+    }
+
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Cluster(error) => error.is_transient(),
@@ -110,7 +130,9 @@ impl Error {
             Self::Granted(error) => error.is_transient(),
             // The definition may be applied, or be ready, a moment later; a role may be put back.
             Self::Ungoverned(Ungoverned::ByNone { .. }) | Self::Unread(_) => true,
-            Self::ReleaseName(_)
+            // A watch tells when they come.
+            Self::Unserved { .. }
+            | Self::ReleaseName(_)
             | Self::DriftPolicy(_)
             | Self::Ungoverned(Ungoverned::BySeveral { .. } | Ungoverned::ByForeign { .. }) => false,
         }
@@ -124,18 +146,60 @@ struct Intention {
     chart: Arc<LoadedChart>,
     /// None while the chart fails for want of what it may not read yet.
     desired: Option<Desired>,
-    looks_up: bool,
+    looks_up: Answers,
     /// Something that it looks up and that may not be read, though it is not there to refuse: until that is granted.
     unread: Option<String>,
     touched: Vec<Resource>,
 }
 
+/// What became of what a chart looked up.
+#[derive(Default)]
+struct Answers {
+    /// When it was answered; none when nothing of it is watched.
+    since: Option<Moment>,
+    /// True when all of it is watched, Secrets aside.
+    are_followed: bool,
+    /// Secrets, which nobody watches.
+    secrets: Vec<Lookup>,
+}
+
+impl Answers {
+    /// Watches what a chart looked up, answered after `since`.
+    async fn follow(lookups: &[Lookup], since: Moment, key: &Key, ctx: &Context) -> Self {
+        let (secrets, others): (Vec<_>, Vec<_>) = lookups
+            .iter()
+            .cloned()
+            .partition(|lookup| lookup.resource.is_secret());
+        let are_followed = ctx.lookups.follow(key, &others, since).await;
+        Self {
+            since: (!others.is_empty()).then_some(since),
+            are_followed,
+            secrets,
+        }
+    }
+
+    /// True when nothing of it can move unnoticed: of the Secrets, those of the release are compared with the others of its
+    /// objects.
+    fn are_known(&self, objects: &[(ObjectId, Health)]) -> bool {
+        let is_own = |secret: &Lookup| {
+            objects.iter().any(|(object, _)| {
+                object.resource().is_secret()
+                    && object.namespace() == Some(&secret.namespace)
+                    && object.name() == secret.name
+            })
+        };
+        self.are_followed && self.secrets.iter().all(is_own)
+    }
+}
+
 impl Intention {
-    fn wanted(self) -> Option<Wanted> {
+    /// What the release should be; `objects` are those that it has.
+    fn wanted(self, objects: &[(ObjectId, Health)]) -> Option<Wanted> {
         Some(Wanted {
             chart: self.chart,
             desired: self.desired?,
-            looks_up: self.looks_up,
+            is_followed: self.looks_up.are_known(objects),
+            answered: self.looks_up.since,
         })
     }
 }
@@ -268,7 +332,7 @@ pub(super) async fn observe(
         },
         outlying,
         retry_in: standing.retry_in,
-        wanted: intention.and_then(Intention::wanted),
+        wanted: intention.and_then(|intention| intention.wanted(&objects)),
         records: held.into_records(),
         objects,
         drifted,
@@ -434,13 +498,14 @@ async fn intention(
         name: release,
         releases,
     } = release;
+    let key = Key::of_composition(composition);
     if composition.deleting {
+        ctx.lookups.leave(&key);
         return Ok(None);
     }
     let source = ctx.origin.of(composition)?;
     let fetching = Box::pin(ctx.charts.get(&source.chart));
     let fetching = ctx.telemetry.time(telemetry::Part::Connect, fetching);
-    let key = Key::of_composition(composition);
     // The source may be slow, and so may templates and the inspector.
     let chart = held.waiting(&key, fetching, &ctx.queue).await;
     let chart = chart.map_err(Error::Chart)?;
@@ -460,6 +525,7 @@ async fn intention(
     let judging = Judging::new(composition, &bounds, Renderer::Controller);
     // Before chart-inspector is asked: what the composition is held for is said by its own controller.
     let upon = held.outline().cloned();
+    let since = ctx.lookups.now();
     let rendering = subject.render(&ctx.cluster, upon.as_ref(), leniency, &judging);
     let (rendering, lookups) = match held.waiting(&key, rendering, &ctx.queue).await {
         Ok(mut rendering) => {
@@ -468,7 +534,19 @@ async fn intention(
         }
         // What it looks up is granted first.
         Err(inspection::Error::Render(render::Error::Unanswered(unanswered))) => (None, unanswered.lookups),
-        Err(error) => return Err(error.into()),
+        Err(error) => {
+            // It may fail for what it was answered.
+            Answers::follow(&judging.answered(), since, &key, ctx).await;
+            return Err(error.into());
+        }
+    };
+    let looks_up = Answers::follow(&lookups, since, &key, ctx).await;
+    // Before anybody is asked about it: what an object of a type needs is not known before the type is.
+    let own = match &rendering {
+        Some(rendering) if is_news || !lookups.is_empty() => {
+            Some(own_touched(&subject, rendering, &bounds, ctx).await?)
+        }
+        Some(_) | None => None,
     };
     let mut touched = match (&source.definition, question) {
         (Some(definition), Some(question)) => {
@@ -478,11 +556,12 @@ async fn intention(
         _ => Vec::new(),
     };
     // Our own render may go beyond the answer: the inspector reads less than we do.
-    if let Some(rendering) = rendering
-        .as_ref()
-        .filter(|_| touched.is_empty() || !lookups.is_empty())
-    {
-        touched.extend(subject.touched(&ctx.cluster, rendering).await?);
+    if touched.is_empty() || !lookups.is_empty() {
+        let own = match (own, &rendering) {
+            (None, Some(rendering)) => own_touched(&subject, rendering, &bounds, ctx).await?,
+            (own, _) => own.unwrap_or_default(),
+        };
+        touched.extend(own);
     }
     touched.extend(lookups.iter().map(looked_up));
     let unread = lookups.iter().find(|lookup| lookup.denied);
@@ -492,10 +571,60 @@ async fn intention(
         definition,
         chart,
         desired: rendering.map(|rendering| rendering.desired),
-        looks_up: !lookups.is_empty(),
+        looks_up,
         unread,
         touched,
     }))
+}
+
+/// What the composition's own render touches.
+async fn own_touched(
+    subject: &Subject<'_>,
+    rendering: &Rendering,
+    bounds: &bound::Written<'_>,
+    ctx: &Context,
+) -> Result<Vec<Resource>, Error> {
+    match subject.touched(&ctx.cluster, rendering).await {
+        Ok(touched) => Ok(touched),
+        Err(error) => Err(unplaced(error, bounds).await?),
+    }
+}
+
+/// Why the objects of a render have no place. Of types that are not served, those may be told that are the chart's own
+/// words: where their names may be made of what it looked up, those that the bound has.
+async fn unplaced(error: inspection::Error, bounds: &bound::Written<'_>) -> Result<Error, Error> {
+    let Some(types) = error.unserved() else {
+        return Ok(error.into());
+    };
+    let types = types.to_vec();
+    let is_withheld = matches!(error, inspection::Error::UnservedWithheld(_));
+    let bound = if is_withheld { bounds.bound().await? } else { None };
+    let told =
+        |missing: &UnservedType| !is_withheld || bound.as_ref().is_none_or(|bound| has_type(bound, missing));
+    let (told, withheld): (Vec<_>, Vec<_>) = types.iter().partition(|missing| told(missing));
+    let mut told: Vec<String> = told.iter().map(ToString::to_string).collect();
+    if !withheld.is_empty() {
+        told.push(format!(
+            "{} types whose names are withheld, because the chart was answered what it looked up",
+            withheld.len()
+        ));
+    }
+    let told = told.join(", ");
+    Ok(Error::Unserved { told, types })
+}
+
+/// True for a type that the bound has, in a version that looks like one.
+fn has_type(bound: &Bound, missing: &UnservedType) -> bool {
+    let version = missing.api_version.rsplit('/').next().unwrap_or_default();
+    let is_of_version = |c: char| c.is_ascii_digit() || c == '-';
+    let is_version = version
+        .strip_prefix('v')
+        .is_some_and(|rest| rest.trim_start_matches(is_of_version).len() <= "alpha00".len());
+    let Ok(names) = crdgen::Names::of_chart(&missing.kind) else {
+        return false;
+    };
+    let kind = GroupResource::new(missing.group(), &names.plural);
+    is_version && (bound.namespaced.contains(&kind) || bound.cluster.contains(&kind))
 }
 
 /// A digest of what chart-inspector is asked.

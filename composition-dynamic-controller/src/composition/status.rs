@@ -288,6 +288,9 @@ fn verdicts(outcome: &Result<Outcome, Error>, before: &CompositionStatus) -> Vec
         Ok(outcome) => outcome,
         Err(error) => {
             let message = chain(error);
+            if error.unserved().is_some() {
+                return waiting_for_types(message, before);
+            }
             let reason = match error {
                 Error::Plan(Blocked::Unapproved(_)) => reason::PENDING,
                 _ => reason::RECONCILE_ERROR,
@@ -357,6 +360,15 @@ fn verdicts(outcome: &Result<Outcome, Error>, before: &CompositionStatus) -> Vec
     }
 }
 
+/// What runs goes on as it is.
+fn waiting_for_types(message: String, before: &CompositionStatus) -> Vec<Verdict> {
+    let mut verdicts = vec![Verdict::no(SYNCED, reason::TYPE_NOT_SERVED, message.clone())];
+    if before.release_revision.is_none() {
+        verdicts.push(Verdict::no(READY, reason::CREATING, message));
+    }
+    verdicts
+}
+
 /// What `Drifted` says after a look that left nothing to do. What was corrected last stays to be read until the
 /// release changes, or something drifts again.
 fn drifted(facts: &Facts, before: &CompositionStatus) -> Option<Verdict> {
@@ -420,9 +432,11 @@ mod tests {
 
     use cluster::ResourceId;
     use composition::Ungoverned;
+    use helm_client::release::{self, UnservedType};
     use k8s_openapi::api::apps::v1::Deployment;
     use kube::core::ApiResource;
 
+    use super::super::observe;
     use super::*;
 
     fn composition() -> Composition {
@@ -480,6 +494,7 @@ mod tests {
             facts,
             changes: Vec::new(),
             may_settle: true,
+            answered: None,
         }
     }
 
@@ -633,6 +648,52 @@ mod tests {
         let later = Time(Timestamp::from_second(99).unwrap());
         assert_eq!(composition.status, after(&composition, &seen(), &later));
         assert_eq!(composition.status.previous_digest, None);
+    }
+
+    #[test]
+    fn a_type_that_is_not_served_is_named_and_what_runs_goes_on() {
+        let missing = UnservedType {
+            api_version: "example.org/v2".into(),
+            kind: "Shop".into(),
+        };
+        let unserved = || {
+            let waiting = observe::Error::Unserved {
+                told: missing.to_string(),
+                types: vec![missing.clone()],
+            };
+            Err(Error::Observe(Box::new(waiting)))
+        };
+        let status = check(
+            &unserved(),
+            &[
+                ("Synced", "False", "TypeNotServed"),
+                ("Ready", "False", "Creating"),
+            ],
+        );
+        let message = &status.conditions[0].message;
+        assert!(message.contains("kind Shop in example.org/v2"), "{message}");
+        let mut composition = composition();
+        composition.status = after(
+            &composition,
+            &Ok(outcome(Standing::UpToDate, facts(true, Health::Current))),
+            &Time(Timestamp::UNIX_EPOCH),
+        );
+        let status = after(&composition, &unserved(), &Time(Timestamp::UNIX_EPOCH));
+        assert!(conditions::holds(&status.conditions, READY));
+        assert!(!conditions::holds(&status.conditions, SYNCED));
+        // The same before anything is written, and after the permissions were.
+        let late = release::Error::Unserved {
+            object: "Shop \"a\"".into(),
+            types: vec![missing.clone()],
+        };
+        let late = Err(Error::Apply(super::super::apply::Error::Install(late)));
+        check(
+            &late,
+            &[
+                ("Synced", "False", "TypeNotServed"),
+                ("Ready", "False", "Creating"),
+            ],
+        );
     }
 
     #[test]

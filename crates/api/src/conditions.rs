@@ -46,6 +46,8 @@ pub mod reason {
     pub const RECONCILE_SUCCESS: &str = "ReconcileSuccess";
     /// Not synced: something waits for a person's word.
     pub const PENDING: &str = "Pending";
+    /// Not synced: an object is of a type that the API server does not serve yet.
+    pub const TYPE_NOT_SERVED: &str = "TypeNotServed";
     /// Not synced: the last pass failed.
     pub const RECONCILE_ERROR: &str = "ReconcileError";
     /// Ready: the object is paused, and the chart was told.

@@ -94,10 +94,17 @@ impl Resource {
         }
     }
 
-    /// What a template looks up: one object, or all of a kind when `name` is empty.
+    /// What a template looks up: one object, or all of a kind when `name` is empty. It is watched as well, so that a change
+    /// is seen; but for Secrets, which nobody watches.
     pub fn looked_up(group: &str, version: &str, resource: &str, namespace: &str, name: &str) -> Self {
-        let verb = if name.is_empty() { Verb::List } else { Verb::Get };
-        Self::new(group, version, resource, namespace, name, &[verb])
+        let is_secret = group.is_empty() && resource == "secrets";
+        let verbs: &[Verb] = match (is_secret, name.is_empty()) {
+            (true, true) => &[Verb::List],
+            (true, false) => &[Verb::Get],
+            (false, true) => &[Verb::List, Verb::Watch],
+            (false, false) => &[Verb::Get, Verb::List, Verb::Watch],
+        };
+        Self::new(group, version, resource, namespace, name, verbs)
     }
 }
 

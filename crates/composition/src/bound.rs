@@ -644,7 +644,7 @@ impl Bound {
 
 /// True for what is read and never written.
 fn is_lookup(needed: &Resource) -> bool {
-    let is_read = |verb: &Verb| matches!(verb, Verb::Get | Verb::List);
+    let is_read = |verb: &Verb| matches!(verb, Verb::Get | Verb::List | Verb::Watch);
     !needed.verbs.is_empty() && needed.verbs.iter().all(is_read)
 }
 

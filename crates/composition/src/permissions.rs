@@ -165,6 +165,11 @@ impl Permissions {
             .entry(target)
             .or_default();
         let is_secret = resource.group.is_empty() && resource.resource == "secrets";
+        // What is looked up by name is listed and watched by name.
+        let reads_one = !resource.name.is_empty()
+            && verbs
+                .iter()
+                .all(|verb| matches!(verb, Verb::Get | Verb::List | Verb::Watch));
         let is_written = verbs
             .iter()
             .any(|verb| matches!(verb, Verb::Create | Verb::Delete));
@@ -175,7 +180,7 @@ impl Permissions {
             }
             // Who may list a kind may read each of it.
             let is_read = verb == Verb::Get && verbs.contains(&Verb::List) && !is_secret;
-            if resource.name.is_empty() || reads_all || is_read {
+            if resource.name.is_empty() || (reads_all || is_read) && !reads_one {
                 needs.of_all.insert(verb);
             } else {
                 needs
@@ -213,8 +218,10 @@ impl Permissions {
 fn is_inborn(resource: &Resource, verb: Verb) -> bool {
     match (resource.group.as_str(), resource.resource.as_str()) {
         ("rbac.authorization.k8s.io", _) => !matches!(verb, Verb::List | Verb::Watch),
-        ("apiextensions.k8s.io", "customresourcedefinitions") => matches!(verb, Verb::Get | Verb::List),
-        (DEFINITION_GROUP, "compositiondefinitions") => matches!(verb, Verb::Get | Verb::List | Verb::Watch),
+        ("apiextensions.k8s.io", "customresourcedefinitions")
+        | (DEFINITION_GROUP, "compositiondefinitions") => {
+            matches!(verb, Verb::Get | Verb::List | Verb::Watch)
+        }
         _ => false,
     }
 }
@@ -576,6 +583,27 @@ mod tests {
             resource("", "nodes", "", "", &[Verb::List]),
         ]);
         assert!(!lines(&permissions).join("\n").contains('*'));
+    }
+
+    #[test]
+    fn what_is_looked_up_is_read_and_watched_as_narrowly_as_it_is_asked_for() {
+        let looked_up = |resource: &str, name: &str| Resource::looked_up("", "v1", resource, "n", name);
+        let permissions = Permissions::of_resources(&[
+            looked_up("configmaps", "settings"),
+            looked_up("services", ""),
+            looked_up("secrets", "own"),
+        ]);
+        assert_eq!(
+            lines(&permissions),
+            [
+                "n|/configmaps|get,list,watch|settings",
+                "n|/secrets|get|own",
+                "n|/services|list,watch|-",
+            ]
+        );
+        // Together with all of the kind, of one it is read alone.
+        let both = Permissions::of_resources(&[looked_up("services", ""), looked_up("services", "web")]);
+        assert_eq!(lines(&both), ["n|/services|get|web", "n|/services|list,watch|-"]);
     }
 
     #[test]

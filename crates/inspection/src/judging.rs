@@ -1,5 +1,7 @@
 //! Who decides for whom what a composition's templates see: one decision for the controller, chart-inspector and `kco`.
 
+use std::sync::{Mutex, PoisonError};
+
 use api::{Composition, labels};
 use composition::Bound;
 use composition::bound::GroupResource;
@@ -35,6 +37,7 @@ pub struct Judging<'a, B> {
     composition: &'a Composition,
     bounds: &'a B,
     renderer: Renderer,
+    answered: Mutex<Vec<Lookup>>,
 }
 
 impl<'a, B: Bounds> Judging<'a, B> {
@@ -44,7 +47,14 @@ impl<'a, B: Bounds> Judging<'a, B> {
             composition,
             bounds,
             renderer,
+            answered: Mutex::default(),
         }
+    }
+
+    /// What was to be answered so far, also by a render that failed since.
+    pub fn answered(&self) -> Vec<Lookup> {
+        let answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+        answered.clone()
     }
 }
 
@@ -61,6 +71,10 @@ impl<B: Bounds> Judge for Judging<'_, B> {
             Some(bound) => bound.decide(&self.composition.namespace, &question),
             None => decide_unbounded(&question),
         };
+        if !matches!(decision, Decision::Refused(_)) {
+            let mut answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
+            answered.push(lookup.clone());
+        }
         let is_unread = lookup.resource.is_secret() && self.renderer == Renderer::Inspector;
         Ok(match decision {
             Decision::Refused(refused) if after_secret => Verdict::Refuse(refused.without_names().into()),

@@ -8,7 +8,7 @@ use cluster::Cluster;
 use composition::{ReleaseName, Schemas, rendering, schema};
 use helm_client::charts::LoadedChart;
 use helm_client::records;
-use helm_client::release;
+use helm_client::release::{self, UnservedType};
 use helm_client::rendering::{self as render, Leniency, Rendering, Request, Withheld};
 
 use crate::judging::{Bounds, Judging};
@@ -41,15 +41,31 @@ pub enum Error {
     /// The objects are of kinds that are neither served nor defined.
     #[error("could not find the places of the chart's objects")]
     Locate(#[from] release::Error),
+    /// The same, where a kind may be made of what was looked up.
+    #[error(
+        "the chart has objects of types that the API server does not serve; which ones is withheld, because the chart was \
+         answered what it looked up"
+    )]
+    UnservedWithheld(Vec<UnservedType>),
 }
 
 impl Error {
     /// True when the same attempt can succeed later although nobody changed anything.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Schema(_) => false,
+            Self::Schema(_) | Self::UnservedWithheld(_) => false,
             Self::Render(error) => error.is_transient(),
             Self::Locate(error) => error.is_transient(),
+        }
+    }
+
+    /// The types that have to be served before the composition can be released. Whether they may be told, the error itself
+    /// says.
+    pub fn unserved(&self) -> Option<&[UnservedType]> {
+        match self {
+            Self::Locate(error) => error.unserved(),
+            Self::UnservedWithheld(types) => Some(types),
+            Self::Schema(_) | Self::Render(_) => None,
         }
     }
 }
@@ -123,10 +139,13 @@ impl Subject<'_> {
     /// What releasing the rendered chart touches.
     ///
     /// # Errors
-    /// When a document is no object, or its kind is neither served nor defined.
+    /// When a document is no object, or its kind is neither served nor defined ([`Error::unserved`]).
     pub async fn touched(&self, cluster: &Cluster, rendering: &Rendering) -> Result<Vec<Resource>, Error> {
         match resources(cluster, &rendering.rendered, &self.composition.namespace).await {
             Ok(resources) => Ok(resources),
+            Err(release::Error::Unserved { types, .. }) if rendering.is_withheld => {
+                Err(Error::UnservedWithheld(types))
+            }
             // What is wrong with a document may be what was looked up for it.
             Err(error) if rendering.is_withheld && !error.is_transient() => {
                 Err(render::Error::Withheld(Withheld::objects()).into())

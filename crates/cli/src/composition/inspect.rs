@@ -78,7 +78,7 @@ mod tests {
                     "get,patch",
                     "web/templates/a.yaml"
                 ],
-                vec!["nodes", "-", "-", "list", "lookup"],
+                vec!["nodes", "-", "-", "list,watch", "lookup"],
             ]
         );
     }

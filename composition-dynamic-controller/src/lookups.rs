@@ -1,0 +1,510 @@
+//! Watches on what charts looked up, so that a composition is looked at again as soon as an answer changes, and its lookups
+//! cost nothing until then: metadata only, one watch for each object, or for all of a kind in one place.
+//!
+//! What an object says is not known from that, only that it moved: whether the answer is another one, the next render finds
+//! out. Secrets are never watched.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use cluster::{Cluster, Item, ResourceId};
+use futures::{StreamExt as _, TryStreamExt as _};
+use helm_client::rendering::Lookup;
+use kube::Api;
+use kube::core::{DynamicObject, GroupVersionKind, PartialObjectMeta};
+use kube::runtime::watcher::{self, Event};
+use kube::runtime::{WatchStreamExt as _, watcher as watch};
+use tokio::time::Instant;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use crate::compositions::Key;
+use crate::queue::{Priority, Queue};
+
+/// How many objects are listed at once: nothing but their metadata, of which labels have no bound.
+const PAGE: u32 = 50;
+
+/// The most watches of this process. Each is a connection.
+const WATCHES: usize = 512;
+
+/// The most watches for the compositions of one namespace.
+const WATCHES_OF_NAMESPACE: usize = 128;
+
+/// The most watches for one composition.
+const WATCHES_OF_COMPOSITION: usize = 64;
+
+/// The most memory that all of them take, in bytes: buffers of a connection and what TLS needs.
+#[cfg(test)]
+pub(crate) const MEMORY: usize = WATCHES * (64 << 10);
+
+/// A composition is looked at no more often than this for what it looked up.
+const PACE: Duration = Duration::from_secs(2);
+
+/// Nor more often than this for each composition that looked the same up: an object that moves all the time, as a Node does,
+/// leads to ten looks a second in all.
+const PACE_OF_MANY: Duration = Duration::from_millis(100);
+
+/// So often a watch may be refused in a row: roles reach the API server's memory a moment after they are stored.
+const REFUSALS: u32 = 5;
+
+/// How long until it is tried again after that.
+const FORBIDDEN_PAUSE: Duration = Duration::from_mins(3);
+
+/// A place in the order of what was seen.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Moment(u64);
+
+/// The watches of this process on what was looked up.
+pub(crate) struct Lookups(Arc<Shared>);
+
+struct Shared {
+    cluster: Cluster,
+    queue: Arc<Queue<Key>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    now: Moment,
+    watches: HashMap<Place, Watch>,
+    followers: BTreeMap<Key, Follower>,
+}
+
+/// What one watch covers.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Place {
+    resource: ResourceId,
+    /// None for all namespaces, or outside of them.
+    namespace: Option<String>,
+    /// None for all objects there.
+    name: Option<String>,
+}
+
+#[derive(Default)]
+struct Watch {
+    followers: HashSet<Key>,
+    /// When something moved last; none until the first list is complete.
+    moved: Option<Moment>,
+    ends: Option<DropGuard>,
+}
+
+#[derive(Default)]
+struct Follower {
+    places: BTreeSet<Place>,
+    /// When it was put in the queue last.
+    woken: Option<Instant>,
+    /// True while it is to be put there.
+    is_due: bool,
+}
+
+/// What became of the lookups of a composition.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Followed {
+    /// Places that nobody watched before.
+    begin: Vec<Place>,
+    /// True when all are watched.
+    all: bool,
+    /// True when something moved since they were answered.
+    is_news: bool,
+}
+
+impl Lookups {
+    /// Tells `queue` of compositions of whose lookups something moved.
+    pub(crate) fn new(cluster: Cluster, queue: Arc<Queue<Key>>) -> Self {
+        let state = Mutex::default();
+        Self(Arc::new(Shared {
+            cluster,
+            queue,
+            state,
+        }))
+    }
+
+    /// Now: what is seen from here on may be missing from an answer that is read later.
+    pub(crate) fn now(&self) -> Moment {
+        self.0.lock().now
+    }
+
+    /// Watches what a composition looked up, answered after `since`, and nothing else for it. True when all of it is
+    /// watched; what is not is to be compared. Neither Secrets nor what may not be read are watched.
+    pub(crate) async fn follow(&self, key: &Key, lookups: &[Lookup], since: Moment) -> bool {
+        let served = if lookups.is_empty() {
+            None
+        } else {
+            self.0.cluster.discovery().served(Duration::MAX).await.ok()
+        };
+        let is_watchable = |lookup: &&Lookup| {
+            let ResourceId {
+                group, version, kind, ..
+            } = &lookup.resource;
+            let kind = GroupVersionKind::gvk(group, version, kind);
+            let known = served.as_ref().and_then(|served| served.kind(&kind));
+            !lookup.denied
+                && !lookup.resource.is_secret()
+                && known.is_some_and(|known| known.verbs.iter().any(|verb| verb == "watch"))
+        };
+        let wanted: Vec<Place> = lookups.iter().filter(is_watchable).map(Place::of).collect();
+        let all = wanted.len() == lookups.len();
+        let mut state = self.0.lock();
+        let followed = state.follow(key, wanted.into_iter().collect(), since);
+        for place in followed.begin {
+            let ends = self.0.begin(place.clone());
+            if let Some(watch) = state.watches.get_mut(&place) {
+                watch.ends = Some(ends);
+            }
+        }
+        if followed.is_news {
+            self.0.wake(&mut state, key, PACE);
+        }
+        all && followed.all
+    }
+
+    /// True while nothing of what a composition looked up has moved since then.
+    pub(crate) fn is_current(&self, key: &Key, since: Moment) -> bool {
+        self.0.lock().is_current(key, since)
+    }
+
+    /// A composition is gone, another replica's, or looks nothing up any more.
+    pub(crate) fn leave(&self, key: &Key) {
+        self.0.lock().leave(key);
+    }
+}
+
+impl Place {
+    fn of(lookup: &Lookup) -> Self {
+        let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        Self {
+            resource: lookup.resource.clone(),
+            namespace: some(&lookup.namespace),
+            name: some(&lookup.name),
+        }
+    }
+}
+
+impl State {
+    fn follow(&mut self, key: &Key, wanted: BTreeSet<Place>, since: Moment) -> Followed {
+        let mut follower = self.followers.remove(key).unwrap_or_default();
+        for place in follower.places.difference(&wanted) {
+            self.leave_place(key, place);
+        }
+        let mut outcome = Followed {
+            all: true,
+            ..Followed::default()
+        };
+        let mut places = BTreeSet::new();
+        for place in wanted {
+            if !self.watches.contains_key(&place) {
+                if !self.has_room(&key.namespace, &places) {
+                    outcome.all = false;
+                    continue;
+                }
+                outcome.begin.push(place.clone());
+            }
+            let watch = self.watches.entry(place.clone()).or_default();
+            watch.followers.insert(key.clone());
+            outcome.is_news |= watch.moved.is_some_and(|moved| moved > since);
+            places.insert(place);
+        }
+        if !places.is_empty() {
+            follower.places = places;
+            self.followers.insert(key.clone(), follower);
+        }
+        outcome
+    }
+
+    /// True when one more watch may begin for a composition of a namespace that has these already.
+    fn has_room(&self, namespace: &str, own: &BTreeSet<Place>) -> bool {
+        let first = Key {
+            namespace: namespace.to_owned(),
+            name: String::new(),
+        };
+        let others = self.followers.range(first..);
+        let others = others.take_while(|(key, _)| key.namespace == namespace);
+        let others = others.flat_map(|(_, follower)| &follower.places);
+        let of_namespace: BTreeSet<&Place> = others.chain(own).collect();
+        self.watches.len() < WATCHES
+            && of_namespace.len() < WATCHES_OF_NAMESPACE
+            && own.len() < WATCHES_OF_COMPOSITION
+    }
+
+    fn leave(&mut self, key: &Key) {
+        let follower = self.followers.remove(key).unwrap_or_default();
+        for place in &follower.places {
+            self.leave_place(key, place);
+        }
+    }
+
+    fn leave_place(&mut self, key: &Key, place: &Place) {
+        let Some(watch) = self.watches.get_mut(place) else {
+            return;
+        };
+        watch.followers.remove(key);
+        if watch.followers.is_empty() {
+            self.watches.remove(place);
+        }
+    }
+
+    fn is_current(&self, key: &Key, since: Moment) -> bool {
+        let is_unmoved = |place: &Place| {
+            let moved = self.watches.get(place).and_then(|watch| watch.moved);
+            moved.is_some_and(|moved| moved <= since)
+        };
+        let follower = self.followers.get(key);
+        follower.is_some_and(|follower| follower.places.iter().all(is_unmoved))
+    }
+
+    /// Something moved there, or the first list is complete: some of it may have moved between the answer and the watch.
+    /// Returns who is to be told.
+    fn moved(&mut self, place: &Place) -> Vec<Key> {
+        let Some(watch) = self.watches.get_mut(place) else {
+            return Vec::new();
+        };
+        self.now.0 += 1;
+        watch.moved = Some(self.now);
+        watch.followers.iter().cloned().collect()
+    }
+}
+
+impl Shared {
+    fn begin(self: &Arc<Self>, place: Place) -> DropGuard {
+        let ends = CancellationToken::new();
+        let (shared, until) = (self.clone(), ends.clone());
+        tokio::spawn(async move {
+            until.run_until_cancelled(shared.watch(place)).await;
+        });
+        ends.drop_guard()
+    }
+
+    async fn watch(self: Arc<Self>, place: Place) {
+        let api: Api<Item<PartialObjectMeta<DynamicObject>>> = place
+            .resource
+            .api(self.cluster.client(), place.namespace.as_deref());
+        let mut config = watcher::Config::default().page_size(PAGE);
+        if let Some(name) = &place.name {
+            config = config.fields(&format!("metadata.name={name}"));
+        }
+        let events = watch(api, config).default_backoff().inspect_err(|error| {
+            tracing::debug!(
+                ?place,
+                error = error as &dyn std::error::Error,
+                "watch of what was looked up"
+            );
+        });
+        tokio::pin!(events);
+        let mut refusals = 0_u32;
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(Event::Init | Event::InitApply(_)) => {}
+                Ok(Event::InitDone | Event::Apply(_) | Event::Delete(_)) => {
+                    refusals = 0;
+                    self.moved(&place);
+                }
+                Err(error) if is_forbidden(&error) && refusals >= REFUSALS => {
+                    tokio::time::sleep(FORBIDDEN_PAUSE).await;
+                }
+                Err(error) => refusals += u32::from(is_forbidden(&error)),
+            }
+        }
+    }
+
+    fn moved(self: &Arc<Self>, place: &Place) {
+        let mut state = self.lock();
+        let told = state.moved(place);
+        let crowd = u32::try_from(told.len()).unwrap_or(u32::MAX);
+        let pause = PACE.max(PACE_OF_MANY.saturating_mul(crowd));
+        for key in told {
+            self.wake(&mut state, &key, pause);
+        }
+    }
+
+    /// Puts a composition in the queue, no sooner than `pause` after the last time.
+    fn wake(self: &Arc<Self>, state: &mut State, key: &Key, pause: Duration) {
+        let Some(follower) = state.followers.get_mut(key) else {
+            return;
+        };
+        let now = Instant::now();
+        let due = follower.woken.map_or(now, |last| last + pause);
+        if due <= now {
+            follower.woken = Some(now);
+            self.queue.add(key.clone(), Priority::Normal);
+        } else if !follower.is_due {
+            follower.is_due = true;
+            let (shared, key) = (self.clone(), key.clone());
+            tokio::spawn(async move {
+                tokio::time::sleep_until(due).await;
+                let mut later = shared.lock();
+                if let Some(follower) = later.followers.get_mut(&key) {
+                    follower.is_due = false;
+                    follower.woken = Some(Instant::now());
+                    shared.queue.add(key, Priority::Normal);
+                }
+            });
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_forbidden(error: &watcher::Error) -> bool {
+    let refused = match error {
+        watcher::Error::InitialListFailed(source) | watcher::Error::WatchStartFailed(source) => {
+            match source {
+                kube::Error::Api(status) => status.code,
+                _ => return false,
+            }
+        }
+        watcher::Error::WatchError(status) => status.code,
+        _ => return false,
+    };
+    refused == 403
+}
+
+#[cfg(test)]
+mod tests {
+    use cluster::scripted::Script;
+    use futures::FutureExt as _;
+    use k8s_openapi::api::core::v1::{ConfigMap, Node};
+    use runtime::{Metrics, Telemetry};
+
+    use super::*;
+    use crate::queue::Capacity;
+
+    fn key(name: &str) -> Key {
+        Key {
+            namespace: "team".to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    fn map(name: &str) -> Place {
+        Place {
+            resource: ResourceId::of::<ConfigMap>(),
+            namespace: Some("team".to_owned()),
+            name: Some(name.to_owned()),
+        }
+    }
+
+    fn nodes() -> Place {
+        Place {
+            resource: ResourceId::of::<Node>(),
+            namespace: None,
+            name: None,
+        }
+    }
+
+    fn follow(state: &mut State, key: &Key, places: &[Place]) -> Followed {
+        let since = state.now;
+        state.follow(key, places.iter().cloned().collect(), since)
+    }
+
+    #[test]
+    fn an_answer_is_current_from_a_look_after_the_first_list_until_something_moves() {
+        let mut state = State::default();
+        let (web, other) = (key("web"), key("other"));
+        let begun = state.now;
+        assert_eq!(
+            follow(&mut state, &web, &[map("a"), nodes()]).begin,
+            [map("a"), nodes()]
+        );
+        assert!(!state.is_current(&web, begun), "nothing was listed yet");
+        assert_eq!(state.moved(&map("a")), slice(&web));
+        assert_eq!(state.moved(&nodes()), slice(&web));
+        assert!(
+            !state.is_current(&web, begun),
+            "it may have moved before the watch began"
+        );
+        let seen = state.now;
+        assert!(!follow(&mut state, &web, &[map("a"), nodes()]).is_news);
+        assert!(state.is_current(&web, seen));
+        // Whoever comes later is as well informed at once.
+        assert_eq!(follow(&mut state, &other, &[nodes()]).begin, []);
+        assert!(state.is_current(&other, seen));
+        state.moved(&map("a"));
+        assert!(!state.is_current(&web, seen) && state.is_current(&other, seen));
+        // What moved between the answer and the watch is news.
+        assert!(state.follow(&other, BTreeSet::from([map("a")]), seen).is_news);
+        assert!(!state.is_current(&key("unknown"), state.now));
+    }
+
+    fn slice(key: &Key) -> Vec<Key> {
+        vec![key.clone()]
+    }
+
+    #[test]
+    fn the_last_one_to_leave_ends_a_watch() {
+        let mut state = State::default();
+        for name in ["web", "other"] {
+            follow(&mut state, &key(name), &[map("a"), nodes()]);
+        }
+        follow(&mut state, &key("web"), &[nodes()]);
+        assert_eq!(state.moved(&map("a")), slice(&key("other")));
+        state.leave(&key("other"));
+        assert!(!state.watches.contains_key(&map("a")) && state.watches.contains_key(&nodes()));
+        follow(&mut state, &key("web"), &[]);
+        assert!(state.watches.is_empty() && state.followers.is_empty());
+    }
+
+    #[test]
+    fn compositions_and_namespaces_have_so_many_watches() {
+        let mut state = State::default();
+        let many: Vec<Place> = (0..WATCHES).map(|number| map(&number.to_string())).collect();
+        let first = follow(&mut state, &key("a"), &many);
+        assert_eq!((first.begin.len(), first.all), (WATCHES_OF_COMPOSITION, false));
+        let (_, rest) = many.split_at(WATCHES_OF_COMPOSITION);
+        let mut begun = WATCHES_OF_COMPOSITION;
+        for (number, places) in rest.chunks(WATCHES_OF_COMPOSITION).enumerate() {
+            begun += follow(&mut state, &key(&format!("b-{number}")), places)
+                .begin
+                .len();
+        }
+        assert_eq!(begun, WATCHES_OF_NAMESPACE);
+        // What others watch already, and other namespaces, have their own.
+        let shared = follow(&mut state, &key("c"), &many[..2]);
+        assert_eq!((shared.begin.len(), shared.all), (0, true));
+        let elsewhere = Key {
+            namespace: "other".to_owned(),
+            name: "web".to_owned(),
+        };
+        assert!(follow(&mut state, &elsewhere, &[nodes()]).all);
+        for number in 0..WATCHES {
+            let key = Key {
+                namespace: format!("n-{number}"),
+                name: "web".to_owned(),
+            };
+            follow(&mut state, &key, &[map(&format!("of-{number}"))]);
+        }
+        assert_eq!(state.watches.len(), WATCHES);
+    }
+
+    /// How many looks at `followers` compositions a place leads to that moves ten times a second, in twenty seconds.
+    async fn looks(followers: usize) -> usize {
+        let metrics = Metrics::new().unwrap();
+        let telemetry = Telemetry::new(&metrics, "unstructured_runtime", "webs").unwrap();
+        let queue = Arc::new(Queue::new(telemetry.queue(), Capacity::of(1)));
+        let lookups = Lookups::new(Script::new("no request").cluster(), queue.clone());
+        for number in 0..followers {
+            follow(&mut lookups.0.lock(), &key(&number.to_string()), &[nodes()]);
+        }
+        let mut looks = 0;
+        for _ in 0..200 {
+            lookups.0.moved(&nodes());
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            while let Some(key) = queue.take().now_or_never() {
+                queue.done(&key);
+                looks += 1;
+            }
+        }
+        looks
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_moves_all_the_time_leads_to_so_many_looks() {
+        // One at once, and one every two seconds.
+        let alone = looks(1).await;
+        assert!((10..=11).contains(&alone), "{alone}");
+        // Each of a hundred at once, and each every ten seconds.
+        let many = looks(100).await;
+        assert!((200..=300).contains(&many), "{many}");
+    }
+}
