@@ -616,15 +616,25 @@ async fn unplaced(error: inspection::Error, bounds: &bound::Written<'_>) -> Resu
 /// True for a type that the bound has, in a version that looks like one.
 fn has_type(bound: &Bound, missing: &UnservedType) -> bool {
     let version = missing.api_version.rsplit('/').next().unwrap_or_default();
-    let is_of_version = |c: char| c.is_ascii_digit() || c == '-';
-    let is_version = version
-        .strip_prefix('v')
-        .is_some_and(|rest| rest.trim_start_matches(is_of_version).len() <= "alpha00".len());
     let Ok(names) = crdgen::Names::of_chart(&missing.kind) else {
         return false;
     };
     let kind = GroupResource::new(missing.group(), &names.plural);
-    is_version && (bound.namespaced.contains(&kind) || bound.cluster.contains(&kind))
+    names.kind == missing.kind
+        && is_version(version)
+        && (bound.namespaced.contains(&kind) || bound.cluster.contains(&kind))
+}
+
+/// True for `v1`, `v1beta2` and `v1-20-3`.
+fn is_version(text: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || c == '-');
+    let Some(rest) = text.strip_prefix('v') else {
+        return false;
+    };
+    match rest.split_once("alpha").or_else(|| rest.split_once("beta")) {
+        Some((major, minor)) => is_number(major) && is_number(minor),
+        None => is_number(rest),
+    }
 }
 
 /// A digest of what chart-inspector is asked.
@@ -919,4 +929,34 @@ async fn health(
         found.push((id, health));
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_that_may_be_made_of_an_answer_is_told_where_the_bound_has_it() {
+        let mut bound = Bound::default();
+        for kind in ["composition.krateo.io/frontends", "example.org/shops"] {
+            bound.namespaced.insert(kind.parse().unwrap());
+        }
+        for (api_version, kind, is_told) in [
+            ("composition.krateo.io/v1-0-12", "Frontend", true),
+            ("example.org/v1", "Shop", true),
+            ("example.org/v1beta2", "Shop", true),
+            ("example.org/hunter2", "Shop", false),
+            ("example.org/v", "Shop", false),
+            ("example.org/v1hunter2", "Shop", false),
+            ("example.org/v1", "Hunter2", false),
+            ("example.org/v1", "sHOP", false),
+            ("hunter2.org/v1", "Shop", false),
+        ] {
+            let missing = UnservedType {
+                api_version: api_version.into(),
+                kind: kind.into(),
+            };
+            assert_eq!(has_type(&bound, &missing), is_told, "{missing}");
+        }
+    }
 }
