@@ -97,6 +97,12 @@ pub(crate) enum Error {
         told: String,
         types: Vec<UnservedType>,
     },
+    #[error("could not answer what the chart looks up")]
+    LookedUpUnserved {
+        /// The types that are not served.
+        types: Vec<UnservedType>,
+        source: inspection::Error,
+    },
     #[error(transparent)]
     Held(#[from] held::Error),
     #[error("could not look at the release")]
@@ -113,7 +119,7 @@ impl Error {
     /// The types that are waited for.
     pub(crate) fn unserved(&self) -> Option<&[UnservedType]> {
         match self {
-            Self::Unserved { types, .. } => Some(types),
+            Self::Unserved { types, .. } | Self::LookedUpUnserved { types, .. } => Some(types),
             _ => None,
         }
     }
@@ -122,7 +128,7 @@ impl Error {
         match self {
             Self::Cluster(error) => error.is_transient(),
             Self::Chart(error) => error.is_transient(),
-            Self::Render(error) => error.is_transient(),
+            Self::Render(error) | Self::LookedUpUnserved { source: error, .. } => error.is_transient(),
             Self::Inspect(error) => error.is_transient(),
             Self::Release(error) => error.is_transient(),
             Self::Held(error) => error.is_transient(),
@@ -537,7 +543,12 @@ async fn intention(
         Err(error) => {
             // It may fail for what it was answered.
             Answers::follow(&judging.answered(), since, &key, ctx).await;
-            return Err(error.into());
+            let types = judging.unserved();
+            return Err(if types.is_empty() {
+                error.into()
+            } else {
+                Error::LookedUpUnserved { types, source: error }
+            });
         }
     };
     let looks_up = Answers::follow(&lookups, since, &key, ctx).await;

@@ -6,6 +6,7 @@ use api::{Composition, labels};
 use composition::Bound;
 use composition::bound::GroupResource;
 use composition::lookups::{Decision, Question, decide_unbounded};
+use helm_client::release::UnservedType;
 use helm_client::rendering::{Judge, Lookup, Verdict};
 
 /// Where the bound comes from; asked for once a template looks something up.
@@ -38,6 +39,7 @@ pub struct Judging<'a, B> {
     bounds: &'a B,
     renderer: Renderer,
     answered: Mutex<Vec<Lookup>>,
+    unserved: Mutex<Vec<UnservedType>>,
 }
 
 impl<'a, B: Bounds> Judging<'a, B> {
@@ -48,7 +50,14 @@ impl<'a, B: Bounds> Judging<'a, B> {
             bounds,
             renderer,
             answered: Mutex::default(),
+            unserved: Mutex::default(),
         }
+    }
+
+    /// The types that were asked about in vain, because the API server does not serve them.
+    pub fn unserved(&self) -> Vec<UnservedType> {
+        let unserved = self.unserved.lock().unwrap_or_else(PoisonError::into_inner);
+        unserved.clone()
     }
 
     /// What was to be answered so far, also by a render that failed since.
@@ -91,6 +100,11 @@ impl<B: Bounds> Judge for Judging<'_, B> {
                 },
             },
         })
+    }
+
+    fn note_unserved(&self, missing: UnservedType) {
+        let mut unserved = self.unserved.lock().unwrap_or_else(PoisonError::into_inner);
+        unserved.push(missing);
     }
 
     fn withholds(&self) -> bool {

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::events::{self, Event};
 use super::pool::Place;
 use super::{ANSWER_PLACES, Error, FEW_ANSWERS, MEMORY_OF_ANSWERS};
+use crate::release::UnservedType;
 
 /// A question of a template to the cluster.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,6 +63,9 @@ pub trait Judge: Sync {
         lookup: &Lookup,
         after_secret: bool,
     ) -> impl Future<Output = Result<Verdict, cluster::Error>> + Send;
+
+    /// A question is about a kind that the API server does not serve: the template that asked it fails.
+    fn note_unserved(&self, _: UnservedType) {}
 
     /// True when others than those who may read what is looked up see what a failing template says.
     fn withholds(&self) -> bool;
@@ -130,6 +134,10 @@ impl<'a, J: Judge> Answers<'a, J> {
                 Ok(resource) => resource,
                 // Helm ends the render there as well.
                 Err(error @ cluster::Error::UnknownKind { .. }) => {
+                    self.judge.note_unserved(UnservedType {
+                        api_version: key.api_version.clone(),
+                        kind: key.kind.clone(),
+                    });
                     self.known.insert(key, Answer::Failed(error.to_string()));
                     continue;
                 }

@@ -13,6 +13,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use serde_json::{Value, json};
 
 use super::*;
+use crate::release::UnservedType;
 
 const SECRET: &str = "/api/v1/namespaces/shop/secrets/own";
 const MAP: &str = "/api/v1/namespaces/shop/configmaps/map";
@@ -430,5 +431,45 @@ metadata: {name: {{ (first .spec.versions).name }}, schema: {{ hasKey (first .sp
     ] {
         assert!(text.contains(document), "{text}");
     }
+    script.finish();
+}
+
+/// Notes what could not be asked about.
+#[derive(Default)]
+struct Noting(Mutex<Vec<String>>);
+
+impl Judge for Noting {
+    async fn judge(&self, _: &Lookup, _: bool) -> Result<Verdict, cluster::Error> {
+        Ok(Verdict::Answer)
+    }
+
+    fn note_unserved(&self, missing: UnservedType) {
+        self.0.lock().unwrap().push(missing.to_string());
+    }
+
+    fn withholds(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn a_lookup_of_a_kind_that_is_not_served_ends_the_render_and_is_noted() {
+    let nothing = json!({"items": []});
+    let version = json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0", "gitCommit": "", "gitTreeState": "",
+                         "buildDate": "", "goVersion": "", "compiler": "", "platform": ""});
+    let script = Script::new("no shops")
+        .get("/api", nothing.clone())
+        .get("/apis", nothing)
+        .get("/version", version);
+    let judge = Noting::default();
+    let template = "{{ lookup \"example.org/v1\" \"Shop\" \"shop\" \"a\" }}";
+    let error = rendered(&script, &judge, template).await.unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("serves no kind Shop in example.org/v1"),
+        "{error}"
+    );
+    assert_eq!(*judge.0.lock().unwrap(), ["kind Shop in example.org/v1"]);
     script.finish();
 }
