@@ -17,7 +17,7 @@ const OFTEN: [(&str, &str); 2] = [
     ("COMPOSITION_CONTROLLER_COMPARISON_INTERVAL", "1h"),
 ];
 
-/// Says what it finds: a condition of a custom object, all ConfigMaps of a label, the versions of a type, a password.
+/// Says what it finds: a condition of a custom object, all `ConfigMaps` of a label, the versions of a type, a password.
 const TEMPLATE: &str = r#"
 {{- $ready := "absent" }}
 {{- with lookup "follow.example.org/v1" "Fair" .Release.Namespace "fair" }}
