@@ -15,6 +15,18 @@
 {{- end }}
 {{- end }}
 
+{{- /* Where the programs run, with all that they keep to themselves. */}}
+{{- define "core-provider.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride }}
+{{- end }}
+
+{{- /* The namespace of an object, where it is another than the release's. */}}
+{{- define "core-provider.placed" }}
+{{- with .Values.namespaceOverride }}
+  namespace: {{ . }}
+{{- end }}
+{{- end }}
+
 {{- /* The labels of every object; the component is what a program's objects are selected by. */}}
 {{- define "core-provider.labels" -}}
 {{ include "core-provider.selectorLabels" . }}
@@ -31,7 +43,8 @@ app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
 {{- define "core-provider.image" -}}
-{{- .image | default (printf "%s/%s:%s" .root.Values.image.registry .program (.root.Values.image.tag | default .root.Chart.AppVersion)) }}
+{{- $registry := dig "imageRegistry" "" (.root.Values.global | default dict) | default .root.Values.image.registry }}
+{{- .image | default (printf "%s/%s:%s" $registry .program (.root.Values.image.tag | default .root.Chart.AppVersion)) }}
 {{- end }}
 
 {{- define "core-provider.placement" -}}
