@@ -1,0 +1,237 @@
+{{- /* Not empty in bootstrap mode, when Helm installs the engine; empty in composition mode, when the engine renders. */}}
+{{- define "installer.isBootstrap" -}}
+{{- if .Values.bootstrap.coreProvider.enabled }}true{{ end }}
+{{- end }}
+
+{{- /* The namespace of definitions and compositions. */}}
+{{- define "installer.namespace" -}}
+{{- default .Release.Namespace .Values.namespaces.krateo }}
+{{- end }}
+
+{{- /* The namespace of the engine. */}}
+{{- define "installer.platformNamespace" -}}
+{{- default .Release.Namespace (index .Values "core-provider" | default dict).namespaceOverride }}
+{{- end }}
+
+{{- /* Not empty when the namespace of the engine comes and goes with this release. */}}
+{{- define "installer.makesNamespace" -}}
+{{- if and .Values.bootstrap.platformNamespace.create (ne (include "installer.platformNamespace" .) .Release.Namespace) }}true{{ end }}
+{{- end }}
+
+{{- define "installer.labels" -}}
+app.kubernetes.io/name: installer
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/part-of: krateoplatformops
+{{- end }}
+
+{{- /* The name under which the version of a chart is served: v1-2-3 for 1.2.3. */}}
+{{- define "installer.servedVersion" -}}
+v{{ toString . | lower | replace "." "-" | replace "+" "-" }}
+{{- end }}
+
+{{- define "installer.apiVersion" -}}
+composition.krateo.io/{{ include "installer.servedVersion" . }}
+{{- end }}
+
+{{- /* Not empty when a feature is on. Takes root and feature. */}}
+{{- define "installer.featureEnabled" -}}
+{{- if or (not .feature) (has .feature (list "composableportal" "composableoperations")) }}true
+{{- else if get (.root.Values.features | default dict) .feature }}true
+{{- end }}
+{{- end }}
+
+{{- /* spec.chart of a definition, as JSON. Takes root, chart, version, repo (an OCI folder) and chartRepo, both optional. */}}
+{{- define "installer.chart" -}}
+{{- $auth := .root.Values.registryAuth | default dict }}
+{{- $repo := .repo | default .root.Values.ociRepo | trimSuffix "/" }}
+{{- $chart := dict "url" (printf "%s/%s" $repo .chart) "version" (toString .version) }}
+{{- with .chartRepo }}
+{{- $_ := set $chart "repo" . }}
+{{- end }}
+{{- range list "insecureSkipVerifyTLS" "plainHTTP" }}
+{{- if get $auth . }}
+{{- $_ := set $chart . true }}
+{{- end }}
+{{- end }}
+{{- if $auth.enabled }}
+{{- $ref := $auth.passwordRef | default dict }}
+{{- $namespace := $ref.namespace | default (include "installer.namespace" .root) }}
+{{- $password := dict "name" $ref.name "namespace" $namespace "key" $ref.key }}
+{{- $_ := set $chart "credentials" (dict "username" $auth.username "passwordRef" $password) }}
+{{- end }}
+{{- toJson $chart }}
+{{- end }}
+
+{{- /* spec.chart of a component's definition. Takes root and component. */}}
+{{- define "installer.componentChart" -}}
+{{- $c := .component }}
+{{- include "installer.chart" (dict "root" .root "chart" ($c.chart | default $c.name) "version" $c.version "repo" $c.repo "chartRepo" $c.chartRepo) }}
+{{- end }}
+
+{{- /* What an admin allows a component's releases: annotations of its definition, as JSON. Takes the component. */}}
+{{- define "installer.consent" -}}
+{{- $allow := .allow | default dict }}
+{{- $annotations := dict }}
+{{- with $allow.namespaces }}
+{{- $_ := set $annotations "krateo.io/allowed-namespaces" (join "," .) }}
+{{- end }}
+{{- with $allow.kinds }}
+{{- $_ := set $annotations "krateo.io/allowed-kinds" (join "," .) }}
+{{- end }}
+{{- if $allow.chartRBAC }}
+{{- $_ := set $annotations "krateo.io/allow-chart-rbac" "true" }}
+{{- end }}
+{{- toJson $annotations }}
+{{- end }}
+
+{{- /* The definitions that the Installer's controller may write, with what it may allow them: one entry for each component,
+       made of what its definition is made of, as JSON. */}}
+{{- define "installer.allowedDefinitions" -}}
+{{- $entries := list }}
+{{- range .Values.components }}
+{{- $chart := include "installer.componentChart" (dict "root" $ "component" .) | fromJson }}
+{{- $entry := dict "name" .name "namespace" (include "installer.namespace" $) "kind" .kind }}
+{{- range list "url" "version" "repo" "insecureSkipVerifyTLS" "plainHTTP" }}
+{{- if hasKey $chart . }}
+{{- $_ := set $entry . (get $chart .) }}
+{{- end }}
+{{- end }}
+{{- with include "installer.consent" . | fromJson }}
+{{- $_ := set $entry "annotations" . }}
+{{- end }}
+{{- $entries = append $entries $entry }}
+{{- end }}
+{{- toJson $entries }}
+{{- end }}
+
+{{- /* The resources that a kind may be served as, as JSON: a right to one that is not there gives nothing. What the engine
+       makes of irregular words cannot be worked out here; such a component goes without the order of a teardown. */}}
+{{- define "installer.resources" -}}
+{{- $kind := lower . }}
+{{- if hasSuffix "y" $kind }}
+{{- list (printf "%sies" (trimSuffix "y" $kind)) (printf "%ss" $kind) | toJson }}
+{{- else if hasSuffix "s" $kind }}
+{{- list $kind (printf "%ses" $kind) | toJson }}
+{{- else if regexMatch "(x|ch|sh|z|o)$" $kind }}
+{{- list (printf "%ses" $kind) (printf "%ss" $kind) | toJson }}
+{{- else }}
+{{- list (printf "%ss" $kind) | toJson }}
+{{- end }}
+{{- end }}
+
+{{- /* A rule of a role: to read the compositions of all components. */}}
+{{- define "installer.readCompositions" -}}
+{{- $resources := list }}
+{{- range .Values.components }}
+{{- $resources = concat $resources (include "installer.resources" .kind | fromJsonArray) }}
+{{- end }}
+{{- with $resources }}
+- apiGroups: ["composition.krateo.io"]
+  resources:
+    {{- toYaml . | nindent 4 }}
+  verbs: ["get", "list", "watch"]
+{{- end }}
+{{- end }}
+
+{{- /* Where the hooks' image comes from. */}}
+{{- define "installer.imageRegistry" -}}
+{{- (.Values.global | default dict).imageRegistry | default .Values.hooks.image.registry }}
+{{- end }}
+
+{{- /* Annotations of a hook. Takes event and weight. */}}
+{{- define "installer.hookAnnotations" -}}
+helm.sh/hook: {{ .event }}
+helm.sh/hook-weight: {{ .weight | quote }}
+helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end }}
+
+{{- /* A Job that runs a hook of kco. Takes root, name, namespace, account, arguments, event, weight, backoffLimit,
+       restartPolicy, deadline (seconds), and, to be mounted at /etc/installer, configMap. */}}
+{{- define "installer.hook" -}}
+{{- $image := .root.Values.hooks.image }}
+{{- $repository := $image.repository }}
+{{- with include "installer.imageRegistry" .root }}
+{{- $repository = printf "%s/%s" (trimSuffix "/" .) $repository }}
+{{- end }}
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: {{ .name }}
+  namespace: {{ .namespace }}
+  labels:
+    {{- include "installer.labels" .root | nindent 4 }}
+  annotations:
+    {{- include "installer.hookAnnotations" . | nindent 4 }}
+spec:
+  backoffLimit: {{ .backoffLimit }}
+  activeDeadlineSeconds: {{ .deadline }}
+  template:
+    metadata:
+      labels:
+        {{- include "installer.labels" .root | nindent 8 }}
+    spec:
+      serviceAccountName: {{ .account }}
+      restartPolicy: {{ .restartPolicy }}
+      {{- with .root.Values.hooks.imagePullSecrets }}
+      imagePullSecrets:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      securityContext:
+        runAsNonRoot: true
+        runAsUser: 65532
+        runAsGroup: 65532
+        fsGroup: 65532
+        seccompProfile: {type: RuntimeDefault}
+      containers:
+        - name: kco
+          image: {{ printf "%s:%s" $repository ($image.tag | default .root.Chart.AppVersion) | quote }}
+          imagePullPolicy: {{ $image.pullPolicy }}
+          args: {{ concat (list "installer" "hook") .arguments | toJson }}
+          env:
+            - name: HOME
+              value: /tmp
+          resources:
+            {{- toYaml .root.Values.hooks.resources | nindent 12 }}
+          securityContext:
+            allowPrivilegeEscalation: false
+            readOnlyRootFilesystem: true
+            capabilities: {drop: [ALL]}
+          volumeMounts:
+            - name: tmp
+              mountPath: /tmp
+            {{- if .configMap }}
+            - name: installer
+              mountPath: /etc/installer
+              readOnly: true
+            {{- end }}
+      volumes:
+        - name: tmp
+          emptyDir: {}
+        {{- with .configMap }}
+        - name: installer
+          configMap:
+            name: {{ . }}
+        {{- end }}
+{{- end }}
+
+{{- /* The Installer object: the values of this release that are about components, and no bootstrap. */}}
+{{- define "installer.selfCR" -}}
+{{- $spec := pick .Values "ociRepo" "installDefinitions" "namespaces" "exposure" "features" "secrets" "vertexAI" "hitlApproval" "componentValues" "components" "registryAuth" }}
+{{- $bootstrap := dict }}
+{{- range list "coreProvider" "certManager" "clickhouseOperator" "mongodbOperator" "kagent" }}
+{{- $_ := set $bootstrap . (dict "enabled" false) }}
+{{- end }}
+{{- $_ := set $spec "bootstrap" $bootstrap }}
+{{- $image := merge (dict "registry" (include "installer.imageRegistry" .)) .Values.hooks.image }}
+{{- $_ := set $spec "hooks" (merge (dict "image" $image) .Values.hooks) }}
+{{- with (.Values.global | default dict).imageRegistry }}
+{{- $_ := set $spec "global" (dict "imageRegistry" .) }}
+{{- end }}
+apiVersion: {{ include "installer.apiVersion" .Chart.Version }}
+kind: Installer
+metadata:
+  name: installer
+  namespace: {{ include "installer.namespace" . }}
+spec:
+  {{- toYaml $spec | nindent 2 }}
+{{- end }}
