@@ -326,6 +326,16 @@ fuzz: ## Each fuzz target (template engine, chart reader, release records, admis
 	    done; \
 	done
 
+SUBCHARTS ?=
+# SUBCHARTS: empty, foreign subcharts are fetched; a folder that has each under its name; none, they are left out.
+.PHONY: installer-package
+installer-package: ## charts/installer as target/installer/installer-VERSION.tgz, with the subcharts of SUBCHARTS=<folder>|none, or fetched
+	@[ -n "$(VERSION)" ] || { echo "say which version: make installer-package VERSION=1.2.3" >&2; exit 2; }
+	$(BUILD) --quiet $(call bins,installer_package local-cluster)
+	$(DEBUG)/local-cluster parts helm
+	$(DEBUG)/installer_package --version $(VERSION) \
+	    $(if $(filter none,$(SUBCHARTS)),--without-subcharts,$(if $(SUBCHARTS),--subcharts $(SUBCHARTS)))
+
 .PHONY: crds
 crds: ## Write the custom resource definitions of charts/core-provider from the code
 	cargo run --locked --quiet --package api --example crds > charts/core-provider/crds/compositiondefinitions.yaml

@@ -19,6 +19,7 @@ pub mod gpg;
 pub mod host_platform;
 pub mod http_server;
 pub mod image;
+pub mod installer;
 pub mod kills;
 pub mod namespace;
 pub mod network_policies;

@@ -120,6 +120,14 @@ impl Site {
     }
 }
 
+/// The real Helm, for what needs no cluster.
+///
+/// # Errors
+/// When it cannot be built.
+pub fn helm() -> Result<PathBuf> {
+    part("helm")
+}
+
 fn part(name: &str) -> Result<PathBuf> {
     let part = Part::named(name).with_context(|| format!("there is no part {name}"))?;
     Cache::of_user()?.path(part)

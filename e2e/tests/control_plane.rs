@@ -20,6 +20,7 @@ mod limit_controller;
 mod open_namespace;
 mod operate_compositions;
 mod relocate_controller;
+mod render_installer;
 mod restrict_lookups;
 mod restrict_namespaces;
 mod rotate_certificates;

@@ -1,4 +1,7 @@
-//! The workload of the sample chart: answers every request with the greeting it was given.
+//! The workload of the trial charts: answers every request with the greeting it was given. With `CLEARS_FINALIZER` it also
+//! is the provider of `RestDefinition`s that are deleted.
+
+mod provider;
 
 use std::net::SocketAddr;
 
@@ -12,6 +15,9 @@ async fn main() -> std::io::Result<()> {
     let host = std::env::var("HOSTNAME").unwrap_or_default();
     let answer = format!("{greeting} from {host}\n");
     let app = Router::new().fallback(get(move || std::future::ready(answer.clone())));
+    if let Ok(finalizer) = std::env::var("CLEARS_FINALIZER") {
+        tokio::spawn(provider::run(finalizer));
+    }
 
     // The first process of a container gets no signal it does not ask for, and would be waited for.
     let mut terminate = signal(SignalKind::terminate())?;
