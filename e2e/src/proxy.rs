@@ -274,6 +274,8 @@ pub(crate) fn client(plane: &ControlPlane, admin: bool) -> Result<reqwest::Clien
 
 impl Drop for Proxy {
     fn drop(&mut self) {
+        // Nobody may have stopped the program, and nobody else will: an error says that there is none.
+        let _ = self.stop();
         let _ = fs::remove_file(&self.kubeconfig);
         // Connections that are still open have nobody at their other end.
         let runtime = std::mem::replace(&mut self.runtime, empty_runtime());
