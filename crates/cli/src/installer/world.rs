@@ -300,11 +300,11 @@ fn seen(object: &Value) -> Seen {
     let why = telling.map(|condition| {
         let text = |key: &str| condition[key].as_str().unwrap_or_default();
         let message = text("message").lines().next().unwrap_or_default();
-        if message.is_empty() {
-            text("reason").to_owned()
+        printable(if message.is_empty() {
+            text("reason")
         } else {
-            message.to_owned()
-        }
+            message
+        })
     });
     let versions = object["status"]["managed"]["versionInfo"].as_array();
     Seen {
@@ -322,6 +322,11 @@ fn seen(object: &Value) -> Seen {
             .filter_map(|version| version["version"].as_str().map(str::to_owned))
             .collect(),
     }
+}
+
+/// The text without what would move the cursor or change colours: charts and registries have a say in messages.
+fn printable(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
 }
 
 /// Watches the objects of a type in a namespace.
@@ -363,10 +368,12 @@ mod tests {
         let creating = json!({"type": "Ready", "status": "False", "reason": "Creating", "message": ""});
         let failed =
             json!({"type": "Synced", "status": "False", "reason": "ReconcileError", "message": "no\nmore"});
+        let hostile = json!({"type": "Synced", "status": "False", "message": "\u{1b}[2Jready"});
         for (conditions, is_ready, why) in [
             (json!([ready, synced]), true, ""),
             (json!([creating, synced]), false, "Creating"),
             (json!([creating, failed]), false, "no"),
+            (json!([creating, hostile]), false, "\u{fffd}[2Jready"),
             (json!([]), false, ""),
         ] {
             let seen = seen(&object(conditions.clone()));
