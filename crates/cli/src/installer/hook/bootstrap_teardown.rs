@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use serde::Deserialize;
 use tokio::time::sleep;
 
-use super::{KIND, Looks, Told, listed, tell};
+use super::{KIND, Looks, Told, chain, listed, tell};
 use crate::installer::args::BootstrapTeardown;
 use crate::installer::crds::{self, full_name};
 use crate::release::session;
@@ -28,14 +28,15 @@ const EMPTY_READINGS: u32 = 3;
 const HELM_NAME: &str = "meta.helm.sh/release-name";
 const HELM_NAMESPACE: &str = "meta.helm.sh/release-namespace";
 
-/// Refuses while definitions are there that neither the installer made nor one of its components. Otherwise deletes the definition of installers,
-/// which takes the Installer, its components, their definitions and types with it, and waits until three readings in a row
-/// find no definition, no type of `composition.krateo.io` and no `RestDefinition` in the whole cluster.
+/// Refuses while definitions are there that neither the installer nor one of its components made. Otherwise deletes the
+/// definition of installers, which takes the Installer, its components, their definitions and types with it, and waits
+/// until three readings in a row find no definition, no type of `composition.krateo.io` and no `RestDefinition` in the whole
+/// cluster.
 ///
 /// Types that are not there count as empty, so that an install that was given up early can be removed.
 ///
-/// Requests, as ServiceAccount `installer-self-bootstrap`: `compositiondefinitions.core.krateo.io` list in all namespaces
-/// and delete (name `installer`; any name with `bootstrap.teardown.removeOthers`);
+/// Requests, as ServiceAccount `installer-bootstrap-teardown`: `compositiondefinitions.core.krateo.io` list in all namespaces
+/// and delete (names `installer` and those of the components; any name with `bootstrap.teardown.removeOthers`);
 /// `installers.composition.krateo.io` list in all namespaces; `customresourcedefinitions.apiextensions.k8s.io` get and
 /// list; `restdefinitions.ogen.krateo.io` list in all namespaces.
 ///
@@ -363,10 +364,6 @@ async fn again<T>(looks: Looks, what: &str, read: impl AsyncFn() -> Result<T, Er
             Err(error) => return Err(anyhow::Error::new(error).context(what.to_owned())),
         }
     }
-}
-
-fn chain(error: Error) -> String {
-    format!("{:#}", anyhow::Error::new(error))
 }
 
 #[cfg(test)]

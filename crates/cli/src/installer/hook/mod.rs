@@ -42,6 +42,11 @@ fn tell(text: &str) {
     let _ = out(&format!("{text}\n"));
 }
 
+/// An error with what caused it, in one line.
+fn chain(error: cluster::Error) -> String {
+    format!("{:#}", anyhow::Error::new(error))
+}
+
 /// How often a hook looks, and how far apart.
 #[derive(Debug, Clone, Copy)]
 struct Looks {

@@ -8,7 +8,7 @@ use crdgen::ServedVersion;
 use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 
-use super::{Looks, Told, listed, tell};
+use super::{Looks, Told, chain, listed, tell};
 use crate::installer::args::OrderedTeardown;
 use crate::installer::crds::{self, Crd};
 use crate::release::session;
@@ -146,7 +146,7 @@ impl Teardown<'_> {
                 Err(error) => Err(error),
             };
             if let Err(error) = deleted {
-                tell(&format!("{component}: {:#}", anyhow::Error::new(error)));
+                tell(&format!("{component}: {}", chain(error)));
             }
         }
     }

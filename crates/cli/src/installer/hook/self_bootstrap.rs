@@ -11,7 +11,7 @@ use kube::core::GroupVersionKind;
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::{INSTALLER, KIND, Looks, MANAGER, Told, tell};
+use super::{INSTALLER, KIND, Looks, MANAGER, Told, chain, tell};
 use crate::installer::args::SelfBootstrap;
 use crate::release::session;
 
@@ -265,10 +265,6 @@ fn cut_off(live: &Value) -> Option<impl Iterator<Item = (&'static str, Option<&'
         .filter(|name| annotations.contains_key(*name))
         .collect();
     (!found.is_empty()).then(|| found.into_iter().map(|name| (name, None)))
-}
-
-fn chain(error: Error) -> String {
-    format!("{:#}", anyhow::Error::new(error))
 }
 
 #[cfg(test)]
