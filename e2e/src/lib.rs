@@ -5,6 +5,7 @@
     reason = "progress is what the person at the terminal waits for"
 )]
 
+mod admin;
 pub mod admission;
 pub mod api_faults;
 pub mod attacks;

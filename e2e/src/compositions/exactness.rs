@@ -16,13 +16,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use local_cluster::audit::{AuditRecord, Mark, Stage};
+use reqwest::Method;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::runtime::Runtime;
 
 use super::{Rig, Type, await_released, compose, until};
+use crate::admin::{Admin, Body};
 use crate::namespace::condition;
-use crate::proxy::client;
 use crate::releases::TrialChart;
 use crate::{Namespace, progress};
 
@@ -471,22 +471,16 @@ fn taken_apart(namespace: &str, rule: &Value) -> Vec<Rule> {
 }
 
 /// The requests of a controller, asked again with other roles.
-struct Replay<'r> {
-    rig: &'r Rig,
+struct Replay {
     user: String,
-    runtime: Runtime,
-    client: reqwest::Client,
+    admin: Admin,
 }
 
-impl<'r> Replay<'r> {
-    fn new(rig: &'r Rig, user: &str) -> Result<Self> {
+impl Replay {
+    fn new(rig: &Rig, user: &str) -> Result<Self> {
         Ok(Self {
-            client: client(rig.platform.plane(), true)?,
-            runtime: tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()?,
+            admin: Admin::of(rig.platform.plane())?,
             user: user.to_owned(),
-            rig,
         })
     }
 
@@ -528,7 +522,9 @@ impl<'r> Replay<'r> {
 
     fn is_allowed(&self, access: &Access) -> Result<bool> {
         let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-        let review = self.send(reqwest::Method::POST, path, &access.review(&self.user))?;
+        let review = self
+            .admin
+            .send(Method::POST, path, Body::Object(&access.review(&self.user)))?;
         review["status"]["allowed"]
             .as_bool()
             .context("no answer to a review")
@@ -545,7 +541,7 @@ impl<'r> Replay<'r> {
             // The release may have brought the namespace, and taken it along.
             let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}});
             let path = format!("/api/v1/namespaces/{place}?fieldManager={ROLE}");
-            self.send(reqwest::Method::PATCH, &path, &namespace)?;
+            self.admin.send(Method::PATCH, &path, Body::Apply(&namespace))?;
         }
         let mut account = self.user.split(':').skip(2);
         let (role, _) = at(place, "Role");
@@ -562,7 +558,9 @@ impl<'r> Replay<'r> {
 
     fn unbind(&self, place: &str) -> Result<()> {
         let (_, path) = at(place, "RoleBinding");
-        self.send(reqwest::Method::DELETE, &path, &json!({})).map(drop)
+        self.admin
+            .send(Method::DELETE, &path, Body::Object(&json!({})))
+            .map(drop)
     }
 
     fn apply(&self, path: &str, object: &Value) -> Result<()> {
@@ -570,24 +568,9 @@ impl<'r> Replay<'r> {
         object["apiVersion"] = "rbac.authorization.k8s.io/v1".into();
         object["metadata"] = json!({ "name": ROLE });
         let path = format!("{path}?fieldManager={ROLE}&force=true");
-        self.send(reqwest::Method::PATCH, &path, &object).map(drop)
-    }
-
-    fn send(&self, method: reqwest::Method, path: &str, body: &Value) -> Result<Value> {
-        let url = format!("{}{path}", self.rig.platform.plane().api_server());
-        let format = if method == reqwest::Method::PATCH {
-            "application/apply-patch+yaml"
-        } else {
-            "application/json"
-        };
-        self.runtime.block_on(async {
-            let request = self.client.request(method, url).header("content-type", format);
-            let answer = request.body(body.to_string()).send().await?;
-            let status = answer.status();
-            let text = answer.text().await?;
-            ensure!(status.is_success(), "{path}: {status}: {text}");
-            Ok(serde_json::from_str(&text)?)
-        })
+        self.admin
+            .send(Method::PATCH, &path, Body::Apply(&object))
+            .map(drop)
     }
 }
 

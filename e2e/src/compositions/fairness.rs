@@ -10,9 +10,11 @@ use std::time::Duration;
 use anyhow::Result;
 use jiff::Timestamp;
 use local_cluster::audit::Mark;
+use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{Rig, Type, WORKERS, await_released, compose, programs, until_within};
+use crate::admin::{AGENT, Admin, Body};
 use crate::attacks::records;
 use crate::{Namespace, image, progress};
 
@@ -25,8 +27,11 @@ const ROUNDS: usize = 4;
 /// How long hostile compositions may come to what they do before the honest ones are measured beside them.
 const SETTLED: Duration = Duration::from_secs(20);
 
-/// Every hostile composition is touched once in so many seconds, one tenant after the other.
-const TOUCHED_EVERY: Duration = Duration::from_secs(1);
+/// From the touch of one hostile composition to that of the next.
+const TOUCHED_EVERY: Duration = Duration::from_millis(100);
+
+/// From one change of honest compositions to the next.
+const PAUSE: Duration = Duration::from_millis(150);
 
 /// How long a change may take until it is called lost.
 const LOST: Duration = Duration::from_secs(30);
@@ -51,6 +56,10 @@ impl Hostile {
             record: None,
             deleted: false,
         }
+    }
+
+    fn composition(&self, number: usize) -> String {
+        format!("{}-{number}", self.name)
     }
 }
 
@@ -205,21 +214,20 @@ pub fn run(rig: &Rig, honest: usize, hostile_each: usize) -> Result<Fairness> {
         progress(format_args!("{hostile_each} compositions: {}", kind.what));
         tenants.push((kind, invade(rig, &type_, kind, hostile_each)?));
     }
+    let touching = Admin::of(rig.platform.plane())?;
     let is_over = AtomicBool::new(false);
     let beside = std::thread::scope(|scope| {
         scope.spawn(|| {
-            let mut turns = tenants.iter().cycle().zip(1_u64..);
+            // One of each kind in turn, so that what a kind costs is spread over the time.
+            let all = (0..hostile_each).flat_map(|number| tenants.iter().map(move |tenant| (number, tenant)));
+            let mut turns = all.cycle().zip(1_u64..);
             while !is_over.load(Ordering::Relaxed)
-                && let Some(((_, tenant), turn)) = turns.next()
+                && let Some(((number, (kind, tenant)), turn)) = turns.next()
             {
+                let touch = json!({"metadata": {"annotations": {"krateo.io/turn": turn.to_string()}}});
+                let path = type_.path(tenant.namespace(), &kind.composition(number));
                 // What is being deleted may refuse; others have their turn.
-                let _ = tenant.kubectl(&[
-                    "annotate",
-                    &type_.resource(),
-                    "--all",
-                    "--overwrite",
-                    &format!("krateo.io/turn={turn}"),
-                ]);
+                let _ = touching.send(Method::PATCH, &path, Body::Merge(&touch));
                 std::thread::sleep(TOUCHED_EVERY);
             }
         });
@@ -261,22 +269,25 @@ fn released(tenant: &Namespace, type_: &Type) -> Result<usize> {
 /// Makes hostile compositions of a kind.
 fn invade(rig: &Rig, type_: &Type, kind: &Hostile, count: usize) -> Result<Namespace> {
     let tenant = rig.platform.namespace(&format!("fairness-{}", kind.name))?;
-    let name = |number: usize| format!("{}-{number}", kind.name);
     if let Some(text) = kind.record {
         let release = records::encode(&text())?;
         for number in 0..count {
             tenant.apply(&json!({
                 "apiVersion": "v1", "kind": "Secret", "type": "helm.sh/release.v1",
                 "metadata": {
-                    "name": records::secret_name(&name(number), 1), "namespace": tenant.namespace(),
-                    "labels": {"name": name(number), "owner": "helm", "status": "deployed", "version": "1"},
+                    "name": records::secret_name(&kind.composition(number), 1), "namespace": tenant.namespace(),
+                    "labels": {"name": kind.composition(number), "owner": "helm", "status": "deployed", "version": "1"},
                 },
                 "data": {"release": release},
             }))?;
         }
     }
     for number in 0..count {
-        tenant.apply(&type_.composition(tenant.namespace(), &name(number), &(kind.spec)(number)))?;
+        tenant.apply(&type_.composition(
+            tenant.namespace(),
+            &kind.composition(number),
+            &(kind.spec)(number),
+        ))?;
     }
     if kind.deleted {
         await_released(&tenant, type_, count)?;
@@ -312,17 +323,13 @@ impl<'a> Shop<'a> {
     /// Changes every composition a few times, one after the other.
     fn change(&self, rig: &Rig, word: &str) -> Result<Times> {
         let mark = rig.platform.plane().audit().mark()?;
+        let admin = Admin::of(rig.platform.plane())?;
         for round in 0..ROUNDS {
+            let edit = json!({"spec": {"greeting": format!("{word} {round}")}});
             for name in &self.compositions {
-                let patch = json!({"spec": {"greeting": format!("{word} {round}")}}).to_string();
-                self.namespace.kubectl(&[
-                    "patch",
-                    &self.type_.resource(),
-                    name,
-                    "--type=merge",
-                    "--patch",
-                    &patch,
-                ])?;
+                let path = self.type_.path(self.namespace.namespace(), name);
+                admin.send(Method::PATCH, &path, Body::Merge(&edit))?;
+                std::thread::sleep(PAUSE);
             }
         }
         // What is not released by then is not counted as answered.
@@ -359,7 +366,7 @@ impl<'a> Shop<'a> {
                 {
                     *answer = Some(at);
                 }
-            } else if record.user_agent.starts_with("kubectl") {
+            } else if record.user_agent == AGENT {
                 edits.push((at, None));
             }
         }

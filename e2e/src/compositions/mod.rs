@@ -66,6 +66,14 @@ impl Type {
         )
     }
 
+    /// Where the API server has a composition of the type.
+    fn path(&self, namespace: &str, name: &str) -> String {
+        format!(
+            "/apis/composition.krateo.io/{}/namespaces/{namespace}/{}/{name}",
+            self.version, self.plural
+        )
+    }
+
     fn composition(&self, namespace: &str, name: &str, spec: &Value) -> Value {
         json!({
             "apiVersion": format!("composition.krateo.io/{}", self.version),
