@@ -258,7 +258,7 @@ impl ControlPlane {
             &parts::KUBE_CONTROLLER_MANAGER,
             "kube-controller-manager",
             place,
-            self.controller_manager(),
+            self.controller_manager(has_nodes),
             &[],
         )?;
         if has_nodes {
@@ -328,8 +328,8 @@ impl ControlPlane {
         Ok(flags)
     }
 
-    fn controller_manager(&self) -> Vec<String> {
-        vec![
+    fn controller_manager(&self, has_nodes: bool) -> Vec<String> {
+        let mut flags = vec![
             self.flag("kubeconfig", "pki/controller-manager.kubeconfig"),
             self.flag("root-ca-file", "pki/ca.crt"),
             self.flag("service-account-private-key-file", "pki/tokens.key"),
@@ -343,7 +343,13 @@ impl ControlPlane {
             "--kube-api-qps=200".into(),
             "--kube-api-burst=400".into(),
             NOT_SERVING.into(),
-        ]
+        ];
+        if !has_nodes {
+            // It looks for type errors in policies, asks for all schemas of the API server to do so, and has taken more of
+            // the processors than the API server itself. Clusters with nodes have it.
+            flags.push("--controllers=*,-validatingadmissionpolicy-status-controller".into());
+        }
+        flags
     }
 
     fn flag(&self, name: &str, file: &str) -> String {
