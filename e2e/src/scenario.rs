@@ -137,7 +137,8 @@ pub fn on_node(cluster: &Cluster, command_line: &[&str]) -> Result<Command> {
     Ok(cluster.exec_in_node(node, command_line))
 }
 
-fn logs() -> PathBuf {
+/// Where logs of what failed are kept: `$E2E_LOGS`, or a folder of the project's `target`.
+pub fn logs() -> PathBuf {
     std::env::var_os("E2E_LOGS").map_or_else(|| image::root().join("target/e2e-logs"), PathBuf::from)
 }
 
@@ -151,6 +152,29 @@ fn shared() -> Result<&'static Shared> {
 
 /// A cluster with our images and the platform. It is dropped by its watchdog when this process ends.
 fn set_up(options: Options, prepare: impl FnOnce(&Cluster) -> Result<()>) -> Result<Shared> {
+    let (cluster, site) = cluster_with_images(options, prepare)?;
+    let started = Instant::now();
+    if let Err(error) = platform::install(&site) {
+        let folder = logs().join("install");
+        cluster.collect_logs(&folder)?;
+        return Err(error.context(format!("logs are in {}", folder.display())));
+    }
+    progress(format_args!(
+        "{:5.1} s  ready for scenarios",
+        started.elapsed().as_secs_f32()
+    ));
+    Ok(Shared { cluster, site })
+}
+
+/// A cluster with these options, to which `prepare` does something, and whose registry has our images. It is dropped by its
+/// watchdog when this process ends.
+///
+/// # Errors
+/// When the cluster does not come up, an image cannot be built, or what `prepare` says.
+pub fn cluster_with_images(
+    options: Options,
+    prepare: impl FnOnce(&Cluster) -> Result<()>,
+) -> Result<(Cluster, Site)> {
     let started = Instant::now();
     let phase = |what: &str| progress(format_args!("{:5.1} s  {what}", started.elapsed().as_secs_f32()));
     phase("starting a cluster");
@@ -168,12 +192,6 @@ fn set_up(options: Options, prepare: impl FnOnce(&Cluster) -> Result<()>) -> Res
     let site = Site::local(&cluster)?;
     phase("building and pushing images");
     image::push_all(&site)?;
-    phase("installing the platform");
-    if let Err(error) = platform::install(&site) {
-        let folder = logs().join("install");
-        cluster.collect_logs(&folder)?;
-        return Err(error.context(format!("logs are in {}", folder.display())));
-    }
-    phase("ready for scenarios");
-    Ok(Shared { cluster, site })
+    phase("images are there");
+    Ok((cluster, site))
 }

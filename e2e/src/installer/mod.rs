@@ -1,9 +1,12 @@
-//! The installer with trial components: their list, charts that stand for them, the packaged chart, and what it renders.
+//! The installer with trial components: their list, charts that stand for them, the packaged chart, what it renders, and
+//! the whole of it on a cluster.
 
 pub mod charts;
 pub mod components;
+pub mod order;
 pub mod package;
 pub mod rendered;
+pub mod stored;
 
 pub use components::{Component, Profile};
 pub use package::{Package, Subcharts};
