@@ -326,6 +326,13 @@ fuzz: ## Each fuzz target (template engine, chart reader, release records, admis
 	    done; \
 	done
 
+IDLE ?= 60
+ROUNDS ?= 1
+.PHONY: installer
+installer: setup programs ## The platform by its umbrella chart with 18 trial components: installed, left alone for IDLE=60 seconds, removed, ROUNDS=1 times; prints edges, violations and what is left (needs root)
+	$(BUILD) --quiet --bin installer
+	$(DEBUG)/installer --rounds $(ROUNDS) --idle $(IDLE)
+
 SUBCHARTS ?=
 # SUBCHARTS: empty, foreign subcharts are fetched; a folder that has each under its name; none, they are left out.
 .PHONY: installer-package

@@ -6,6 +6,7 @@ pub mod components;
 pub mod order;
 pub mod package;
 pub mod rendered;
+pub mod run;
 pub mod stored;
 
 pub use components::{Component, Profile};
