@@ -9,6 +9,7 @@ mod heal_composition;
 mod heal_definition;
 mod hold_composition;
 mod install_composition;
+mod install_platform;
 mod interrupt_definition;
 mod judge_composition;
 mod leave_composition_alone;

@@ -1,0 +1,16 @@
+//! The platform by its umbrella chart, with five components: `helm install` brings them up in waves, `helm uninstall`
+//! removes them in the reverse order and leaves nothing. All eighteen: `make installer`.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use e2e::installer::{Profile, run};
+
+#[test]
+fn the_platform_comes_up_in_waves_and_goes_without_a_trace() -> Result<()> {
+    let outcome = run::run(Profile::small(), 1, Duration::ZERO)?;
+    e2e::progress(&outcome);
+    assert!(outcome.is_good(), "{outcome}");
+    assert_eq!((outcome.components, outcome.edges()), (5, 8), "{outcome}");
+    Ok(())
+}
