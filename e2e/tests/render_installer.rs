@@ -133,6 +133,52 @@ fn each_mode_has_its_objects_and_no_other() -> Result<()> {
 }
 
 #[test]
+fn what_is_printed_for_review_is_what_the_release_allows() -> Result<()> {
+    let platform = HostPlatform::shared()?;
+    let site = platform.site();
+    let (folder, chart) = packaged()?;
+    let entry =
+        |name: &str, kind: &str| json!({"name": name, "kind": kind, "version": "1.0.0", "tier": "platform"});
+    let mut allowed = entry("a", "A");
+    allowed["allow"] = json!({"chartRBAC": true, "kinds": ["apps/deployments", "batch/jobs"], "namespaces": ["monitoring", "logs"]});
+    let mut elsewhere = entry("b", "B");
+    elsewhere["repo"] = json!("https://charts.example");
+    elsewhere["chart"] = json!("bee");
+    elsewhere["chartRepo"] = json!("bees");
+    let mut off = entry("c", "C");
+    off["feature"] = json!("githubMcp");
+    let own = json!({
+        "ociRepo": "oci://registry.example/charts/",
+        "namespaces": {"krateo": "platform-components"},
+        "registryAuth": {"plainHTTP": true, "insecureSkipVerifyTLS": true},
+        "components": [entry("a-crd", "ACrd"), allowed, elsewhere, off],
+    });
+    for (values, components) in [(json!({}), 18), (own, 4)] {
+        let rendered = Rendered::of(site, &chart, &values, &[])?;
+        let definition = rendered.get("CompositionDefinition", "installer").unwrap();
+        let annotation = definition["metadata"]["annotations"]["krateo.io/allowed-definitions"].as_str();
+        let allowed: Value = serde_json::from_str(annotation.unwrap())?;
+        assert_eq!(allowed.as_array().map(Vec::len), Some(components));
+        let file = folder.path().join("values.json");
+        std::fs::write(&file, values.to_string())?;
+        let (chart, file) = (chart.to_string_lossy(), file.to_string_lossy());
+        let check = [
+            "installer",
+            "check",
+            &chart,
+            "--values",
+            &file,
+            "--offline",
+            "--output",
+            "json",
+        ];
+        let printed: Value = serde_json::from_str(&site.run(site.kco(check)?)?)?;
+        assert_eq!(printed["consent"], allowed);
+    }
+    Ok(())
+}
+
+#[test]
 fn a_real_api_server_unlocks_one_wave_after_the_other() -> Result<()> {
     let platform = HostPlatform::installed()?;
     let stage = Stage::new(platform.site())?;

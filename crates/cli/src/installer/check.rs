@@ -320,16 +320,20 @@ fn text(report: &Report) -> String {
         report.edges.len(),
         report.off.len()
     );
-    text.push_str("\nCONSENT of who installs this, beyond the bound of every definition:\n");
+    text.push_str(
+        "\nCONSENT of who installs this: the definitions of the Installer, and what each may besides:\n",
+    );
     if report.consent.is_empty() {
         text.push_str("  none\n");
     }
     for consent in &report.consent {
         let Consent {
             annotations,
+            insecure_skip_verify_tls,
             kind,
             name,
             namespace,
+            plain_http,
             repo,
             url,
             version,
@@ -340,6 +344,17 @@ fn text(report: &Report) -> String {
             format!("{repo} of {url}")
         };
         let _ = writeln!(text, "  {namespace}/{name}, kind {kind}, chart {chart} {version}");
+        for (is_set, words) in [
+            (plain_http, "fetched without TLS"),
+            (
+                insecure_skip_verify_tls,
+                "fetched from a registry with any certificate",
+            ),
+        ] {
+            if *is_set {
+                let _ = writeln!(text, "    {words}");
+            }
+        }
         for (key, value) in annotations {
             let _ = writeln!(text, "    {key}: {value}");
         }

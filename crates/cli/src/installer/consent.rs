@@ -1,23 +1,31 @@
-//! The admin's consent in the values of an installer, for review: the same that the definition `installer` carries.
+//! The admin's consent in the values of an installer, for review: the same list that the definition `installer` carries as
+//! `krateo.io/allowed-definitions`.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::components::{Component, List};
+use super::components::{Allow, Component, List};
 
-/// What the controller of an installer may write on one component's definition.
+/// One definition that the controller of an installer may write, and what it may allow it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Consent {
     // In the order of letters, which is how the annotation has them.
     /// Annotations with their values.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) annotations: BTreeMap<String, String>,
+    /// `spec.chart.insecureSkipVerifyTLS`.
+    #[serde(rename = "insecureSkipVerifyTLS", skip_serializing_if = "is_off")]
+    pub(super) insecure_skip_verify_tls: bool,
     /// The kind that its chart becomes.
     pub(super) kind: String,
     /// Name of the definition.
     pub(super) name: String,
     /// Its namespace.
     pub(super) namespace: String,
+    /// `spec.chart.plainHTTP`.
+    #[serde(rename = "plainHTTP", skip_serializing_if = "is_off")]
+    pub(super) plain_http: bool,
     /// `spec.chart.repo`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) repo: String,
@@ -27,21 +35,30 @@ pub(super) struct Consent {
     pub(super) version: String,
 }
 
-/// One for each component that has `allow`, in the order of the list.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands over references")]
+fn is_off(flag: &bool) -> bool {
+    !flag
+}
+
+/// One for each component, in the order of the list: also where nothing besides is allowed, and where the feature is off,
+/// because the entry opens the component's kind to the Installer's releases.
 pub(super) fn of(list: &List) -> Vec<Consent> {
-    let allowing = |component: &Component| {
-        let allow = component.allow.as_ref()?;
-        Some(Consent {
-            annotations: allow.annotations(),
-            kind: component.kind.clone(),
-            name: component.name.clone(),
-            namespace: list.namespace.clone(),
-            repo: component.chart_repo.clone(),
-            url: list.url(component),
-            version: component.version.clone(),
-        })
+    let consent = |component: &Component| Consent {
+        annotations: component
+            .allow
+            .as_ref()
+            .map(Allow::annotations)
+            .unwrap_or_default(),
+        insecure_skip_verify_tls: list.insecure_skip_tls_verify,
+        kind: component.kind.clone(),
+        name: component.name.clone(),
+        namespace: list.namespace.clone(),
+        plain_http: list.plain_http,
+        repo: component.chart_repo.clone(),
+        url: list.url(component),
+        version: component.version.clone(),
     };
-    list.components.iter().filter_map(allowing).collect()
+    list.components.iter().map(consent).collect()
 }
 
 #[cfg(test)]
@@ -66,6 +83,8 @@ mod tests {
             concat!(
                 r#"[{"annotations":{"krateo.io/allowed-kinds":"apps/deployments"},"kind":"Authn","name":"authn","#,
                 r#""namespace":"krateo-system","url":"oci://registry.example/charts/authn","version":"0.22.2"},"#,
+                r#"{"kind":"Plain","name":"plain","namespace":"krateo-system","url":"oci://registry.example/charts/plain","#,
+                r#""version":"1.0.0"},"#,
                 r#"{"annotations":{"krateo.io/allow-chart-rbac":"true"},"kind":"Kagent","name":"kagent","namespace":"krateo-system","#,
                 r#""repo":"kagent","url":"https://charts.example/agents","version":"0.9.9"}]"#
             )
