@@ -160,13 +160,13 @@ pub(crate) enum Hook {
     PostDelete(Box<PostDelete>),
 }
 
-/// How often to look, and how far apart.
+/// How long to look, and how far apart.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Pace {
-    /// How often to look before giving up.
+    /// How many intervals to wait before giving up.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) attempts: Option<u32>,
-    /// Seconds from one look to the next.
+    /// The longest pause between two looks, in seconds; the first ones are shorter.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) interval: Option<Duration>,
 }

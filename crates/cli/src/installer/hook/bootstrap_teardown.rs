@@ -17,7 +17,7 @@ use crate::installer::args::BootstrapTeardown;
 use crate::installer::crds::{self, full_name};
 use crate::release::session;
 
-/// As often it is looked whether something is left: for 850 s, of the 900 s that the Job has.
+/// For so long it is looked whether something is left: for 850 s, of the 900 s that the Job has.
 const ATTEMPTS: u32 = 170;
 const INTERVAL: Duration = Duration::from_secs(5);
 
@@ -323,9 +323,12 @@ async fn until_nothing_is_left(cluster: &Cluster, looks: Looks) -> Result<()> {
     let mut told = Told::default();
     let mut empty = 0;
     let mut last = "nothing could be read".to_owned();
-    for attempt in 1..=looks.attempts {
+    let mut pauses = looks.pauses();
+    loop {
+        let mut is_empty = false;
         match Left::read(cluster).await {
             Ok(left) if left.is_empty() => {
+                is_empty = true;
                 empty += 1;
                 if empty == EMPTY_READINGS {
                     tell("nothing is left");
@@ -336,13 +339,19 @@ async fn until_nothing_is_left(cluster: &Cluster, looks: Looks) -> Result<()> {
             Ok(left) => {
                 empty = 0;
                 last = left.shown(|names| names.join(", "));
-                told.tell(format!("waiting for {}", left.shown(listed)));
+                if told.tell(format!("waiting for {}", left.shown(listed))) {
+                    pauses.something_moved();
+                }
             }
-            Err(error) => told.tell(format!("what is left cannot be read: {}", chain(error))),
+            Err(error) => {
+                told.tell(format!("what is left cannot be read: {}", chain(error)));
+            }
         }
-        if attempt < looks.attempts {
-            sleep(looks.interval).await;
-        }
+        let Some(pause) = pauses.next() else {
+            break;
+        };
+        // Readings that find nothing are to be apart, whatever was looked at just before.
+        sleep(if is_empty { looks.interval / 5 } else { pause }).await;
     }
     bail!(
         "not all is gone, and the controllers that remove it stay: {last}. Resolve that and uninstall again"
@@ -352,16 +361,18 @@ async fn until_nothing_is_left(cluster: &Cluster, looks: Looks) -> Result<()> {
 /// A read, tried again while it fails for a passing reason.
 async fn again<T>(looks: Looks, what: &str, read: impl AsyncFn() -> Result<T, Error>) -> Result<T> {
     let mut told = Told::default();
-    let mut attempt = 1;
+    let mut pauses = looks.pauses();
     loop {
-        match read().await {
+        let error = match read().await {
             Ok(found) => return Ok(found),
-            Err(error) if error.is_transient() && attempt < looks.attempts => {
+            Err(error) => error,
+        };
+        match pauses.next() {
+            Some(pause) if error.is_transient() => {
                 told.tell(format!("{what}: {}", chain(error)));
-                attempt += 1;
-                sleep(looks.interval).await;
+                sleep(pause).await;
             }
-            Err(error) => return Err(anyhow::Error::new(error).context(what.to_owned())),
+            _ => return Err(anyhow::Error::new(error).context(what.to_owned())),
         }
     }
 }

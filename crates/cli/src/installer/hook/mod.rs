@@ -64,6 +64,46 @@ impl Pace {
     }
 }
 
+impl Looks {
+    /// The pauses between looks: short ones at first, so that what goes at once is seen at once, growing up to the interval.
+    /// In all they are as long as that many looks with the interval between them.
+    fn pauses(self) -> Pauses {
+        let mut pauses = Pauses {
+            next: Duration::ZERO,
+            longest: self.interval,
+            left: self.interval * self.attempts.saturating_sub(1),
+        };
+        pauses.something_moved();
+        pauses
+    }
+}
+
+/// The pauses between looks.
+#[derive(Debug)]
+struct Pauses {
+    next: Duration,
+    longest: Duration,
+    left: Duration,
+}
+
+impl Pauses {
+    /// What is moving is looked at again soon.
+    fn something_moved(&mut self) {
+        self.next = self.longest / 16;
+    }
+}
+
+impl Iterator for Pauses {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let pause = self.next.min(self.left);
+        self.left -= pause;
+        self.next = (self.next * 2).min(self.longest);
+        (!pause.is_zero()).then_some(pause)
+    }
+}
+
 /// The parts of a list in one line; the first of many.
 fn listed(names: &[String]) -> String {
     const SHOWN: usize = 10;
@@ -79,17 +119,40 @@ fn listed(names: &[String]) -> String {
 struct Told(String);
 
 impl Told {
-    fn tell(&mut self, text: String) {
-        if text != self.0 {
+    /// True when it has changed.
+    fn tell(&mut self, text: String) -> bool {
+        let is_new = text != self.0;
+        if is_new {
             tell(&text);
             self.0 = text;
         }
+        is_new
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pauses_grow_and_last_as_long_as_all_looks() {
+        let looks = |attempts| Looks {
+            attempts,
+            interval: Duration::from_secs(5),
+        };
+        let pauses: Vec<Duration> = looks(24).pauses().collect();
+        assert_eq!(pauses.iter().sum::<Duration>(), Duration::from_secs(115));
+        assert!(pauses[0] < Duration::from_secs(1), "{pauses:?}");
+        assert!(pauses[..20].is_sorted(), "{pauses:?}");
+        assert_eq!(pauses.iter().max(), Some(&Duration::from_secs(5)));
+        assert_eq!(looks(1).pauses().next(), None);
+
+        let mut pauses = looks(24).pauses();
+        let first = pauses.next();
+        pauses.nth(3);
+        pauses.something_moved();
+        assert_eq!(pauses.next(), first);
+    }
 
     #[test]
     fn of_many_names_the_first_are_told() {

@@ -85,20 +85,17 @@ impl Teardown<'_> {
 
     /// The types as they are served now. A failed read is tried again: without them nothing can be removed in order.
     async fn types(&self) -> Result<Vec<Crd>> {
-        let mut last = None;
-        for _ in 0..self.looks.attempts {
-            match crds::of_compositions(self.cluster).await {
+        let mut pauses = self.looks.pauses();
+        loop {
+            let error = match crds::of_compositions(self.cluster).await {
                 Ok(types) => return Ok(types),
-                Err(error) => {
-                    tell(&format!("the types of the components cannot be read: {error}"));
-                    last = Some(error);
-                }
-            }
-            sleep(self.looks.interval).await;
-        }
-        match last {
-            Some(error) => Err(error.into()),
-            None => Ok(Vec::new()),
+                Err(error) => error,
+            };
+            tell(&format!("the types of the components cannot be read: {error}"));
+            let Some(pause) = pauses.next() else {
+                return Err(error.into());
+            };
+            sleep(pause).await;
         }
     }
 
@@ -159,16 +156,18 @@ impl Teardown<'_> {
         read: impl AsyncFn() -> Result<Vec<String>, Error>,
     ) {
         let mut told = Told::default();
-        for attempt in 1..=self.looks.attempts {
-            match read().await {
+        let mut pauses = self.looks.pauses();
+        loop {
+            let seen = match read().await {
                 Ok(left) if left.is_empty() => return,
-                Ok(left) => told.tell(format!("{component}: waiting for {what}: {}", listed(&left))),
-                Err(error) => told.tell(format!("{component}: waiting for {what}: {error}")),
+                Ok(left) => listed(&left),
+                Err(error) => error.to_string(),
+            };
+            told.tell(format!("{component}: waiting for {what}: {seen}"));
+            match pauses.next() {
+                Some(pause) if Instant::now() + pause <= self.deadline => sleep(pause).await,
+                _ => break,
             }
-            if attempt == self.looks.attempts || Instant::now() + self.looks.interval > self.deadline {
-                break;
-            }
-            sleep(self.looks.interval).await;
         }
         tell(&format!("{component}: no longer waiting for {what}"));
     }

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use tokio::time::sleep;
 
-use super::{Looks, Told, listed, tell};
+use super::{Told, listed, tell};
 use crate::installer::args::PostDelete;
 use crate::installer::crds;
 use crate::release::session;
@@ -40,25 +40,24 @@ pub(super) fn run(args: &PostDelete) -> Result<()> {
             release: &args.release,
             namespace: args.platform_namespace.as_deref(),
         };
-        let Looks { attempts, interval } = args.pace.or(ATTEMPTS, INTERVAL);
+        let mut pauses = args.pace.or(ATTEMPTS, INTERVAL).pauses();
         let mut told = Told::default();
-        let mut last = String::new();
-        for attempt in 1..=attempts {
-            match sweep.once().await {
+        loop {
+            let last = match sweep.once().await {
                 Ok(left) if left.is_empty() => {
                     tell("nothing is left");
                     return Ok(());
                 }
-                Ok(left) => last = format!("still going: {}", listed(&left)),
-                Err(error) if error.is_transient() => last = error.to_string(),
+                Ok(left) => format!("still going: {}", listed(&left)),
+                Err(error) if error.is_transient() => error.to_string(),
                 Err(error) => return Err(error.into()),
-            }
+            };
             told.tell(last.clone());
-            if attempt < attempts {
-                sleep(interval).await;
+            match pauses.next() {
+                Some(pause) => sleep(pause).await,
+                None => bail!("not all is gone: {last}"),
             }
         }
-        bail!("not all is gone: {last}")
     })
 }
 

@@ -229,9 +229,9 @@ fn merge(target: &mut Value, patch: &Value) {
 /// Waits until the Installer is Synced, and takes off what would stop an engine that was cut off.
 async fn synced(cluster: &Cluster, id: &ObjectId, looks: Looks) -> Result<()> {
     let mut told = Told::default();
-    let mut last = String::new();
-    for attempt in 1..=looks.attempts {
-        match cluster.get::<Value>(id).await {
+    let mut pauses = looks.pauses();
+    loop {
+        let last = match cluster.get::<Value>(id).await {
             Ok(Some(live)) => {
                 if let Some(cleared) = cut_off(&live) {
                     cluster.annotate(id, cleared, MANAGER).await?;
@@ -243,18 +243,18 @@ async fn synced(cluster: &Cluster, id: &ObjectId, looks: Looks) -> Result<()> {
                     tell(&format!("{id} is Synced"));
                     return Ok(());
                 }
-                last = said(&conditions);
+                said(&conditions)
             }
             Ok(None) => bail!("{id} was removed by somebody else"),
-            Err(error) if error.is_transient() => last = chain(error),
+            Err(error) if error.is_transient() => chain(error),
             Err(error) => return Err(error.into()),
-        }
+        };
         told.tell(format!("waiting for {id} to be Synced: {last}"));
-        if attempt < looks.attempts {
-            sleep(looks.interval).await;
+        match pauses.next() {
+            Some(pause) => sleep(pause).await,
+            None => bail!("{id} is not Synced: {last}"),
         }
     }
-    bail!("{id} is not Synced: {last}")
 }
 
 /// The annotations to take off, where the object has one of them.
