@@ -162,6 +162,10 @@ metadata:
     {{- include "installer.labels" .root | nindent 4 }}
   annotations:
     {{- include "installer.hookAnnotations" . | nindent 4 }}
+    {{- if include "installer.isBootstrap" .root }}
+    # What it says is printed to who installs or uninstalls.
+    helm.sh/hook-output-log-policy: hook-failed
+    {{- end }}
 spec:
   backoffLimit: {{ .backoffLimit }}
   activeDeadlineSeconds: {{ .deadline }}
