@@ -329,9 +329,14 @@ fuzz: ## Each fuzz target (template engine, chart reader, release records, admis
 IDLE ?= 60
 ROUNDS ?= 1
 .PHONY: installer
-installer: setup programs ## The platform by its umbrella chart with 18 trial components: installed, left alone for IDLE=60 seconds, removed, ROUNDS=1 times; prints edges, violations and what is left (needs root)
+installer: setup programs ## The platform by its umbrella chart with 18 trial components: installed, left alone for IDLE=60 seconds, changed, removed, ROUNDS=1 times; prints edges, violations and what is left (needs root)
 	$(BUILD) --quiet --bin installer
-	$(DEBUG)/installer --rounds $(ROUNDS) --idle $(IDLE)
+	$(DEBUG)/installer rounds --rounds $(ROUNDS) --idle $(IDLE) --changes
+
+.PHONY: installer-removals
+installer-removals: setup programs ## The platform removed with a definition of somebody else, core-provider killed, and a provider gone first; prints what is left (needs root; half an hour)
+	$(BUILD) --quiet --bin installer
+	$(DEBUG)/installer removals
 
 SUBCHARTS ?=
 # SUBCHARTS: empty, foreign subcharts are fetched; a folder that has each under its name; none, they are left out.

@@ -4,11 +4,17 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use e2e::installer::{Profile, run};
+use e2e::installer::Profile;
+use e2e::installer::run::{self, Course};
 
 #[test]
 fn the_platform_comes_up_in_waves_and_goes_without_a_trace() -> Result<()> {
-    let outcome = run::run(Profile::small(), 1, Duration::ZERO)?;
+    let outcome = run::run(&Course {
+        profile: Profile::small(),
+        rounds: 1,
+        idle: Duration::ZERO,
+        changes: false,
+    })?;
     e2e::progress(&outcome);
     assert!(outcome.is_good(), "{outcome}");
     assert_eq!((outcome.components, outcome.edges()), (5, 8), "{outcome}");

@@ -1,25 +1,40 @@
-//! The umbrella on a cluster of its own: `make installer`.
+//! The umbrella on a cluster of its own: `make installer` and `make installer-removals`.
 #![allow(clippy::print_stdout, reason = "the outcome is what it is run for")]
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use clap::Parser;
-use e2e::installer::{Profile, run};
+use clap::{Parser, Subcommand};
+use e2e::installer::run::{self, Course};
+use e2e::installer::{Profile, removal};
 
-/// Installs the platform with trial components, checks the order in which they come up and go, and what is left.
+/// The platform with trial components on a cluster of its own.
 #[derive(Debug, Parser)]
 struct Args {
     /// Five components in place of eighteen.
-    #[arg(long)]
+    #[arg(long, global = true)]
     small: bool,
-    /// How often they are installed and removed.
-    #[arg(long, default_value_t = 1)]
-    rounds: usize,
-    /// How long to listen to what is asked while nothing changes, in seconds.
-    #[arg(long, default_value_t = 60)]
-    idle: u64,
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Install and remove it, and check the order in which components come up and go, and what is left.
+    Rounds {
+        /// How often.
+        #[arg(long, default_value_t = 1)]
+        rounds: usize,
+        /// How long to listen to what is asked while nothing changes, in seconds.
+        #[arg(long, default_value_t = 60)]
+        idle: u64,
+        /// Change features, exposure and versions in the first round.
+        #[arg(long)]
+        changes: bool,
+    },
+    /// Remove it while something is in the way.
+    Removals,
 }
 
 fn main() -> Result<ExitCode> {
@@ -29,11 +44,27 @@ fn main() -> Result<ExitCode> {
     } else {
         Profile::platform()
     };
-    let outcome = run::run(profile, args.rounds, Duration::from_secs(args.idle))?;
+    let outcome = match args.what {
+        What::Rounds {
+            rounds,
+            idle,
+            changes,
+        } => run::run(&Course {
+            profile,
+            rounds,
+            idle: Duration::from_secs(idle),
+            changes,
+        })?,
+        What::Removals => removal::run(&profile)?,
+    };
     println!("{outcome}");
-    Ok(if outcome.is_good() {
+    Ok(ended(outcome.is_good()))
+}
+
+fn ended(well: bool) -> ExitCode {
+    if well {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
-    })
+    }
 }

@@ -72,6 +72,11 @@ impl Component {
         }
     }
 
+    /// One that nothing depends on, in version 1.0.0.
+    pub fn plain(name: &'static str, kind: &'static str) -> Self {
+        Self::new(name, kind, "1.0.0", PLATFORM, &[])
+    }
+
     fn of(self, feature: &'static str) -> Self {
         Self {
             feature: Some(feature),
@@ -309,6 +314,17 @@ impl Profile {
                 .is_none_or(|feature| !features.contains(&feature))
         };
         Self(self.0.iter().filter(is_on).cloned().collect())
+    }
+
+    /// Those of these features alone.
+    #[must_use]
+    pub fn only(&self, features: &[&str]) -> Self {
+        let is_of = |component: &&Component| {
+            component
+                .feature
+                .is_some_and(|feature| features.contains(&feature))
+        };
+        Self(self.0.iter().filter(is_of).cloned().collect())
     }
 
     /// The same with another version of one component.

@@ -3,11 +3,14 @@
 
 pub mod charts;
 pub mod components;
+pub mod live;
 pub mod order;
 pub mod package;
+pub mod removal;
 pub mod rendered;
 pub mod run;
 pub mod stored;
+pub mod umbrella;
 
 pub use components::{Component, Profile};
 pub use package::{Package, Subcharts};

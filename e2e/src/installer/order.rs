@@ -1,6 +1,6 @@
 //! In which order components came up and went.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
@@ -87,6 +87,47 @@ pub fn removed_too_early(profile: &Profile, deleted: &[String]) -> Vec<String> {
     profile.edges().into_iter().filter_map(early).collect()
 }
 
+/// What of the platform is stored: the keys of compositions, definitions, types, controllers, and of the Jobs of hooks.
+const TOLD: [&str; 6] = [
+    "/registry/composition.krateo.io/",
+    "/registry/core.krateo.io/compositiondefinitions/",
+    "/registry/apiextensions.k8s.io/customresourcedefinitions/",
+    "/registry/deployments/krateo-platform/",
+    "/registry/namespaces/krateo-platform",
+    "/registry/jobs/",
+];
+
+/// What has gone of the platform so far.
+#[derive(Debug, Clone, Default)]
+pub struct Fall {
+    there: BTreeSet<String>,
+    gone: BTreeSet<String>,
+}
+
+impl Fall {
+    /// Takes down which keys there are, and gives what has come and gone since the last time.
+    pub fn note(&mut self, keys: &BTreeSet<String>) -> Vec<String> {
+        let is_told = |key: &&String| TOLD.iter().any(|prefix| key.starts_with(prefix));
+        let there: BTreeSet<String> = keys.iter().filter(is_told).cloned().collect();
+        let mut events = Vec::new();
+        // What was there from the beginning is no news.
+        if !self.there.is_empty() {
+            events.extend(there.difference(&self.there).map(|key| format!("{key} is there")));
+        }
+        for key in self.there.difference(&there) {
+            events.push(format!("{key} is gone"));
+            self.gone.insert(key.clone());
+        }
+        self.there = there;
+        events
+    }
+
+    /// How many keys that begin so have gone.
+    pub fn gone(&self, prefix: &str) -> usize {
+        self.gone.iter().filter(|key| key.starts_with(prefix)).count()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -161,5 +202,20 @@ mod tests {
             removed_too_early(&small, &order(&["b", "a", "b-crd", "a-crd"])),
             ["c was never removed", "c was never removed"]
         );
+    }
+
+    #[test]
+    fn what_goes_of_the_platform_is_told_and_counted() {
+        let keys = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect::<BTreeSet<_>>();
+        let (a, b) = (
+            "/registry/composition.krateo.io/as/krateo-system/a",
+            "/registry/jobs/krateo-system/b",
+        );
+        let mut fall = Fall::default();
+        assert_eq!(fall.note(&keys(&[a, "/registry/pods/x/y"])), [""; 0]);
+        assert_eq!(fall.note(&keys(&[a, b])), [format!("{b} is there")]);
+        assert_eq!(fall.note(&keys(&[b])), [format!("{a} is gone")]);
+        assert_eq!(fall.gone("/registry/composition.krateo.io/"), 1);
+        assert_eq!(fall.gone("/registry/jobs/"), 0);
     }
 }

@@ -47,6 +47,14 @@ impl Package<'_> {
     /// When a subchart is not to be had, or Helm refuses the chart or warns of it.
     pub fn make(&self, helm: &Path, destination: &Path) -> Result<PathBuf> {
         let folder = self.folder(helm)?;
+        self.pack(helm, &folder, destination)
+    }
+
+    /// Packs what [`Package::folder`] gave, whatever was changed in it since.
+    ///
+    /// # Errors
+    /// When Helm refuses the chart or warns of it.
+    pub fn pack(&self, helm: &Path, folder: &TempDir, destination: &Path) -> Result<PathBuf> {
         fs::create_dir_all(destination)?;
         let run = |arguments: &[&str]| output(Command::new(helm).args(arguments));
         run(&[

@@ -2,39 +2,25 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
-use local_cluster::audit::{AuditRecord, Mark, Stage};
-use local_cluster::{Cluster, Options};
-use serde_json::{Value, json};
-use tempfile::TempDir;
+use serde_json::Value;
 
-use super::order::{Rise, removed_too_early};
-use super::rendered::NAMESPACE;
+use super::Profile;
+use super::live::{Live, Tried};
+use super::order::{Fall, Rise, removed_too_early};
 use super::stored::{Stored, left};
-use super::{Package, Profile, Subcharts, charts};
+use super::umbrella::{GROUP, Tool, Umbrella, VERSION};
 use crate::namespace::condition;
-use crate::{Site, image, progress, scenario};
-
-/// The version of the installer.
-pub const VERSION: &str = "1.2.3";
-
-/// Name of the release of its bootstrap mode.
-const RELEASE: &str = "installer";
-
-/// The namespace of core-provider and its controllers.
-const PLATFORM: &str = "krateo-platform";
-
-/// The group of compositions.
-const GROUP: &str = "composition.krateo.io";
+use crate::progress;
 
 /// Far longer than it takes on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(10);
 
-/// How long garbage collection may go on after `helm uninstall` has ended.
+/// How long garbage collection may go on after a removal has ended.
 const AFTERMATH: Duration = Duration::from_mins(1);
 
 /// How often the store is looked at.
@@ -49,6 +35,19 @@ const RESIDUE: [&str; 5] = [
     "/registry/apiregistration.k8s.io/apiservices/v1alpha1.core.krateo.io",
 ];
 
+/// What is to be done.
+#[derive(Debug, Clone)]
+pub struct Course {
+    /// Which components.
+    pub profile: Profile,
+    /// How often they are installed and removed: by Helm and by `kco` in turn.
+    pub rounds: usize,
+    /// How long to listen to what is asked while nothing changes.
+    pub idle: Duration,
+    /// Whether features, exposure and versions are changed in the first round.
+    pub changes: bool,
+}
+
 /// What came of it.
 #[derive(Debug, Default)]
 pub struct Outcome {
@@ -56,14 +55,18 @@ pub struct Outcome {
     pub components: usize,
     /// Each time that they were installed and removed.
     pub rounds: Vec<Round>,
+    /// What was tried besides.
+    pub tried: Vec<Tried>,
 }
 
 /// One installation and its removal.
 #[derive(Debug, Default)]
 pub struct Round {
-    /// From `helm install` to its end.
+    /// By what.
+    pub tool: Tool,
+    /// From the begin of the installation to its end.
     pub installed: Duration,
-    /// From `helm install` until all components and the Installer were Ready.
+    /// From its begin until all components and the Installer were Ready.
     pub ready: Duration,
     /// Requests of our programs in that time, watches and Leases aside.
     pub requests: usize,
@@ -71,7 +74,7 @@ pub struct Round {
     pub writes: usize,
     /// What they asked in a while when nothing changed.
     pub idle: Idle,
-    /// What `helm uninstall` took.
+    /// What the removal took.
     pub uninstalled: Duration,
     /// How many edges were held against the times of their ends: on the way up and on the way down.
     pub edges: usize,
@@ -81,26 +84,40 @@ pub struct Round {
     pub left: Vec<String>,
 }
 
-/// What our programs asked while nothing changed, watches and Leases aside.
+/// What became of a removal.
+#[derive(Debug)]
+pub struct Removed {
+    /// From its begin to its end.
+    pub took: Duration,
+    /// What it printed, or said when it failed.
+    pub ended: Result<String>,
+}
+
+/// What our programs asked while nothing changed, watches and Leases aside, and what memory they hold.
 #[derive(Debug, Default)]
 pub struct Idle {
     /// For how long it was listened.
     pub time: Duration,
-    /// Requests.
-    pub requests: usize,
-    /// Writes among them: who, verb and URL.
-    pub writes: Vec<String>,
+    /// Requests: who, verb and URL.
+    pub requests: Vec<String>,
+    /// Writes among them.
+    pub writes: usize,
+    /// How many pods run in the namespace of controllers.
+    pub pods: usize,
+    /// What they hold in all, in MiB.
+    pub memory: f64,
 }
 
 impl Outcome {
-    /// True when nothing came up or went too early, and nothing is left.
+    /// True when nothing came up or went too early, nothing is left, and all that was tried was as it should be.
     pub fn is_good(&self) -> bool {
-        self.violations() == 0 && self.left() == 0
+        self.violations() == 0 && self.left() == 0 && self.tried.iter().all(Tried::is_good)
     }
 
     /// How many edges were looked at.
     pub fn edges(&self) -> usize {
-        self.rounds.iter().map(|round| round.edges).sum()
+        let tried = self.tried.iter().map(|tried| tried.edges);
+        self.rounds.iter().map(|round| round.edges).chain(tried).sum()
     }
 
     fn violations(&self) -> usize {
@@ -116,6 +133,13 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for round in &self.rounds {
             write!(f, "{round}")?;
+        }
+        for tried in &self.tried {
+            writeln!(f, "{tried}")?;
+        }
+        let faults = self.tried.iter().filter(|tried| !tried.is_good()).count();
+        if !self.tried.is_empty() {
+            writeln!(f, "{} trials, {faults} faults", self.tried.len())?;
         }
         let slowest = self.rounds.iter().map(|round| round.ready).max();
         write!(
@@ -138,168 +162,92 @@ impl fmt::Display for Round {
         for left in &self.left {
             writeln!(f, "left: {left}")?;
         }
-        for write in &self.idle.writes {
-            writeln!(f, "written while nothing changed: {write}")?;
+        let idle = &self.idle;
+        for request in &idle.requests {
+            writeln!(f, "asked while nothing changed: {request}")?;
         }
-        writeln!(
+        write!(
             f,
-            "helm install {:.1} s, all Ready after {:.1} s, {} requests, {} writes; idle for {:.0} s: {} requests, {} writes; \
-             helm uninstall {:.1} s",
+            "{} install {:.1} s, all Ready after {:.1} s, {} requests, {} writes; ",
+            self.tool.words(),
             self.installed.as_secs_f64(),
             self.ready.as_secs_f64(),
             self.requests,
             self.writes,
-            self.idle.time.as_secs_f64(),
-            self.idle.requests,
-            self.idle.writes.len(),
-            self.uninstalled.as_secs_f64(),
-        )
+        )?;
+        if !idle.time.is_zero() {
+            let minutes = idle.time.as_secs_f64() / 60.0;
+            write!(
+                f,
+                "idle for {:.0} s: {:.1} requests and {:.1} writes a minute, {} pods with {:.0} MiB; ",
+                idle.time.as_secs_f64(),
+                idle.requests.len() as f64 / minutes,
+                idle.writes as f64 / minutes,
+                idle.pods,
+                idle.memory,
+            )?;
+        }
+        writeln!(f, "uninstall {:.1} s", self.uninstalled.as_secs_f64())
     }
 }
 
-/// Installs the components of a profile, listens for `idle` when all are Ready, and removes them; so many `rounds`.
+/// Installs the components, listens when all are Ready, changes what is to be changed, and removes them.
 ///
 /// # Errors
-/// When Helm fails, or not all of them become Ready; logs are kept then, as when something is out of order.
-pub fn run(profile: Profile, rounds: usize, idle: Duration) -> Result<Outcome> {
-    let umbrella = Umbrella::prepare(profile)?;
-    let outcome = umbrella.come_and_go(rounds, idle);
+/// When an installation or a removal fails, or not all of them become Ready; logs are kept then, as when something is not as it should be.
+pub fn run(course: &Course) -> Result<Outcome> {
+    let umbrella = Umbrella::prepare(&course.profile)?;
+    let outcome = umbrella.come_and_go(course);
     if outcome.as_ref().map_or(true, |outcome| !outcome.is_good()) {
-        let folder = scenario::logs().join("installer");
-        umbrella.cluster.collect_logs(&folder)?;
-        progress(format_args!("logs are in {}", folder.display()));
+        umbrella.keep_logs()?;
     }
     outcome
 }
 
-/// A cluster whose registry has our images, the components' charts and the installer's.
-pub struct Umbrella {
-    cluster: Cluster,
-    site: Site,
-    profile: Profile,
-    /// The values of the installation.
-    values: PathBuf,
-    _folder: TempDir,
-}
-
 impl Umbrella {
-    /// Starts the cluster and fills its registry.
-    ///
-    /// # Errors
-    /// When the cluster does not come up, or Helm refuses a chart.
-    pub fn prepare(profile: Profile) -> Result<Self> {
-        let (cluster, site) = scenario::cluster_with_images(Options::default(), |_| Ok(()))?;
-        let folder = tempfile::tempdir()?;
-        let umbrella = Self {
-            values: folder.path().join("values.yaml"),
-            cluster,
-            site,
-            profile,
-            _folder: folder,
-        };
-        umbrella.push_charts()?;
-        // JSON is YAML.
-        std::fs::write(&umbrella.values, umbrella.values().to_string())?;
-        Ok(umbrella)
-    }
-
-    fn push_charts(&self) -> Result<()> {
-        progress(format_args!(
-            "pushing {} charts of components and the installer",
-            self.profile.components().len()
-        ));
-        let folder = tempfile::tempdir()?;
-        let sources = folder.path().join("components");
-        let archives = folder.path().join("archives");
-        let image = image::reference(&self.site, "web-server");
-        for (component, source) in
-            self.profile
-                .components()
-                .iter()
-                .zip(charts::write_components(&self.profile, &sources, &image)?)
-        {
-            let mut package = self.site.helm(["package"]);
-            package.arg(source).arg("--destination").arg(&archives);
-            self.site.run(package)?;
-            self.push(&archives.join(format!("{}-{}.tgz", component.name, component.version)))?;
-        }
-        let foreign = folder.path().join("foreign");
-        charts::write_foreign(&foreign)?;
-        let package = Package {
-            version: VERSION,
-            subcharts: Subcharts::From(&foreign),
-        };
-        self.push(&package.make(&crate::site::helm()?, &archives)?)
-    }
-
-    fn push(&self, archive: &Path) -> Result<()> {
-        let mut push = self.site.helm(["push"]);
-        push.arg(archive).arg(self.charts()).arg("--plain-http");
-        self.site.run(push).map(drop)
-    }
-
-    /// Where charts are.
-    fn charts(&self) -> String {
-        format!("oci://{}/charts", self.site.registry())
-    }
-
-    /// A registry without TLS, images of the tag that scenarios have, and the profile's components.
-    fn values(&self) -> Value {
-        let image = json!({"tag": image::TAG, "pullPolicy": "Always"});
-        let features = self.profile.components().iter();
-        let features = features.filter_map(|component| component.feature);
-        json!({
-            "ociRepo": self.charts(),
-            "global": {"imageRegistry": self.site.registry()},
-            "registryAuth": {"plainHTTP": true},
-            "hooks": {"image": image},
-            "features": features.map(|feature| (feature.to_owned(), json!(true))).collect::<serde_json::Map<_, _>>(),
-            "vertexAI": {"projectID": "trial"},
-            "components": self.profile.list(),
-            "core-provider": {"image": image},
-        })
-    }
-
     /// From nothing to nothing.
-    fn come_and_go(&self, rounds: usize, idle: Duration) -> Result<Outcome> {
-        let before = Stored(&self.cluster).keys()?;
+    fn come_and_go(&self, course: &Course) -> Result<Outcome> {
+        let before = Stored(self.cluster()).keys()?;
         let mut outcome = Outcome {
-            components: self.profile.components().len(),
-            rounds: Vec::new(),
+            components: course.profile.components().len(),
+            ..Outcome::default()
         };
-        for _ in 0..rounds {
-            let mut round = Round::default();
-            self.install(&mut round)?;
-            round.idle = self.idle(idle)?;
-            self.uninstall(&mut round)?;
+        for number in 0..course.rounds {
+            let mut round = Round {
+                tool: if number % 2 == 0 { Tool::Helm } else { Tool::Kco },
+                ..Round::default()
+            };
+            self.install(&course.profile, &mut round)?;
+            round.idle = self.idle(course.idle)?;
+            if course.changes && number == 0 {
+                outcome.tried = Live::new(self, &course.profile).change_all();
+            }
+            self.uninstall(&course.profile, &mut round)?;
             round.left = self.what_is_left(&before)?;
             outcome.rounds.push(round);
         }
         Ok(outcome)
     }
 
-    /// `helm install --wait`, and then until all is Ready.
+    /// Installs it, and waits until all is Ready.
     ///
     /// # Errors
-    /// When Helm fails, or a component does not become Ready; it is said what each says.
-    pub fn install(&self, round: &mut Round) -> Result<()> {
-        progress("helm install installer");
-        let mark = self.cluster.audit().mark()?;
+    /// When the installation fails, or a component does not become Ready; it is said what each says.
+    pub fn install(&self, profile: &Profile, round: &mut Round) -> Result<()> {
+        progress(format_args!("{} install", round.tool.words()));
+        let mark = self.cluster().audit().mark()?;
         let begun = Instant::now();
         let gave_up = AtomicBool::new(false);
         let rise = std::thread::scope(|scope| {
-            // Components begin to come up before `helm install` has ended.
-            let watching = scope.spawn(|| self.watch_rise(begun, &gave_up));
-            let chart = format!("{}/installer", self.charts());
-            let mut install = self.site.helm(["install", RELEASE, &chart, "--version", VERSION]);
-            install.args(["--plain-http", "--namespace", NAMESPACE, "--create-namespace"]);
-            install.arg("--values").arg(&self.values);
-            install.args(["--wait", "--timeout", "10m"]);
-            let installed = self.site.run(install);
+            // Components begin to come up before that has ended.
+            let watching = scope.spawn(|| self.watch_rise(profile, begun, &gave_up));
+            let installed = self
+                .install_by(round.tool, false, VERSION, profile)
+                .and_then(|install| self.site().run(install));
             round.installed = begun.elapsed();
             gave_up.store(installed.is_err(), Ordering::Relaxed);
             progress(format_args!(
-                "{:5.1} s  helm install has ended",
+                "{:5.1} s  the installation has ended",
                 round.installed.as_secs_f32()
             ));
             let Ok(risen) = watching.join() else {
@@ -312,17 +260,20 @@ impl Umbrella {
             }
         })?;
         round.ready = begun.elapsed();
-        let records = self.of_our_programs(mark)?;
+        let records = self.asked_since(mark)?;
         round.requests = records.len();
         round.writes = records.iter().filter(|record| record.is_write()).count();
-        round.edges += self.profile.edges().len();
-        round.violations.extend(rise.violations(&self.profile));
+        round.edges += profile.edges().len();
+        round.violations.extend(rise.violations(profile));
         Ok(())
     }
 
     /// Looks until all components and the Installer are Ready, or somebody gave up.
-    fn watch_rise(&self, begun: Instant, gave_up: &AtomicBool) -> Result<Rise> {
-        let stored = Stored(&self.cluster);
+    ///
+    /// # Errors
+    /// When they are not after ten minutes, with what each says.
+    pub fn watch_rise(&self, profile: &Profile, begun: Instant, gave_up: &AtomicBool) -> Result<Rise> {
+        let stored = Stored(self.cluster());
         let mut rise = Rise::default();
         let mut is_installer_ready = false;
         loop {
@@ -339,7 +290,7 @@ impl Umbrella {
                     ));
                 }
             }
-            let missing = rise.missing(&self.profile);
+            let missing = rise.missing(profile);
             if missing.is_empty() && is_installer_ready {
                 return Ok(rise);
             }
@@ -359,54 +310,37 @@ impl Umbrella {
         // Until the last wave's conditions are written everywhere.
         std::thread::sleep(Duration::from_secs(10));
         progress(format_args!("listening for {} s", time.as_secs()));
-        let mark = self.cluster.audit().mark()?;
+        let mark = self.cluster().audit().mark()?;
         std::thread::sleep(time);
-        let records = self.of_our_programs(mark)?;
-        let writes = records.iter().filter(|record| record.is_write());
+        let records = self.asked_since(mark)?;
+        let memory = self.memory()?;
+        for (pod, mebibytes) in &memory {
+            progress(format_args!("  {mebibytes:6.1} MiB  {pod}"));
+        }
         Ok(Idle {
             time,
-            requests: records.len(),
-            writes: writes
+            writes: records.iter().filter(|record| record.is_write()).count(),
+            requests: records
+                .iter()
                 .map(|record| format!("{} {} {}", record.user, record.verb, record.uri))
                 .collect(),
+            pods: memory.len(),
+            memory: memory.values().sum(),
         })
     }
 
-    /// What programs of the platform's namespace asked since, watches and Leases aside.
-    fn of_our_programs(&self, mark: Mark) -> Result<Vec<AuditRecord>> {
-        let user = format!("system:serviceaccount:{PLATFORM}:");
-        let is_ours = |record: &AuditRecord| {
-            record.stage == Stage::ResponseComplete
-                && record.user.starts_with(&user)
-                && record.verb != "watch"
-                && record.resource != "leases"
-        };
-        let records = self.cluster.audit().since(mark)?;
-        records
-            .filter(|record| record.as_ref().map_or(true, is_ours))
-            .collect()
-    }
-
-    /// `helm uninstall`, and in which order all went.
+    /// Removes it, and looks in which order all went.
     ///
     /// # Errors
-    /// When Helm fails.
-    pub fn uninstall(&self, round: &mut Round) -> Result<()> {
-        progress("helm uninstall installer");
-        let mark = self.cluster.audit().mark()?;
-        let begun = Instant::now();
-        let uninstall = ["uninstall", RELEASE, "--namespace", NAMESPACE, "--timeout", "20m"];
-        self.site
-            .run(self.site.helm(uninstall))
-            .context("helm uninstall failed")?;
-        round.uninstalled = begun.elapsed();
-        progress(format_args!(
-            "{:5.1} s  helm uninstall has ended",
-            begun.elapsed().as_secs_f32()
-        ));
+    /// When the removal fails.
+    pub fn uninstall(&self, profile: &Profile, round: &mut Round) -> Result<()> {
+        let mark = self.cluster().audit().mark()?;
+        let removed = self.uninstall_with(self.uninstall_by(round.tool)?, |_| Ok(()))?;
+        removed.ended?;
+        round.uninstalled = removed.took;
         let mut deleted: Vec<String> = Vec::new();
         let (mut last_hook, mut engine) = (None, None);
-        for record in self.cluster.audit().since(mark)? {
+        for record in self.cluster().audit().since(mark)? {
             let record = record?;
             let is_done = record.verb == "delete" && record.code == 200 && !record.is_dry_run();
             if !is_done {
@@ -415,7 +349,7 @@ impl Umbrella {
             let moment = record.timestamp.parse::<jiff::Timestamp>()?;
             match (&*record.group, &*record.resource, &*record.name) {
                 (GROUP, _, name)
-                    if self.profile.get(name).is_some() && !deleted.iter().any(|other| other == name) =>
+                    if profile.get(name).is_some() && !deleted.iter().any(|other| other == name) =>
                 {
                     deleted.push(name.to_owned());
                 }
@@ -427,10 +361,8 @@ impl Umbrella {
             }
         }
         progress(format_args!("removed in this order: {}", deleted.join(", ")));
-        round.edges += self.profile.edges().len();
-        round
-            .violations
-            .extend(removed_too_early(&self.profile, &deleted));
+        round.edges += profile.edges().len();
+        round.violations.extend(removed_too_early(profile, &deleted));
         match (last_hook, engine) {
             (Some(hook), Some(engine)) if hook <= engine => {}
             (hook, engine) => round.violations.push(format!(
@@ -440,17 +372,74 @@ impl Umbrella {
         Ok(())
     }
 
-    fn what_is_left(&self, before: &BTreeSet<String>) -> Result<Vec<String>> {
+    /// Runs an uninstall, and tells when what of the platform went. `meanwhile` is told what has gone each time that something
+    /// has.
+    ///
+    /// # Errors
+    /// When `meanwhile` fails, or etcd does not answer.
+    pub fn uninstall_with(
+        &self,
+        uninstall: Command,
+        mut meanwhile: impl FnMut(&Fall) -> Result<()> + Send,
+    ) -> Result<Removed> {
+        progress("uninstalling");
+        let begun = Instant::now();
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let watching = scope.spawn(|| -> Result<()> {
+                let stored = Stored(self.cluster());
+                let mut fall = Fall::default();
+                while !is_over.load(Ordering::Relaxed) {
+                    let events = fall.note(&stored.keys()?);
+                    for event in &events {
+                        progress(format_args!("{:5.1} s  {event}", begun.elapsed().as_secs_f32()));
+                    }
+                    if !events.is_empty() {
+                        meanwhile(&fall)?;
+                    }
+                    std::thread::sleep(LOOK);
+                }
+                Ok(())
+            });
+            let uninstalled = self.site().run(uninstall).context("the removal failed");
+            let took = begun.elapsed();
+            is_over.store(true, Ordering::Relaxed);
+            let Ok(watched) = watching.join() else {
+                bail!("the watch of what goes failed");
+            };
+            progress(format_args!(
+                "{:5.1} s  the removal has ended",
+                took.as_secs_f32()
+            ));
+            watched?;
+            Ok(Removed {
+                took,
+                ended: uninstalled,
+            })
+        })
+    }
+
+    /// What is left that is none of the residue, once garbage collection is through: `before` is what was there before the
+    /// first installation.
+    ///
+    /// # Errors
+    /// When etcd does not answer.
+    pub fn what_is_left(&self, before: &BTreeSet<String>) -> Result<Vec<String>> {
         let begun = Instant::now();
         loop {
-            let after = Stored(&self.cluster).keys()?;
+            let after = Stored(self.cluster()).keys()?;
             let left = left(before, &after, &RESIDUE);
             if left.is_empty() || begun.elapsed() > AFTERMATH {
+                for key in after.difference(before) {
+                    progress(format_args!("after and not before: {key}"));
+                }
+                for key in before.difference(&after) {
+                    progress(format_args!("before and not after: {key}"));
+                }
                 progress(format_args!(
-                    "{} objects left {:.1} s after helm uninstall; {} of the residue",
+                    "{} objects left {:.1} s after the removal",
                     left.len(),
                     begun.elapsed().as_secs_f32(),
-                    RESIDUE.iter().filter(|key| after.contains(**key)).count()
                 ));
                 return Ok(left);
             }

@@ -1,0 +1,537 @@
+//! What is changed on a platform that runs: features, exposure, versions, and a component that is not Ready for a while.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde_json::{Value, json};
+
+use super::order::removed_too_early;
+use super::stored::Stored;
+use super::umbrella::{GROUP, Tool, Umbrella, VERSION};
+use super::{Component, Profile};
+use crate::namespace::{condition, is_ready};
+use crate::watch::{Said, Watch};
+use crate::{platform, progress};
+
+/// The version that the installer is upgraded to.
+const NEXT: &str = "1.2.4";
+
+/// The component that gets another version, and which.
+const BUMPED: (&str, &str) = ("snowplow", "0.30.260");
+
+/// The component that is not Ready for a while.
+const FLAPPING: &str = "authn";
+
+/// The Installer, as kubectl has it.
+const INSTALLERS: &str = "installers.composition.krateo.io";
+
+/// Something that was tried.
+#[derive(Debug)]
+pub struct Tried {
+    /// What.
+    pub name: &'static str,
+    /// How many edges were held against the times of their ends.
+    pub edges: usize,
+    /// What was seen, or what is wrong.
+    pub seen: Result<String, String>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl Tried {
+    /// Tries something.
+    pub fn of(name: &'static str, attempt: impl FnOnce() -> Result<(String, usize)>) -> Self {
+        progress(format_args!("trying: {name}"));
+        let begun = Instant::now();
+        let (seen, edges) = match attempt() {
+            Ok((seen, edges)) => (Ok(seen), edges),
+            Err(error) => (Err(format!("{error:#}")), 0),
+        };
+        let tried = Self {
+            name,
+            edges,
+            seen,
+            took: begun.elapsed(),
+        };
+        progress(&tried);
+        tried
+    }
+
+    /// True when all was as it should be.
+    pub fn is_good(&self) -> bool {
+        self.seen.is_ok()
+    }
+}
+
+impl fmt::Display for Tried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, seen, took, .. } = self;
+        let (word, text) = match seen {
+            Ok(text) => ("good", text),
+            Err(text) => ("FAULT", text),
+        };
+        write!(f, "{word:5} {name} ({:.1} s): {text}", took.as_secs_f64())
+    }
+}
+
+/// A platform of all components that runs.
+pub struct Live<'u> {
+    umbrella: &'u Umbrella,
+    profile: &'u Profile,
+}
+
+impl<'u> Live<'u> {
+    /// `umbrella`, on which `profile` is installed.
+    pub fn new(umbrella: &'u Umbrella, profile: &'u Profile) -> Self {
+        Self { umbrella, profile }
+    }
+
+    /// All changes. What goes wrong with one does not keep the next from being tried.
+    pub fn change_all(&self) -> Vec<Tried> {
+        vec![
+            Tried::of("values of components", || self.values()),
+            Tried::of("features", || self.features()),
+            Tried::of("exposure", || self.exposure()),
+            Tried::of("a component that is not Ready for a while", || self.flap()),
+            Tried::of("another version of a component", || self.component_version()),
+            Tried::of("another version of the installer", || self.installer_version()),
+        ]
+    }
+
+    /// Patches the Installer.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub fn patch(&self, spec: &Value) -> Result<()> {
+        let patch = json!({ "spec": spec }).to_string();
+        let words = [
+            "patch",
+            INSTALLERS,
+            "installer",
+            "--type",
+            "merge",
+            "--patch",
+            &patch,
+        ];
+        self.umbrella.home().kubectl(&words).map(drop)
+    }
+
+    /// UIDs of compositions by their names, the Installer among them.
+    ///
+    /// # Errors
+    /// When etcd does not answer.
+    pub fn uids(&self) -> Result<BTreeMap<String, String>> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let compositions = Stored(self.umbrella.cluster()).custom_resources(GROUP)?;
+        Ok(compositions
+            .iter()
+            .map(|composition| &composition["metadata"])
+            .map(|metadata| (text(&metadata["name"]), text(&metadata["uid"])))
+            .collect())
+    }
+
+    /// What the chart of a component does not take is refused by the API server.
+    fn values(&self) -> Result<(String, usize)> {
+        let name = FLAPPING;
+        let apply = |values: &Value| {
+            let installer = json!({
+                "apiVersion": format!("{GROUP}/v{}", VERSION.replace('.', "-")), "kind": "Installer",
+                "metadata": {"name": "installer", "namespace": self.umbrella.home().namespace()},
+                "spec": {"componentValues": values},
+            });
+            platform::apply_dry(self.umbrella.site(), &installer.to_string())
+        };
+        apply(&json!({name: {"replicas": 2, "service": {"port": 8090}}}))?;
+        let refused = [
+            json!({"nobody": {"replicas": 2}}),
+            json!({name: {"service": {"unknown": true}}}),
+            json!({name: {"replicas": "many"}}),
+            json!({name: {"replicas": 9}}),
+        ];
+        for values in &refused {
+            ensure!(apply(values).is_err(), "{values} was taken");
+        }
+        Ok((format!("{} that no chart takes were refused", refused.len()), 0))
+    }
+
+    /// A feature that others need is refused; what is turned off goes from the leaves, what is turned on comes in its order.
+    fn features(&self) -> Result<(String, usize)> {
+        let home = self.umbrella.home();
+        let before = self.uids()?;
+        self.patch(&json!({"features": {"oasgenprovider": false}}))?;
+        let refused = home.wait(INSTALLERS, "installer", |installer| {
+            condition(installer, "Synced").is_some_and(|synced| synced["status"] == "False")
+        })?;
+        // First back, so that whatever follows begins with what was there.
+        self.patch(&json!({"features": {"oasgenprovider": true}}))?;
+        let said = condition(&refused, "Synced").and_then(|synced| synced["message"].as_str());
+        let said = said.unwrap_or_default();
+        ensure!(
+            said.contains("hyperdx-provider") && said.contains("features.oasgenprovider"),
+            "the refusal does not say what is wrong: {said}"
+        );
+        home.wait(INSTALLERS, "installer", is_ready)?;
+        ensure!(self.uids()? == before, "a refused change changed something");
+
+        let begun = Instant::now();
+        self.patch(&json!({"features": {"podRestartAlert": false}}))?;
+        self.wait_gone("hyperdx-provider")?;
+        let one = begun.elapsed();
+        let mut expected = before.clone();
+        expected.remove("hyperdx-provider");
+        ensure!(
+            self.uids()? == expected,
+            "more than hyperdx-provider went: {:?}",
+            self.uids()?
+        );
+
+        let off = self.profile.only(&["observability", "observabilityAgents"]);
+        let mark = self.umbrella.cluster().audit().mark()?;
+        let begun = Instant::now();
+        self.patch(&json!({"features": {"observability": false, "observabilityAgents": false}}))?;
+        for component in off.components() {
+            self.wait_gone(component.name)?;
+            expected.remove(component.name);
+        }
+        let many = begun.elapsed();
+        ensure!(
+            self.uids()? == expected,
+            "others than those of observability went: {:?}",
+            self.uids()?
+        );
+        let mut deleted: Vec<String> = Vec::new();
+        for record in self.umbrella.cluster().audit().since(mark)? {
+            let record = record?;
+            if record.group == GROUP
+                && record.verb == "delete"
+                && record.code == 200
+                && !deleted.contains(&record.name)
+            {
+                deleted.push(record.name);
+            }
+        }
+        let early = removed_too_early(&off, &deleted);
+        ensure!(early.is_empty(), "{}", early.join("; "));
+        home.wait(INSTALLERS, "installer", is_ready)?;
+
+        let begun = Instant::now();
+        let on = json!({"features": {"podRestartAlert": true, "observability": true, "observabilityAgents": true}});
+        self.patch(&on)?;
+        let rise = self
+            .umbrella
+            .watch_rise(self.profile, begun, &AtomicBool::new(false))?;
+        let early = rise.violations(self.profile);
+        ensure!(early.is_empty(), "{}", early.join("; "));
+        let seen = format!(
+            "an enabled component's dependency is not turned off, {said}; without podRestartAlert {} components after {:.1} s, \
+             without observability {} after {:.1} s, all {} again after {:.1} s",
+            before.len() - 2,
+            one.as_secs_f64(),
+            expected.len() - 1,
+            many.as_secs_f64(),
+            self.profile.components().len(),
+            begun.elapsed().as_secs_f64()
+        );
+        Ok((seen, off.edges().len() + self.profile.edges().len()))
+    }
+
+    /// Waits until a component is gone, and then its definition.
+    fn wait_gone(&self, name: &str) -> Result<()> {
+        let home = self.umbrella.home();
+        home.wait_gone(&self.resource(name)?, name)?;
+        home.wait_gone("compositiondefinitions", name)
+    }
+
+    fn component(&self, name: &str) -> Result<&Component> {
+        self.profile
+            .get(name)
+            .with_context(|| format!("there is no component {name}"))
+    }
+
+    /// The compositions of a component, as kubectl has them.
+    fn resource(&self, name: &str) -> Result<String> {
+        Ok(format!("{}.{GROUP}", self.component(name)?.plural()))
+    }
+
+    /// The consumer is told one address after the other, as each becomes known, and keeps what the user said.
+    fn exposure(&self) -> Result<(String, usize)> {
+        let home = self.umbrella.home();
+        let consumer = self
+            .profile
+            .components()
+            .iter()
+            .find(|component| component.consumer);
+        let consumer = consumer
+            .context("no component is told the addresses of others")?
+            .name;
+        let exposed = self.profile.components().iter();
+        let exposed: Vec<_> = exposed
+            .filter_map(|component| Some((component.name, component.exposure?)))
+            .collect();
+        let told: Vec<_> = exposed
+            .iter()
+            .filter(|(_, exposure)| !exposure.config_keys.is_empty())
+            .collect();
+        let (_, first) = told.first().context("no address is told")?;
+        // What the user says of a key counts until the address is known.
+        let mut expected = BTreeMap::from([
+            ("THEME", "dark".to_owned()),
+            (first.config_keys[0], "http://own.example".to_owned()),
+        ]);
+        self.patch(&json!({
+            "exposure": {"type": "LoadBalancer"},
+            "componentValues": {consumer: {"config": expected}},
+        }))?;
+        for (name, _) in &exposed {
+            home.wait("services", &format!("{name}-{name}"), |service| {
+                service["spec"]["type"] == "LoadBalancer"
+            })?;
+        }
+        self.wait_config(consumer, &expected)?;
+        let mut slowest = Duration::ZERO;
+        for (number, (name, exposure)) in told.iter().enumerate() {
+            let address = format!("192.0.2.{}", number + 1);
+            let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": address}]}}}).to_string();
+            let begun = Instant::now();
+            home.kubectl(&[
+                "patch",
+                "service",
+                &format!("{name}-{name}"),
+                "--subresource",
+                "status",
+                "--type",
+                "merge",
+                "--patch",
+                &status,
+            ])?;
+            for key in exposure.config_keys {
+                expected.insert(key, format!("http://{address}:{}", exposure.port));
+            }
+            self.wait_config(consumer, &expected)?;
+            slowest = slowest.max(begun.elapsed());
+        }
+        let seen = format!(
+            "{} Services are LoadBalancers; {consumer} was told {} addresses one by one, each after {:.1} s at most",
+            exposed.len(),
+            told.len(),
+            slowest.as_secs_f64()
+        );
+        Ok((seen, 0))
+    }
+
+    /// Waits until the consumer's config is exactly this, and its release has it.
+    fn wait_config(&self, consumer: &str, expected: &BTreeMap<&str, String>) -> Result<()> {
+        let home = self.umbrella.home();
+        let config = json!(expected);
+        home.wait(&self.resource(consumer)?, consumer, |object| {
+            object["spec"]["config"] == config
+        })?;
+        home.wait("configmaps", &format!("{consumer}-{consumer}"), |map| {
+            expected.iter().all(|(key, value)| map["data"][key] == **value)
+        })
+        .map(drop)
+    }
+
+    /// What a component depends on is not Ready for two passes of the Installer: nothing is removed.
+    fn flap(&self) -> Result<(String, usize)> {
+        let home = self.umbrella.home();
+        let before = self.uids()?;
+        let node = home.kubectl(&["get", "nodes", "--output", "jsonpath={.items[0].metadata.name}"])?;
+        let mark = self.umbrella.cluster().audit().mark()?;
+        // Its next pod finds no place.
+        home.kubectl(&["cordon", &node])?;
+        let selector = format!("app.kubernetes.io/instance={FLAPPING}");
+        home.kubectl(&[
+            "delete",
+            "pods",
+            "--selector",
+            &selector,
+            "--grace-period=1",
+            "--wait=false",
+        ])?;
+        let resource = self.resource(FLAPPING)?;
+        home.wait_for(&resource, FLAPPING, "Ready", "False")?;
+        let since = Instant::now();
+        let agent = self
+            .profile
+            .components()
+            .iter()
+            .find(|component| component.vertex_ai);
+        let agent = agent
+            .context("no component shows that the Installer was rendered")?
+            .name;
+        for approval in [false, true] {
+            self.patch(&json!({"hitlApproval": approval}))?;
+            home.wait(&self.resource(agent)?, agent, |object| {
+                object["spec"]["hitlApproval"] == approval
+            })?;
+        }
+        let flapping = home.get(&resource, FLAPPING)?.unwrap_or_default();
+        ensure!(
+            !is_ready(&flapping),
+            "{FLAPPING} was Ready before the Installer was rendered twice"
+        );
+        let away = since.elapsed();
+        home.kubectl(&["uncordon", &node])?;
+        home.wait_for(&resource, FLAPPING, "Ready", "True")?;
+        ensure!(
+            self.uids()? == before,
+            "compositions were removed: {:?} became {:?}",
+            before,
+            self.uids()?
+        );
+        for record in self.umbrella.cluster().audit().since(mark)? {
+            let record = record?;
+            ensure!(
+                record.verb != "delete" || record.group != GROUP,
+                "{} deleted {}",
+                record.user,
+                record.uri
+            );
+        }
+        let seen = format!(
+            "{FLAPPING} was not Ready for {:.1} s and two renderings: {} dependents stayed, nothing was deleted",
+            away.as_secs_f64(),
+            self.profile.dependents(FLAPPING).len()
+        );
+        Ok((seen, 0))
+    }
+
+    /// The same composition gets another version of its chart, while its workload goes on.
+    fn component_version(&self) -> Result<(String, usize)> {
+        let home = self.umbrella.home();
+        let (name, version) = BUMPED;
+        let next = self.profile.with_version(name, version);
+        let bumped = next.get(name).context("the bumped component is not there")?;
+        self.umbrella.catalog().push_component(bumped)?;
+        let before = self.uids()?;
+        let workloads = Workloads::watch(self.umbrella, &[name])?;
+        let begun = Instant::now();
+        // With another value, so that its pods are replaced.
+        self.patch(&json!({
+            "components": next.list(), "componentValues": {name: {"greeting": "Hello again"}},
+        }))?;
+        let resource = self.resource(name)?;
+        home.wait(&resource, name, |object| {
+            object["metadata"]["labels"]["krateo.io/composition-version"] == bumped.served_version()
+                && is_ready(object)
+        })?;
+        let map = home.wait("configmaps", &format!("{name}-{name}"), |map| {
+            map["data"]["version"] == version
+        })?;
+        ensure!(
+            map["data"]["greeting"] == "Hello again",
+            "its values did not come along: {}",
+            map["data"]
+        );
+        let took = begun.elapsed();
+        ensure!(
+            self.uids()? == before,
+            "a composition was replaced: {:?}",
+            self.uids()?
+        );
+        let states = workloads.never_away()?;
+        Ok((
+            format!(
+                "{name} {version} after {:.1} s, its UID unchanged, its workload available in all {states} states",
+                took.as_secs_f64()
+            ),
+            0,
+        ))
+    }
+
+    /// A release of another version of the installer moves the Installer, and all compositions stay what they are.
+    fn installer_version(&self) -> Result<(String, usize)> {
+        let home = self.umbrella.home();
+        let next = self.profile.with_version(BUMPED.0, BUMPED.1);
+        self.umbrella.catalog().push_installer(NEXT, &next)?;
+        let before = self.uids()?;
+        let running = self.profile.components().iter();
+        let running: Vec<&str> = running
+            .filter(|component| component.exposure.is_some_and(|exposure| exposure.has_workload))
+            .map(|component| component.name)
+            .collect();
+        let workloads = Workloads::watch(self.umbrella, &running)?;
+        let begun = Instant::now();
+        let upgrade = self.umbrella.install_by(Tool::Helm, true, NEXT, &next)?;
+        self.umbrella.site().run(upgrade).context("helm upgrade failed")?;
+        let upgraded = begun.elapsed();
+        let wanted = format!("v{}", NEXT.replace('.', "-"));
+        home.wait(INSTALLERS, "installer", |installer| {
+            installer["metadata"]["labels"]["krateo.io/composition-version"] == wanted && is_ready(installer)
+        })?;
+        self.umbrella
+            .watch_rise(&next, Instant::now(), &AtomicBool::new(false))?;
+        let took = begun.elapsed();
+        ensure!(
+            self.uids()? == before,
+            "a composition was replaced: {:?} became {:?}",
+            before,
+            self.uids()?
+        );
+        let states = workloads.never_away()?;
+        Ok((
+            format!(
+                "helm upgrade {:.1} s, the Installer {wanted} after {:.1} s, {} UIDs unchanged, {} workloads available in all \
+                 {states} states",
+                upgraded.as_secs_f64(),
+                took.as_secs_f64(),
+                before.len(),
+                running.len()
+            ),
+            0,
+        ))
+    }
+}
+
+/// Deployments that must go on.
+struct Workloads(Vec<(String, Watch)>);
+
+impl Workloads {
+    fn watch(umbrella: &Umbrella, components: &[&str]) -> Result<Self> {
+        let watches = components.iter().map(|name| {
+            let deployment = format!("{name}-{name}");
+            let selector = format!("metadata.name={deployment}");
+            let namespace = umbrella.home().namespace();
+            let get = [
+                "get",
+                "deployments",
+                "--namespace",
+                namespace,
+                "--field-selector",
+                &selector,
+            ];
+            let watch = Watch::start(umbrella.site().kubectl(get))?;
+            Ok((deployment, watch))
+        });
+        watches.collect::<Result<_>>().map(Self)
+    }
+
+    /// How many states there were, in all of which pods were available.
+    fn never_away(&self) -> Result<usize> {
+        let mut states = 0;
+        for (name, watch) in &self.0 {
+            loop {
+                match watch.next(Duration::from_secs(1)) {
+                    Said::State(Some(deployment)) => {
+                        states += 1;
+                        let available = deployment["status"]["availableReplicas"].as_u64();
+                        ensure!(
+                            available.unwrap_or_default() > 0,
+                            "{name} had no pod: {}",
+                            deployment["status"]
+                        );
+                    }
+                    Said::State(None) => bail!("{name} was removed"),
+                    Said::Nothing => break,
+                    Said::End => bail!("the watch of {name} ended"),
+                }
+            }
+        }
+        ensure!(states >= self.0.len(), "a workload was not seen");
+        Ok(states)
+    }
+}
