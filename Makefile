@@ -149,8 +149,15 @@ demo: ## From nothing to a running composition: cluster, images, helm install, d
 	$(BUILD) --quiet --bin demo
 	$(DEBUG)/demo up --cluster $(CLUSTER) $(if $(REGISTRY),--registry $(REGISTRY))
 
+.PHONY: demo-platform
+demo-platform: ## From nothing to a running platform of 18 trial components by kco installer, its waves in the terminal
+	@if [ "$(CLUSTER)" = local ]; then $(MAKE) --no-print-directory setup; else $(BUILD) --quiet --bin local-cluster && $(DEBUG)/local-cluster parts helm kubectl; fi
+	@$(MAKE) --no-print-directory programs
+	$(BUILD) --quiet --bin demo
+	$(DEBUG)/demo platform --cluster $(CLUSTER) $(if $(REGISTRY),--registry $(REGISTRY))
+
 .PHONY: demo-down
-demo-down: ## Remove all that `make demo` made
+demo-down: ## Remove all that `make demo` or `make demo-platform` made
 	$(BUILD) --quiet --bin demo
 	$(DEBUG)/demo down --cluster $(CLUSTER)
 

@@ -1,10 +1,12 @@
-//! `make demo`: from nothing to a running composition, and back.
+//! `make demo`: from nothing to a running composition, and back; `make demo-platform`: to a running platform.
 #![allow(clippy::print_stdout, reason = "showing is what a demo is for")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Parser, Subcommand, ValueEnum};
+use e2e::installer::Profile;
+use e2e::installer::umbrella::{Catalog, RELEASE, VERSION};
 use e2e::scenario::on_node;
 use e2e::{ChartFolder, Site, image, platform, progress};
 use local_cluster::{Cluster, Options};
@@ -21,6 +23,8 @@ struct Args {
 enum Command {
     /// Set everything up and show it.
     Up(Where),
+    /// Install the platform by its umbrella chart, with trial components, and show how it comes up.
+    Platform(Where),
     /// Remove everything.
     Down {
         /// The cluster that the demo was set up on.
@@ -58,14 +62,73 @@ const NAMESPACE: &str = "demo";
 fn main() -> Result<()> {
     match Args::parse().command {
         Command::Up(place) => up(&place),
+        Command::Platform(place) => install_platform(&place),
         Command::Down { cluster } => down(cluster),
     }
 }
 
 fn up(place: &Where) -> Result<()> {
     let storage = tempfile::tempdir()?;
+    let (site, cluster) = site(place, storage.path())?;
+    platform::install(&site)?;
+    compose(&site)?;
+    show(&site, cluster.as_ref())
+}
+
+/// The platform by `kco installer`, as a user installs it, with its waves in the terminal.
+fn install_platform(place: &Where) -> Result<()> {
+    let storage = tempfile::tempdir()?;
+    let (site, cluster) = site(place, storage.path())?;
+    let profile = Profile::platform();
+    let catalog = Catalog::publish(&site, &profile)?;
+    let (chart, values) = (catalog.chart(), catalog.values(&profile)?);
+    let values = values.to_string_lossy();
+    let with_chart = |verb: &str| {
+        let mut kco = site.kco([
+            "installer",
+            verb,
+            &chart,
+            "--version",
+            VERSION,
+            "--values",
+            &values,
+        ])?;
+        if site.plain_http() {
+            kco.arg("--plain-http");
+        }
+        Ok(kco)
+    };
+    println!("{}", site.run(with_chart("check")?)?);
+    // It follows what the other installs, on this very terminal.
+    let mut status = site
+        .kco(["installer", "status", "--watch", "--until-ready"])?
+        .spawn()?;
+    let installed = with_chart("install").and_then(|mut install| {
+        install.args(["--wait", "--timeout", "10m"]);
+        site.run(install)
+    });
+    if installed.is_err() {
+        // It would wait for ever.
+        let _ = status.kill();
+    }
+    let ended = status.wait()?;
+    installed.context("the platform was not installed")?;
+    ensure!(ended.success(), "the platform did not come up");
+    println!("Remove the platform:  kco installer uninstall");
+    println!(
+        "Remove it all:        make demo-down{}",
+        if cluster.is_some() { "" } else { " CLUSTER=current" }
+    );
+    if cluster.is_some() {
+        println!("Look around:          cargo run -qp local-cluster -- exec --name {CLUSTER} -- bash");
+    }
+    Ok(())
+}
+
+/// Where the demo runs, with our images in its registry; a cluster, when that is its own.
+fn site(place: &Where, storage: &Path) -> Result<(Site, Option<Cluster>)> {
     let (site, cluster) = match place.cluster {
-        Kind::Current => (current(place, storage.path().to_owned())?, None),
+        Kind::Current => (current(place, storage.to_owned())?, None),
         Kind::Local => {
             progress("starting a Kubernetes of its own");
             // It outlives this program, also when a later step fails: that is when one wants to look.
@@ -82,9 +145,7 @@ fn up(place: &Where) -> Result<()> {
         }
     };
     image::push_all(&site)?;
-    platform::install(&site)?;
-    compose(&site)?;
-    show(&site, cluster.as_ref())
+    Ok((site, cluster))
 }
 
 fn current(place: &Where, storage: PathBuf) -> Result<Site> {
@@ -287,6 +348,14 @@ fn down(cluster: Kind) -> Result<()> {
         {
             return Err(error);
         }
+    }
+    if site
+        .run(site.helm(["list", "--short", "--namespace", platform::NAMESPACE]))?
+        .lines()
+        .any(|name| name == RELEASE)
+    {
+        progress("kco installer uninstall");
+        site.run(site.kco(["installer", "uninstall"])?)?;
     }
     platform::uninstall(&site)?;
     site.run(site.kubectl(["delete", "namespace", NAMESPACE, "--ignore-not-found"]))?;
