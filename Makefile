@@ -345,6 +345,13 @@ installer-removals: setup programs ## The platform removed with a definition of 
 	$(BUILD) --quiet --bin installer
 	$(DEBUG)/installer removals
 
+FROM ?= 1
+.PHONY: installer-kills
+installer-kills: STEP = 5
+installer-kills: setup programs ## core-provider and the Installer's controller killed at every fifth write (STEP=5) while five components are installed and removed, from write FROM=1 on; prints kills and converged (needs root)
+	$(BUILD) --quiet --bin installer
+	$(DEBUG)/installer kills --step $(STEP) --from $(FROM)
+
 SUBCHARTS ?=
 # SUBCHARTS: empty, foreign subcharts are fetched; a folder that has each under its name; none, they are left out.
 .PHONY: installer-package

@@ -156,28 +156,32 @@ impl Audit {
         log.seek(SeekFrom::Start(mark.0))?;
         Ok(Records {
             lines: BufReader::new(log),
+            half: String::new(),
         })
     }
 }
 
-/// Records in the order they were written.
+/// Records in the order they were written. After the last one it can be asked again, for what was written since.
 #[derive(Debug)]
 pub struct Records {
     lines: BufReader<File>,
+    /// What there is of a line that is not written to its end.
+    half: String,
 }
 
 impl Iterator for Records {
     type Item = Result<AuditRecord>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let mut line = String::new();
-        match self.lines.read_line(&mut line) {
+        match self.lines.read_line(&mut self.half) {
             Err(error) => Some(Err(error).context("could not read the audit log")),
             // The last line may be half written yet; it is a record next time.
-            Ok(_) if !line.ends_with('\n') => None,
-            Ok(_) => Some(
-                serde_json::from_str(&line).with_context(|| format!("not an audit record: {}", line.trim())),
-            ),
+            Ok(_) if !self.half.ends_with('\n') => None,
+            Ok(_) => {
+                let line = std::mem::take(&mut self.half);
+                let record = serde_json::from_str(&line);
+                Some(record.with_context(|| format!("not an audit record: {}", line.trim())))
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The umbrella on a cluster of its own: `make installer` and `make installer-removals`.
+//! The umbrella on a cluster of its own: `make installer`, `make installer-removals` and `make installer-kills`.
 #![allow(clippy::print_stdout, reason = "the outcome is what it is run for")]
 
 use std::process::ExitCode;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use e2e::installer::run::{self, Course};
-use e2e::installer::{Profile, removal};
+use e2e::installer::{Profile, kills, removal};
 
 /// The platform with trial components on a cluster of its own.
 #[derive(Debug, Parser)]
@@ -35,6 +35,15 @@ enum What {
     },
     /// Remove it while something is in the way.
     Removals,
+    /// Kill core-provider and the Installer's controller while five components are installed and removed.
+    Kills {
+        /// At every so manieth write.
+        #[arg(long, default_value_t = 5)]
+        step: usize,
+        /// Not before this one.
+        #[arg(long, default_value_t = 1)]
+        from: usize,
+    },
 }
 
 fn main() -> Result<ExitCode> {
@@ -56,6 +65,13 @@ fn main() -> Result<ExitCode> {
             changes,
         })?,
         What::Removals => removal::run(&profile)?,
+        What::Kills { step, from } => {
+            let outcome = kills::run(step, from)?;
+            println!("{outcome}");
+            return Ok(ended(
+                outcome.kills == outcome.converged && outcome.faults.is_empty(),
+            ));
+        }
     };
     println!("{outcome}");
     Ok(ended(outcome.is_good()))

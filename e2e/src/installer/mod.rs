@@ -3,6 +3,7 @@
 
 pub mod charts;
 pub mod components;
+pub mod kills;
 pub mod live;
 pub mod order;
 pub mod package;
