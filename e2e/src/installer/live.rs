@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 
 use super::order::removed_too_early;
 use super::stored::Stored;
-use super::umbrella::{GROUP, Tool, Umbrella, VERSION};
+use super::umbrella::{GROUP, Tool, Umbrella};
 use super::{Component, Profile};
 use crate::namespace::{condition, is_ready};
+use crate::progress;
 use crate::watch::{Said, Watch};
-use crate::{platform, progress};
 
 /// The version that the installer is upgraded to.
 const NEXT: &str = "1.2.4";
@@ -135,16 +135,21 @@ impl<'u> Live<'u> {
 
     /// What the chart of a component does not take is refused by the API server.
     fn values(&self) -> Result<(String, usize)> {
-        let name = FLAPPING;
-        let apply = |values: &Value| {
-            let installer = json!({
-                "apiVersion": format!("{GROUP}/v{}", VERSION.replace('.', "-")), "kind": "Installer",
-                "metadata": {"name": "installer", "namespace": self.umbrella.home().namespace()},
-                "spec": {"componentValues": values},
-            });
-            platform::apply_dry(self.umbrella.site(), &installer.to_string())
+        let (name, home) = (FLAPPING, self.umbrella.home());
+        let live = home
+            .get(INSTALLERS, "installer")?
+            .context("there is no Installer")?;
+        let replace = |values: &Value| -> Result<()> {
+            let mut installer = live.clone();
+            installer["spec"]["componentValues"] = values.clone();
+            let file = tempfile::NamedTempFile::new()?;
+            std::fs::write(file.path(), installer.to_string())?;
+            // By this verb the API server says what it would drop.
+            let path = file.path().to_string_lossy();
+            home.kubectl(&["replace", "--dry-run=server", "--filename", &path])
+                .map(drop)
         };
-        apply(&json!({name: {"replicas": 2, "service": {"port": 8090}}}))?;
+        replace(&json!({name: {"replicas": 2, "service": {"port": 8090}}}))?;
         let refused = [
             json!({"nobody": {"replicas": 2}}),
             json!({name: {"service": {"unknown": true}}}),
@@ -152,7 +157,7 @@ impl<'u> Live<'u> {
             json!({name: {"replicas": 9}}),
         ];
         for values in &refused {
-            ensure!(apply(values).is_err(), "{values} was taken");
+            ensure!(replace(values).is_err(), "{values} was taken");
         }
         Ok((format!("{} that no chart takes were refused", refused.len()), 0))
     }
