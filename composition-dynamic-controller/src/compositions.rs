@@ -19,7 +19,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::queue::{Grouped, Priority};
+use runtime::queue::{Grouped, Priority};
 
 /// A composition by its place.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -12,13 +12,13 @@ use futures::{FutureExt as _, StreamExt as _};
 use kube::Api;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use runtime::chain;
+use runtime::queue::Priority;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::composition::{Context, Error, Next, cut_off, reconcile};
 use crate::compositions::{Key, News, Trimmed};
-use crate::queue::Priority;
 use crate::shards::OwnShards;
 
 /// How long a pass may have a worker; waits for hooks, and for objects that go, are not part of it. The reference's limit.

@@ -15,11 +15,11 @@ use kube::Api;
 use kube::core::{DynamicObject, GroupVersionKind, PartialObjectMeta};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt as _, watcher as watch};
+use runtime::queue::{Priority, Queue};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::compositions::Key;
-use crate::queue::{Priority, Queue};
 
 /// How many objects are listed at once: nothing but their metadata, of which labels have no bound.
 const PAGE: u32 = 50;
@@ -368,7 +368,7 @@ mod tests {
     use runtime::{Metrics, Telemetry};
 
     use super::*;
-    use crate::queue::Capacity;
+    use runtime::queue::Capacity;
 
     fn key(name: &str) -> Key {
         Key {

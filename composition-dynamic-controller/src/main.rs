@@ -8,7 +8,6 @@ mod definitions;
 mod figures;
 mod inspector;
 mod lookups;
-mod queue;
 mod release_key;
 mod run;
 mod shards;

@@ -17,6 +17,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::GroupVersionResource;
 use kube::runtime::reflector::store::WriterDropped;
 use kube::runtime::watcher;
+use runtime::queue::{Capacity, Priority, Queue};
 use runtime::{Backoff, Process, Renders, Telemetry, chain};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
@@ -29,11 +30,10 @@ use crate::definitions::Definitions;
 use crate::figures::{CutOff, Parts};
 use crate::inspector::Inspector;
 use crate::lookups::Lookups;
-use crate::queue::{Capacity, Priority, Queue};
 use crate::release_key::ReleaseKey;
 use crate::shards::{self, OwnShards};
 use crate::types::AwaitedTypes;
-use crate::watches::Watches;
+use crate::watches::watches;
 
 /// How many compositions are listed at once. Each may have more than a MiB of text, and a page is in memory while it is
 /// read.
@@ -219,7 +219,7 @@ impl Args {
             ),
         };
         Ok(Context {
-            watches: Watches::new(cluster.clone(), &resource, queue.clone()),
+            watches: watches(cluster.clone(), &resource, queue.clone()),
             lookups: Lookups::new(cluster.clone(), queue.clone()),
             types: AwaitedTypes::new(cluster.clone(), queue.clone()),
             memories: Memories::default(),
@@ -313,7 +313,7 @@ async fn definitions(
 
 #[cfg(test)]
 mod tests {
-    use crate::queue::Capacity;
+    use runtime::queue::Capacity;
 
     /// What the program itself takes, with its caches of small things.
     const PROGRAM: usize = 40 << 20;

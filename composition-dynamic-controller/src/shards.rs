@@ -11,11 +11,11 @@ use kube::ResourceExt as _;
 use prometheus::IntGauge;
 use runtime::Metrics;
 use runtime::events::{Happening, Severity};
+use runtime::queue::Priority;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use crate::composition::Context;
 use crate::compositions::Key;
-use crate::queue::Priority;
 
 /// As many news are taken at once: one line tells of all that a replica gained when it started.
 const AT_ONCE: usize = 64;

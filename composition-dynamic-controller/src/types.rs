@@ -15,11 +15,11 @@ use kube::core::{DynamicObject, GroupVersionKind, PartialObjectMeta};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt as _, watcher as watch};
 use kube::{Api, ResourceExt as _};
+use runtime::queue::{Priority, Queue};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::compositions::Key;
-use crate::queue::{Priority, Queue};
 
 /// How many definitions are listed at once.
 const PAGE: u32 = 50;
@@ -180,7 +180,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::queue::Capacity;
+    use runtime::queue::Capacity;
 
     fn key(name: &str) -> Key {
         Key {

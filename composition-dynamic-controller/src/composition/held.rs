@@ -2,12 +2,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use cluster::{Parking, parked};
 use futures::future::BoxFuture;
 use helm_client::records;
-use helm_client::release::{self, Parking, Releases, parked};
+use helm_client::release::{self, Releases};
+use runtime::queue::{Queue, Seat};
 
 use crate::compositions::Key;
-use crate::queue::{Queue, Seat};
 
 /// Records could not be read again.
 #[derive(Debug, thiserror::Error)]
@@ -138,7 +139,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::queue::{Capacity, Priority};
+    use runtime::queue::{Capacity, Priority};
 
     const RECORD: &str = "/api/v1/namespaces/shop/secrets/sh.helm.release.v1.web.v1";
     const NEXT: &str = "/api/v1/namespaces/shop/secrets/sh.helm.release.v1.web.v2";

@@ -14,13 +14,13 @@ use cluster::{Health, ObjectId};
 use composition::permissions::Grant;
 use helm_client::records;
 use kube::ResourceExt as _;
+use runtime::watches::{Sight, Watches};
 use serde_json::Value;
 
 use super::held::HELD;
 use super::origin::Source;
 use crate::compositions::Key;
 use crate::lookups::Moment;
-use crate::watches::{Sight, Watches};
 
 /// What is remembered of one composition.
 #[derive(Debug, Default)]
@@ -114,7 +114,7 @@ impl Memory {
     pub(super) fn is_settled(
         &self,
         inputs: u64,
-        watches: &Watches,
+        watches: &Watches<Key>,
         is_unmoved: impl Fn(Moment) -> bool,
         max_age: Duration,
     ) -> bool {
@@ -129,7 +129,7 @@ impl Memory {
     }
 
     /// What is remembered of an object, unless it has moved since.
-    pub(super) fn unmoved(&self, id: &ObjectId, watches: &Watches) -> Option<&Looked> {
+    pub(super) fn unmoved(&self, id: &ObjectId, watches: &Watches<Key>) -> Option<&Looked> {
         let looked = self.objects.get(id)?;
         let is_current = match watches.sight(id) {
             // Our own look is all there is.

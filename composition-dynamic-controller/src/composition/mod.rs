@@ -35,16 +35,16 @@ pub(crate) use held::MEMORY as MEMORY_OF_HELD;
 pub(crate) use memory::Memories;
 use memory::Memory;
 pub(crate) use origin::Origin;
+use runtime::Watches;
+use runtime::queue::{Priority, Queue, Seat};
 pub(crate) use status::ReadyMeans;
 
 use crate::compositions::{self, Compositions, Key};
 use crate::figures::{CutOff, Parts};
 use crate::inspector::Inspector;
 use crate::lookups::{Lookups, Moment};
-use crate::queue::{Priority, Queue, Seat};
 use crate::release_key::{self, ReleaseKey};
 use crate::types::AwaitedTypes;
-use crate::watches::Watches;
 
 /// Our name on the fields of compositions and Roles that we set. Objects of releases carry Helm's.
 pub(crate) const FIELD_MANAGER: &str = "composition-dynamic-controller";
@@ -82,7 +82,7 @@ pub(crate) struct Context {
     pub(crate) compositions: Arc<Compositions>,
     /// Where the charts come from.
     pub(crate) origin: Origin,
-    pub(crate) watches: Watches,
+    pub(crate) watches: Watches<Key>,
     pub(crate) lookups: Lookups,
     pub(crate) types: AwaitedTypes,
     pub(crate) memories: Memories,

@@ -12,6 +12,7 @@ pub mod events;
 pub mod finalizers;
 pub mod inspection;
 pub mod labels;
+pub mod mesh;
 pub mod policy;
 pub mod release_key;
 

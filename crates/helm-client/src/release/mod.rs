@@ -38,7 +38,7 @@ mod upgrade;
 
 use std::sync::Arc;
 
-use cluster::{Cluster, LeaseWatch, ObjectId};
+use cluster::{Cluster, LeaseWatch, ObjectId, Parking};
 use helm::release::{ApplyMethod, Info, Release, Status};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -49,7 +49,6 @@ pub use desired::Desired;
 pub use error::{Error, Undone, UnservedType};
 pub use hold::{Hold, writer};
 pub use options::{CrdPolicy, OnFailure, Options, Retries, Retry, Wait};
-pub use parking::{Parking, SOON, parked};
 pub use preview::{Change, Effect};
 pub use progress::{Listener, Progress};
 pub use resume::Resumed;

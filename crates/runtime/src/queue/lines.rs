@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::Priority;
 
 /// What waits as one: the objects of a namespace.
-pub(crate) trait Grouped {
+pub trait Grouped {
     /// The name of its group.
     fn group(&self) -> &str;
 }
@@ -37,13 +37,13 @@ const PARKED_IN_ANY_CASE: usize = 4;
 
 /// How many objects are worked on at once.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Capacity {
+pub struct Capacity {
     workers: usize,
 }
 
 impl Capacity {
     /// With so many workers; none counts as one.
-    pub(crate) fn of(workers: u16) -> Self {
+    pub fn of(workers: u16) -> Self {
         Self {
             workers: usize::from(workers).max(1),
         }
@@ -59,8 +59,7 @@ impl Capacity {
     }
 
     /// How many passes are under way at once where no group has more than its share, parked or not.
-    #[cfg(test)]
-    pub(crate) fn under_way(self) -> usize {
+    pub fn under_way(self) -> usize {
         self.workers + self.parked()
     }
 }

@@ -10,19 +10,20 @@ use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use cluster::{Parking, parked};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use helm_client::release::{Parking, parked};
-use runtime::telemetry;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
-pub(crate) use lines::{Capacity, Grouped};
+use crate::telemetry;
+
+pub use lines::{Capacity, Grouped};
 use lines::{Lines, Next, Place};
 
 /// How urgent a look at an object is. The reference's numbers are -100, 0 and 100.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Priority {
+pub enum Priority {
     /// It may be as it should be: it was seen for the first time, or a while ago.
     Low,
     /// Something about it, or below it, moved.
@@ -37,7 +38,7 @@ pub(crate) enum Priority {
 ///
 /// Whoever works on an object and has to wait for something long parks it ([`Queue::waiting`]): its worker is another's until
 /// the wait is over.
-pub(crate) struct Queue<K> {
+pub struct Queue<K> {
     state: Mutex<State<K>>,
     more: Notify,
     /// Something was parked.
@@ -73,13 +74,14 @@ struct Busy {
 }
 
 /// The worker of a pass, which another object has while this one waits.
-pub(crate) struct Seat<K> {
+pub struct Seat<K> {
     queue: Arc<Queue<K>>,
     key: K,
 }
 
 impl<K: Clone> Seat<K> {
-    pub(crate) fn new(queue: &Arc<Queue<K>>, key: &K) -> Self {
+    /// That of the pass over this object.
+    pub fn new(queue: &Arc<Queue<K>>, key: &K) -> Self {
         Self {
             queue: queue.clone(),
             key: key.clone(),
@@ -99,7 +101,7 @@ impl<K: Hash + Eq + Clone + Grouped + Send + Sync + 'static> Parking for Seat<K>
 
 impl<K: Hash + Eq + Clone + Grouped> Queue<K> {
     /// An empty queue that tells `figures`.
-    pub(crate) fn new(figures: telemetry::Queue, capacity: Capacity) -> Self {
+    pub fn new(figures: telemetry::Queue, capacity: Capacity) -> Self {
         Self {
             state: Mutex::new(State {
                 ready: Lines::new(capacity),
@@ -118,29 +120,29 @@ impl<K: Hash + Eq + Clone + Grouped> Queue<K> {
     }
 
     /// Wants a look at an object now. The more urgent of two wishes holds.
-    pub(crate) fn add(&self, key: K, priority: Priority) {
+    pub fn add(&self, key: K, priority: Priority) {
         self.lock().add(key, priority, Instant::now());
         self.more.notify_one();
     }
 
     /// Wants a look at an object after a while, instead of an earlier such wish.
-    pub(crate) fn add_later(&self, key: K, priority: Priority, after: Duration) {
+    pub fn add_later(&self, key: K, priority: Priority, after: Duration) {
         self.lock().add_later(key, priority, Instant::now() + after);
         self.more.notify_one();
     }
 
     /// Drops all wishes about an object that is gone, or another's.
-    pub(crate) fn forget(&self, key: &K) {
+    pub fn forget(&self, key: &K) {
         self.lock().forget(key);
     }
 
     /// How many objects wait for a worker.
-    pub(crate) fn depth(&self) -> usize {
+    pub fn depth(&self) -> usize {
         self.lock().depth(Instant::now())
     }
 
     /// Waits for the object whose turn it is and for a worker. [`Queue::done`] gives both back.
-    pub(crate) async fn take(&self) -> K {
+    pub async fn take(&self) -> K {
         loop {
             let more = self.more.notified();
             let next = {
@@ -167,7 +169,7 @@ impl<K: Hash + Eq + Clone + Grouped> Queue<K> {
     }
 
     /// Awaits something that may take long, in a pass over an object: when it does, another one has the worker meanwhile.
-    pub(crate) async fn waiting<T>(self: &Arc<Self>, key: &K, wait: impl Future<Output = T>) -> T
+    pub async fn waiting<T>(self: &Arc<Self>, key: &K, wait: impl Future<Output = T>) -> T
     where
         K: Send + Sync + 'static,
     {
@@ -175,14 +177,14 @@ impl<K: Hash + Eq + Clone + Grouped> Queue<K> {
     }
 
     /// A pass over an object is about to wait, and needs no worker for that.
-    pub(crate) fn park(&self, key: &K) {
+    pub fn park(&self, key: &K) {
         self.lock().park(key, Instant::now());
         self.more.notify_one();
         self.parks.notify_waiters();
     }
 
     /// Waits until the pass over an object is parked, or over.
-    pub(crate) async fn parked(&self, key: &K) {
+    pub async fn parked(&self, key: &K) {
         loop {
             let parks = self.parks.notified();
             if self.lock().busy.get(key).is_none_or(|busy| busy.since.is_none()) {
@@ -193,7 +195,7 @@ impl<K: Hash + Eq + Clone + Grouped> Queue<K> {
     }
 
     /// The wait is over: returns once there is a worker again. It comes before whatever of its group has not begun.
-    pub(crate) async fn unpark(&self, key: &K) {
+    pub async fn unpark(&self, key: &K) {
         let turn = self.lock().unpark(key, Instant::now());
         self.more.notify_one();
         if let Some(turn) = turn {
@@ -203,7 +205,7 @@ impl<K: Hash + Eq + Clone + Grouped> Queue<K> {
     }
 
     /// How long workers have had an object in this pass.
-    pub(crate) fn worked(&self, key: &K) -> Duration {
+    pub fn worked(&self, key: &K) -> Duration {
         let state = self.lock();
         state.busy.get(key).map_or(Duration::ZERO, |busy| {
             busy.worked + busy.since.map_or(Duration::ZERO, |since| since.elapsed())
@@ -211,13 +213,13 @@ impl<K: Hash + Eq + Clone + Grouped> Queue<K> {
     }
 
     /// Nobody works on an object any more.
-    pub(crate) fn done(&self, key: &K) {
+    pub fn done(&self, key: &K) {
         self.lock().done(key, Instant::now());
         self.more.notify_one();
     }
 
     /// From now on nothing begins. What has begun goes on, and gets a worker again after each wait.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         let mut state = self.lock();
         state.ready.close();
         state.give_back_workers(Instant::now());
@@ -423,12 +425,11 @@ impl<K: Hash + Eq + Clone + Grouped> State<K> {
 
 #[cfg(test)]
 mod tests {
+    use cluster::SOON;
     use futures::FutureExt as _;
-    use runtime::{Metrics, Telemetry};
-
-    use helm_client::release::SOON;
 
     use super::*;
+    use crate::{Metrics, Telemetry};
 
     /// As of a namespace and a name; without a namespace each is of its own.
     impl Grouped for &'static str {

@@ -1,0 +1,342 @@
+//! Watches on the objects of releases, so that an edit is seen at once and a look at what has not moved costs
+//! nothing: metadata only, one watch for each kind and namespace, by label.
+//!
+//! Secrets are never watched: the right to watch some is the right to read all.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cluster::{Cluster, Item, ObjectId, ResourceId};
+use futures::{StreamExt as _, TryStreamExt as _};
+use kube::core::{DynamicObject, PartialObjectMeta};
+use kube::runtime::watcher::{self, Event};
+use kube::runtime::{WatchStreamExt as _, watcher as watch};
+use kube::{Api, ResourceExt as _};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// What a watch tells of an object: its metadata, as far as that can be read.
+pub type Metadata = Item<PartialObjectMeta<DynamicObject>>;
+
+/// What a watch knows of one object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sight {
+    /// Its kind is not watched there, or the first list is still to come.
+    Unknown,
+    /// It is not there, or it lost its labels.
+    Absent,
+    /// It is there, in this resource version.
+    At(String),
+}
+
+/// The watches on the objects of one API server, for owners that are told apart by `K`.
+pub struct Watches<K> {
+    cluster: Cluster,
+    /// Selects the objects of all releases.
+    selector: String,
+    reading: Reading<K>,
+    places: Mutex<HashMap<Place, Watch<K>>>,
+}
+
+/// Whom an object belongs to, and who is told when it moves.
+#[derive(Clone)]
+struct Reading<K> {
+    owner: fn(&Metadata) -> Option<K>,
+    told: Arc<dyn Fn(K) + Send + Sync>,
+}
+
+/// As many objects of one kind and namespace are remembered; of more it is not known how they are.
+const MOST_OBJECTS: usize = 50_000;
+
+/// How many objects are listed at once: nothing but their metadata, of which labels have no bound.
+const PAGE: u32 = 50;
+
+/// What one watch covers.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Place {
+    resource: ResourceId,
+    /// None for kinds outside of namespaces.
+    namespace: Option<String>,
+}
+
+struct Watch<K> {
+    seen: Arc<Mutex<Seen<K>>>,
+    _ends_with_this: DropGuard,
+}
+
+struct Seen<K> {
+    /// The owners that have objects there. The last one to leave ends the watch, as it takes the right to watch with it.
+    users: HashSet<K>,
+    /// True once the first list is complete.
+    complete: bool,
+    /// True when there were more objects than are remembered.
+    has_more: bool,
+    objects: HashMap<Name, Known<K>>,
+    listing: HashMap<Name, Known<K>>,
+}
+
+impl<K> Default for Seen<K> {
+    fn default() -> Self {
+        Self {
+            users: HashSet::new(),
+            complete: false,
+            has_more: false,
+            objects: HashMap::new(),
+            listing: HashMap::new(),
+        }
+    }
+}
+
+type Name = String;
+
+/// An object as it was seen last.
+struct Known<K> {
+    version: String,
+    /// Whom its metadata names.
+    owner: Option<K>,
+}
+
+impl<K: Hash + Eq + Clone + Send + Sync + 'static> Watches<K> {
+    /// Watches objects with these labels; `told` learns whom one belongs to, by `owner`, when it moves.
+    pub fn new(
+        cluster: Cluster,
+        selector: String,
+        owner: fn(&Metadata) -> Option<K>,
+        told: impl Fn(K) + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            cluster,
+            selector,
+            reading: Reading {
+                owner,
+                told: Arc::new(told),
+            },
+            places: Mutex::default(),
+        }
+    }
+
+    /// Watches where an owner has these objects, and no longer where it has none.
+    pub fn follow<'a>(&self, key: &K, objects: impl Iterator<Item = &'a ObjectId>) {
+        let wanted: BTreeSet<Place> = objects
+            .filter(|id| !id.resource().is_secret())
+            .map(Place::of)
+            .collect();
+        let mut places = self.lock();
+        places.retain(|place, watch| {
+            let mut seen = lock(&watch.seen);
+            if !wanted.contains(place) {
+                seen.users.remove(key);
+            }
+            !seen.users.is_empty()
+        });
+        for place in wanted {
+            let watch = places.entry(place).or_insert_with_key(|place| self.begin(place));
+            lock(&watch.seen).users.insert(key.clone());
+        }
+    }
+
+    /// An owner is gone.
+    pub fn leave(&self, key: &K) {
+        self.follow(key, std::iter::empty());
+    }
+
+    /// What is known of an object.
+    pub fn sight(&self, id: &ObjectId) -> Sight {
+        let places = self.lock();
+        let Some(watch) = places.get(&Place::of(id)) else {
+            return Sight::Unknown;
+        };
+        let seen = lock(&watch.seen);
+        match seen.objects.get(id.name()) {
+            Some(known) => Sight::At(known.version.clone()),
+            None if seen.complete && !seen.has_more => Sight::Absent,
+            None => Sight::Unknown,
+        }
+    }
+
+    fn begin(&self, place: &Place) -> Watch<K> {
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let ends = CancellationToken::new();
+        let api: Api<Metadata> = place
+            .resource
+            .api(self.cluster.client(), place.namespace.as_deref());
+        let events = watch(
+            api,
+            watcher::Config::default().labels(&self.selector).page_size(PAGE),
+        )
+        .default_backoff();
+        let (theirs, reading, place, until) =
+            (seen.clone(), self.reading.clone(), place.clone(), ends.clone());
+        tokio::spawn(async move {
+            let events = events
+                .inspect_err(|error| {
+                    tracing::debug!(
+                        ?place,
+                        error = error as &dyn std::error::Error,
+                        "watch of objects"
+                    );
+                })
+                .filter_map(|event| async { event.ok() })
+                .take_until(until.cancelled());
+            tokio::pin!(events);
+            while let Some(event) = events.next().await {
+                let mut seen = lock(&theirs);
+                let mut moved = seen.take(event, reading.owner);
+                // Whoever may write labels can name any owner.
+                moved.retain(|key| seen.users.contains(key));
+                drop(seen);
+                for key in moved {
+                    (reading.told)(key);
+                }
+            }
+        });
+        Watch {
+            seen,
+            _ends_with_this: ends.drop_guard(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Place, Watch<K>>> {
+        lock(&self.places)
+    }
+}
+
+impl Place {
+    fn of(id: &ObjectId) -> Self {
+        Self {
+            resource: id.resource().clone(),
+            namespace: id.namespace().map(str::to_owned),
+        }
+    }
+}
+
+impl<K: Hash + Eq + Clone> Seen<K> {
+    /// Takes what the watch says, and tells whose objects moved.
+    fn take(&mut self, event: Event<Metadata>, owner: fn(&Metadata) -> Option<K>) -> Vec<K> {
+        match event {
+            Event::Init => {
+                self.listing.clear();
+                self.has_more = false;
+                Vec::new()
+            }
+            Event::InitApply(object) => {
+                if self.listing.len() < MOST_OBJECTS {
+                    self.listing.insert(object.name_any(), Known::of(&object, owner));
+                } else {
+                    self.has_more = true;
+                }
+                Vec::new()
+            }
+            Event::InitDone => self.relisted(),
+            Event::Apply(object) => {
+                let now = Known::of(&object, owner);
+                let version = now.version.clone();
+                let owner = now.owner.clone();
+                if self.objects.len() >= MOST_OBJECTS && !self.objects.contains_key(&object.name_any()) {
+                    self.has_more = true;
+                    return owner.into_iter().collect();
+                }
+                let before = self.objects.insert(object.name_any(), now);
+                let moved = before.is_none_or(|before| before.version != version);
+                owner.filter(|_| moved).into_iter().collect()
+            }
+            Event::Delete(object) => {
+                let before = self.objects.remove(&object.name_any());
+                before.and_then(|before| before.owner).into_iter().collect()
+            }
+        }
+    }
+
+    /// Takes a new list in place of what was known. All of the first one is news: some of it may have moved since
+    /// a pass looked, before there was a watch.
+    fn relisted(&mut self) -> Vec<K> {
+        let before = std::mem::replace(&mut self.objects, std::mem::take(&mut self.listing));
+        self.complete = true;
+        let moved = |(name, known): &(&Name, &Known<K>)| {
+            let other = self.objects.get(*name);
+            other.is_none_or(|other| other.version != known.version)
+        };
+        let mut owners: Vec<K> = before
+            .iter()
+            .filter(moved)
+            .filter_map(|(_, known)| known.owner.clone())
+            .collect();
+        let new = self
+            .objects
+            .iter()
+            .filter(|(name, _)| !before.contains_key(*name));
+        owners.extend(new.filter_map(|(_, known)| known.owner.clone()));
+        owners
+    }
+}
+
+impl<K> Known<K> {
+    fn of(object: &Metadata, owner: fn(&Metadata) -> Option<K>) -> Self {
+        Self {
+            version: object.resource_version().unwrap_or_default(),
+            owner: owner(object),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn object(version: &str) -> Metadata {
+        serde_json::from_value(json!({
+            "apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+            "metadata": {
+                "name": "web", "namespace": "team", "resourceVersion": version,
+                "labels": {"owner": "team/shop"},
+            },
+        }))
+        .unwrap()
+    }
+
+    fn shop() -> Vec<String> {
+        vec!["team/shop".to_owned()]
+    }
+
+    fn owner(object: &Metadata) -> Option<String> {
+        object.labels().get("owner").cloned()
+    }
+
+    #[test]
+    fn only_what_moves_is_news() {
+        let mut seen = Seen::default();
+        assert!(seen.take(Event::Init, owner).is_empty());
+        assert!(seen.take(Event::InitApply(object("1")), owner).is_empty());
+        assert!(!seen.complete);
+        assert_eq!(seen.take(Event::InitDone, owner), shop());
+        assert!(seen.complete);
+        assert!(seen.take(Event::Apply(object("1")), owner).is_empty());
+        assert_eq!(seen.take(Event::Apply(object("2")), owner), shop());
+        assert_eq!(seen.take(Event::Delete(object("3")), owner), shop());
+        assert!(seen.objects.is_empty());
+    }
+
+    #[test]
+    fn a_second_list_tells_what_moved_and_what_went_meanwhile() {
+        let mut seen = Seen::default();
+        let mut list = |objects: &[&str]| {
+            let mut news = seen.take(Event::Init, owner);
+            for version in objects {
+                news.extend(seen.take(Event::InitApply(object(version)), owner));
+            }
+            news.extend(seen.take(Event::InitDone, owner));
+            news
+        };
+        assert_eq!(list(&["1"]), shop());
+        assert!(list(&["1"]).is_empty());
+        assert_eq!(list(&["2"]), shop());
+        assert_eq!(list(&[]), shop());
+        assert_eq!(list(&["2"]), shop());
+    }
+}
