@@ -71,10 +71,7 @@ pub async fn client_told(
     }
     let url = config.cluster_url.to_string();
     let authority = config.cluster_url.authority();
-    let telling = Telling {
-        host: authority.map_or("", http::uri::Authority::as_str).into(),
-        told: Arc::new(told),
-    };
+    let telling = Telling::new(authority.map_or("", http::uri::Authority::as_str), told);
     let builder = ClientBuilder::try_from(config).map_err(|source| Error::MakeClient {
         url,
         source: Box::new(source),
@@ -86,9 +83,19 @@ type Told = dyn Fn(&Answered) + Send + Sync;
 
 /// Around a service, tells of its answers.
 #[derive(Clone)]
-struct Telling {
+pub(crate) struct Telling {
     host: Arc<str>,
     told: Arc<Told>,
+}
+
+impl Telling {
+    /// Around a service of this API server.
+    pub(crate) fn new(host: &str, told: impl Fn(&Answered) + Send + Sync + 'static) -> Self {
+        Self {
+            host: host.into(),
+            told: Arc::new(told),
+        }
+    }
 }
 
 impl<S> Layer<S> for Telling {
@@ -104,7 +111,7 @@ impl<S> Layer<S> for Telling {
 
 /// A service whose answers are told of.
 #[derive(Clone)]
-struct Watched<S> {
+pub(crate) struct Watched<S> {
     inner: S,
     telling: Telling,
 }

@@ -239,6 +239,8 @@ pub enum Attempt {
     Finalize,
     /// Read what it printed.
     ReadLogs,
+    /// Have a token made for it.
+    RequestToken,
 }
 
 impl fmt::Display for Attempt {
@@ -255,6 +257,7 @@ impl fmt::Display for Attempt {
             Self::Delete => "delete",
             Self::Finalize => "set the finalizers of",
             Self::ReadLogs => "read the logs of",
+            Self::RequestToken => "request a token of",
         })
     }
 }

@@ -19,6 +19,7 @@ mod error;
 pub mod fields;
 mod finalizer;
 mod item;
+pub mod kubeconfig;
 mod lease;
 mod logs;
 mod parking;

@@ -1,0 +1,552 @@
+//! A configuration from [`super::untrusted`] to a client that keeps to its limits.
+//!
+//! kube's own builder connects to whatever a name resolves to, takes answers of any length and unpacks them.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use http::{HeaderValue, Request, Response, Uri, header};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use hyper::body::Bytes;
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use kube::client::{Body, Client, ClientBuilder, ConfigExt as _};
+use kube::config::Config;
+use tower::{BoxError, Layer, Service, ServiceBuilder};
+
+use super::address;
+use super::error::shown;
+use super::{Error, Limits, RefusedAddress};
+use crate::client::{Answered, Telling};
+
+/// A silent connection is asked after so long whether the other end is still there, so many times, so far apart.
+const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(15), Duration::from_secs(5), 3);
+
+/// A connection on which nothing that was sent is acknowledged for so long is broken; as long as the probes above take.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
+
+/// Longer than the longest watch that is asked for (290 s), so that only a server that says nothing at all runs into it.
+const SILENCE: Duration = Duration::from_mins(5);
+
+/// A connection that is not used for so long is closed.
+const IDLE: Duration = Duration::from_secs(30);
+
+/// A client for the server of an untrusted kubeconfig.
+///
+/// What the server's name resolves to is judged at every connection, so a name that is one address when it is written
+/// and another when it is used leads nowhere. Redirects are errors. Answers and events of watches are bounded in size, and
+/// nothing is unpacked. A peer that vanishes without a word is noticed after about half a minute, on watches, too.
+/// Failed requests are not repeated.
+///
+/// `told` is told of every request once its answer begins.
+///
+/// The process has installed a rustls provider before it calls this.
+///
+/// # Errors
+///
+/// [`Error::Client`] when certificates, keys or headers cannot be used.
+pub fn client(
+    mut config: Config,
+    limits: &Limits,
+    user_agent: &str,
+    told: impl Fn(&Answered) + Send + Sync + 'static,
+) -> Result<Client, Error> {
+    if let Ok(agent) = HeaderValue::from_str(user_agent) {
+        config.headers.push((header::USER_AGENT, agent));
+    }
+    stack(&config, *limits, GaiResolver::new(), told).map_err(|error| Error::Client(Box::new(error)))
+}
+
+fn stack<R>(
+    config: &Config,
+    limits: Limits,
+    resolver: R,
+    told: impl Fn(&Answered) + Send + Sync + 'static,
+) -> Result<Client, kube::Error>
+where
+    R: Service<Name, Error = io::Error> + Clone + Send + Sync + 'static,
+    R::Response: Iterator<Item = SocketAddr>,
+    R::Future: Send + 'static,
+{
+    let mut http = HttpConnector::new_with_resolver(JudgedResolver { resolver, limits });
+    http.enforce_http(false);
+    http.set_nodelay(true);
+    http.set_keepalive(Some(KEEPALIVE.0));
+    http.set_keepalive_interval(Some(KEEPALIVE.1));
+    http.set_keepalive_retries(Some(KEEPALIVE.2));
+    http.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
+    let judged = JudgedConnector { http, limits };
+    let https = config.rustls_https_connector_with_connector(judged)?;
+    let mut connector = TimeoutConnector::new(https);
+    connector.set_connect_timeout(Some(limits.connect_timeout));
+    connector.set_read_timeout(Some(SILENCE));
+    connector.set_write_timeout(Some(UNACKNOWLEDGED));
+    // A request on a connection that lay idle starts the time anew.
+    connector.set_reset_reader_on_write(true);
+    let client: legacy::Client<_, Body> = legacy::Builder::new(TokioExecutor::new())
+        .pool_idle_timeout(IDLE)
+        .pool_timer(TokioTimer::new())
+        .build(connector);
+    let service = ServiceBuilder::new()
+        .layer(config.base_uri_layer())
+        .option_layer(config.auth_layer()?)
+        .layer(config.extra_headers_layer()?)
+        .map_err(BoxError::from)
+        .service(client);
+    let host = config
+        .cluster_url
+        .authority()
+        .map_or("", |authority| authority.as_str());
+    let namespace = config.default_namespace.clone();
+    let bounding = Bounding {
+        answer: limits.answer,
+        event: limits.event,
+    };
+    Ok(ClientBuilder::new(service, namespace)
+        .with_layer(&bounding)
+        .with_layer(&Telling::new(host, told))
+        .build())
+}
+
+/// A name resolves to an address that is not connected to.
+#[derive(Debug, thiserror::Error)]
+#[error("host {host} is {address}, {kind}")]
+struct NotConnected {
+    host: String,
+    address: String,
+    kind: RefusedAddress,
+}
+
+/// Refuses names that resolve to any address that is not connected to: an honest one has none.
+#[derive(Clone)]
+struct JudgedResolver<R> {
+    resolver: R,
+    limits: Limits,
+}
+
+impl<R> Service<Name> for JudgedResolver<R>
+where
+    R: Service<Name, Error = io::Error>,
+    R::Response: Iterator<Item = SocketAddr>,
+    R::Future: Send + 'static,
+{
+    type Response = std::vec::IntoIter<SocketAddr>;
+    type Error = io::Error;
+    type Future = BoxFuture<'static, Result<Self::Response, io::Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), io::Error>> {
+        self.resolver.poll_ready(context)
+    }
+
+    fn call(&mut self, name: Name) -> Self::Future {
+        let limits = self.limits;
+        let host = shown(name.as_str());
+        let resolving = self.resolver.call(name);
+        async move {
+            let addresses: Vec<SocketAddr> = resolving.await?.collect();
+            for address in &addresses {
+                address::judge(address.ip(), &limits).map_err(|kind| {
+                    io::Error::other(NotConnected {
+                        host: host.clone(),
+                        address: address.ip().to_string(),
+                        kind,
+                    })
+                })?;
+            }
+            Ok(addresses.into_iter())
+        }
+        .boxed()
+    }
+}
+
+/// Refuses hosts that are addresses, which no resolver sees.
+#[derive(Clone)]
+struct JudgedConnector<R> {
+    http: HttpConnector<R>,
+    limits: Limits,
+}
+
+impl<R> Service<Uri> for JudgedConnector<R>
+where
+    HttpConnector<R>: Service<Uri>,
+    <HttpConnector<R> as Service<Uri>>::Response: Send + 'static,
+    <HttpConnector<R> as Service<Uri>>::Error: Into<BoxError>,
+    <HttpConnector<R> as Service<Uri>>::Future: Send + 'static,
+{
+    type Response = <HttpConnector<R> as Service<Uri>>::Response;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.http.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let host = uri.host().unwrap_or_default();
+        if let Err(kind) = address::judge_host(host, &self.limits) {
+            let refused = NotConnected {
+                host: shown(host),
+                address: "the server's".to_owned(),
+                kind,
+            };
+            return std::future::ready(Err(refused.into())).boxed();
+        }
+        let connecting = self.http.call(uri);
+        async move { connecting.await.map_err(Into::into) }.boxed()
+    }
+}
+
+/// What a server answered that is not read.
+#[derive(Debug, thiserror::Error)]
+enum NotRead {
+    #[error(
+        "the server redirects ({status}), which no API server does and is not followed: correct `server` of the kubeconfig"
+    )]
+    Redirect { status: u16 },
+    #[error("the answer has more than {most} bytes")]
+    Answer { most: usize },
+    #[error("an event has more than {most} bytes")]
+    Event { most: usize },
+}
+
+/// Around a service, ends answers that are too long and refuses redirects.
+#[derive(Clone, Copy)]
+struct Bounding {
+    answer: usize,
+    event: usize,
+}
+
+impl<S> Layer<S> for Bounding {
+    type Service = Bounded<S>;
+
+    fn layer(&self, inner: S) -> Bounded<S> {
+        Bounded {
+            inner,
+            bounding: *self,
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Bounded<S> {
+    inner: S,
+    bounding: Bounding,
+}
+
+impl<S, B> Service<Request<Body>> for Bounded<S>
+where
+    S: Service<Request<Body>, Response = Response<B>, Error = BoxError>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<BoundedBody<B>>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let room = Room::of(request.uri(), self.bounding);
+        let answering = self.inner.call(request);
+        async move {
+            let answer = answering.await?;
+            let status = answer.status();
+            if status.is_redirection() {
+                return Err(NotRead::Redirect {
+                    status: status.as_u16(),
+                }
+                .into());
+            }
+            Ok(answer.map(|body| BoundedBody { body, room }))
+        }
+        .boxed()
+    }
+}
+
+/// How much more is read.
+#[derive(Debug, Clone, Copy)]
+enum Room {
+    /// Of one answer.
+    Answer { left: usize, most: usize },
+    /// Of a line of a watch, which ends with it; there is no end to their number.
+    Event { left: usize, most: usize },
+}
+
+impl Room {
+    fn of(uri: &Uri, bounding: Bounding) -> Self {
+        let mut pairs = uri.query().unwrap_or_default().split('&');
+        if pairs.any(|pair| matches!(pair, "watch=true" | "watch=1" | "watch")) {
+            Self::Event {
+                left: bounding.event,
+                most: bounding.event,
+            }
+        } else {
+            Self::Answer {
+                left: bounding.answer,
+                most: bounding.answer,
+            }
+        }
+    }
+
+    /// Takes what has come.
+    fn take(&mut self, data: &[u8]) -> Result<(), NotRead> {
+        match self {
+            Self::Answer { left, most } => {
+                *left = left
+                    .checked_sub(data.len())
+                    .ok_or(NotRead::Answer { most: *most })?;
+            }
+            Self::Event { left, most } => {
+                for (index, part) in data.split(|byte| *byte == b'\n').enumerate() {
+                    if index > 0 {
+                        *left = *most;
+                    }
+                    *left = left
+                        .checked_sub(part.len())
+                        .ok_or(NotRead::Event { most: *most })?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+struct BoundedBody<B> {
+    body: B,
+    room: Room,
+}
+
+impl<B> HttpBody for BoundedBody<B>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+    B::Error: Into<BoxError>,
+{
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = &mut *self;
+        Pin::new(&mut this.body).poll_frame(context).map(|frame| {
+            frame.map(|frame| {
+                let frame = frame.map_err(Into::into)?;
+                if let Some(data) = frame.data_ref() {
+                    this.room.take(data)?;
+                }
+                Ok(frame)
+            })
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use kube::client::Client;
+    use serde_json::json;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::kubeconfig::untrusted;
+
+    const NEAR: Limits = Limits {
+        size: 1 << 20,
+        loopback: true,
+        link_local: false,
+        unverified_tls: false,
+        plain_http: true,
+        connect_timeout: Duration::from_secs(5),
+        answer: 1000,
+        event: 100,
+    };
+
+    /// A server that says the same to every request, and where it is.
+    async fn server(says: impl Fn(&str) -> Vec<u8> + Send + 'static) -> u16 {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            while let Ok((mut connection, _)) = listener.accept().await {
+                let mut request = vec![0; 4096];
+                let length = connection.read(&mut request).await.unwrap_or(0);
+                let answer = says(&String::from_utf8_lossy(&request[..length]));
+                let _ = connection.write_all(&answer).await;
+            }
+        });
+        port
+    }
+
+    fn kubeconfig(host: &str, port: u16) -> String {
+        json!({
+            "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": format!("http://{host}:{port}/base")}}],
+            "users": [{"name": "u", "user": {"token": "t0ken"}}],
+        })
+        .to_string()
+    }
+
+    fn near(port: u16) -> Client {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let config = untrusted(kubeconfig("127.0.0.1", port).as_bytes(), &NEAR).unwrap();
+        client(config, &NEAR, "test/1", |_: &Answered| {}).unwrap()
+    }
+
+    async fn get(client: &Client, path: &str) -> Result<String, String> {
+        let request = Request::get(path).body(Body::empty()).unwrap();
+        let answer = client.send(request).await.map_err(|error| chain(&error))?;
+        let body = answer.into_body().collect_bytes().await;
+        let body = body.map_err(|error| chain(&error))?;
+        Ok(String::from_utf8_lossy(&body).into_owned())
+    }
+
+    fn chain(error: &dyn std::error::Error) -> String {
+        let mut text = error.to_string();
+        let mut link = error.source();
+        while let Some(cause) = link {
+            text = format!("{text}: {cause}");
+            link = cause.source();
+        }
+        text
+    }
+
+    fn ok(body: &str) -> Vec<u8> {
+        format!(
+            "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .into_bytes()
+    }
+
+    #[tokio::test]
+    async fn a_request_carries_token_path_and_agent_and_asks_for_nothing_packed() {
+        let port = server(ok).await;
+        let echoed = get(&near(port), "/version").await.unwrap().to_lowercase();
+        assert!(echoed.starts_with("get /base/version http/1.1"), "{echoed}");
+        assert!(echoed.contains("authorization: bearer t0ken"), "{echoed}");
+        assert!(echoed.contains("user-agent: test/1"), "{echoed}");
+        assert!(!echoed.contains("accept-encoding"), "{echoed}");
+    }
+
+    #[tokio::test]
+    async fn a_redirect_is_not_followed() {
+        let elsewhere = server(|_| ok("followed")).await;
+        let port = server(move |_| {
+            format!("HTTP/1.1 307 Temporary Redirect\r\nLocation: http://127.0.0.1:{elsewhere}/\r\nContent-Length: 0\r\n\r\n")
+                .into_bytes()
+        })
+        .await;
+        let error = get(&near(port), "/version").await.unwrap_err();
+        assert!(error.contains("redirects (307)"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_end_is_cut_off() {
+        let port = server(|_| {
+            let mut answer = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n".to_vec();
+            answer.extend(vec![b'x'; 100_000]);
+            answer
+        })
+        .await;
+        let error = get(&near(port), "/version").await.unwrap_err();
+        assert!(error.contains("more than 1000 bytes"), "{error}");
+        let error = get(&near(port), "/api/v1/pods?watch=true").await.unwrap_err();
+        assert!(error.contains("an event has more than 100 bytes"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_watch_may_have_any_number_of_events() {
+        let events = format!("{}\n", "x".repeat(99)).repeat(100);
+        let port = server(move |_| ok(&events)).await;
+        let told = get(&near(port), "/api/v1/pods?limit=1&watch=true").await.unwrap();
+        assert_eq!(told.len(), 10_000);
+    }
+
+    #[tokio::test]
+    async fn a_name_is_judged_by_what_it_resolves_to_when_it_is_connected_to() {
+        let port = server(|_| ok("reached")).await;
+        let config = |limits: &Limits| untrusted(kubeconfig("far.example", port).as_bytes(), limits).unwrap();
+        let strict = Limits {
+            loopback: false,
+            ..NEAR
+        };
+        let rebound = |addresses: &'static [[u8; 4]]| {
+            tower::service_fn(move |_: Name| {
+                let addresses = addresses
+                    .iter()
+                    .map(|octets| SocketAddr::from((IpAddr::from(*octets), 0)));
+                std::future::ready(Ok::<_, io::Error>(addresses.collect::<Vec<_>>().into_iter()))
+            })
+        };
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let told = |_: &Answered| {};
+        let to_us = stack(&config(&strict), strict, rebound(&[[127, 0, 0, 1]]), told).unwrap();
+        let error = get(&to_us, "/version").await.unwrap_err();
+        assert!(error.contains("host \"far.example\" is 127.0.0.1"), "{error}");
+        let to_metadata = stack(
+            &config(&NEAR),
+            NEAR,
+            rebound(&[[198, 18, 0, 1], [169, 254, 169, 254]]),
+            told,
+        )
+        .unwrap();
+        let error = get(&to_metadata, "/version").await.unwrap_err();
+        assert!(error.contains("is 169.254.169.254"), "{error}");
+        let allowed = stack(&config(&NEAR), NEAR, rebound(&[[127, 0, 0, 1]]), told).unwrap();
+        assert_eq!(get(&allowed, "/version").await.unwrap(), "reached");
+    }
+
+    #[tokio::test]
+    async fn an_address_is_judged_again_when_it_is_connected_to() {
+        let port = server(|_| ok("reached")).await;
+        let config = untrusted(kubeconfig("127.0.0.1", port).as_bytes(), &NEAR).unwrap();
+        let strict = Limits {
+            loopback: false,
+            ..NEAR
+        };
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = client(config, &strict, "test/1", |_: &Answered| {}).unwrap();
+        let error = get(&client, "/version").await.unwrap_err();
+        assert!(error.contains("loopback"), "{error}");
+    }
+
+    #[test]
+    fn a_key_that_is_none_is_an_error() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut kubeconfig: serde_json::Value = serde_json::from_str(&kubeconfig("198.18.0.1", 1)).unwrap();
+        let encode = |text: &str| {
+            use base64::Engine as _;
+            base64::engine::general_purpose::STANDARD.encode(text)
+        };
+        kubeconfig["users"][0]["user"] = json!({
+            "client-certificate-data": encode(include_str!("testdata/ca.pem")), "client-key-data": encode("s3cr3t"),
+        });
+        let config = untrusted(kubeconfig.to_string().as_bytes(), &NEAR).unwrap();
+        let error = client(config, &NEAR, "test/1", |_: &Answered| {}).err().unwrap();
+        assert!(
+            error.source().is_some() && !chain(&error).contains("s3cr3t"),
+            "{}",
+            chain(&error)
+        );
+    }
+}

@@ -1,0 +1,433 @@
+//! The kubeconfig of this process to one that needs nothing beside it.
+
+use std::env;
+use std::error::Error as StdError;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use kube::config::{AuthInfo, Cluster as Server, Config, KubeConfigOptions, Kubeconfig};
+use serde_json::json;
+
+use super::parts::{self, Parts};
+use super::token::{inline_authority, written};
+use super::{Error, Limits};
+
+/// The folder of a pod's service account.
+const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// Where a process finds the cluster that it belongs to.
+#[derive(Debug, Clone)]
+pub struct Sources {
+    /// `$KUBECONFIG`; its first path counts.
+    pub kubeconfig: Option<OsString>,
+    /// The home folder, for `.kube/config`.
+    pub home: Option<PathBuf>,
+    /// The folder of a pod's service account.
+    pub service_account: PathBuf,
+    /// Host and port of the API server, as a pod is told.
+    pub server: Option<(String, String)>,
+}
+
+impl Sources {
+    /// Those of this process.
+    pub fn of_process() -> Self {
+        let text = |name| env::var(name).ok().filter(|text: &String| !text.is_empty());
+        Self {
+            kubeconfig: env::var_os("KUBECONFIG"),
+            home: env::home_dir(),
+            service_account: SERVICE_ACCOUNT.into(),
+            server: text("KUBERNETES_SERVICE_HOST").zip(text("KUBERNETES_SERVICE_PORT")),
+        }
+    }
+
+    /// The file that is read, whether it is there or not.
+    fn path(&self) -> Option<PathBuf> {
+        let listed = self.kubeconfig.as_ref().and_then(|paths| {
+            let mut paths = env::split_paths(paths);
+            paths.find(|path| !path.as_os_str().is_empty())
+        });
+        listed.or_else(|| Some(self.home.as_ref()?.join(".kube").join("config")))
+    }
+}
+
+/// A kubeconfig for elsewhere.
+#[derive(Debug)]
+pub struct SelfContained {
+    /// Its text. Written again from the same sources, it is the same.
+    pub text: String,
+    /// What it is.
+    pub form: Form,
+}
+
+/// How a kubeconfig was made.
+#[derive(Debug)]
+pub enum Form {
+    /// The current context alone, with all certificates, keys and tokens in it.
+    Reduced,
+    /// The file as it is.
+    Full {
+        /// Why it is not reduced.
+        why: Box<dyn StdError + Send + Sync>,
+    },
+    /// Of a pod's service account. The token stays in its file, where the kubelet renews it: a copy would expire.
+    InCluster,
+}
+
+/// Why a file is kept as it is although its current context is complete.
+#[derive(Debug, thiserror::Error)]
+#[error("user {user} takes credentials from {from}, which does not fit into a kubeconfig")]
+struct Elsewhere {
+    user: String,
+    from: &'static str,
+}
+
+/// The kubeconfig of this process, made to need no other file.
+///
+/// It is that of the first path in `$KUBECONFIG`, else of `~/.kube/config`, reduced to its current context; paths in it
+/// count from its folder, and what they lead to is put in. `validate` is given a configuration of the result and may ask
+/// `/version`; where it fails, where the current context leads nowhere, where a file is missing, or where credentials come
+/// from a program, the file is kept as it is. Where there is no file, the pod's service account takes its place.
+///
+/// # Errors
+///
+/// [`Error::ReadFile`] when the file is there and cannot be read, [`Error::TooLarge`], and [`Error::Nowhere`] when there is
+/// neither a file nor a service account.
+pub async fn self_contained<E>(
+    sources: &Sources,
+    validate: impl AsyncFnOnce(Config) -> Result<(), E>,
+) -> Result<SelfContained, Error>
+where
+    E: Into<Box<dyn StdError + Send + Sync>>,
+{
+    let path = sources.path();
+    let full = match &path {
+        Some(path) => read_if_there(path)?,
+        None => None,
+    };
+    let (Some(path), Some(full)) = (&path, full) else {
+        let looked_at = path.map_or_else(
+            || "$KUBECONFIG or ~/.kube/config".to_owned(),
+            |path| path.display().to_string(),
+        );
+        return in_cluster(sources, looked_at);
+    };
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let why = match reduced(full.as_bytes(), folder) {
+        Ok(text) => match check(&text, validate).await {
+            Ok(()) => {
+                return Ok(SelfContained {
+                    text,
+                    form: Form::Reduced,
+                });
+            }
+            Err(why) => why,
+        },
+        Err(why) => why,
+    };
+    Ok(SelfContained {
+        text: full,
+        form: Form::Full { why },
+    })
+}
+
+async fn check<E>(
+    text: &str,
+    validate: impl AsyncFnOnce(Config) -> Result<(), E>,
+) -> Result<(), Box<dyn StdError + Send + Sync>>
+where
+    E: Into<Box<dyn StdError + Send + Sync>>,
+{
+    let kubeconfig: Kubeconfig = parts::parse(text.as_bytes())?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    validate(config).await.map_err(Into::into)
+}
+
+/// The current context with everything in it.
+fn reduced(full: &[u8], folder: &Path) -> Result<String, Box<dyn StdError + Send + Sync>> {
+    let mut parts = Parts::of(parts::parse(full)?)?;
+    let elsewhere = |from| Elsewhere {
+        user: parts.of_user(),
+        from,
+    };
+    if parts.user.exec.is_some() {
+        return Err(elsewhere("a program").into());
+    }
+    if parts.user.auth_provider.is_some() {
+        return Err(elsewhere("a provider").into());
+    }
+    let absolute = |path: &mut Option<String>| {
+        if let Some(relative) = path.take().filter(|path| !path.is_empty()) {
+            *path = Some(folder.join(relative).to_string_lossy().into_owned());
+        }
+    };
+    absolute(&mut parts.cluster.certificate_authority);
+    absolute(&mut parts.user.client_certificate);
+    absolute(&mut parts.user.client_key);
+    absolute(&mut parts.user.token_file);
+    let cluster = inline_authority(parts.cluster)?;
+    let user = inline_user(parts.user)?;
+    let user = serde_json::to_value(user)?;
+    let namespace = parts.context.namespace.as_deref();
+    Ok(written(&parts.context_name, namespace, &cluster, &user))
+}
+
+/// As kubectl has it, what stands in the kubeconfig wins over what is beside it.
+fn inline_user(mut user: AuthInfo) -> Result<AuthInfo, Error> {
+    if let Some(path) = user.client_certificate.take()
+        && user.client_certificate_data.is_none()
+    {
+        user.client_certificate_data = Some(STANDARD.encode(read_file(path.as_ref())?));
+    }
+    if let Some(path) = user.client_key.take()
+        && user.client_key_data.is_none()
+    {
+        user.client_key_data = Some(STANDARD.encode(read_file(path.as_ref())?).into());
+    }
+    if let Some(path) = user.token_file.take()
+        && user.token.is_none()
+    {
+        let token = String::from_utf8_lossy(&read_file(path.as_ref())?)
+            .trim()
+            .to_owned();
+        user.token = Some(token.into());
+    }
+    Ok(user)
+}
+
+fn in_cluster(sources: &Sources, looked_at: String) -> Result<SelfContained, Error> {
+    let token = sources.service_account.join("token");
+    let Some((host, port)) = sources.server.as_ref().filter(|_| token.exists()) else {
+        return Err(Error::Nowhere { looked_at });
+    };
+    let authority = read_file(&sources.service_account.join("ca.crt"))?;
+    let host = if host.contains(':') {
+        format!("[{host}]")
+    } else {
+        host.clone()
+    };
+    let server = Server {
+        server: Some(format!("https://{host}:{port}")),
+        certificate_authority_data: Some(STANDARD.encode(authority)),
+        ..Server::default()
+    };
+    Ok(SelfContained {
+        text: written("in-cluster", None, &server, &json!({"tokenFile": token})),
+        form: Form::InCluster,
+    })
+}
+
+/// The content of a file, of a bounded size; none when there is no such file.
+fn read_if_there(path: &Path) -> Result<Option<String>, Error> {
+    match read_file(path) {
+        Ok(content) => String::from_utf8(content)
+            .map(Some)
+            .map_err(|_| Error::Unreadable { line: 0, column: 0 }),
+        Err(Error::ReadFile { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// The content of a file, of a bounded size.
+pub(super) fn read_file(path: &Path) -> Result<Vec<u8>, Error> {
+    let failed = |source| Error::ReadFile {
+        path: path.to_owned(),
+        source,
+    };
+    let most = Limits::default().size;
+    let mut content = Vec::new();
+    let file = fs::File::open(path).map_err(failed)?;
+    file.take(most as u64 + 1)
+        .read_to_end(&mut content)
+        .map_err(failed)?;
+    if content.len() > most {
+        return Err(Error::TooLarge {
+            size: content.len(),
+            most,
+        });
+    }
+    Ok(content)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::convert::Infallible;
+
+    use secrecy::ExposeSecret as _;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    const CA: &str = include_str!("testdata/ca.pem");
+
+    /// A folder with a kubeconfig and the files that it refers to.
+    struct Folder(TempDir);
+
+    impl Folder {
+        fn with(kubeconfig: &str) -> Self {
+            let folder = Self(tempfile::tempdir().unwrap());
+            folder.write("config", kubeconfig);
+            folder.write("pki/ca.pem", CA);
+            folder.write("pki/client.pem", CA);
+            folder.write("pki/client.key", "a key");
+            folder.write("token", "t0ken\n");
+            folder
+        }
+
+        fn write(&self, path: &str, content: &str) {
+            let path = self.0.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, content).unwrap();
+        }
+
+        fn sources(&self) -> Sources {
+            Sources {
+                kubeconfig: Some(format!(":{}:/nowhere/else", self.0.path().join("config").display()).into()),
+                home: None,
+                service_account: self.0.path().join("account"),
+                server: None,
+            }
+        }
+
+        async fn made(&self) -> SelfContained {
+            self_contained(&self.sources(), fine).await.unwrap()
+        }
+
+        fn text(&self) -> String {
+            fs::read_to_string(self.0.path().join("config")).unwrap()
+        }
+    }
+
+    async fn fine(_: Config) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    const FILES: &str = "
+current-context: far
+contexts:
+- {name: near, context: {cluster: near, user: other}}
+- {name: far, context: {cluster: far, user: me, namespace: shop}}
+clusters:
+- {name: near, cluster: {server: 'https://near'}}
+- {name: far, cluster: {server: 'https://far', certificate-authority: pki/ca.pem}}
+users:
+- {name: other, user: {exec: {command: sh}}}
+- {name: me, user: {client-certificate: pki/client.pem, client-key: ./pki/client.key}}
+";
+
+    #[tokio::test]
+    async fn files_beside_the_kubeconfig_are_put_into_its_current_context() {
+        let folder = Folder::with(FILES);
+        let made = folder.made().await;
+        assert!(matches!(made.form, Form::Reduced), "{made:?}");
+        let kubeconfig = parts::parse(made.text.as_bytes()).unwrap();
+        assert_eq!((kubeconfig.contexts.len(), kubeconfig.auth_infos.len()), (1, 1));
+        let parts = Parts::of(kubeconfig).unwrap();
+        assert_eq!(parts.context.namespace.as_deref(), Some("shop"));
+        assert_eq!(parts.cluster.certificate_authority, None);
+        assert_eq!(
+            parts.cluster.certificate_authority_data,
+            Some(STANDARD.encode(CA))
+        );
+        assert_eq!(parts.user.client_certificate_data, Some(STANDARD.encode(CA)));
+        let key = parts.user.client_key_data.unwrap();
+        assert_eq!(key.expose_secret(), STANDARD.encode("a key"));
+        assert_eq!(folder.made().await.text, made.text);
+    }
+
+    #[tokio::test]
+    async fn a_token_beside_the_kubeconfig_is_put_in_without_its_line_break() {
+        let folder = Folder::with(&FILES.replace(
+            "client-certificate: pki/client.pem, client-key: ./pki/client.key",
+            "tokenFile: token",
+        ));
+        let parts = Parts::of(parts::parse(folder.made().await.text.as_bytes()).unwrap()).unwrap();
+        assert_eq!(parts.user.token.unwrap().expose_secret(), "t0ken");
+        assert_eq!(parts.user.token_file, None);
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_reduced_is_kept_as_it_is() {
+        let check = async |kubeconfig: &str, words: &str| {
+            let folder = Folder::with(kubeconfig);
+            let made = folder.made().await;
+            assert_eq!(made.text, folder.text());
+            let Form::Full { why } = made.form else {
+                panic!("{words}: not kept");
+            };
+            assert!(why.to_string().contains(words), "{why}");
+        };
+        check(
+            &FILES.replace("current-context: far", "current-context: gone"),
+            "no context \"gone\"",
+        )
+        .await;
+        check(
+            &FILES.replace("current-context: far", "current-context: near"),
+            "from a program",
+        )
+        .await;
+        check(&FILES.replace("pki/ca.pem", "pki/gone.pem"), "gone.pem").await;
+        check("users: [", "cannot be read").await;
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_answer_keeps_the_whole_file() {
+        let folder = Folder::with(FILES);
+        let asked = Cell::new(None);
+        let made = self_contained(&folder.sources(), async |config: Config| {
+            asked.set(config.cluster_url.host().map(str::to_owned));
+            Err::<(), _>(io::Error::other("nobody there"))
+        })
+        .await
+        .unwrap();
+        assert_eq!(asked.take().as_deref(), Some("far"));
+        assert_eq!(made.text, folder.text());
+        assert!(matches!(made.form, Form::Full { why } if why.to_string() == "nobody there"));
+    }
+
+    #[tokio::test]
+    async fn without_a_file_the_service_account_takes_its_place() {
+        let folder = Folder::with("");
+        let mut sources = folder.sources();
+        sources.kubeconfig = None;
+        sources.home = Some(folder.0.path().join("nobody"));
+        let error = self_contained(&sources, fine).await.unwrap_err();
+        assert!(matches!(&error, Error::Nowhere { .. }), "{error}");
+        assert!(error.to_string().contains("nobody/.kube/config"), "{error}");
+
+        folder.write("account/token", "t0ken");
+        folder.write("account/ca.crt", CA);
+        sources.server = Some(("fd00::1".to_owned(), "443".to_owned()));
+        let made = self_contained(&sources, fine).await.unwrap();
+        assert!(matches!(made.form, Form::InCluster), "{made:?}");
+        assert!(!made.text.contains("t0ken"), "{}", made.text);
+        let parts = Parts::of(parts::parse(made.text.as_bytes()).unwrap()).unwrap();
+        assert_eq!(parts.cluster.server.as_deref(), Some("https://[fd00::1]:443"));
+        assert!(parts.user.token_file.unwrap().ends_with("account/token"));
+    }
+
+    #[tokio::test]
+    async fn the_home_folder_is_looked_at_when_nothing_is_named() {
+        let folder = Folder::with("");
+        folder.write(".kube/config", &FILES.replace("pki/", "../pki/"));
+        let mut sources = folder.sources();
+        sources.kubeconfig = Some(OsString::new());
+        sources.home = Some(folder.0.path().to_owned());
+        let made = self_contained(&sources, fine).await.unwrap();
+        assert!(matches!(made.form, Form::Reduced), "{made:?}");
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_there_and_unreadable_is_an_error() {
+        let folder = Folder::with("");
+        let mut sources = folder.sources();
+        sources.kubeconfig = Some(folder.0.path().join("pki").into());
+        let error = self_contained(&sources, fine).await.unwrap_err();
+        assert!(matches!(error, Error::ReadFile { .. }), "{error}");
+    }
+}

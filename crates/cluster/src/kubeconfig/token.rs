@@ -1,0 +1,231 @@
+//! Tokens of `ServiceAccount`s, and kubeconfigs that hold them.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::Method;
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::jiff::Timestamp;
+use kube::config::{Cluster as Server, Kubeconfig};
+use secrecy::{ExposeSecret as _, SecretString};
+use serde_json::{Value, json};
+
+use super::Error;
+use super::parts::{self, Parts};
+use super::self_contained::read_file;
+use crate::request::Call;
+use crate::{Attempt, ClientOptions, Cluster, ObjectId};
+
+/// A token of a ServiceAccount.
+#[derive(Clone)]
+pub struct Token {
+    /// What is shown to the API server.
+    pub secret: SecretString,
+    /// It is worth nothing after that.
+    pub expires: Timestamp,
+}
+
+/// A token could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// The API server gave none.
+    #[error(transparent)]
+    Request(#[from] crate::Error),
+    /// Its answer holds no token, or no time.
+    #[error("the API server's answer to a request for a token of service account {0} holds none")]
+    Malformed(String),
+}
+
+/// Has the API server make a token for a `ServiceAccount`, for so long; the server may have a longest time of its own, so
+/// what counts is [`Token::expires`].
+///
+/// # Errors
+///
+/// [`TokenError`]; no message holds a token.
+pub async fn request_token(
+    cluster: &Cluster,
+    namespace: &str,
+    service_account: &str,
+    lifetime: Duration,
+) -> Result<Token, TokenError> {
+    let account = ObjectId::of::<ServiceAccount>(Some(namespace), service_account)?;
+    let request = json!({
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+        "spec": {"expirationSeconds": lifetime.as_secs()},
+    });
+    let call = Call::new(Method::POST, format!("{}/token", account.path())).json(&request);
+    let (_, answer) = cluster
+        .transport
+        .send(call)
+        .await
+        .map_err(|failure| crate::Error::Request {
+            attempt: Attempt::RequestToken,
+            object: Box::new(account.clone()),
+            source: failure.without_content(),
+        })?;
+    let malformed = || TokenError::Malformed(format!("{namespace}/{service_account}"));
+    let status = &answer["status"];
+    let token = status["token"].as_str().filter(|token| !token.is_empty());
+    let expires = status["expirationTimestamp"].as_str();
+    Ok(Token {
+        secret: token.ok_or_else(malformed)?.to_owned().into(),
+        expires: expires.and_then(|time| time.parse().ok()).ok_or_else(malformed)?,
+    })
+}
+
+/// A kubeconfig for the same server as the one that a process would use with these options, which shows this token and
+/// nothing else. `server`, where given, takes the place of the server's address.
+///
+/// # Errors
+///
+/// When there is no such kubeconfig, it has no usable context, or its authority cannot be read.
+pub fn with_token(
+    options: &ClientOptions,
+    server: Option<&str>,
+    name: &str,
+    token: &SecretString,
+) -> Result<String, Error> {
+    let kubeconfig = match &options.kubeconfig {
+        Some(path) => Kubeconfig::read_from(path),
+        None => Kubeconfig::read(),
+    };
+    // The message may quote the file.
+    let mut kubeconfig = kubeconfig.map_err(|_| Error::Unreadable { line: 0, column: 0 })?;
+    if options.context.is_some() {
+        kubeconfig.current_context.clone_from(&options.context);
+    }
+    let parts = Parts::of(kubeconfig)?;
+    let mut cluster = inline_authority(parts.cluster)?;
+    if let Some(server) = server {
+        cluster.server = Some(server.to_owned());
+    }
+    cluster.extensions = None;
+    let user = json!({"token": token.expose_secret()});
+    Ok(written(name, None, &cluster, &user))
+}
+
+/// The same kubeconfig, whose user has another token.
+pub(super) fn replace_token(kubeconfig: &[u8], token: &SecretString) -> Result<String, Error> {
+    let parts = Parts::of(parts::parse(kubeconfig)?)?;
+    let user = json!({"token": token.expose_secret()});
+    let namespace = parts.context.namespace.as_deref();
+    Ok(written(&parts.context_name, namespace, &parts.cluster, &user))
+}
+
+/// The cluster with its authority in it rather than beside it.
+pub(super) fn inline_authority(mut cluster: Server) -> Result<Server, Error> {
+    if let Some(path) = cluster
+        .certificate_authority
+        .take()
+        .filter(|path| !path.is_empty())
+        && cluster.certificate_authority_data.is_none()
+    {
+        cluster.certificate_authority_data = Some(STANDARD.encode(read_file(path.as_ref())?));
+    }
+    Ok(cluster)
+}
+
+/// A kubeconfig of one context. JSON is YAML, and the same content is always the same text.
+pub(super) fn written(name: &str, namespace: Option<&str>, cluster: &Server, user: &Value) -> String {
+    let mut context = json!({"cluster": name, "user": name});
+    if let Some(namespace) = namespace {
+        context["namespace"] = json!(namespace);
+    }
+    let kubeconfig = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": name,
+        "clusters": [{"name": name, "cluster": cluster}],
+        "contexts": [{"name": name, "context": context}],
+        "users": [{"name": name, "user": user}],
+    });
+    format!("{kubeconfig:#}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kubeconfig::{Limits, untrusted};
+    use crate::scripted::Script;
+
+    const TOKENS: &str = "/api/v1/namespaces/ops/serviceaccounts/far/token";
+
+    #[tokio::test]
+    async fn a_token_lasts_as_long_as_the_server_says() {
+        let script = Script::new("a token").on(
+            Method::POST,
+            TOKENS,
+            |body| assert_eq!(body["spec"]["expirationSeconds"], 600),
+            201,
+            json!({"status": {"token": "t0ken", "expirationTimestamp": "2026-01-01T00:10:00Z"}}),
+        );
+        let token = request_token(&script.cluster(), "ops", "far", Duration::from_mins(10))
+            .await
+            .unwrap();
+        assert_eq!(token.secret.expose_secret(), "t0ken");
+        assert_eq!(token.expires.to_string(), "2026-01-01T00:10:00Z");
+        script.finish();
+    }
+
+    #[tokio::test]
+    async fn a_refusal_names_the_account_and_an_empty_answer_is_none() {
+        let script = Script::new("refused")
+            .refuse(Method::POST, TOKENS, 403, "Forbidden", "no")
+            .on(
+                Method::POST,
+                TOKENS,
+                |_| {},
+                201,
+                json!({"status": {"token": "t0ken"}}),
+            );
+        let ask = async || {
+            let asked = request_token(&script.cluster(), "ops", "far", Duration::from_mins(10)).await;
+            asked.err().unwrap().to_string()
+        };
+        let refused = ask().await;
+        assert!(
+            refused.contains("request a token of") && refused.contains("far"),
+            "{refused}"
+        );
+        let empty = ask().await;
+        assert!(
+            empty.contains("holds none") && !empty.contains("t0ken"),
+            "{empty}"
+        );
+        script.finish();
+    }
+
+    #[test]
+    fn a_kubeconfig_of_a_token_holds_the_server_and_nothing_else_of_the_users() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("ca.pem"), include_str!("testdata/ca.pem")).unwrap();
+        let file = folder.path().join("config");
+        std::fs::write(
+            &file,
+            "current-context: near\ncontexts:\n- {name: near, context: {cluster: near, user: admin}}\n\
+             - {name: far, context: {cluster: far, user: admin}}\nclusters:\n- {name: near, cluster: {server: 'https://near'}}\n\
+             - {name: far, cluster: {server: 'https://198.18.0.1:6443', certificate-authority: ca.pem}}\n\
+             users:\n- {name: admin, user: {exec: {command: s3cr3t}, token: s3cr3t}}\n",
+        )
+        .unwrap();
+        let options = ClientOptions {
+            kubeconfig: Some(file),
+            context: Some("far".to_owned()),
+            user_agent: String::new(),
+        };
+        let written = with_token(&options, None, "edge", &"t0ken".to_owned().into()).unwrap();
+        assert!(!written.contains("s3cr3t"), "{written}");
+        let config = untrusted(written.as_bytes(), &Limits::default()).unwrap();
+        assert_eq!(config.cluster_url.to_string(), "https://198.18.0.1:6443/");
+        assert_eq!(config.root_cert.unwrap().len(), 1);
+        let elsewhere = with_token(
+            &options,
+            Some("https://far.example"),
+            "edge",
+            &"t".to_owned().into(),
+        )
+        .unwrap();
+        assert!(elsewhere.contains("https://far.example"), "{elsewhere}");
+        let renewed = replace_token(written.as_bytes(), &"newer".to_owned().into()).unwrap();
+        assert_eq!(renewed, written.replace("t0ken", "newer"));
+    }
+}
