@@ -517,6 +517,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_number_that_the_system_reads_as_an_address_is_judged() {
+        let strict = Limits {
+            loopback: false,
+            ..NEAR
+        };
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        for (host, address) in [
+            ("2130706433", "127.0.0.1"),
+            ("0x7f.1", "127.0.0.1"),
+            ("2852039166", "169.254.169.254"),
+        ] {
+            let config = untrusted(kubeconfig(host, 1).as_bytes(), &strict).unwrap();
+            let client = client(config, &strict, "test/1", |_: &Answered| {}).unwrap();
+            let error = get(&client, "/version").await.unwrap_err();
+            assert!(error.contains(&format!("is {address}, ")), "{error}");
+        }
+    }
+
+    #[tokio::test]
     async fn an_address_is_judged_again_when_it_is_connected_to() {
         let port = server(|_| ok("reached")).await;
         let config = untrusted(kubeconfig("127.0.0.1", port).as_bytes(), &NEAR).unwrap();

@@ -101,16 +101,18 @@ impl Note {
         }))
     }
 
-    /// The note about a token that was asked for so long at `now`. Where the server gave it less time, that is what the next
-    /// one is asked for, so that it is renewed at half of what it really has.
+    /// The note about a token that was asked for so long at `now`. Where the server gave it far less time, that is what the
+    /// next one is asked for, so that it is renewed at half of what it really has. Time that the answer took, or two clocks
+    /// that differ, shorten nothing: it would add up from one token to the next.
     pub fn about(namespace: &str, name: &str, token: &Token, asked: Duration, now: Timestamp) -> Self {
         let given = Duration::try_from(token.expires.duration_since(now)).unwrap_or_default();
+        let lifetime = if given < asked / 10 * 9 { given } else { asked };
         Self {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             expires: token.expires,
-            // The server asks for ten minutes at least; it may also give more than it was asked for.
-            lifetime: given.min(asked).max(Duration::from_mins(10)),
+            // No server is asked for less than ten minutes.
+            lifetime: lifetime.max(Duration::from_mins(10)),
         }
     }
 
@@ -239,6 +241,21 @@ mod tests {
         assert_eq!(note.due(), time("2026-01-01T00:30:00Z"));
         let annotations: BTreeMap<String, String> = serde_json::from_value(note.annotations()).unwrap();
         assert_eq!(Note::of(&annotations).unwrap(), Some(note));
+    }
+
+    #[test]
+    fn a_token_that_is_renewed_again_and_again_does_not_last_shorter_each_time() {
+        let now = time("2026-01-01T00:00:00Z");
+        let mut lifetime = Duration::from_hours(168);
+        for _ in 0..1000 {
+            let given = SignedDuration::try_from(lifetime).unwrap() - SignedDuration::from_secs(30);
+            let token = Token {
+                secret: "t".to_owned().into(),
+                expires: now + given,
+            };
+            lifetime = Note::about("ops", "far", &token, lifetime, now).lifetime;
+        }
+        assert_eq!(lifetime, Duration::from_hours(168));
     }
 
     fn secret() -> Secret {
