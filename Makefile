@@ -363,5 +363,8 @@ installer-package: ## charts/installer as target/installer/installer-VERSION.tgz
 	    $(if $(filter none,$(SUBCHARTS)),--without-subcharts,$(if $(SUBCHARTS),--subcharts $(SUBCHARTS)))
 
 .PHONY: crds
-crds: ## Write the custom resource definitions of charts/core-provider from the code
-	cargo run --locked --quiet --package api --example crds > charts/core-provider/crds/compositiondefinitions.yaml
+crds: ## Write the custom resource definitions of the charts from the code
+	cargo run --locked --quiet --package api --example crds compositiondefinitions > charts/core-provider/crds/compositiondefinitions.yaml
+	for plural in tenants kryptondeployments; do \
+	    cargo run --locked --quiet --package api --example crds $$plural > charts/multicluster-operator/crds/$$plural.yaml || exit 1; \
+	done

@@ -21,6 +21,7 @@ mod open_namespace;
 mod operate_compositions;
 mod relocate_controller;
 mod render_installer;
+mod render_multicluster;
 mod restrict_lookups;
 mod restrict_namespaces;
 mod rotate_certificates;

@@ -13,6 +13,17 @@ fn the_charts_crd_is_the_one_of_the_code() {
     assert_eq!(written, wanted, "run `make crds`");
 }
 
+#[test]
+fn the_multicluster_operators_crds_are_those_of_the_code() {
+    for crd in api::mesh::crds() {
+        let file = format!("charts/multicluster-operator/crds/{}.yaml", crd.spec.names.plural);
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../").to_owned() + &file;
+        let written = std::fs::read_to_string(path).unwrap();
+        let written: serde_json::Value = serde_saphyr::from_str(&written).unwrap();
+        assert_eq!(written, serde_json::to_value(crd).unwrap(), "run `make crds`");
+    }
+}
+
 /// FNV-1a of the definition's spec, for the edition that it is of.
 const SPEC: (u32, u64) = (1, 2_904_490_740_499_417_434);
 

@@ -1,0 +1,58 @@
+{{- define "multicluster-operator.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "multicluster-operator.fullname" -}}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" }}
+{{- else }}
+{{- $name := include "multicluster-operator.name" . }}
+{{- if contains $name .Release.Name }}
+{{- .Release.Name | trunc 63 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* The labels of every object. */}}
+{{- define "multicluster-operator.labels" -}}
+{{ include "multicluster-operator.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: krateoplatformops
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "multicluster-operator.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "multicluster-operator.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: multicluster-operator
+{{- end }}
+
+{{- define "multicluster-operator.image" -}}
+{{- $registry := dig "imageRegistry" "" (.Values.global | default dict) | default .Values.image.registry }}
+{{- .Values.image.name | default (printf "%s/multicluster-operator:%s" $registry (.Values.image.tag | default .Chart.AppVersion)) }}
+{{- end }}
+
+{{- define "multicluster-operator.placement" -}}
+{{- range $key := list "nodeSelector" "tolerations" "affinity" }}
+{{- with get $ $key }}
+{{ $key }}:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* Where figures are pushed to, as environment variables in JSON. */}}
+{{- define "multicluster-operator.otel" -}}
+{{- $env := dict }}
+{{- with .Values.otel }}
+{{- if .enabled }}
+{{- $_ := set $env "OTEL_ENABLED" "true" }}
+{{- $_ := set $env "OTEL_EXPORT_INTERVAL" (toString .exportInterval) }}
+{{- $_ := set $env "OTEL_EXPORTER_OTLP_ENDPOINT" (required "otel.enabled takes otel.endpoint, the URL of a collector" .endpoint) }}
+{{- end }}
+{{- end }}
+{{- toJson $env }}
+{{- end }}
