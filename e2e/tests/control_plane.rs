@@ -14,6 +14,7 @@ mod follow_lookups;
 mod forge_marks;
 mod hand_over_type;
 mod hand_over_wait;
+mod join_cluster;
 mod kill_controller;
 mod kill_provider;
 mod limit_controller;

@@ -4,7 +4,9 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{audit, composition, crd, dependency, installer, pull, release, report, schema, show, template};
+use crate::{
+    audit, cluster, composition, crd, dependency, installer, pull, release, report, schema, show, template,
+};
 
 /// Plans for Helm charts and compositions, shown before they run.
 #[derive(Debug, Parser)]
@@ -66,6 +68,9 @@ enum Command {
     /// Install, look at and remove the whole platform.
     #[command(subcommand)]
     Installer(installer::args::Command),
+    /// Say on which clusters the multicluster operator works.
+    #[command(subcommand)]
+    Cluster(cluster::args::Command),
 }
 
 impl Kco {
@@ -92,6 +97,7 @@ impl Kco {
             Command::Rollback(args) => release::rollback(&args),
             Command::AuditRbac(args) => audit::run(&args),
             Command::Installer(command) => installer::run(command),
+            Command::Cluster(command) => cluster::run(command),
         };
         match outcome {
             Ok(()) => ExitCode::SUCCESS,

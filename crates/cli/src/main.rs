@@ -7,6 +7,7 @@ use clap::Parser;
 mod args;
 mod audit;
 mod chart_at;
+mod cluster;
 mod composition;
 mod crd;
 mod dependency;

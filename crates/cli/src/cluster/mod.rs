@@ -1,0 +1,51 @@
+//! The clusters of the multicluster operator from a terminal: told of by Secrets with kubeconfigs in one namespace at home.
+
+pub(crate) mod args;
+mod join;
+mod leave;
+mod list;
+mod rules;
+mod target;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use cluster::ClientOptions;
+
+use crate::release::args::Connection;
+
+/// Where the operator lives, and looks for clusters, unless another namespace is named.
+const HOME: &str = "multicluster-operator";
+
+/// As what objects are written.
+const MANAGER: &str = "kco";
+
+/// Runs a command of `kco cluster`.
+pub(crate) fn run(command: args::Command) -> Result<()> {
+    match command {
+        args::Command::Join(args) => join::run(&args),
+        args::Command::List(args) => list::run(*args),
+        args::Command::Leave(args) => leave::run(&args),
+    }
+}
+
+/// The connection to the operator's namespace.
+fn home(mut connection: Connection) -> Connection {
+    if connection.namespace.as_deref().is_none_or(str::is_empty) {
+        connection.namespace = Some(HOME.to_owned());
+    }
+    connection
+}
+
+/// Where the target is.
+fn target_options(
+    connection: &Connection,
+    kubeconfig: Option<&PathBuf>,
+    context: Option<&String>,
+) -> ClientOptions {
+    ClientOptions {
+        kubeconfig: kubeconfig.or(connection.kubeconfig.as_ref()).cloned(),
+        context: context.cloned(),
+        user_agent: concat!("kco/", env!("CARGO_PKG_VERSION")).to_owned(),
+    }
+}
