@@ -37,7 +37,7 @@ TOOLS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kco/tools
 CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(TOOLS)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 
-PROGRAMS := core-provider composition-dynamic-controller chart-inspector web-server kco
+PROGRAMS := core-provider composition-dynamic-controller chart-inspector multicluster-operator web-server kco
 bins = $(addprefix --bin ,$(1))
 
 .PHONY: help
@@ -141,6 +141,19 @@ walk-through: ## The reference's walk-throughs, command by command, with charts 
 	$(MAKE) --no-print-directory setup programs
 	$(BUILD) --quiet --bin walk_through
 	$(DEBUG)/walk_through $(CHARTS)
+
+.PHONY: run-pid
+run-pid: ## Start the multicluster operator in the background, with FLAGS, against the current kubeconfig; `make stop` ends it
+	@$(BUILD) --quiet $(call bins,multicluster-operator)
+	@! kill -0 $$(cat target/multicluster-operator.pid 2>/dev/null) 2>/dev/null || { echo "it runs already: make stop" >&2; exit 2; }
+	@mkdir -p target; nohup $(DEBUG)/multicluster-operator $(FLAGS) > target/multicluster-operator.log 2>&1 & echo $$! > target/multicluster-operator.pid
+	@echo "multicluster-operator runs as $$(cat target/multicluster-operator.pid), its log is target/multicluster-operator.log"
+
+.PHONY: stop
+stop: ## End what `make run-pid` started: SIGTERM, and SIGKILL after five seconds
+	@pid=$$(cat target/multicluster-operator.pid 2>/dev/null) || exit 0; kill $$pid 2>/dev/null || true; \
+	for _ in 1 2 3 4 5 6 7 8 9 10; do kill -0 $$pid 2>/dev/null || break; sleep 0.5; done; \
+	kill -KILL $$pid 2>/dev/null || true; rm -f target/multicluster-operator.pid
 
 .PHONY: demo
 demo: ## From nothing to a running composition: cluster, images, helm install, definition, composition

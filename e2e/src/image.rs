@@ -10,10 +10,11 @@ use local_cluster::output;
 use crate::{Site, progress};
 
 /// The programs that run in pods.
-pub const PROGRAMS: [&str; 5] = [
+pub const PROGRAMS: [&str; 6] = [
     "core-provider",
     "composition-dynamic-controller",
     "chart-inspector",
+    "multicluster-operator",
     "web-server",
     "kco",
 ];

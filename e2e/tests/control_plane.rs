@@ -28,4 +28,5 @@ mod restrict_namespaces;
 mod rotate_certificates;
 mod rotate_key;
 mod run_installer_hooks;
+mod serve_clusters;
 mod share_compositions;

@@ -423,7 +423,7 @@ impl Pass<'_> {
     fn remember_objects(&mut self, objects: Vec<Live>) {
         for live in objects {
             let health = cluster::health(&live.object);
-            self.memory.look(live.id, &live.object, health);
+            self.memory.objects.look(live.id, &live.object, health);
         }
     }
 

@@ -3,19 +3,17 @@
 //! Nothing is decided on memory that a write could make wrong: whatever fails wipes it, and a full look comes now
 //! and then all the same.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use api::Composition;
 use api::inspection::Resource;
-use cluster::{Health, ObjectId};
 use composition::permissions::Grant;
 use helm_client::records;
 use kube::ResourceExt as _;
-use runtime::watches::{Sight, Watches};
-use serde_json::Value;
+use runtime::{Looks, Watches};
 
 use super::held::HELD;
 use super::origin::Source;
@@ -30,7 +28,7 @@ pub(super) struct Memory {
     /// The permissions that are there, as they were read or written last.
     pub(super) granted: Option<Vec<Grant>>,
     /// Objects as they were looked at last.
-    pub(super) objects: BTreeMap<ObjectId, Looked>,
+    pub(super) objects: Looks,
     /// The release's records while a turn lasts, as they were read or as our own writes left them.
     pub(super) records: Option<records::Observed>,
     /// When this process wrote the release last.
@@ -39,16 +37,6 @@ pub(super) struct Memory {
     pub(super) left: Option<Left>,
     /// Set when a pass found nothing to do.
     pub(super) settled: Option<Settled>,
-}
-
-/// An object as it was looked at.
-#[derive(Debug, Clone)]
-pub(super) struct Looked {
-    pub(super) version: String,
-    pub(super) health: Health,
-    /// True when it is not as it was applied, and is left so.
-    pub(super) drifted: bool,
-    pub(super) at: Instant,
 }
 
 /// With what a turn ended.
@@ -66,9 +54,6 @@ pub(super) struct Settled {
     /// When the chart's lookups were answered that are watched.
     answered: Option<Moment>,
 }
-
-/// As long as a watch may be behind a read of ours.
-const WATCH_BEHIND: Duration = Duration::from_secs(5);
 
 /// As long as the records of a turn are good for a look at objects that come up after it.
 const RECORDS_LEFT: Duration = Duration::from_secs(5);
@@ -122,56 +107,7 @@ impl Memory {
             settled.inputs == inputs
                 && settled.at.elapsed() < max_age
                 && settled.answered.is_none_or(is_unmoved)
-        }) && self
-            .objects
-            .iter()
-            .all(|(id, looked)| id.resource().is_secret() || looked.is_current(&watches.sight(id)))
-    }
-
-    /// What is remembered of an object, unless it has moved since.
-    pub(super) fn unmoved(&self, id: &ObjectId, watches: &Watches<Key>) -> Option<&Looked> {
-        let looked = self.objects.get(id)?;
-        let is_current = match watches.sight(id) {
-            // Our own look is all there is.
-            Sight::Unknown => looked.at.elapsed() < WATCH_BEHIND,
-            sight => looked.is_current(&sight),
-        };
-        is_current.then_some(looked)
-    }
-
-    /// Notes how an object is, as the server returned it.
-    pub(super) fn look(&mut self, id: ObjectId, object: &Value, health: Health) {
-        let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-        self.objects.insert(
-            id,
-            Looked {
-                version: version.to_owned(),
-                health,
-                drifted: false,
-                at: Instant::now(),
-            },
-        );
-    }
-
-    /// Notes that an object is not as it was applied: every pass has to tell, and what is done about it may change.
-    pub(super) fn note_drift(&mut self, id: &ObjectId) {
-        if let Some(looked) = self.objects.get_mut(id) {
-            looked.drifted = true;
-        }
-    }
-}
-
-impl Looked {
-    fn is_current(&self, sight: &Sight) -> bool {
-        match sight {
-            Sight::At(version) if *version == self.version => true,
-            // The watch may not have come so far yet.
-            Sight::At(version) => {
-                let number = |version: &str| version.parse::<u64>().ok();
-                number(version) < number(&self.version) && self.at.elapsed() < WATCH_BEHIND
-            }
-            Sight::Unknown | Sight::Absent => false,
-        }
+        }) && self.objects.are_current(watches)
     }
 }
 

@@ -874,11 +874,12 @@ async fn look(
         return Ok((health(objects, memory, ctx).await?, Vec::new()));
     };
     let policy = drift_policy(composition).map_err(Error::DriftPolicy)?;
-    keep_looks_at(&objects, memory);
+    memory.objects.keep(&objects);
     let unmoved: HashSet<ObjectId> = objects
         .iter()
         .filter(|id| {
             memory
+                .objects
                 .unmoved(id, &ctx.watches)
                 .is_some_and(|looked| !looked.drifted)
         })
@@ -891,14 +892,14 @@ async fn look(
     let mut missing = BTreeMap::new();
     for looked in look.objects {
         if let Some(live) = &looked.live {
-            memory.look(looked.id, live, looked.health);
+            memory.objects.look(looked.id, live, looked.health);
         } else {
-            memory.objects.remove(&looked.id);
+            memory.objects.forget(&looked.id);
             missing.insert(looked.id, looked.health);
         }
     }
     for drifted in &look.drifted {
-        memory.note_drift(&drifted.object);
+        memory.objects.note_drift(&drifted.object);
     }
     let health = |id: &ObjectId| match (memory.objects.get(id), missing.get(id)) {
         (Some(looked), _) => looked.health.clone(),
@@ -912,29 +913,23 @@ async fn look(
     Ok((found.collect(), look.drifted))
 }
 
-/// Forgets what was seen of other objects than these.
-fn keep_looks_at(objects: &[ObjectId], memory: &mut Memory) {
-    let objects: HashSet<&ObjectId> = objects.iter().collect();
-    memory.objects.retain(|id, _| objects.contains(id));
-}
-
 /// How the objects are. What has not moved since it was looked at last is not looked at again.
 async fn health(
     objects: Vec<ObjectId>,
     memory: &mut Memory,
     ctx: &Context,
 ) -> Result<Vec<(ObjectId, Health)>, Error> {
-    keep_looks_at(&objects, memory);
+    memory.objects.keep(&objects);
     let mut found = Vec::with_capacity(objects.len());
     for id in objects {
-        let health = if let Some(looked) = memory.unmoved(&id, &ctx.watches) {
+        let health = if let Some(looked) = memory.objects.unmoved(&id, &ctx.watches) {
             looked.health.clone()
         } else if let Some(live) = ctx.cluster.get::<Value>(&id).await? {
             let health = cluster::health(&live);
-            memory.look(id.clone(), &live, health.clone());
+            memory.objects.look(id.clone(), &live, health.clone());
             health
         } else {
-            memory.objects.remove(&id);
+            memory.objects.forget(&id);
             Health::NotFound
         };
         found.push((id, health));

@@ -34,6 +34,8 @@ pub struct Options {
     pub debug: bool,
     /// Kubeconfig to use instead of the pod's service account.
     pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig, when not its current one.
+    pub context: Option<String>,
     /// Where probes and figures are served; nowhere if none.
     pub admin: Option<SocketAddr>,
     /// Where the figures are pushed to; nowhere if none.
@@ -48,6 +50,7 @@ impl Options {
             version,
             debug: false,
             kubeconfig: None,
+            context: None,
             admin: None,
             push: None,
         }
@@ -118,12 +121,13 @@ pub async fn start(options: Options) -> Result<Process, Error> {
         version,
         debug: _,
         kubeconfig,
+        context,
         admin,
         push,
     } = options;
     let client = ClientOptions {
         kubeconfig,
-        context: None,
+        context,
         user_agent: format!("{service}/{version}"),
     };
     let metrics = Metrics::new().map_err(Error::Metrics)?;

@@ -48,8 +48,12 @@ pub const DRIFT_CORRECTED: &str = "DriftCorrected";
 /// The object went although its release could not be removed: what stays behind.
 pub const RELEASES_ORPHANED: &str = "ReleasesOrphaned";
 
+/// The deployment has no account.
+pub const ACCOUNT_MISSING: &str = "AccountMissing";
 /// The account of the deployment is there.
 pub const ACCOUNT_VALIDATED: &str = "AccountValidated";
+/// The deployment's cluster cannot be reached, or is not known.
+pub const EDGE_UNAVAILABLE: &str = "EdgeUnavailable";
 /// Our finalizer is on the deployment.
 pub const FINALIZER_ADDED: &str = "FinalizerAdded";
 /// Our finalizer is off the deployment.

@@ -183,6 +183,15 @@ impl Error {
         }
     }
 
+    /// True when the source answered that it has no such chart, or not in this version.
+    pub fn is_missing(&self) -> bool {
+        match self {
+            Self::Fetch(error) => error.is_missing(),
+            Self::Shared(error) => error.is_missing(),
+            _ => false,
+        }
+    }
+
     /// True when a Secret of another namespace does not allow its use, or not any more.
     pub fn is_without_consent(&self) -> bool {
         match self {

@@ -303,6 +303,15 @@ impl Error {
         }
     }
 
+    /// True when the source answered that it has no such chart, or not in this version.
+    pub fn is_missing(&self) -> bool {
+        match self {
+            Self::NoSuchChart { .. } | Self::NoSuchTag { .. } | Self::NoSuchVersion { .. } => true,
+            Self::Answered { status, .. } => matches!(status, 404 | 410),
+            _ => false,
+        }
+    }
+
     /// True when the chart is there, but nobody vouches for it who should.
     pub fn is_about_signature(&self) -> bool {
         matches!(self, Self::Unsigned { .. } | Self::Signature { .. })

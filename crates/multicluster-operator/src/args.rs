@@ -1,0 +1,265 @@
+//! What is typed on the command line or set in the environment. The names are the reference's; those that it does not have
+//! are ours.
+
+use std::path::PathBuf;
+
+use clap::{Parser, ValueEnum};
+use runtime::args::{ChartArgs, ClientArgs, boolean};
+use runtime::{GoDuration, PushArgs};
+
+/// Where a pod finds its own namespace.
+const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+/// Releases one chart for each Tenant and `KryptonDeployment`, on many clusters.
+#[derive(Debug, Clone, Parser)]
+#[command(disable_version_flag = true)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+    #[command(flatten)]
+    pub(crate) charts: ChartArgs,
+    #[command(flatten)]
+    pub(crate) push: PushArgs,
+    /// Log more.
+    #[arg(long, env = "OPERATOR_DEBUG", value_parser = truth, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub(crate) debug: bool,
+    /// The chart repository: its root, or `oci://host/path`.
+    #[arg(long, env = "CHART_REPO", default_value = "https://charts.jetstack.io")]
+    pub(crate) chart_repo: String,
+    /// Name of the chart in it.
+    #[arg(long, env = "CHART_NAME", default_value = "cert-manager")]
+    pub(crate) chart_name: String,
+    /// Version of the chart, an exact one.
+    #[arg(long, env = "CHART_VERSION", default_value = "1.19.1")]
+    pub(crate) chart_version: String,
+    /// Digest that the chart's archive, or in a registry its manifest, must have; empty is any.
+    #[arg(long, env = "CHART_DIGEST", default_value = "")]
+    pub(crate) chart_digest: String,
+    /// Talk to the chart's registry without TLS.
+    #[arg(long, env = "CHART_PLAIN_HTTP", value_parser = truth, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub(crate) chart_plain_http: bool,
+    /// Make the definitions in `crds/` of the chart on the clusters.
+    #[arg(long, env = "CHART_INSTALL_CRDS", value_parser = truth, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true")]
+    pub(crate) chart_install_crds: bool,
+    /// That a chart could not be fetched is no error of a tenant that has its release.
+    #[arg(long, env = "ALLOW_CHART_SKIP", value_parser = truth, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub(crate) allow_chart_skip: bool,
+    /// Namespace of the Secrets with the kubeconfigs of clusters: the only one in which Secrets are listed. Without a word
+    /// the operator's own, and `default` where it has none.
+    #[arg(long, env = "WATCH_NAMESPACE")]
+    pub(crate) namespace: Option<String>,
+    /// The operator's own namespace, where its Lease is and the key of release records; without a word that of the pod, and
+    /// `--namespace` where there is none.
+    #[arg(long, env = "POD_NAMESPACE")]
+    pub(crate) own_namespace: Option<String>,
+    /// Label of those Secrets; its value is `true`.
+    #[arg(long, env = "KUBECONFIG_SECRET_LABEL", default_value = api::mesh::KUBECONFIG_LABEL)]
+    pub(crate) kubeconfig_label: String,
+    /// Key of the kubeconfig in their data.
+    #[arg(long, env = "KUBECONFIG_SECRET_KEY", default_value = "kubeconfig")]
+    pub(crate) kubeconfig_key: String,
+    /// Kubeconfig file of the watch cluster, which has the Secrets and the `KryptonDeployments`.
+    #[arg(long, env = "WATCH_KUBECONFIG", value_name = "FILE")]
+    pub(crate) watch_kubeconfig: Option<PathBuf>,
+    /// The same under its former name.
+    #[arg(long, env = "WATCH_CLUSTER_KUBECONFIG", value_name = "FILE", hide = true)]
+    pub(crate) watch_cluster_kubeconfig: Option<PathBuf>,
+    /// Context of that kubeconfig, when not its current one.
+    #[arg(long, env = "WATCH_CONTEXT")]
+    pub(crate) watch_context: Option<String>,
+    /// Make the definitions of the types on the watch cluster at the start.
+    #[arg(long, env = "ENSURE_WATCH_CRDS", value_parser = truth, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub(crate) ensure_watch_crds: bool,
+    /// Secret with the kubeconfig of the watch cluster; it comes before a file.
+    #[arg(long, env = "WATCH_KUBECONFIG_SECRET")]
+    pub(crate) watch_kubeconfig_secret: Option<String>,
+    /// Namespace of that Secret; without a word `--namespace`.
+    #[arg(long, env = "WATCH_KUBECONFIG_SECRET_NAMESPACE")]
+    pub(crate) watch_kubeconfig_secret_namespace: Option<String>,
+    /// Key of the kubeconfig in its data.
+    #[arg(long, env = "WATCH_KUBECONFIG_SECRET_KEY", default_value = "kubeconfig")]
+    pub(crate) watch_kubeconfig_secret_key: String,
+    /// The namespaces whose Tenants and `KryptonDeployments` are served, separated by commas; all when empty.
+    #[arg(long, env = "WATCH_NAMESPACES", default_value = "", value_delimiter = ',')]
+    pub(crate) watch_namespaces: Vec<String>,
+    /// Which types are served.
+    #[arg(long, env = "OPERATOR_MODE", value_enum, default_value_t = Mode::Both)]
+    pub(crate) mode: Mode,
+    /// How often a `KryptonDeployment` that is as it should be is looked at: a duration, or a number of seconds.
+    #[arg(long, env = "KRYPTON_CHECK_INTERVAL", default_value = "60s", value_parser = interval)]
+    pub(crate) check_interval: GoDuration,
+    /// After how long a release that nothing moved is compared with its cluster all the same; its Secrets, which are not
+    /// watched, are compared then.
+    #[arg(long, env = "OPERATOR_RESYNC_INTERVAL", default_value = "10m")]
+    pub(crate) resync_interval: GoDuration,
+    /// How often an engaged cluster is asked whether it is there.
+    #[arg(long, env = "OPERATOR_PROBE_INTERVAL", default_value = "30s")]
+    pub(crate) probe_interval: GoDuration,
+    /// How many objects are worked on at once on each cluster.
+    #[arg(long, env = "OPERATOR_WORKERS_PER_CLUSTER", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) workers_per_cluster: u16,
+    /// Serve the watch cluster itself, under the name `self-cluster`.
+    #[arg(long, env = "OPERATOR_SELF_CLUSTER", value_parser = truth, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true")]
+    pub(crate) self_cluster: bool,
+    /// Let kubeconfigs in Secrets lead to this machine.
+    #[arg(long, env = "OPERATOR_ALLOW_LOOPBACK_CLUSTERS", value_parser = truth, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub(crate) allow_loopback_clusters: bool,
+    /// Let kubeconfigs in Secrets lead to addresses of this machine's links.
+    #[arg(long, env = "OPERATOR_ALLOW_LINK_LOCAL_CLUSTERS", value_parser = truth, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
+    pub(crate) allow_link_local_clusters: bool,
+    /// Wait for the Lease before anything is done, so that one of several replicas works.
+    #[arg(long, env = "OPERATOR_LEADER_ELECT", value_parser = truth, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true")]
+    pub(crate) leader_elect: bool,
+    /// How long passes under way may take after the signal to end. What is cut off is continued by the next process.
+    #[arg(long, env = "OPERATOR_SHUTDOWN_GRACE", default_value = "4s")]
+    pub(crate) shutdown_grace: GoDuration,
+    /// Shortest pause after a failed pass.
+    #[arg(long, env = "OPERATOR_MIN_ERROR_RETRY_INTERVAL", default_value = "1s")]
+    pub(crate) min_error_retry_interval: GoDuration,
+    /// Longest pause after a failed pass.
+    #[arg(long, env = "OPERATOR_MAX_ERROR_RETRY_INTERVAL", default_value = "60s")]
+    pub(crate) max_error_retry_interval: GoDuration,
+    /// Revisions kept of each release; 0 keeps all.
+    #[arg(long, env = "HELM_MAX_HISTORY", default_value_t = 10, value_parser = clap::value_parser!(i64).range(0..))]
+    pub(crate) helm_max_history: i64,
+    /// Port of the figures; 0 is none.
+    #[arg(long, env = "OPERATOR_METRICS_PORT", default_value_t = 8080)]
+    pub(crate) metrics_port: u16,
+    /// Port of the probes; 0 is none.
+    #[arg(long, env = "OPERATOR_HEALTH_PORT", default_value_t = 8081)]
+    pub(crate) health_port: u16,
+}
+
+/// Which types are served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    /// Tenants.
+    Tenant,
+    /// `KryptonDeployments`.
+    Deployment,
+    /// Both.
+    Both,
+}
+
+impl Mode {
+    pub(crate) fn has_tenants(self) -> bool {
+        matches!(self, Self::Tenant | Self::Both)
+    }
+
+    pub(crate) fn has_deployments(self) -> bool {
+        matches!(self, Self::Deployment | Self::Both)
+    }
+}
+
+impl Args {
+    /// Where the Secrets of clusters are.
+    pub(crate) fn discovery_namespace(&self) -> String {
+        let said = given(self.namespace.as_deref()).or(given(self.own_namespace.as_deref()));
+        said.map(str::to_owned)
+            .or_else(pod_namespace)
+            .unwrap_or_else(|| "default".to_owned())
+    }
+
+    /// Where the operator itself is.
+    pub(crate) fn home_namespace(&self) -> String {
+        let said = given(self.own_namespace.as_deref()).map(str::to_owned);
+        said.or_else(pod_namespace)
+            .unwrap_or_else(|| self.discovery_namespace())
+    }
+
+    /// The namespaces whose objects are served; all when there are none.
+    pub(crate) fn served_namespaces(&self) -> Vec<String> {
+        let names = self.watch_namespaces.iter().map(|name| name.trim());
+        names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
+    }
+}
+
+fn given(text: Option<&str>) -> Option<&str> {
+    text.map(str::trim).filter(|text| !text.is_empty())
+}
+
+fn pod_namespace() -> Option<String> {
+    let text = std::fs::read_to_string(NAMESPACE_FILE).ok()?;
+    given(Some(&text)).map(str::to_owned)
+}
+
+/// A boolean as Go reads it, or `yes` and `no`, which the reference takes too.
+fn truth(text: &str) -> Result<bool, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "yes" | "y" | "on" => Ok(true),
+        "no" | "n" | "off" => Ok(false),
+        _ => boolean(text),
+    }
+}
+
+/// A duration, or seconds.
+fn interval(text: &str) -> Result<GoDuration, String> {
+    if let Ok(seconds) = text.parse::<u32>() {
+        return Ok(GoDuration(std::time::Duration::from_secs(seconds.into())));
+    }
+    text.parse().map_err(|error| format!("{error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> Result<Args, String> {
+        let arguments = ["operator"].iter().chain(arguments).map(std::ffi::OsString::from);
+        runtime::args::parse_from(arguments).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn the_defaults_are_the_references() -> Result<(), String> {
+        let args = parse(&[])?;
+        assert_eq!(
+            (
+                args.chart_repo.as_str(),
+                args.chart_name.as_str(),
+                args.chart_version.as_str()
+            ),
+            ("https://charts.jetstack.io", "cert-manager", "1.19.1")
+        );
+        assert_eq!(args.discovery_namespace(), "default");
+        assert_eq!(
+            args.kubeconfig_label,
+            "sigs.k8s.io/multicluster-runtime-kubeconfig"
+        );
+        assert_eq!((args.mode, args.check_interval.0.as_secs()), (Mode::Both, 60));
+        assert!(args.chart_install_crds && !args.allow_chart_skip && !args.ensure_watch_crds);
+        assert!(!args.allow_loopback_clusters && !args.allow_link_local_clusters);
+        assert!(args.served_namespaces().is_empty());
+        Ok(())
+    }
+
+    #[test]
+    fn every_flag_of_the_reference_is_taken() -> Result<(), String> {
+        let args = parse(&[
+            "--chart-repo=oci://host/charts",
+            "-chart-name",
+            "web",
+            "--chart-version=1.2.3",
+            "--namespace=platform-system",
+            "--kubeconfig-label=a/b",
+            "--kubeconfig-key=config",
+            "--watch-kubeconfig=/nowhere",
+            "--watch-context=home",
+            "--ensure-watch-crds=yes",
+            "--watch-kubeconfig-secret=home",
+            "--watch-kubeconfig-secret-namespace=vault",
+            "--watch-kubeconfig-secret-key=k",
+            "--watch-namespaces=team-a, team-b",
+            "--chart-install-crds=false",
+            "--check-interval=90",
+            "--mode=tenant",
+        ])?;
+        assert!(args.ensure_watch_crds && !args.chart_install_crds);
+        assert_eq!(args.discovery_namespace(), "platform-system");
+        assert_eq!(args.served_namespaces(), ["team-a", "team-b"]);
+        assert_eq!(args.check_interval.0.as_secs(), 90);
+        assert!(args.mode.has_tenants() && !args.mode.has_deployments());
+        assert!(parse(&["--check-interval=soon"]).is_err_and(|error| error.contains("check-interval")));
+        Ok(())
+    }
+}

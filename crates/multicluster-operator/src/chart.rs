@@ -1,0 +1,170 @@
+//! The chart of this process: where it comes from, what it is called, and why it cannot be had.
+
+use std::sync::Arc;
+
+use helm::origin::ChartSpec;
+use helm::semver::Version;
+use helm_client::charts::{self, Charts, LoadedChart};
+use serde_json::{Map, Value};
+
+use crate::fingerprint;
+
+/// The one chart that this process releases.
+#[derive(Debug, Clone)]
+pub(crate) struct ProcessChart {
+    pub(crate) repo: String,
+    pub(crate) name: String,
+    pub(crate) version: String,
+    /// Empty for any.
+    pub(crate) digest: String,
+    pub(crate) plain_http: bool,
+}
+
+/// How a chart is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// By the index of its repository, or the tags of a registry.
+    Listed,
+    /// As `<repository>/<name>-<version>.tgz`.
+    Archive,
+}
+
+/// The chart cannot be had.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(crate) enum Fault {
+    #[error("{version:?} is no version of a chart: say an exact one, such as 1.2.3, in --chart-version")]
+    VersionInvalid { version: String },
+    #[error("the chart is not there")]
+    VersionNotFound(#[source] Arc<charts::Error>),
+    #[error("could not fetch the chart")]
+    NotLoaded(#[source] Arc<charts::Error>),
+}
+
+impl Fault {
+    /// True when the same attempt can succeed later although nobody restarted this process. A chart may be published any
+    /// time, and a source may be mended.
+    pub(crate) fn is_transient(&self) -> bool {
+        match self {
+            Self::VersionInvalid { .. } => false,
+            Self::VersionNotFound(_) | Self::NotLoaded(_) => true,
+        }
+    }
+}
+
+impl ProcessChart {
+    /// What is told of it: `<repository>/<name>:<version>`.
+    pub(crate) fn title(&self) -> String {
+        format!(
+            "{}/{}:{}",
+            self.repo.trim_end_matches('/'),
+            self.name,
+            self.version
+        )
+    }
+
+    /// What it is installed as with these values.
+    pub(crate) fn fingerprint(&self, values: &Map<String, Value>) -> String {
+        fingerprint::of(&self.repo, &self.name, &self.version, values)
+    }
+
+    /// The chart, loaded. Its version is looked at before anything is asked for.
+    pub(crate) async fn load(&self, form: Form, charts: &Charts) -> Result<Arc<LoadedChart>, Fault> {
+        if Version::parse(&self.version).is_err() {
+            return Err(Fault::VersionInvalid {
+                version: self.version.clone(),
+            });
+        }
+        charts.get(&self.spec(form)).await.map_err(|error| {
+            let is_missing = error.is_missing();
+            let error = Arc::new(error);
+            if is_missing {
+                Fault::VersionNotFound(error)
+            } else {
+                Fault::NotLoaded(error)
+            }
+        })
+    }
+
+    fn spec(&self, form: Form) -> ChartSpec {
+        let spec = ChartSpec {
+            url: self.repo.clone(),
+            digest: Some(self.digest.clone()).filter(|digest| !digest.is_empty()),
+            plain_http: self.plain_http,
+            ..ChartSpec::default()
+        };
+        match form {
+            Form::Archive if !self.repo.starts_with("oci://") => ChartSpec {
+                url: format!(
+                    "{}/{}-{}.tgz",
+                    self.repo.trim_end_matches('/'),
+                    self.name,
+                    self.version
+                ),
+                ..spec
+            },
+            Form::Archive | Form::Listed => ChartSpec {
+                repo: Some(self.name.clone()),
+                version: Some(self.version.clone()),
+                ..spec
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chart(repo: &str) -> ProcessChart {
+        ProcessChart {
+            repo: repo.to_owned(),
+            name: "web".to_owned(),
+            version: "1.2.3".to_owned(),
+            digest: String::new(),
+            plain_http: false,
+        }
+    }
+
+    #[test]
+    fn a_deployments_chart_is_an_archive_of_the_repository() {
+        let archive = chart("https://charts.example.org/").spec(Form::Archive);
+        assert_eq!(
+            (archive.url.as_str(), archive.repo),
+            ("https://charts.example.org/web-1.2.3.tgz", None)
+        );
+        let listed = chart("https://charts.example.org").spec(Form::Listed);
+        assert_eq!(
+            (
+                listed.url.as_str(),
+                listed.repo.as_deref(),
+                listed.version.as_deref()
+            ),
+            ("https://charts.example.org", Some("web"), Some("1.2.3"))
+        );
+        let registry = chart("oci://host/charts").spec(Form::Archive);
+        assert_eq!(
+            (registry.url.as_str(), registry.version.as_deref()),
+            ("oci://host/charts", Some("1.2.3"))
+        );
+        assert_eq!(chart("https://a/").title(), "https://a/web:1.2.3");
+    }
+
+    #[tokio::test]
+    async fn what_is_no_version_is_not_asked_for() {
+        // Nobody is asked: the script is empty.
+        let script = cluster::scripted::Script::new("nothing");
+        let charts = Charts::new(script.cluster(), helm_client::source::Limits::default());
+        for version in ["1.x.y", "garbage", "", "^1.2"] {
+            let chart = ProcessChart {
+                version: version.to_owned(),
+                ..chart("https://charts.invalid")
+            };
+            let fault = chart.load(Form::Listed, &charts).await.err();
+            assert!(
+                matches!(fault, Some(Fault::VersionInvalid { .. })),
+                "{version}: {fault:?}"
+            );
+        }
+        script.finish();
+    }
+}

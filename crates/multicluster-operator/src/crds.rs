@@ -1,0 +1,51 @@
+//! The definitions of our types, made where they are needed.
+
+use std::time::Duration;
+
+use cluster::{Apply, Cluster, ObjectId};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde_json::json;
+
+use crate::engine::FIELD_MANAGER;
+
+/// How often a write is tried that fails for want of an answer.
+const ATTEMPTS: u32 = 5;
+
+/// How long a type may take to be served.
+const SERVED_WITHIN: Duration = Duration::from_secs(20);
+
+/// Makes a definition, or brings it to what this program has, and waits until its type is served. One that is so already is
+/// not written.
+///
+/// # Errors
+/// When the API server refuses it, or gives no answer five times.
+pub(crate) async fn ensure(cluster: &Cluster, crd: &CustomResourceDefinition) -> Result<(), cluster::Error> {
+    let name = crd.metadata.name.clone().unwrap_or_default();
+    let id = ObjectId::of::<CustomResourceDefinition>(None, &name)?;
+    let mut object = json!(crd);
+    object["apiVersion"] = json!("apiextensions.k8s.io/v1");
+    object["kind"] = json!("CustomResourceDefinition");
+    let mut attempt = 1;
+    loop {
+        let how = Apply::by(FIELD_MANAGER).force();
+        match cluster.apply(&id, &object, &how).await {
+            Ok(_) => break,
+            Err(error) if error.is_transient() && attempt < ATTEMPTS => {
+                tokio::time::sleep(Duration::from_millis(200) * attempt).await;
+                attempt += 1;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let version = crd.spec.versions.first().map(|version| version.name.clone());
+    let gvk = kube::core::GroupVersionKind::gvk(
+        &crd.spec.group,
+        &version.unwrap_or_default(),
+        &crd.spec.names.kind,
+    );
+    cluster
+        .discovery()
+        .wait_until_served(&gvk, SERVED_WITHIN)
+        .await
+        .map(drop)
+}

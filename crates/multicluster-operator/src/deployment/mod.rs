@@ -1,0 +1,375 @@
+//! Deployments: said at home, released on the cluster of their region. [`route`] gives each to its cluster, whose workers
+//! carry it out here.
+
+mod object;
+mod resolve;
+mod route;
+
+use std::time::Duration;
+
+use api::mesh::{self, KryptonDeployment, ReleaseStatus, conditions, events};
+use kube::ResourceExt as _;
+use runtime::chain;
+use runtime::queue::Priority;
+use serde_json::json;
+
+use self::object::{Object, Outcome};
+use crate::context::Context;
+use crate::engine::{
+    self, ApplyError, Change, FIELD_MANAGER, Memory, ObserveError, Observed, Site, Standing, Step, Subject,
+};
+use crate::key::Key;
+use crate::names;
+use crate::pass::Next;
+pub(crate) use route::route;
+
+/// After how long is looked again at what is coming up.
+const NOT_READY_AGAIN: Duration = Duration::from_secs(15);
+
+/// A pass over a deployment failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("could not read the KryptonDeployment")]
+    Read(#[source] cluster::Error),
+    #[error("could not mark the KryptonDeployment")]
+    Mark(#[source] cluster::Error),
+    #[error("could not observe the KryptonDeployment")]
+    Observe(#[source] Box<ObserveError>),
+    #[error("could not carry out the KryptonDeployment")]
+    Apply(#[source] Box<ApplyError>),
+    #[error("the KryptonDeployment cannot be acted upon")]
+    Blocked(#[source] Box<engine::Blocked>),
+    #[error("could not report on the KryptonDeployment")]
+    Report(#[source] cluster::Error),
+}
+
+impl Error {
+    /// True when the same attempt can succeed later although nobody changed anything.
+    pub(crate) fn is_transient(&self) -> bool {
+        match self {
+            Self::Read(error) | Self::Mark(error) | Self::Report(error) => error.is_transient(),
+            Self::Observe(error) => error.is_transient(),
+            Self::Apply(error) => error.is_transient(),
+            Self::Blocked(blocked) => blocked.is_transient(),
+        }
+    }
+}
+
+fn is_held(deployment: &KryptonDeployment) -> bool {
+    let mut finalizers = deployment.finalizers().iter();
+    finalizers.any(|name| name == mesh::DEPLOYMENT_FINALIZER)
+}
+
+/// One pass: read, decide, write, report.
+pub(crate) async fn reconcile(key: &Key, site: &Site, ctx: &Context) -> Result<Next, Error> {
+    let mut memory = site.memories.take(key);
+    let seen = site.memories.version(key);
+    if let Some(left) = memory.holds_for(seen.as_deref(), site, ctx.resync_interval) {
+        site.memories.put(key.clone(), memory);
+        return Ok(Next::After(left.min(ctx.check_interval), Priority::Low));
+    }
+    let Some(object) = Object::read(key, ctx).await? else {
+        site.forget(key);
+        return Ok(Next::OnChange);
+    };
+    if !is_held(&object.deployment) {
+        // Held first, by who routes it.
+        return Ok(Next::OnChange);
+    }
+    let mut pass = Pass {
+        subject: subject(&object, site),
+        object,
+        memory: &mut memory,
+        site,
+        ctx,
+    };
+    let outcome = pass.run().await;
+    let phase = pass.object.status.phase;
+    site.figures.at(&site.name, key, phase);
+    if outcome.is_ok() {
+        site.memories.put(key.clone(), memory);
+    }
+    outcome
+}
+
+fn subject(object: &Object<'_>, site: &Site) -> Subject {
+    let deployment = &object.deployment;
+    let annotation = names::fingerprint_annotation(&site.name);
+    let mut values = deployment.spec.values.clone();
+    values.entry("replicaCount").or_insert_with(|| 1.into());
+    Subject {
+        key: object.key.clone(),
+        uid: deployment.uid().unwrap_or_default(),
+        release: names::deployment_release(&object.key.name),
+        values,
+        noted: deployment.annotations().get(&annotation).cloned(),
+        revision: object
+            .status
+            .release
+            .as_ref()
+            .map_or(0, |release| release.revision),
+        deleting: object.is_deleting(),
+        is_shared: false,
+    }
+}
+
+/// A pass over one deployment.
+struct Pass<'a> {
+    object: Object<'a>,
+    subject: Subject,
+    memory: &'a mut Memory,
+    site: &'a Site,
+    ctx: &'a Context,
+}
+
+impl Pass<'_> {
+    async fn run(&mut self) -> Result<Next, Error> {
+        let deleting = self.subject.deleting;
+        if deleting && !self.is_told_of_deletion() {
+            let note = format!(
+                "removing release {} from {}",
+                self.subject.release, self.site.name
+            );
+            self.object.say(events::DELETE_STARTED, &note).await;
+            self.object
+                .report(Outcome::pending(conditions::DELETING, note))
+                .await?;
+        }
+        match self.work().await {
+            Err(error) if deleting && self.object.is_forced() => {
+                self.object.orphan(&chain(&error)).await;
+                self.let_go().await
+            }
+            outcome => outcome,
+        }
+    }
+
+    fn is_told_of_deletion(&self) -> bool {
+        let conditions = &self.object.status.conditions;
+        conditions
+            .iter()
+            .any(|known| known.type_ == conditions::READY && known.reason == conditions::DELETING)
+    }
+
+    async fn work(&mut self) -> Result<Next, Error> {
+        let observing = engine::observe(&self.subject, self.site, self.memory, &self.ctx.engine);
+        let (facts, observed) = match Box::pin(observing).await {
+            Ok(observed) => observed,
+            Err(error) => {
+                let reason = if error.is_about_cluster() {
+                    conditions::HEALTH_CHECK_FAILED
+                } else {
+                    conditions::HELM_FAILED
+                };
+                self.object.report(Outcome::error(reason, chain(&error))).await?;
+                return Err(Error::Observe(Box::new(error)));
+            }
+        };
+        let is_noted = facts.is_noted;
+        let plan = engine::plan(facts);
+        self.announce(&plan.steps, &observed).await?;
+        let applying = engine::apply(
+            &self.subject,
+            self.site,
+            &observed,
+            &plan.steps,
+            self.memory,
+            &self.ctx.engine,
+        );
+        let (changes, applied) = Box::pin(applying).await;
+        for change in &changes {
+            self.tell(change).await;
+        }
+        if let Err(error) = applied {
+            let why = chain(&error);
+            let event = match &error {
+                ApplyError::Uninstall(_) | ApplyError::RemoveNamespace { .. } => {
+                    events::HELM_UNINSTALL_FAILED
+                }
+                ApplyError::MakeNamespace { .. }
+                | ApplyError::Install(_)
+                | ApplyError::Upgrade(_)
+                | ApplyError::Sign(_)
+                | ApplyError::Correct(_) => events::HELM_DEPLOY_FAILED,
+            };
+            self.object.warn(event, &why).await;
+            self.object
+                .report(Outcome::error(conditions::HELM_FAILED, why))
+                .await?;
+            return Err(Error::Apply(Box::new(error)));
+        }
+        let made = changes.iter().find_map(|change| match change {
+            Change::Installed { revision } | Change::Upgraded { revision } => Some(*revision),
+            Change::NamespaceMade
+            | Change::TakenOver
+            | Change::Corrected(_)
+            | Change::Uninstalled(_)
+            | Change::NamespaceRemoved => None,
+        });
+        let is_there = matches!(plan.standing, Standing::UpToDate | Standing::NotUp(_));
+        if made.is_some() || (is_there && !is_noted) {
+            self.note_fingerprint().await?;
+        }
+        let release = self.release(made.unwrap_or(observed.revision()), &observed);
+        self.finish(plan.standing, made.is_some(), release).await
+    }
+
+    /// Reports where it stands, and says when to look again.
+    async fn finish(
+        &mut self,
+        standing: Standing,
+        is_made: bool,
+        release: ReleaseStatus,
+    ) -> Result<Next, Error> {
+        self.memory.unsettle();
+        let region = self.object.deployment.spec.region.name.clone();
+        let next = match standing {
+            Standing::UpToDate => {
+                let mut outcome = Outcome::ready(format!("deployed to region {region}"));
+                outcome.release = Some(release);
+                self.object.report(outcome).await?;
+                self.memory
+                    .settle(self.object.deployment.metadata.resource_version.as_deref());
+                Next::After(self.ctx.check_interval, Priority::Low)
+            }
+            Standing::NotUp(objects) => {
+                let why = format!("not up: {}", objects.join(", "));
+                let mut outcome = Outcome::pending(conditions::NOT_READY, why);
+                outcome.release = Some(release);
+                self.object.report(outcome).await?;
+                Next::After(NOT_READY_AGAIN, Priority::Normal)
+            }
+            Standing::Underway => {
+                if is_made {
+                    let mut outcome = Outcome::pending(conditions::NOT_READY, "the release is deployed");
+                    outcome.release = Some(release);
+                    self.object.report(outcome).await?;
+                }
+                Next::After(Duration::ZERO, Priority::Normal)
+            }
+            Standing::Locked(writer) => {
+                let why = format!("{writer} is at the release: waiting");
+                self.object
+                    .report(Outcome::pending(conditions::LOCKED, why))
+                    .await?;
+                Next::After(Duration::from_secs(1), Priority::Normal)
+            }
+            Standing::Resting { why, retry_in } => {
+                self.object
+                    .report(Outcome::error(conditions::HELM_FAILED, why))
+                    .await?;
+                let pause = retry_in.unwrap_or(self.ctx.resync_interval);
+                Next::After(pause.min(self.ctx.resync_interval), Priority::Low)
+            }
+            Standing::Blocked(blocked) => {
+                let why = chain(&blocked);
+                self.object.warn(events::HELM_DEPLOY_FAILED, &why).await;
+                self.object
+                    .report(Outcome::error(conditions::HELM_FAILED, why))
+                    .await?;
+                return Err(Error::Blocked(Box::new(blocked)));
+            }
+            Standing::Gone => return self.let_go().await,
+        };
+        Ok(next)
+    }
+
+    /// Says what begins, and what is put back.
+    async fn announce(&mut self, steps: &[Step], observed: &Observed) -> Result<(), Error> {
+        let was_there = self.subject.revision > 0;
+        for step in steps {
+            let repair = match step {
+                Step::Install if was_there => "ReleaseMissing".to_owned(),
+                Step::Upgrade(why) if was_there && why.contains("interrupted") => {
+                    "ReleaseNotInstalled".to_owned()
+                }
+                Step::Correct(objects) => {
+                    let objects: Vec<String> = objects.iter().map(ToString::to_string).collect();
+                    objects.join("; ")
+                }
+                Step::Install | Step::Upgrade(_) => {
+                    let note = format!("routing to region {}", self.object.deployment.spec.region.name);
+                    self.object.say(events::ROUTING, &note).await;
+                    // Before anything is written there: whoever deletes the object knows where to look.
+                    let mut outcome =
+                        Outcome::pending(conditions::INSTALLING, "the release is being deployed");
+                    outcome.release = Some(self.release(self.subject.revision, observed));
+                    self.object.report(outcome).await?;
+                    continue;
+                }
+                Step::MakeNamespace | Step::Sign | Step::Uninstall => continue,
+                Step::RemoveNamespace => {
+                    let name = &self.object.key.name;
+                    self.object
+                        .say(events::EDGE_NAMESPACE_DELETE_REQUESTED, name)
+                        .await;
+                    continue;
+                }
+            };
+            self.object.warn(events::REPAIR_TRIGGERED, &repair).await;
+            self.object
+                .report(Outcome::pending(conditions::REPAIR_TRIGGERED, repair))
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn tell(&self, change: &Change) {
+        let (release, cluster) = (&self.subject.release, &self.site.name);
+        match change {
+            Change::NamespaceMade => {
+                let note = format!("namespace {} on {cluster}", self.object.key.name);
+                self.object.say(events::EDGE_NAMESPACE_CREATED, &note).await;
+            }
+            Change::Installed { revision } | Change::Upgraded { revision } => {
+                let note = format!("{release}, revision {revision}, on {cluster}");
+                self.object.say(events::HELM_DEPLOYED, &note).await;
+            }
+            Change::Uninstalled(kept) => {
+                let stays = if kept.is_empty() {
+                    String::new()
+                } else {
+                    format!("; what stays: {}", kept.join(", "))
+                };
+                let note = format!("{release}{stays}");
+                self.object.say(events::HELM_UNINSTALLED, &note).await;
+            }
+            Change::TakenOver | Change::Corrected(_) | Change::NamespaceRemoved => {}
+        }
+    }
+
+    async fn note_fingerprint(&self) -> Result<(), Error> {
+        let annotation = names::fingerprint_annotation(&self.site.name);
+        let fingerprint = self.ctx.engine.chart.fingerprint(&self.subject.values);
+        let patch = json!({"metadata": {"annotations": {annotation: fingerprint}}});
+        let noting = self.ctx.home.merge(&self.object.id, &patch, FIELD_MANAGER);
+        noting.await.map_err(Error::Mark)?;
+        Ok(())
+    }
+
+    fn release(&self, revision: i64, observed: &Observed) -> ReleaseStatus {
+        let member = &self.site.id;
+        ReleaseStatus {
+            cluster: member.name.clone(),
+            cluster_namespace: Some(member.namespace.clone()),
+            namespace: observed.namespace.clone(),
+            name: self.subject.release.clone(),
+            revision,
+            chart: Some(self.ctx.engine.chart.title()),
+        }
+    }
+
+    async fn let_go(&self) -> Result<Next, Error> {
+        let letting_go = self.ctx.home.remove_finalizer(
+            &self.object.id,
+            &self.object.deployment.metadata,
+            mesh::DEPLOYMENT_FINALIZER,
+        );
+        if letting_go.await.map_err(Error::Mark)? {
+            self.object
+                .say(events::FINALIZER_REMOVED, "the release is removed")
+                .await;
+        }
+        Ok(Next::OnChange)
+    }
+}

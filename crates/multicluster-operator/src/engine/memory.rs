@@ -1,0 +1,139 @@
+//! What passes over objects remember, so that the next one does not ask again.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use runtime::Looks;
+
+use super::{Site, Subject};
+use crate::key::Key;
+
+/// What is remembered of one object.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    /// Objects of its release, as they were looked at last.
+    pub(crate) looks: Looks,
+    /// Set when a pass found nothing to do.
+    settled: Option<Settled>,
+    /// True once it was told that nothing changed since the last process.
+    pub(crate) skip_is_told: bool,
+}
+
+#[derive(Debug)]
+struct Settled {
+    version: String,
+    at: Instant,
+}
+
+impl Memory {
+    /// Notes that nothing was left to do for the object in this version.
+    pub(crate) fn settle(&mut self, version: Option<&str>) {
+        self.settled = version.map(|version| Settled {
+            version: version.to_owned(),
+            at: Instant::now(),
+        });
+    }
+
+    pub(crate) fn unsettle(&mut self) {
+        self.settled = None;
+    }
+
+    /// How long the last look holds, while the object is in the version that it was in and nothing of its release has moved.
+    pub(crate) fn holds_for(
+        &self,
+        version: Option<&str>,
+        site: &Site,
+        at_most: Duration,
+    ) -> Option<Duration> {
+        let settled = self.settled.as_ref()?;
+        if Some(settled.version.as_str()) != version || !self.looks.are_current(&site.watches) {
+            return None;
+        }
+        at_most.checked_sub(settled.at.elapsed())
+    }
+}
+
+/// The memories of all objects on one cluster. A pass takes one out and puts it back.
+#[derive(Default)]
+pub(crate) struct Memories {
+    memories: Mutex<HashMap<Key, Memory>>,
+    /// The versions of objects, as their watch saw them last.
+    versions: Mutex<HashMap<Key, String>>,
+}
+
+impl Memories {
+    pub(crate) fn take(&self, key: &Key) -> Memory {
+        lock(&self.memories).remove(key).unwrap_or_default()
+    }
+
+    pub(crate) fn put(&self, key: Key, memory: Memory) {
+        lock(&self.memories).insert(key, memory);
+    }
+
+    pub(crate) fn forget(&self, key: &Key) {
+        lock(&self.memories).remove(key);
+        lock(&self.versions).remove(key);
+    }
+
+    /// Notes in which version an object was seen.
+    pub(crate) fn saw(&self, key: Key, version: String) {
+        lock(&self.versions).insert(key, version);
+    }
+
+    /// In which version an object was seen last.
+    pub(crate) fn version(&self, key: &Key) -> Option<String> {
+        lock(&self.versions).get(key).cloned()
+    }
+
+    /// The objects that were seen.
+    pub(crate) fn keys(&self) -> Vec<Key> {
+        lock(&self.versions).keys().cloned().collect()
+    }
+}
+
+/// Whose releases are watched: by the UID that their objects carry.
+#[derive(Default)]
+pub(crate) struct Owners(Mutex<HashMap<String, Key>>);
+
+impl Owners {
+    pub(crate) fn note(&self, subject: &Subject) {
+        let mut owners = lock(&self.0);
+        if owners.get(&subject.uid) != Some(&subject.key) {
+            owners.insert(subject.uid.clone(), subject.key.clone());
+        }
+    }
+
+    pub(crate) fn get(&self, uid: &str) -> Option<Key> {
+        lock(&self.0).get(uid).cloned()
+    }
+
+    /// Forgets an object, and says which UIDs it had.
+    pub(crate) fn forget(&self, key: &Key) -> Vec<String> {
+        let mut owners = lock(&self.0);
+        let uids: Vec<String> = owners
+            .iter()
+            .filter(|(_, owner)| *owner == key)
+            .map(|(uid, _)| uid.clone())
+            .collect();
+        owners.retain(|_, owner| owner != key);
+        uids
+    }
+}
+
+impl Site {
+    /// Forgets an object that is gone.
+    pub(crate) fn forget(&self, key: &Key) {
+        for uid in self.owners.forget(key) {
+            self.watches.leave(&uid);
+        }
+        self.memories.forget(key);
+        self.queue.forget(key);
+        self.backoff.succeeded(key);
+        self.figures.at(&self.name, key, None);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,167 @@
+//! One release on one cluster: observed, planned and written in the same way for tenants and deployments.
+
+mod apply;
+mod memory;
+mod observe;
+mod plan;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use api::mesh;
+use cluster::Cluster;
+use helm_client::authenticity::{Parent, RecordKeys};
+use helm_client::charts::Charts;
+use helm_client::release::{CrdPolicy, Options, Releases, Wait};
+use runtime::queue::Seat;
+use runtime::{Backoff, Queue, Recorder, Watches};
+use serde_json::{Map, Value};
+use tokio::sync::Notify;
+
+pub(crate) use apply::{Change, Error as ApplyError, apply};
+pub(crate) use memory::{Memories, Memory, Owners};
+pub(crate) use observe::{Error as ObserveError, Observed, observe};
+pub(crate) use plan::{Blocked, Plan, Standing, Step, plan};
+
+use crate::chart::{Form, ProcessChart};
+use crate::figures::Figures;
+use crate::key::{Key, Kind};
+use crate::registry::ClusterId;
+
+/// Our name on the fields that we set. Objects of releases carry Helm's.
+pub(crate) const FIELD_MANAGER: &str = "multicluster-operator";
+
+/// How long an uninstall waits until the objects are gone.
+const UNINSTALL_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// What passes need of the process, whatever the cluster.
+pub(crate) struct Engine {
+    pub(crate) chart: ProcessChart,
+    pub(crate) charts: Charts,
+    /// What authenticates the records of releases.
+    pub(crate) keys: Arc<RecordKeys>,
+    /// Tells this process apart from others that act on releases.
+    pub(crate) identity: String,
+    pub(crate) max_history: i64,
+    pub(crate) install_crds: bool,
+}
+
+/// An API server that releases are written to.
+pub(crate) struct Site {
+    pub(crate) id: ClusterId,
+    /// Name of the cluster, as it is in the names of releases, conditions and figures.
+    pub(crate) name: String,
+    pub(crate) cluster: Cluster,
+    pub(crate) releases: Releases,
+    pub(crate) queue: Arc<Queue<Key>>,
+    /// By the UID that the objects carry.
+    pub(crate) watches: Watches<String>,
+    pub(crate) owners: Arc<Owners>,
+    pub(crate) memories: Memories,
+    pub(crate) backoff: Backoff<Key>,
+    pub(crate) recorder: Recorder,
+    pub(crate) figures: Figures,
+    pub(crate) reach: Reach,
+}
+
+/// Whether a cluster answers, as far as that is known.
+#[derive(Default)]
+pub(crate) struct Reach {
+    is_lost: AtomicBool,
+    doubt: Notify,
+}
+
+impl Reach {
+    /// True while nothing is begun there, because it gives no answer.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_lost(&self, is_lost: bool) {
+        self.is_lost.store(is_lost, Ordering::Relaxed);
+    }
+
+    /// A request found no answer: the cluster is asked at once whether it is there.
+    pub(crate) fn doubt(&self) {
+        self.doubt.notify_one();
+    }
+
+    pub(crate) async fn doubted(&self) {
+        self.doubt.notified().await;
+    }
+}
+
+/// What is to be released, for whom.
+#[derive(Debug, Clone)]
+pub(crate) struct Subject {
+    pub(crate) key: Key,
+    pub(crate) uid: String,
+    /// Name of the release.
+    pub(crate) release: String,
+    pub(crate) values: Map<String, Value>,
+    /// What was installed last, as the object has noted it.
+    pub(crate) noted: Option<String>,
+    /// The newest revision, as the object has noted it.
+    pub(crate) revision: i64,
+    pub(crate) deleting: bool,
+    /// True when there are other releases of the object on the same API server.
+    pub(crate) is_shared: bool,
+}
+
+impl Subject {
+    /// The annotation that opens a namespace that was there before.
+    pub(crate) fn opening(&self) -> &'static str {
+        match self.key.kind {
+            Kind::Tenant => mesh::annotations::FOR_TENANT,
+            Kind::Deployment => mesh::annotations::FOR_DEPLOYMENT,
+        }
+    }
+
+    fn form(&self) -> Form {
+        match self.key.kind {
+            Kind::Tenant => Form::Listed,
+            Kind::Deployment => Form::Archive,
+        }
+    }
+
+    /// What a tenant's release waits for, and how long; a deployment's health is looked at instead.
+    fn wait(&self) -> (Wait, Duration) {
+        match self.key.kind {
+            Kind::Tenant => (Wait::Ready, Duration::from_mins(3)),
+            Kind::Deployment => (Wait::No, Duration::from_mins(5)),
+        }
+    }
+}
+
+impl Engine {
+    /// The releases of a site as they are acted on for one object.
+    fn releases(&self, subject: &Subject, site: &Site) -> Releases {
+        let (wait, timeout) = subject.wait();
+        let options = Options {
+            max_history: self.max_history,
+            wait,
+            timeout: if subject.deleting {
+                UNINSTALL_TIMEOUT
+            } else {
+                timeout
+            },
+            crds: if self.install_crds {
+                CrdPolicy::Create
+            } else {
+                CrdPolicy::Skip
+            },
+            ..Options::default()
+        };
+        let parent = Parent {
+            label: mesh::OWNER_UID,
+            uid: subject.uid.clone(),
+            keys: Some(self.keys.clone()),
+        };
+        site.releases
+            .clone()
+            .with_options(options)
+            .belonging_to(parent)
+            .parked_at(Arc::new(Seat::new(&site.queue, &subject.key)))
+    }
+}

@@ -1,0 +1,316 @@
+//! What there is of a release: its namespace, its records, the chart, and its objects. Never writes.
+
+use std::collections::{BTreeMap, HashSet};
+
+use api::mesh;
+use cluster::{Health, ObjectId};
+use helm::release::Status;
+use helm_client::authenticity::Authenticity;
+use helm_client::records;
+use helm_client::release::drift::{DriftedObject, Policy};
+use helm_client::release::{self, Desired, Presence, Releases, State};
+use helm_client::rendering::{self, Judge, Leniency, Lookup, Request, Verdict};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::ResourceExt as _;
+use kube::core::PartialObjectMeta;
+
+use super::plan::{Facts, Place, Release};
+use super::{Engine, Memory, Site, Subject};
+use crate::names::target_namespace;
+
+/// What a pass saw.
+pub(crate) struct Observed {
+    pub(super) releases: Releases,
+    /// The namespace of the release; empty when there can be none.
+    pub(crate) namespace: String,
+    /// UID of the namespace, when it is there.
+    pub(super) namespace_uid: Option<String>,
+    pub(super) records: records::Observed,
+    /// What the release should be, when that was worked out.
+    pub(super) desired: Option<Desired>,
+}
+
+impl Observed {
+    /// The number of the newest revision; 0 without any.
+    pub(crate) fn revision(&self) -> i64 {
+        self.records.revision()
+    }
+
+    /// True when a revision is deployed, so that what follows is no install.
+    pub(crate) fn has_deployed(&self) -> bool {
+        self.records.deployed().is_some()
+    }
+}
+
+/// A release could not be observed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    #[error("could not look at namespace {namespace}")]
+    Namespace {
+        namespace: String,
+        source: Box<cluster::Error>,
+    },
+    #[error("could not look at the release")]
+    Release(#[source] release::Error),
+    #[error("could not render the chart")]
+    Render(#[source] rendering::Error),
+}
+
+impl Error {
+    pub(crate) fn is_transient(&self) -> bool {
+        match self {
+            Self::Namespace { source, .. } => source.is_transient(),
+            Self::Release(error) => error.is_transient(),
+            Self::Render(error) => error.is_transient(),
+        }
+    }
+
+    /// True when the cluster gave no answer.
+    pub(crate) fn is_about_cluster(&self) -> bool {
+        match self {
+            Self::Namespace { .. } | Self::Release(_) => true,
+            Self::Render(_) => false,
+        }
+    }
+}
+
+/// Looks at everything a plan is made from.
+pub(crate) async fn observe(
+    subject: &Subject,
+    site: &Site,
+    memory: &mut Memory,
+    engine: &Engine,
+) -> Result<(Facts, Observed), Error> {
+    let mut facts = Facts {
+        deleting: subject.deleting,
+        place: Ok(Place::Absent),
+        chart: None,
+        release: Release::Unseen,
+        is_noted: false,
+        is_shared: subject.is_shared,
+        not_up: Vec::new(),
+        now: Timestamp::now(),
+    };
+    let mut observed = Observed {
+        releases: engine.releases(subject, site),
+        namespace: String::new(),
+        namespace_uid: None,
+        records: records::Observed::default(),
+        desired: None,
+    };
+    let namespace = match target_namespace(&subject.key.name) {
+        Ok(namespace) => namespace.to_owned(),
+        Err(wrong) => {
+            facts.place = Err(wrong);
+            return Ok((facts, observed));
+        }
+    };
+    observed.namespace.clone_from(&namespace);
+    let found = find_namespace(&namespace, site).await?;
+    facts.place = Ok(place(found.as_ref(), subject));
+    observed.namespace_uid = found.as_ref().and_then(kube::ResourceExt::uid);
+    if let Ok(Place::Foreign { .. }) = facts.place {
+        return Ok((facts, observed));
+    }
+    let is_going = matches!(facts.place, Ok(Place::Going));
+    if found.is_some() {
+        let records = observed
+            .releases
+            .observe(&namespace, &subject.release, subject.revision)
+            .await
+            .map_err(Error::Release)?;
+        observed.records = records;
+    }
+    if let Some(foreign) = foreign(&observed.records, subject) {
+        facts.release = Release::Foreign(foreign);
+        return Ok((facts, observed));
+    }
+    if subject.deleting {
+        facts.release = leaving(&observed).await?;
+        return Ok((facts, observed));
+    }
+    if !is_going {
+        wanted(subject, site, memory, engine, &mut facts, &mut observed).await?;
+    }
+    Ok((facts, observed))
+}
+
+async fn find_namespace(namespace: &str, site: &Site) -> Result<Option<PartialObjectMeta>, Error> {
+    let found = async {
+        let id = ObjectId::of::<Namespace>(None, namespace)?;
+        site.cluster.get_metadata(&id).await
+    };
+    found.await.map_err(|source| Error::Namespace {
+        namespace: namespace.to_owned(),
+        source: Box::new(source),
+    })
+}
+
+/// Whose the namespace is.
+fn place(found: Option<&PartialObjectMeta>, subject: &Subject) -> Place {
+    let Some(found) = found else { return Place::Absent };
+    if found.metadata.deletion_timestamp.is_some() {
+        return Place::Going;
+    }
+    if found.labels().get(mesh::OWNER_UID) == Some(&subject.uid) {
+        return Place::Ours;
+    }
+    let (key, name) = (&subject.key, subject.opening());
+    let qualified = format!("{}/{}", key.namespace, key.name);
+    match found.annotations().get(name) {
+        Some(opened) if *opened == key.name || *opened == qualified => Place::Open,
+        Some(_) | None => Place::Foreign {
+            needed: format!("{name}: {qualified}"),
+        },
+    }
+}
+
+/// Why the release is not the subject's, if it is not.
+fn foreign(records: &records::Observed, subject: &Subject) -> Option<String> {
+    let newest = records.newest.as_ref()?;
+    let names = newest.release.labels.get(mesh::OWNER_UID) == Some(&subject.uid);
+    let older = records.older_deployed.as_ref();
+    let is_ours = names || newest.is_authentic() || older.is_some_and(records::Record::is_authentic);
+    let (name, namespace) = (&newest.release.name, &newest.release.namespace);
+    (!is_ours).then(|| format!("release {name} in namespace {namespace} is not of this object"))
+}
+
+/// How a release stands that is to go.
+async fn leaving(observed: &Observed) -> Result<Release, Error> {
+    let Some(newest) = &observed.records.newest else {
+        return Ok(Release::Unseen);
+    };
+    let moment = observed.releases.moment(&observed.records).await;
+    let moment = moment.map_err(Error::Release)?;
+    if moment.writer == Presence::There && moment.is_locked_by(newest) {
+        return Ok(Release::Is(State::Locked {
+            writer: newest.provenance.writer.clone(),
+            since: None,
+        }));
+    }
+    Ok(Release::Present)
+}
+
+/// How the release stands to what is wanted. Where the fingerprint says that just this is installed, nothing is rendered: the
+/// objects are compared with what was applied.
+async fn wanted(
+    subject: &Subject,
+    site: &Site,
+    memory: &mut Memory,
+    engine: &Engine,
+    facts: &mut Facts,
+    observed: &mut Observed,
+) -> Result<(), Error> {
+    let chart = match engine.chart.load(subject.form(), &engine.charts).await {
+        Ok(chart) => chart,
+        Err(fault) => {
+            facts.chart = Some(fault);
+            return Ok(());
+        }
+    };
+    facts.is_noted = subject.noted.as_ref() == Some(&engine.chart.fingerprint(&subject.values));
+    let deployed = observed.records.newest.as_ref();
+    let deployed = deployed.filter(|newest| *newest.status() == Status::Deployed && newest.is_authentic());
+    if let Some(deployed) = deployed.filter(|_| facts.is_noted) {
+        let deployed = deployed.clone();
+        let (drifted, not_up) = look(&deployed, subject, site, memory, &observed.releases).await?;
+        facts.not_up = not_up;
+        facts.release = Release::Is(match deployed.authenticity {
+            Authenticity::ByPreviousKey => State::Unsigned,
+            _ if drifted.is_empty() => State::InSync,
+            _ => State::Drifted(drifted),
+        });
+        if deployed.authenticity != Authenticity::ByPreviousKey {
+            return Ok(());
+        }
+    }
+    let request = Request {
+        chart: &chart,
+        name: &subject.release,
+        namespace: &observed.namespace,
+        revision: observed.records.revision() + 1,
+        is_upgrade: observed.has_deployed(),
+        values: subject.values.clone().into(),
+        labels: BTreeMap::from([(mesh::OWNER_UID.to_owned(), subject.uid.clone())]),
+    };
+    let judge = OwnSecrets {
+        namespace: &observed.namespace,
+    };
+    let rendering = rendering::render_with(&site.cluster, &request, Leniency::default(), &judge).await;
+    let desired = rendering.map_err(Error::Render)?.desired;
+    let state = observed
+        .releases
+        .state(&desired, &observed.records, Vec::new())
+        .await
+        .map_err(Error::Release)?;
+    facts.release = Release::Is(state);
+    observed.desired = Some(desired);
+    Ok(())
+}
+
+/// Which objects of the deployed revision are not as they were applied, and which are not up. What has not moved since it
+/// was looked at last is not looked at again.
+async fn look(
+    record: &records::Record,
+    subject: &Subject,
+    site: &Site,
+    memory: &mut Memory,
+    releases: &Releases,
+) -> Result<(Vec<DriftedObject>, Vec<String>), Error> {
+    let objects = releases.objects(record).await.map_err(Error::Release)?;
+    site.owners.note(subject);
+    site.watches.follow(&subject.uid, objects.iter());
+    memory.looks.keep(&objects);
+    let is_unmoved = |id: &ObjectId| {
+        let unmoved = memory.looks.unmoved(id, &site.watches);
+        unmoved.is_some_and(|looked| !looked.drifted)
+    };
+    let unmoved: HashSet<ObjectId> = objects.iter().filter(|id| is_unmoved(id)).cloned().collect();
+    let look = releases
+        .look_but_at(&unmoved, record, &Policy::default())
+        .await
+        .map_err(Error::Release)?;
+    for looked in look.objects {
+        match &looked.live {
+            Some(live) => memory.looks.look(looked.id, live, looked.health),
+            None => memory.looks.forget(&looked.id),
+        }
+    }
+    let mut drifted = look.drifted;
+    for object in &drifted {
+        memory.looks.note_drift(&object.object);
+    }
+    drifted.retain(DriftedObject::is_to_be_corrected);
+    let is_up = |id: &ObjectId| {
+        memory
+            .looks
+            .get(id)
+            .is_some_and(|looked| looked.health == Health::Current)
+    };
+    let not_up = objects.iter().filter(|id| !is_up(id)).map(ToString::to_string);
+    Ok((drifted, not_up.collect()))
+}
+
+/// Lets templates look up what the kubeconfig lets us read, but of Secrets those of the release's own namespace: values are
+/// written by others than who chose the chart.
+struct OwnSecrets<'a> {
+    namespace: &'a str,
+}
+
+impl Judge for OwnSecrets<'_> {
+    async fn judge(&self, lookup: &Lookup, _: bool) -> Result<Verdict, cluster::Error> {
+        if !lookup.resource.is_secret() || (lookup.namespace == self.namespace && !lookup.name.is_empty()) {
+            return Ok(Verdict::Answer);
+        }
+        let why = format!(
+            "the chart looks up Secret {}/{}: of Secrets, those of namespace {} alone may be looked up, by name",
+            lookup.namespace, lookup.name, self.namespace
+        );
+        Ok(Verdict::Refuse(why.into()))
+    }
+
+    fn withholds(&self) -> bool {
+        true
+    }
+}

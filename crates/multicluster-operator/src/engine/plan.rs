@@ -1,0 +1,389 @@
+//! What was seen of a release and its namespace, and what is to be done about it. Pure.
+
+use std::time::Duration;
+
+use helm_client::release::drift::DriftedObject;
+use helm_client::release::{Action, Retry, State};
+use jiff::Timestamp;
+
+use crate::chart::Fault;
+use crate::names::NoTarget;
+
+/// What a plan is made from.
+#[derive(Debug)]
+pub(crate) struct Facts {
+    /// True when the object goes, and its release with it.
+    pub(crate) deleting: bool,
+    /// The namespace of the release.
+    pub(crate) place: Result<Place, NoTarget>,
+    /// Why there is no chart, if there is none.
+    pub(crate) chart: Option<Fault>,
+    pub(crate) release: Release,
+    /// True when the fingerprint says that just this was installed.
+    pub(crate) is_noted: bool,
+    /// True when other releases of the same object are in the namespace.
+    pub(crate) is_shared: bool,
+    /// What of the release is not up.
+    pub(crate) not_up: Vec<String>,
+    pub(crate) now: Timestamp,
+}
+
+/// Whose the namespace is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// There is none.
+    Absent,
+    /// We made it for this object.
+    Ours,
+    /// It was there, and says that this object may use it.
+    Open,
+    /// It was there, and does not.
+    Foreign { needed: String },
+    /// It is being removed.
+    Going,
+}
+
+/// How the release stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Release {
+    /// It was not looked at, because it cannot be acted upon.
+    Unseen,
+    /// It is another's.
+    Foreign(String),
+    /// It is there; nothing is wanted of it any more.
+    Present,
+    /// How it stands to what is wanted.
+    Is(State),
+}
+
+/// One thing to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    MakeNamespace,
+    Install,
+    /// Or the first install again, or what was cut off; in the words of why.
+    Upgrade(String),
+    /// Make a revision ours that is as it should be and was signed by another key.
+    Sign,
+    Correct(Vec<DriftedObject>),
+    Uninstall,
+    RemoveNamespace,
+}
+
+/// What is to be done, and what to say of it.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) steps: Vec<Step>,
+    pub(crate) standing: Standing,
+}
+
+/// How things stand once the steps are taken.
+#[derive(Debug)]
+pub(crate) enum Standing {
+    /// The release is as it should be; the fingerprint may have to be noted.
+    UpToDate,
+    /// It is, but these objects are not up.
+    NotUp(Vec<String>),
+    /// Another look follows.
+    Underway,
+    /// Somebody else is at the release.
+    Locked(String),
+    /// A failed action is tried again after a while, or not before something changes.
+    Resting { why: String, retry_in: Option<Duration> },
+    /// Something stands in the way.
+    Blocked(Blocked),
+    /// Nothing of it is left.
+    Gone,
+}
+
+/// Why nothing can be done.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Blocked {
+    #[error(transparent)]
+    Target(#[from] NoTarget),
+    #[error(
+        "the namespace was there before and was not made for this object: annotate it with {needed}, or choose another name"
+    )]
+    Namespace { needed: String },
+    #[error("the namespace is being removed: waiting until it is gone")]
+    NamespaceGoes,
+    #[error(transparent)]
+    Chart(#[from] Fault),
+    #[error("{0}: remove it, or choose another name for the object")]
+    Release(String),
+    #[error(
+        "somebody else deployed the newest revision of the release, and an upgrade would change {}: remove its record to go back to ours",
+        .0.join(", ")
+    )]
+    Differs(Vec<String>),
+}
+
+impl Blocked {
+    /// True when it can go by itself.
+    pub(crate) fn is_transient(&self) -> bool {
+        match self {
+            Self::Target(_) => false,
+            Self::Chart(fault) => fault.is_transient(),
+            Self::Namespace { .. } | Self::NamespaceGoes | Self::Release(_) | Self::Differs(_) => true,
+        }
+    }
+}
+
+/// Decides what to do.
+pub(crate) fn plan(facts: Facts) -> Plan {
+    if facts.deleting { leave(facts) } else { keep(facts) }
+}
+
+fn leave(facts: Facts) -> Plan {
+    let mut steps = Vec::new();
+    match facts.release {
+        Release::Present => steps.push(Step::Uninstall),
+        Release::Is(State::Locked { writer, .. }) => {
+            return Plan {
+                steps,
+                standing: Standing::Locked(named(writer)),
+            };
+        }
+        Release::Is(_) | Release::Unseen | Release::Foreign(_) => {}
+    }
+    let is_ours = matches!(facts.place, Ok(Place::Ours));
+    if is_ours && !facts.is_shared {
+        steps.push(Step::RemoveNamespace);
+    }
+    Plan {
+        steps,
+        standing: Standing::Gone,
+    }
+}
+
+fn keep(facts: Facts) -> Plan {
+    let mut steps = Vec::new();
+    match facts.place {
+        Err(wrong) => return blocked(steps, Blocked::Target(wrong)),
+        Ok(Place::Foreign { needed }) => return blocked(steps, Blocked::Namespace { needed }),
+        Ok(Place::Going) => return blocked(steps, Blocked::NamespaceGoes),
+        Ok(Place::Absent) => steps.push(Step::MakeNamespace),
+        Ok(Place::Ours | Place::Open) => {}
+    }
+    if let Some(fault) = facts.chart {
+        return blocked(steps, Blocked::Chart(fault));
+    }
+    let state = match facts.release {
+        Release::Foreign(why) => return blocked(steps, Blocked::Release(why)),
+        Release::Unseen | Release::Present => State::Absent,
+        Release::Is(state) => state,
+    };
+    let standing = match state {
+        State::Absent => {
+            steps.push(Step::Install);
+            Standing::Underway
+        }
+        State::InSync if facts.not_up.is_empty() => Standing::UpToDate,
+        State::InSync => Standing::NotUp(facts.not_up),
+        State::OutOfSync(reason) => {
+            steps.push(Step::Upgrade(format!("{reason} changed")));
+            Standing::Underway
+        }
+        State::Unsigned => {
+            steps.push(Step::Sign);
+            Standing::Underway
+        }
+        State::Differs(fields) => return blocked(steps, Blocked::Differs(fields)),
+        State::Drifted(objects) => {
+            steps.push(Step::Correct(objects));
+            Standing::Underway
+        }
+        State::Locked { writer, .. } => Standing::Locked(named(writer)),
+        State::Interrupted(action) => {
+            let step = match action {
+                Action::Uninstall => Step::Install,
+                Action::Install | Action::Upgrade | Action::Rollback => {
+                    Step::Upgrade(format!("the {action} was interrupted"))
+                }
+            };
+            steps.push(step);
+            Standing::Underway
+        }
+        State::Failed {
+            description,
+            attempts,
+            retry,
+        } => match retry {
+            Retry::Now => {
+                steps.push(Step::Upgrade(format!("attempt {attempts} failed: {description}")));
+                Standing::Underway
+            }
+            Retry::At(time) => Standing::Resting {
+                why: format!("{description} (attempt {attempts}, the next one follows)"),
+                retry_in: Duration::try_from(time.duration_since(facts.now)).ok(),
+            },
+            Retry::Never => Standing::Resting {
+                why: format!("{description} (attempt {attempts}, the last one until something changes)"),
+                retry_in: None,
+            },
+        },
+    };
+    Plan { steps, standing }
+}
+
+fn blocked(steps: Vec<Step>, why: Blocked) -> Plan {
+    Plan {
+        steps,
+        standing: Standing::Blocked(why),
+    }
+}
+
+fn named(writer: Option<String>) -> String {
+    writer.unwrap_or_else(|| "another program, as Helm".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use helm_client::release::Reason;
+
+    use super::*;
+
+    fn facts(place: Place, release: Release) -> Facts {
+        Facts {
+            deleting: false,
+            place: Ok(place),
+            chart: None,
+            release,
+            is_noted: false,
+            is_shared: false,
+            not_up: Vec::new(),
+            now: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    fn going(place: Place, release: Release) -> Facts {
+        Facts {
+            deleting: true,
+            ..facts(place, release)
+        }
+    }
+
+    fn check(facts: Facts, steps: &[Step], standing: &str) {
+        let shown = format!("{facts:?}");
+        let plan = plan(facts);
+        assert_eq!(plan.steps, steps, "{shown}");
+        assert!(
+            format!("{:?}", plan.standing).starts_with(standing),
+            "{shown}: {:?}",
+            plan.standing
+        );
+    }
+
+    #[test]
+    fn a_namespace_is_made_and_never_taken() {
+        check(
+            facts(Place::Absent, Release::Is(State::Absent)),
+            &[Step::MakeNamespace, Step::Install],
+            "Underway",
+        );
+        for place in [Place::Ours, Place::Open] {
+            check(
+                facts(place, Release::Is(State::Absent)),
+                &[Step::Install],
+                "Underway",
+            );
+        }
+        let needed = "mesh.openkcm.io/tenant: acme".to_owned();
+        check(
+            facts(Place::Foreign { needed }, Release::Unseen),
+            &[],
+            "Blocked(Namespace",
+        );
+        check(facts(Place::Going, Release::Unseen), &[], "Blocked(NamespaceGoes");
+        let reserved = Facts {
+            place: Err(NoTarget::Reserved("default".into())),
+            ..facts(Place::Absent, Release::Unseen)
+        };
+        check(reserved, &[], "Blocked(Target");
+    }
+
+    #[test]
+    fn without_a_chart_nothing_of_the_release_is_written() {
+        let fault = Fault::VersionInvalid {
+            version: "1.x.y".into(),
+        };
+        let facts = Facts {
+            chart: Some(fault),
+            ..facts(Place::Ours, Release::Unseen)
+        };
+        check(facts, &[], "Blocked(Chart(VersionInvalid");
+    }
+
+    #[test]
+    fn the_next_step_follows_the_state_of_the_release() {
+        let is = |state| facts(Place::Ours, Release::Is(state));
+        check(is(State::InSync), &[], "UpToDate");
+        let not_up = Facts {
+            not_up: vec!["Deployment acme/web".into()],
+            ..is(State::InSync)
+        };
+        check(not_up, &[], "NotUp");
+        check(
+            is(State::OutOfSync(Reason::Chart)),
+            &[Step::Upgrade("the chart changed".into())],
+            "Underway",
+        );
+        check(is(State::Unsigned), &[Step::Sign], "Underway");
+        check(
+            is(State::Interrupted(Action::Uninstall)),
+            &[Step::Install],
+            "Underway",
+        );
+        let failed = |retry| State::Failed {
+            description: "no".into(),
+            attempts: 2,
+            retry,
+        };
+        check(is(failed(Retry::Never)), &[], "Resting");
+        check(
+            is(failed(Retry::Now)),
+            &[Step::Upgrade("attempt 2 failed: no".into())],
+            "Underway",
+        );
+        let locked = State::Locked {
+            writer: None,
+            since: None,
+        };
+        check(is(locked), &[], "Locked");
+        check(
+            is(State::Differs(vec!["Secret db: .data.a".into()])),
+            &[],
+            "Blocked(Differs",
+        );
+        check(
+            facts(Place::Ours, Release::Foreign("x".into())),
+            &[],
+            "Blocked(Release",
+        );
+    }
+
+    #[test]
+    fn only_a_namespace_that_was_made_for_the_object_goes_with_it() {
+        let (uninstall, remove) = (Step::Uninstall, Step::RemoveNamespace);
+        check(
+            going(Place::Ours, Release::Present),
+            &[uninstall.clone(), remove.clone()],
+            "Gone",
+        );
+        check(
+            going(Place::Open, Release::Present),
+            std::slice::from_ref(&uninstall),
+            "Gone",
+        );
+        check(going(Place::Ours, Release::Unseen), &[remove], "Gone");
+        check(going(Place::Absent, Release::Unseen), &[], "Gone");
+        check(going(Place::Open, Release::Foreign("x".into())), &[], "Gone");
+        let needed = String::new();
+        check(going(Place::Foreign { needed }, Release::Unseen), &[], "Gone");
+        let shared = Facts {
+            is_shared: true,
+            ..going(Place::Ours, Release::Present)
+        };
+        check(shared, &[uninstall], "Gone");
+    }
+}

@@ -1,0 +1,122 @@
+//! What is measured of clusters and what runs on them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use api::mesh::Phase;
+use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts};
+use runtime::Metrics;
+
+use crate::key::Key;
+use crate::registry::State;
+
+/// The figures of all clusters; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Figures {
+    states: IntGaugeVec,
+    passes: HistogramVec,
+    failures: IntCounterVec,
+    phases: IntGaugeVec,
+    /// The phase in which each object was seen last.
+    placed: Arc<Mutex<HashMap<(String, Key), Phase>>>,
+}
+
+impl Figures {
+    /// Registers them.
+    ///
+    /// # Errors
+    /// When a name is taken.
+    pub(crate) fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
+        let buckets = prometheus::exponential_buckets(0.005, 2.0, 16)?;
+        let figures = Self {
+            states: IntGaugeVec::new(
+                Opts::new(
+                    "multicluster_cluster_state",
+                    "1 for the state that a cluster is in",
+                ),
+                &["cluster", "state"],
+            )?,
+            passes: HistogramVec::new(
+                HistogramOpts::new(
+                    "multicluster_pass_duration_seconds",
+                    "How long a pass took, by the cluster that it was about",
+                )
+                .buckets(buckets),
+                &["cluster", "kind"],
+            )?,
+            failures: IntCounterVec::new(
+                Opts::new("multicluster_pass_failures_total", "Passes that failed"),
+                &["cluster", "kind"],
+            )?,
+            phases: IntGaugeVec::new(
+                Opts::new("multicluster_objects", "Objects in each phase"),
+                &["cluster", "kind", "phase"],
+            )?,
+            placed: Arc::default(),
+        };
+        metrics.register(figures.states.clone())?;
+        metrics.register(figures.passes.clone())?;
+        metrics.register(figures.failures.clone())?;
+        metrics.register(figures.phases.clone())?;
+        Ok(figures)
+    }
+
+    /// A cluster is in this state, or not known any more.
+    pub(crate) fn state(&self, cluster: &str, state: Option<State>) {
+        for each in State::ALL {
+            let labels = [cluster, each.as_str()];
+            match state {
+                Some(state) => self.states.with_label_values(&labels).set((state == each).into()),
+                None => drop(self.states.remove_label_values(&labels)),
+            }
+        }
+    }
+
+    /// A pass took so long.
+    pub(crate) fn pass(&self, cluster: &str, kind: &str, took: Duration, succeeded: bool) {
+        self.passes
+            .with_label_values(&[cluster, kind])
+            .observe(took.as_secs_f64());
+        if !succeeded {
+            self.failures.with_label_values(&[cluster, kind]).inc();
+        }
+    }
+
+    /// An object on a cluster is in this phase, or gone.
+    pub(crate) fn at(&self, cluster: &str, key: &Key, phase: Option<Phase>) {
+        let gauge = |phase: Phase| {
+            let phase = phase.to_string();
+            self.phases
+                .with_label_values(&[cluster, key.kind.as_str(), phase.as_str()])
+        };
+        let mut placed = self.placed.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = (cluster.to_owned(), key.clone());
+        let before = match phase {
+            Some(phase) => placed.insert(place, phase),
+            None => placed.remove(&place),
+        };
+        if before != phase {
+            if let Some(before) = before {
+                gauge(before).dec();
+            }
+            if let Some(phase) = phase {
+                gauge(phase).inc();
+            }
+        }
+    }
+
+    /// Nothing runs on a cluster any more that this process knows of.
+    pub(crate) fn forget(&self, cluster: &str) {
+        let mut placed = self.placed.lock().unwrap_or_else(PoisonError::into_inner);
+        placed.retain(|(known, _), _| known != cluster);
+        for kind in ["Tenant", "KryptonDeployment"] {
+            for phase in Phase::ALL {
+                drop(
+                    self.phases
+                        .remove_label_values(&[cluster, kind, &phase.to_string()]),
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! multicluster-operator: one chart, released on many clusters.
+
+mod args;
+mod chart;
+mod claims;
+mod context;
+mod crds;
+mod deployment;
+mod engine;
+mod figures;
+mod fingerprint;
+mod key;
+mod names;
+mod pass;
+mod registry;
+mod release_key;
+mod run;
+mod self_cluster;
+mod tenant;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    runtime::args::parse::<args::Args>().run().await
+}

@@ -1,0 +1,343 @@
+//! The clusters that are served: each from a Secret with its kubeconfig, engaged by itself and ended by itself.
+
+mod engagement;
+mod secrets;
+mod state;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use api::mesh::{annotations, events};
+use cluster::ObjectId;
+pub(crate) use cluster::kubeconfig::Limits;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ObjectReference, Secret};
+use runtime::chain;
+use runtime::events::{Happening, Severity};
+use sha2::{Digest as _, Sha256};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use secrets::{follow, source};
+pub(crate) use state::{Standing, State};
+
+use crate::context::{Context, Shared};
+use crate::engine::{FIELD_MANAGER, Site};
+use crate::key::Key;
+
+/// The name under which the watch cluster itself is served.
+pub(crate) const SELF: &str = "self-cluster";
+
+/// A cluster, by the Secret with its kubeconfig.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ClusterId {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+}
+
+impl std::fmt::Display for ClusterId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// How a cluster is reached.
+#[derive(Clone)]
+pub(crate) enum Source {
+    /// By the client of this process: it is the watch cluster.
+    Home,
+    /// By a kubeconfig, which its author may have written to harm us.
+    Kubeconfig {
+        text: Arc<[u8]>,
+        /// Annotations of its Secret, which say whether its token is renewed.
+        annotations: BTreeMap<String, String>,
+    },
+}
+
+impl Source {
+    /// The same for what leads to the same connection.
+    fn digest(&self) -> [u8; 32] {
+        match self {
+            Self::Home => [0; 32],
+            Self::Kubeconfig { text, .. } => Sha256::digest(text).into(),
+        }
+    }
+}
+
+/// A cluster that is known.
+pub(crate) struct Member {
+    pub(crate) id: ClusterId,
+    /// As it is in the names of releases, conditions and figures.
+    pub(crate) name: String,
+    site: Mutex<Option<Arc<Site>>>,
+    standing: Mutex<Standing>,
+    annotations: Mutex<BTreeMap<String, String>>,
+}
+
+impl Member {
+    /// Where its releases are written, while it is engaged.
+    pub(crate) fn site(&self) -> Option<Arc<Site>> {
+        lock(&self.site).clone()
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        lock(&self.standing).clone()
+    }
+
+    /// Notes how we stand to it, and tells everybody when that is news.
+    async fn stand(&self, state: State, message: &str, ctx: &Context) {
+        let next = {
+            let mut standing = lock(&self.standing);
+            if standing.state == state {
+                return;
+            }
+            *standing = Standing::new(state, message, Timestamp::now());
+            standing.clone()
+        };
+        tracing::info!(cluster = self.name, state = state.as_str(), message, "cluster");
+        ctx.figures.state(&self.name, Some(state));
+        // Nobody listens once the process ends.
+        let _ = ctx.news.send(self.id.clone());
+        if matches!(state, State::Engaged | State::Unreachable) {
+            self.tell(&next, ctx).await;
+        }
+    }
+
+    /// Notes on the Secret what was left behind there when an object had to go without it.
+    pub(crate) async fn left_behind(&self, what: &str, ctx: &Context) {
+        const LONGEST: usize = 4096;
+        let standing = {
+            let mut standing = lock(&self.standing);
+            if standing.message.len() < LONGEST {
+                standing.message = format!("{}; left behind: {what}", standing.message);
+            }
+            standing.clone()
+        };
+        self.tell(&standing, ctx).await;
+    }
+
+    /// Says it on the Secret, where users see it.
+    async fn tell(&self, standing: &Standing, ctx: &Context) {
+        let severity = if standing.state == State::Engaged {
+            Severity::Normal
+        } else {
+            Severity::Warning
+        };
+        let note = format!("{}: {}", standing.state.as_str(), standing.message);
+        let happening = Happening {
+            severity,
+            reason: events::CLUSTER_STATE,
+            action: standing.state.as_str(),
+            note: &note,
+        };
+        let secret = ObjectReference {
+            api_version: Some("v1".to_owned()),
+            kind: Some("Secret".to_owned()),
+            namespace: Some(self.id.namespace.clone()),
+            name: Some(self.id.name.clone()),
+            ..ObjectReference::default()
+        };
+        ctx.recorder.publish(&secret, &happening).await;
+        let telling = async {
+            let id = ObjectId::of::<Secret>(Some(&self.id.namespace), &self.id.name)?;
+            let text = serde_json::to_string(standing).unwrap_or_default();
+            let annotation = [(annotations::CLUSTER_STATE, Some(text.as_str()))];
+            ctx.home.annotate(&id, annotation, FIELD_MANAGER).await
+        };
+        match telling.await {
+            Ok(_) => {}
+            Err(error) if error.is_not_found() => {}
+            Err(error) => {
+                tracing::warn!(
+                    cluster = self.name,
+                    error = chain(&error),
+                    "could not note the state of a cluster"
+                );
+            }
+        }
+    }
+}
+
+/// All clusters that are known.
+pub(crate) struct Registry {
+    ctx: Shared,
+    clusters: Mutex<BTreeMap<ClusterId, Entry>>,
+}
+
+struct Entry {
+    member: Arc<Member>,
+    digest: [u8; 32],
+    /// True while its Secret is found by its label, or it is the watch cluster.
+    is_discovered: bool,
+    /// The deployments that name it.
+    users: BTreeSet<Key>,
+    running: Running,
+}
+
+struct Running {
+    until: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl Running {
+    /// Ends it: its passes, its watches, and its connections.
+    async fn end(self) {
+        self.until.cancel();
+        if let Err(error) = self.task.await {
+            tracing::error!(%error, "a cluster's task did not end well");
+        }
+    }
+}
+
+impl Registry {
+    pub(crate) fn new(ctx: Shared) -> Self {
+        Self {
+            ctx,
+            clusters: Mutex::default(),
+        }
+    }
+
+    /// A cluster whose Secret was found: engaged, or engaged anew when it is to be reached otherwise.
+    pub(crate) fn discovered(&self, id: &ClusterId, source: Source) {
+        self.keep(id, source, |entry| entry.is_discovered = true);
+    }
+
+    /// A cluster that a deployment names.
+    pub(crate) fn used_by(&self, user: &Key, id: &ClusterId, source: Source) {
+        self.keep(id, source, |entry| {
+            entry.users.insert(user.clone());
+        });
+    }
+
+    /// A Secret is gone, or has lost its label.
+    pub(crate) fn lost(&self, id: &ClusterId) {
+        self.drop_unless_needed(|known, entry| {
+            if known == id {
+                entry.is_discovered = false;
+            }
+        });
+    }
+
+    /// A deployment names no cluster any more, or only `except`.
+    pub(crate) fn left_by(&self, user: &Key, except: Option<&ClusterId>) {
+        self.drop_unless_needed(|known, entry| {
+            if Some(known) != except {
+                entry.users.remove(user);
+            }
+        });
+    }
+
+    /// A cluster, if it is known.
+    pub(crate) fn member(&self, id: &ClusterId) -> Option<Arc<Member>> {
+        lock(&self.clusters).get(id).map(|entry| entry.member.clone())
+    }
+
+    /// The clusters whose Secrets were found.
+    pub(crate) fn discovered_ids(&self) -> Vec<ClusterId> {
+        let clusters = lock(&self.clusters);
+        let discovered = clusters.iter().filter(|(_, entry)| entry.is_discovered);
+        discovered.map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Ends all of them; passes under way have their grace.
+    pub(crate) async fn end(&self) {
+        let entries = std::mem::take(&mut *lock(&self.clusters));
+        for entry in entries.values() {
+            entry.running.until.cancel();
+        }
+        for entry in entries.into_values() {
+            entry.running.end().await;
+        }
+    }
+
+    fn keep(&self, id: &ClusterId, source: Source, note: impl FnOnce(&mut Entry)) {
+        let digest = source.digest();
+        let mut clusters = lock(&self.clusters);
+        match clusters.remove(id) {
+            Some(mut entry) if entry.digest == digest => {
+                if let Source::Kubeconfig { annotations, .. } = source {
+                    *lock(&entry.member.annotations) = annotations;
+                }
+                note(&mut entry);
+                clusters.insert(id.clone(), entry);
+            }
+            former => {
+                let mut entry = self.begin(id, source, former);
+                note(&mut entry);
+                clusters.insert(id.clone(), entry);
+            }
+        }
+    }
+
+    fn drop_unless_needed(&self, mut change: impl FnMut(&ClusterId, &mut Entry)) {
+        let mut clusters = lock(&self.clusters);
+        for (id, entry) in clusters.iter_mut() {
+            change(id, entry);
+        }
+        let unneeded: Vec<ClusterId> = clusters
+            .iter()
+            .filter(|(_, entry)| !entry.is_discovered && entry.users.is_empty())
+            .map(|(id, _)| id.clone())
+            .collect();
+        for id in unneeded {
+            if let Some(entry) = clusters.remove(&id) {
+                // What runs there is left as it is.
+                let ctx = self.ctx.clone();
+                tokio::spawn(async move {
+                    entry.running.end().await;
+                    entry
+                        .member
+                        .stand(State::Disengaged, "its Secret is gone", &ctx)
+                        .await;
+                    ctx.figures.forget(&entry.member.name);
+                    ctx.figures.state(&entry.member.name, None);
+                });
+            }
+        }
+    }
+
+    /// Serves a cluster from now on; one that was served from a former kubeconfig ends before.
+    fn begin(&self, id: &ClusterId, source: Source, former: Option<Entry>) -> Entry {
+        let name = if id.namespace == self.ctx.discovery_namespace {
+            id.name.clone()
+        } else {
+            format!("{}.{}", id.namespace, id.name)
+        };
+        let annotations = match &source {
+            Source::Kubeconfig { annotations, .. } => annotations.clone(),
+            Source::Home => BTreeMap::new(),
+        };
+        let member = Arc::new(Member {
+            id: id.clone(),
+            name,
+            site: Mutex::default(),
+            standing: Mutex::new(Standing::new(State::Discovered, "", Timestamp::now())),
+            annotations: Mutex::new(annotations),
+        });
+        self.ctx.figures.state(&member.name, Some(State::Discovered));
+        let digest = source.digest();
+        let (is_discovered, users, former) = match former {
+            Some(former) => (former.is_discovered, former.users, Some(former.running)),
+            None => (false, BTreeSet::new(), None),
+        };
+        let until = CancellationToken::new();
+        let serving = engagement::run(member.clone(), source, self.ctx.clone(), until.clone());
+        let task = tokio::spawn(async move {
+            if let Some(former) = former {
+                former.end().await;
+            }
+            serving.await;
+        });
+        Entry {
+            member,
+            digest,
+            is_discovered,
+            users,
+            running: Running { until, task },
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

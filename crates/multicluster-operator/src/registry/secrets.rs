@@ -1,0 +1,102 @@
+//! The Secrets with kubeconfigs: those of one namespace that carry the label. Nowhere else are Secrets listed or watched.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use cluster::Item;
+use futures::StreamExt as _;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::runtime::watcher::Event;
+use kube::runtime::{WatchStreamExt as _, watcher};
+use kube::{Api, ResourceExt as _};
+use runtime::chain;
+use tokio_util::sync::CancellationToken;
+
+use super::{ClusterId, Registry, SELF, Source};
+use crate::context::Context;
+
+/// How many Secrets are listed at once; each may have a MiB.
+const PAGE: u32 = 10;
+
+/// Engages and disengages clusters as their Secrets come and go, until `until`; `listed` is called once all are known.
+pub(crate) async fn follow(
+    registry: Arc<Registry>,
+    ctx: &Context,
+    label: &str,
+    until: CancellationToken,
+    listed: impl Fn(),
+) {
+    let api: Api<Item<Secret>> = Api::namespaced(ctx.home.client(), &ctx.discovery_namespace);
+    let config = watcher::Config::default()
+        .labels(&format!("{label}=true"))
+        .page_size(PAGE);
+    let events = watcher(api, config)
+        .default_backoff()
+        .take_until(until.cancelled());
+    tokio::pin!(events);
+    let mut listing = BTreeSet::new();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Init) => listing.clear(),
+            Ok(Event::InitApply(secret)) => {
+                listing.insert(id_of(&secret));
+                found(&registry, &secret, ctx);
+            }
+            Ok(Event::InitDone) => {
+                let known = registry.discovered_ids();
+                let lost = known
+                    .iter()
+                    .filter(|id| !listing.contains(id) && !is_self(id, ctx));
+                lost.for_each(|id| registry.lost(id));
+                listed();
+            }
+            Ok(Event::Apply(secret)) => found(&registry, &secret, ctx),
+            Ok(Event::Delete(secret)) => {
+                let id = id_of(&secret);
+                if !is_self(&id, ctx) {
+                    registry.lost(&id);
+                }
+            }
+            Err(error) => tracing::warn!(error = chain(&error), "could not watch the Secrets of clusters"),
+        }
+    }
+}
+
+fn is_self(id: &ClusterId, ctx: &Context) -> bool {
+    ctx.serves_self && id.name == SELF && id.namespace == ctx.discovery_namespace
+}
+
+fn id_of(secret: &Item<Secret>) -> ClusterId {
+    ClusterId {
+        namespace: secret.namespace().unwrap_or_default(),
+        name: secret.name_any(),
+    }
+}
+
+fn found(registry: &Registry, secret: &Item<Secret>, ctx: &Context) {
+    let id = id_of(secret);
+    if is_self(&id, ctx) {
+        return;
+    }
+    let Item::Read(secret) = secret else {
+        tracing::warn!(cluster = %id, "the Secret cannot be read");
+        registry.lost(&id);
+        return;
+    };
+    if let Some(source) = source(secret, &ctx.kubeconfig_key) {
+        registry.discovered(&id, source);
+    } else {
+        tracing::warn!(cluster = %id, key = ctx.kubeconfig_key, "the Secret has no kubeconfig");
+        registry.lost(&id);
+    }
+}
+
+/// How a cluster is reached, as its Secret says.
+pub(crate) fn source(secret: &Secret, key: &str) -> Option<Source> {
+    let ByteString(text) = secret.data.as_ref()?.get(key)?;
+    (!text.is_empty()).then(|| Source::Kubeconfig {
+        text: text.as_slice().into(),
+        annotations: secret.annotations().clone(),
+    })
+}

@@ -1,0 +1,337 @@
+//! Two control planes, each with a store of its own, a chart repository, and the operator that serves both.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, MutexGuard};
+
+use anyhow::{Context as _, Result};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use local_cluster::{ControlPlane, Options};
+use serde_json::{Value, json};
+
+use crate::http_server::Answer;
+use crate::{ChartFolder, HttpServer, Namespace, Shared, Site, image, progress};
+
+/// The namespace at home with the kubeconfigs of clusters.
+pub const CLUSTERS: &str = "clusters";
+
+/// The label of Secrets with kubeconfigs.
+pub const LABEL: &str = "sigs.k8s.io/multicluster-runtime-kubeconfig";
+
+const PROGRAM: &str = "multicluster-operator";
+
+const CONFIG_MAP: &str = "apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: settings
+data:
+  version: {{ .Chart.Version | quote }}
+  greeting: {{ .Values.greeting | quote }}
+";
+
+const SERVICE: &str = "apiVersion: v1
+kind: Service
+metadata:
+  name: web
+spec:
+  selector: {app: web}
+  ports: [{port: 80}]
+";
+
+const DEPLOYMENT: &str = "{{- if .Values.workload }}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: web
+spec:
+  replicas: {{ .Values.replicaCount }}
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers: [{name: web, image: web.invalid/web}]
+{{- end }}
+";
+
+/// The API server refuses it when it is applied, not before.
+const REFUSED: &str = "apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: Not-A-Name
+";
+
+/// Home, a remote cluster, and the charts.
+pub struct Clusters {
+    /// Where the operator looks for clusters.
+    pub home: ControlPlane,
+    /// Another one.
+    pub remote: ControlPlane,
+    home_site: Site,
+    remote_site: Site,
+    repository: HttpServer,
+    is_away: Arc<AtomicBool>,
+    started: AtomicUsize,
+}
+
+impl Clusters {
+    /// Those that the scenarios of this process share, one after the other.
+    ///
+    /// # Errors
+    /// When they do not come up.
+    pub fn shared() -> Result<MutexGuard<'static, Self>> {
+        static SHARED: Shared<Clusters> = Shared::new();
+        SHARED.get(Self::start)
+    }
+
+    /// Starts both, side by side, and a repository of charts `shop` 1.0.0, 1.1.0 and 2.0.0, the last of which cannot be
+    /// installed.
+    ///
+    /// # Errors
+    /// When they do not come up.
+    pub fn start() -> Result<Self> {
+        let (home, remote) = std::thread::scope(|scope| {
+            let remote = scope.spawn(|| ControlPlane::start(Options::default()));
+            (ControlPlane::start(Options::default()), remote.join())
+        });
+        let (home, remote) = (home?, remote.ok().context("a control plane did not start")??);
+        let (home_site, remote_site) = (Site::host(&home)?, Site::host(&remote)?);
+        progress("packaging the charts of tenants");
+        let is_away = Arc::new(AtomicBool::new(false));
+        let repository = serve(charts(&home_site)?, is_away.clone())?;
+        Namespace::of(CLUSTERS, &home_site).apply(&json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": CLUSTERS},
+        }))?;
+        Ok(Self {
+            home,
+            remote,
+            home_site,
+            remote_site,
+            repository,
+            is_away,
+            started: AtomicUsize::new(0),
+        })
+    }
+
+    /// A namespace at home, which need not be there.
+    pub fn at_home(&self, namespace: &str) -> Namespace {
+        Namespace::of(namespace, &self.home_site)
+    }
+
+    /// A namespace of the remote cluster, which need not be there.
+    pub fn at_remote(&self, namespace: &str) -> Namespace {
+        Namespace::of(namespace, &self.remote_site)
+    }
+
+    /// Lets the repository answer, or not.
+    pub fn repository_is_away(&self, is_away: bool) {
+        self.is_away.store(is_away, Ordering::SeqCst);
+    }
+
+    /// The operator against home with these further flags, to be run by the caller.
+    ///
+    /// # Errors
+    /// When it is not built.
+    pub fn operator(&self, flags: &[&str]) -> Result<Command> {
+        let mut command = Command::new(image::binary(PROGRAM)?);
+        command
+            .args(self.arguments(flags))
+            .env("KUBECONFIG", self.home.kubeconfig())
+            .env("NO_PROXY", "127.0.0.1");
+        Ok(command)
+    }
+
+    /// Starts the operator against home with these further flags; gives the name of the program.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn start_operator(&self, flags: &[&str]) -> Result<String> {
+        self.start_operator_with(flags, &[])
+    }
+
+    /// The same with environment variables.
+    ///
+    /// # Errors
+    /// As [`Clusters::start_operator`].
+    pub fn start_operator_with(&self, flags: &[&str], environment: &[(&str, &str)]) -> Result<String> {
+        let number = self.started.fetch_add(1, Ordering::SeqCst);
+        let name = format!("{PROGRAM}-{number}");
+        let kubeconfig = self.home.kubeconfig();
+        let kubeconfig = kubeconfig.to_string_lossy();
+        let mut environment = environment.to_vec();
+        environment.extend([("KUBECONFIG", &*kubeconfig), ("NO_PROXY", "127.0.0.1")]);
+        let arguments = self.arguments(flags);
+        self.home
+            .start_program(&name, &image::binary(PROGRAM)?, arguments, &environment)?;
+        Ok(name)
+    }
+
+    fn arguments(&self, flags: &[&str]) -> Vec<String> {
+        let mut arguments: Vec<String> = [
+            "--chart-name=shop",
+            "--chart-version=1.0.0",
+            "--namespace=clusters",
+            "--own-namespace=clusters",
+            "--metrics-port=0",
+            "--health-port=0",
+            "--allow-loopback-clusters",
+            "--ensure-watch-crds",
+            "--probe-interval=1s",
+            "--max-error-retry-interval=2s",
+            "--debug",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        arguments.push(format!("--chart-repo={}", self.repository.url("/charts")));
+        // The last of several counts.
+        arguments.retain(|argument| {
+            let flag = argument.split('=').next().unwrap_or_default();
+            !flags.iter().any(|given| given.split('=').next() == Some(flag))
+        });
+        arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
+        arguments
+    }
+
+    /// Does something with both; what the operators said is kept where it fails.
+    ///
+    /// # Errors
+    /// As `scenario`.
+    pub fn explained(&self, scenario: impl FnOnce(&Self) -> Result<()>) -> Result<()> {
+        let outcome = scenario(self);
+        if outcome.is_err() {
+            let folder = image::root().join("target/e2e-logs/multicluster");
+            for (plane, name) in [(&self.home, "home"), (&self.remote, "remote")] {
+                plane.collect_logs(&folder.join(name))?;
+            }
+            progress(format_args!("logs are in {}", folder.display()));
+        }
+        // The next scenario begins with no operator.
+        for number in 0..self.started.load(Ordering::SeqCst) {
+            let _ = self.home.kill_component(&format!("{PROGRAM}-{number}"));
+        }
+        outcome
+    }
+
+    /// Kills the operator, and frees its Lease as its end by a signal does.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn kill_operator(&self, name: &str) -> Result<()> {
+        self.home.kill_component(name)?;
+        let lease = ["delete", "lease", PROGRAM, "--ignore-not-found"];
+        self.at_home(CLUSTERS).kubectl(&lease).map(drop)
+    }
+
+    /// Makes the Secret with a kubeconfig, as users do.
+    ///
+    /// # Errors
+    /// When the API server refuses it.
+    pub fn join(&self, name: &str, kubeconfig: &Path, allowed_from: &str) -> Result<()> {
+        let text = BASE64_STANDARD.encode(fs::read(kubeconfig)?);
+        self.at_home(CLUSTERS).apply(&json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": {
+                "name": name, "namespace": CLUSTERS, "labels": {LABEL: "true"},
+                "annotations": {"krateo.io/allow-from-namespaces": allowed_from},
+            },
+            "data": {"kubeconfig": text},
+        }))
+    }
+
+    /// How the operator stands to a cluster, as the Secret says.
+    ///
+    /// # Errors
+    /// When kubectl fails.
+    pub fn state(&self, cluster: &str) -> Result<Option<String>> {
+        let Some(secret) = self.at_home(CLUSTERS).get("secrets", cluster)? else {
+            return Ok(None);
+        };
+        let text = secret["metadata"]["annotations"]["mesh.openkcm.io/cluster-state"].as_str();
+        let standing: Value = serde_json::from_str(text.unwrap_or("null"))?;
+        Ok(standing["state"].as_str().map(str::to_owned))
+    }
+}
+
+/// A tenant.
+pub fn tenant(namespace: &str, name: &str, spec: &Value) -> Value {
+    json!({
+        "apiVersion": "mesh.openkcm.io/v1alpha1", "kind": "Tenant",
+        "metadata": {"name": name, "namespace": namespace}, "spec": spec,
+    })
+}
+
+/// A deployment to a region.
+pub fn deployment(namespace: &str, name: &str, region: &Value, values: &Value) -> Value {
+    json!({
+        "apiVersion": "mesh.openkcm.io/v1alpha1", "kind": "KryptonDeployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"account": {"name": "acme"}, "region": region, "values": values},
+    })
+}
+
+/// The reasons of the events about an object, in no order.
+///
+/// # Errors
+/// When kubectl fails.
+pub fn events(namespace: &Namespace, name: &str) -> Result<Vec<String>> {
+    let selector = format!("--field-selector=regarding.name={name}");
+    let events = namespace.kubectl(&["get", "events.events.k8s.io", &selector, "--output=json"])?;
+    let events: Value = serde_json::from_str(&events)?;
+    let reasons = events["items"].as_array().into_iter().flatten();
+    Ok(reasons
+        .filter_map(|event| event["reason"].as_str().map(str::to_owned))
+        .collect())
+}
+
+/// The condition of a tenant about a cluster, as `True Installed`.
+pub fn said(tenant: &Value, type_: &str) -> String {
+    let condition = crate::namespace::condition(tenant, type_);
+    condition.map_or_else(String::new, |condition| {
+        let word = |field: &str| condition[field].as_str().unwrap_or_default();
+        format!("{} {}", word("status"), word("reason"))
+    })
+}
+
+fn charts(site: &Site) -> Result<BTreeMap<String, Vec<u8>>> {
+    let folder = tempfile::tempdir()?;
+    for version in ["1.0.0", "1.1.0", "2.0.0"] {
+        let chart = ChartFolder::copy("web", "shop", version)?;
+        fs::remove_dir_all(chart.folder().join("templates"))?;
+        fs::create_dir(chart.folder().join("templates"))?;
+        chart.remove("values.schema.json")?;
+        chart.write(
+            "values.yaml",
+            "greeting: hello\nworkload: false\nreplicaCount: 1\n",
+        )?;
+        chart.write("templates/config-map.yaml", CONFIG_MAP)?;
+        chart.write("templates/service.yaml", SERVICE)?;
+        chart.write("templates/deployment.yaml", DEPLOYMENT)?;
+        if version == "2.0.0" {
+            chart.write("templates/refused.yaml", REFUSED)?;
+        }
+        let package = chart.package(site)?;
+        let name = package.file().file_name().unwrap_or_default();
+        fs::copy(package.file(), folder.path().join(name))?;
+    }
+    site.run(site.helm(["repo", "index", &folder.path().to_string_lossy()]))?;
+    let mut files = BTreeMap::new();
+    for entry in fs::read_dir(folder.path())? {
+        let entry = entry?;
+        let path = format!("/charts/{}", entry.file_name().to_string_lossy());
+        files.insert(path, fs::read(entry.path())?);
+    }
+    Ok(files)
+}
+
+fn serve(files: BTreeMap<String, Vec<u8>>, is_away: Arc<AtomicBool>) -> Result<HttpServer> {
+    HttpServer::start(move |asked| {
+        if is_away.load(Ordering::SeqCst) {
+            return Answer::Status(503);
+        }
+        files
+            .get(&asked.path)
+            .map_or(Answer::Status(404), |bytes| Answer::Content(bytes.clone()))
+    })
+}

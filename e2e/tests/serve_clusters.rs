@@ -1,0 +1,401 @@
+//! Tenants and deployments over two control planes: the short form of the multicluster operator's acceptance.
+
+use std::net::TcpListener;
+use std::process::Command;
+
+use anyhow::Result;
+use e2e::Namespace;
+use e2e::host_platform::free_port;
+use e2e::multicluster::{CLUSTERS, Clusters, deployment, events, said, tenant};
+use e2e::namespace::condition;
+use serde_json::{Value, json};
+
+fn phase(object: &Value) -> &str {
+    object["status"]["phase"].as_str().unwrap_or_default()
+}
+
+fn reason(object: &Value) -> &str {
+    let ready = condition(object, "Ready");
+    ready
+        .and_then(|ready| ready["reason"].as_str())
+        .unwrap_or_default()
+}
+
+fn records(namespace: &Namespace) -> Result<Vec<String>> {
+    let printed = namespace.kubectl(&[
+        "get",
+        "secrets",
+        "--selector=owner=helm",
+        "--output=jsonpath={range .items[*]}{.metadata.name}{\"\\n\"}{end}",
+    ])?;
+    Ok(printed.lines().map(str::to_owned).collect())
+}
+
+#[test]
+fn a_tenant_is_released_on_the_cluster_where_it_lies() -> Result<()> {
+    Clusters::shared()?.explained(release_a_tenant)
+}
+
+fn release_a_tenant(clusters: &Clusters) -> Result<()> {
+    let (teams, acme) = (clusters.at_remote("teams"), clusters.at_remote("acme"));
+    let operator = clusters.start_operator(&[])?;
+    // Found after the start.
+    clusters.join("remote", &clusters.remote.kubeconfig(), "")?;
+    teams.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "teams"}}))?;
+    teams.wait_until("the type to be served", || {
+        Ok((clusters.state("remote")?.as_deref() == Some("Engaged")).then_some(()))
+    })?;
+    teams.apply(&tenant("teams", "acme", &json!({"values": {"greeting": "hi"}})))?;
+    let ready = teams.wait("tenants", "acme", |tenant| phase(tenant) == "Ready")?;
+    assert_eq!(said(&ready, "ClusterReady/remote"), "True Installed", "{ready}");
+    assert_eq!(said(&ready, "ClusterProgress/remote"), "False InstallComplete");
+    assert_eq!(ready["status"]["releases"][0]["name"], "tenant-acme-remote");
+    let settings = acme.get("configmaps", "settings")?;
+    assert_eq!(
+        settings.map(|settings| settings["data"]["greeting"].clone()),
+        Some(json!("hi"))
+    );
+    assert!(clusters.at_home("acme").get("namespaces", "acme")?.is_none());
+    assert_eq!(records(&acme)?, ["sh.helm.release.v1.tenant-acme-remote.v1"]);
+
+    // Another cluster's tenant is not touched.
+    let elsewhere = json!({"clusterRef": {"secretName": "self-cluster"}});
+    teams.apply(&tenant("teams", "elsewhere", &elsewhere))?;
+    let version = |tenant: &Value| tenant["metadata"]["resourceVersion"].clone();
+    let before = teams.get("tenants", "elsewhere")?.map(|tenant| version(&tenant));
+
+    // What was edited by hand is put back, by the watch.
+    acme.kubectl(&["delete", "service", "web"])?;
+    acme.kubectl(&[
+        "patch",
+        "configmap",
+        "settings",
+        "--patch={\"data\":{\"greeting\":\"moved\"}}",
+    ])?;
+    acme.wait("services", "web", |_| true)?;
+    acme.wait("configmaps", "settings", |settings| {
+        settings["data"]["greeting"] == "hi"
+    })?;
+
+    // The same flags change nothing, another version is one upgrade.
+    clusters.kill_operator(&operator)?;
+    let operator = clusters.start_operator(&[])?;
+    teams.wait_until("the tenant to be skipped", || {
+        Ok(events(&teams, "acme")?
+            .contains(&"HelmSkip".to_owned())
+            .then_some(()))
+    })?;
+    assert_eq!(records(&acme)?.len(), 1);
+    clusters.kill_operator(&operator)?;
+    let operator = clusters.start_operator(&["--chart-version=1.1.0"])?;
+    let upgraded = teams.wait("tenants", "acme", |tenant| {
+        said(tenant, "ClusterReady/remote") == "True Upgraded"
+    })?;
+    assert!(
+        upgraded["status"]["lastAppliedChart"]
+            .as_str()
+            .is_some_and(|chart| chart.ends_with("/charts/shop:1.1.0")),
+        "{upgraded}"
+    );
+    assert_eq!(records(&acme)?.len(), 2);
+
+    // A record that is gone while the fingerprint is there is made again.
+    acme.kubectl(&["delete", "secrets", "--selector=owner=helm"])?;
+    acme.kubectl(&["delete", "service", "web"])?;
+    acme.wait("secrets", "sh.helm.release.v1.tenant-acme-remote.v1", |_| true)?;
+    acme.wait("services", "web", |_| true)?;
+
+    let after = teams.get("tenants", "elsewhere")?.map(|tenant| version(&tenant));
+    assert_eq!(before, after);
+    assert!(events(&teams, "elsewhere")?.is_empty());
+    assert!(
+        clusters
+            .at_remote("elsewhere")
+            .get("namespaces", "elsewhere")?
+            .is_none()
+    );
+
+    // A failed upgrade is an error without a fingerprint, and over once the chart can be installed.
+    clusters.kill_operator(&operator)?;
+    let fingerprint =
+        |tenant: &Value| tenant["metadata"]["annotations"]["mesh.openkcm.io/fingerprint-remote"].clone();
+    let installed = teams.get("tenants", "acme")?.map(|tenant| fingerprint(&tenant));
+    for (version, reason) in [
+        ("2.0.0", "True UpgradeFailed"),
+        ("1.x.y", "True VersionInvalid"),
+        ("9.9.9", "True VersionNotFound"),
+    ] {
+        let operator = clusters.start_operator(&[&format!("--chart-version={version}")])?;
+        let failed = teams.wait("tenants", "acme", |tenant| {
+            said(tenant, "ClusterError/remote") == reason
+        })?;
+        assert_eq!(phase(&failed), "Error", "{version}");
+        assert_eq!(Some(fingerprint(&failed)), installed, "{version}");
+        clusters.kill_operator(&operator)?;
+    }
+    let operator = clusters.start_operator(&["--chart-version=1.1.0"])?;
+    let over = teams.wait("tenants", "acme", |tenant| phase(tenant) == "Ready")?;
+    assert_eq!(said(&over, "ClusterError/remote"), "False Resolved");
+
+    // What goes, goes with all that was made for it.
+    teams.kubectl(&["delete", "tenant", "acme", "--wait=false"])?;
+    teams.wait_gone("tenants", "acme")?;
+    assert!(
+        acme.get("namespaces", "acme")?
+            .is_none_or(|it| phase(&it) == "Terminating")
+    );
+    clusters.kill_operator(&operator)?;
+    clusters
+        .at_home(CLUSTERS)
+        .kubectl(&["delete", "secret", "remote"])?;
+    Ok(())
+}
+
+#[test]
+fn a_deployment_is_routed_repaired_and_waits_for_its_cluster() -> Result<()> {
+    Clusters::shared()?.explained(route_a_deployment)
+}
+
+fn route_a_deployment(clusters: &Clusters) -> Result<()> {
+    let (home, payments) = (clusters.at_home("owners"), clusters.at_remote("payments"));
+    home.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "owners"}}))?;
+    let operator = clusters.start_operator(&["--mode=deployment", "--self-cluster=false"])?;
+    home.wait(
+        "customresourcedefinitions",
+        "kryptondeployments.mesh.openkcm.io",
+        |it| it["status"]["acceptedNames"]["kind"] == "KryptonDeployment",
+    )?;
+    // Nothing leads to a cluster, then one that does not agree, then one that does.
+    let region = json!({"name": "eu", "kubeconfig": {"secret": {"name": "edge", "namespace": "owners"}}});
+    home.apply(&deployment(
+        "owners",
+        "payments",
+        &region,
+        &json!({"greeting": "hi"}),
+    ))?;
+    home.wait("kryptondeployments", "payments", |it| {
+        reason(it) == "EdgeUnavailable"
+    })?;
+    clusters.join("eu-kubeconfig", &clusters.remote.kubeconfig(), "others")?;
+    clusters.join("eu-kubeconfig", &clusters.remote.kubeconfig(), "others,owners")?;
+    let touch = |value: &str| {
+        let annotation = format!("touched={value}");
+        home.kubectl(&[
+            "annotate",
+            "kryptondeployment",
+            "payments",
+            &annotation,
+            "--overwrite",
+        ])
+    };
+    touch("1")?;
+    let ready = home.wait("kryptondeployments", "payments", |it| phase(it) == "Ready")?;
+    let release = &ready["status"]["release"];
+    assert_eq!(
+        [&release["name"], &release["cluster"]],
+        ["ced-payments", "eu-kubeconfig"],
+        "{ready}"
+    );
+    assert_eq!(reason(&ready), "Deployed");
+    assert!(
+        clusters
+            .at_home("payments")
+            .get("namespaces", "payments")?
+            .is_none()
+    );
+
+    payments.kubectl(&["delete", "service", "web"])?;
+    payments.wait("services", "web", |_| true)?;
+    home.wait_until("the repair to be told", || {
+        Ok(events(&home, "payments")?
+            .contains(&"RepairTriggered".to_owned())
+            .then_some(()))
+    })?;
+
+    // Nobody runs pods here.
+    let values = |values: &str| {
+        let patch = format!("{{\"spec\":{{\"values\":{values}}}}}");
+        home.kubectl(&[
+            "patch",
+            "kryptondeployment",
+            "payments",
+            "--type=merge",
+            "--patch",
+            &patch,
+        ])
+    };
+    values(r#"{"workload":true,"replicaCount":1}"#)?;
+    home.wait("kryptondeployments", "payments", |it| reason(it) == "NotReady")?;
+    values(r#"{"replicaCount":0}"#)?;
+    home.wait("kryptondeployments", "payments", |it| phase(it) == "Ready")?;
+
+    // The cluster is away while the object is deleted.
+    clusters.remote.kill_component("kube-apiserver")?;
+    home.wait_until("the cluster to be missed", || {
+        Ok((clusters.state("eu-kubeconfig")?.as_deref() == Some("Unreachable")).then_some(()))
+    })?;
+    home.kubectl(&["delete", "kryptondeployment", "payments", "--wait=false"])?;
+    home.wait("kryptondeployments", "payments", |it| {
+        reason(it) == "EdgeUnavailable" && it["metadata"]["deletionTimestamp"].is_string()
+    })?;
+    clusters.remote.restart_component("kube-apiserver")?;
+    home.wait_gone("kryptondeployments", "payments")?;
+    payments.wait_until("the namespace to go", || {
+        let namespace = payments
+            .get("namespaces", "payments")
+            .unwrap_or(Some(Value::Null));
+        Ok(namespace.is_none().then_some(()))
+    })?;
+
+    // A namespace that was there stays.
+    let shared = clusters.at_remote("shared");
+    shared.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shared"}}))?;
+    home.apply(&deployment(
+        "owners",
+        "shared",
+        &json!({"name": "eu"}),
+        &json!({}),
+    ))?;
+    home.wait("kryptondeployments", "shared", |it| reason(it) == "HelmFailed")?;
+    shared.kubectl(&[
+        "annotate",
+        "namespace",
+        "shared",
+        "mesh.openkcm.io/kryptondeployment=shared",
+    ])?;
+    home.wait("kryptondeployments", "shared", |it| phase(it) == "Ready")?;
+    home.kubectl(&["delete", "kryptondeployment", "shared"])?;
+    assert!(
+        shared
+            .get("namespaces", "shared")?
+            .is_some_and(|it| phase(&it) == "Active")
+    );
+    assert!(shared.get("configmaps", "settings")?.is_none());
+    clusters.kill_operator(&operator)?;
+    clusters
+        .at_home(CLUSTERS)
+        .kubectl(&["delete", "secret", "eu-kubeconfig"])?;
+    Ok(())
+}
+
+#[test]
+fn a_repository_that_is_away_is_told_once_and_waited_for() -> Result<()> {
+    Clusters::shared()?.explained(miss_the_repository)
+}
+
+fn miss_the_repository(clusters: &Clusters) -> Result<()> {
+    let home = clusters.at_home("patients");
+    home.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "patients"}}))?;
+    let operator = clusters.start_operator(&[])?;
+    home.wait("customresourcedefinitions", "tenants.mesh.openkcm.io", |it| {
+        it["status"]["acceptedNames"]["kind"] == "Tenant"
+    })?;
+    home.apply(&tenant("patients", "beta", &json!({})))?;
+    home.wait("tenants", "beta", |it| phase(it) == "Ready")?;
+    clusters.kill_operator(&operator)?;
+
+    clusters.repository_is_away(true);
+    let operator = clusters.start_operator(&[])?;
+    let failed = home.wait("tenants", "beta", |it| phase(it) == "Error")?;
+    assert_eq!(said(&failed, "ClusterError/self-cluster"), "True ChartNotLoaded");
+    clusters.kill_operator(&operator)?;
+    let operator = clusters.start_operator_with(&[], &[("ALLOW_CHART_SKIP", "true")])?;
+    home.wait("tenants", "beta", |it| phase(it) == "Ready")?;
+    let told = events(&home, "beta")?;
+    let told = told.iter().filter(|reason| *reason == "ChartNotLoaded").count();
+    assert_eq!(told, 1);
+    clusters.repository_is_away(false);
+    home.wait("tenants", "beta", |it| {
+        said(it, "ClusterError/self-cluster") == "False Resolved"
+    })?;
+    home.kubectl(&["delete", "tenant", "beta"])?;
+    clusters.kill_operator(&operator)
+}
+
+#[test]
+fn a_rotated_kubeconfig_closes_what_the_former_one_opened() -> Result<()> {
+    Clusters::shared()?.explained(rotate_a_kubeconfig)
+}
+
+fn rotate_a_kubeconfig(clusters: &Clusters) -> Result<()> {
+    let teams = clusters.at_remote("rotation");
+    teams.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "rotation"}}))?;
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "operator", "namespace": "rotation"}});
+    teams.apply(&account)?;
+    let admin = [
+        "create",
+        "clusterrolebinding",
+        "operator",
+        "--clusterrole=cluster-admin",
+    ];
+    teams.kubectl(&[&admin[..], &["--serviceaccount=rotation:operator"]].concat())?;
+    let operator = clusters.start_operator(&["--self-cluster=false", "--mode=tenant"])?;
+    let rotate = || {
+        clusters.join(
+            "rotated",
+            &clusters.remote.kubeconfig_for("rotation", "operator")?,
+            "",
+        )
+    };
+    rotate()?;
+    teams.wait_until("the cluster to be engaged", || {
+        Ok((clusters.state("rotated")?.as_deref() == Some("Engaged")).then_some(()))
+    })?;
+    teams.apply(&tenant(
+        "rotation",
+        "gamma",
+        &json!({"values": {"greeting": "0"}}),
+    ))?;
+    let greets = |greeting: &str| {
+        clusters
+            .at_remote("gamma")
+            .wait("configmaps", "settings", |it| it["data"]["greeting"] == greeting)
+    };
+    greets("0")?;
+    let mut files = Vec::new();
+    for round in ["1", "2", "3", "4", "5"] {
+        rotate()?;
+        let patch = format!("{{\"spec\":{{\"values\":{{\"greeting\":\"{round}\"}}}}}}");
+        teams.kubectl(&["patch", "tenant", "gamma", "--type=merge", "--patch", &patch])?;
+        greets(round)?;
+        teams.wait("tenants", "gamma", |it| phase(it) == "Ready")?;
+        files.push(clusters.home.usage(&operator)?.files);
+    }
+    let told = events(&teams, "gamma")?;
+    assert!(!told.iter().any(|reason| reason.ends_with("Failed")), "{told:?}");
+    // A request or two may be under way.
+    assert!(files[4] <= files[0] + 3, "{files:?}");
+    teams.kubectl(&["delete", "tenant", "gamma"])?;
+    clusters.kill_operator(&operator)?;
+    clusters
+        .at_home(CLUSTERS)
+        .kubectl(&["delete", "secret", "rotated"])?;
+    Ok(())
+}
+
+#[test]
+fn the_operator_ends_at_a_signal_and_frees_its_ports() -> Result<()> {
+    Clusters::shared()?.explained(end_at_a_signal)
+}
+
+fn end_at_a_signal(clusters: &Clusters) -> Result<()> {
+    let port = free_port()?;
+    let mut operator = clusters.operator(&[&format!("--metrics-port={port}")])?.spawn()?;
+    let home = clusters.at_home(CLUSTERS);
+    home.wait_until("the operator to lead", || {
+        let lease = home.get("leases", "multicluster-operator")?;
+        let holder = lease.and_then(|lease| lease["spec"]["holderIdentity"].as_str().map(str::to_owned));
+        Ok(holder.filter(|holder| !holder.is_empty()))
+    })?;
+    assert!(TcpListener::bind(("0.0.0.0", port)).is_err());
+    assert!(
+        Command::new("kill")
+            .arg(operator.id().to_string())
+            .status()?
+            .success()
+    );
+    let status = operator.wait()?;
+    assert!(status.success(), "{status}");
+    TcpListener::bind(("0.0.0.0", port))?;
+    Ok(())
+}
