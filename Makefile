@@ -142,6 +142,12 @@ walk-through: ## The reference's walk-throughs, command by command, with charts 
 	$(BUILD) --quiet --bin walk_through
 	$(DEBUG)/walk_through $(CHARTS)
 
+TENANTS ?= 50
+.PHONY: multicluster
+multicluster: ## Passes on three live clusters of TENANTS=50 tenants each, alone and beside a cluster whose packets are lost; prints p95 of both
+	$(BUILD) --quiet $(call bins,$(PROGRAMS) multicluster local-cluster)
+	$(DEBUG)/multicluster --tenants $(TENANTS)
+
 .PHONY: run-pid
 run-pid: ## Start the multicluster operator in the background, with FLAGS, against the current kubeconfig; `make stop` ends it
 	@$(BUILD) --quiet $(call bins,multicluster-operator)

@@ -1,5 +1,8 @@
 //! Two control planes, each with a store of its own, a chart repository, and the operator that serves both.
 
+pub mod latency;
+mod wire;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
