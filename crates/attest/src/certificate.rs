@@ -1,0 +1,88 @@
+//! A certificate of one handshake: self-signed, short-lived, with an attestation document in an extension.
+
+use x509_parser::oid_registry::{OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::register::Digest;
+use crate::sha256;
+use crate::variant::Variant;
+use crate::verify::Refused;
+
+/// How long before and after it is made a certificate is valid, in seconds. Clocks of new nodes are off.
+pub const LIFETIME_SECONDS: i64 = 2 * 60 * 60;
+
+/// A certificate may be valid a little longer than [`LIFETIME_SECONDS`] on both sides, as times are cut to seconds.
+const LONGEST: i64 = 2 * LIFETIME_SECONDS + 2;
+
+/// What a certificate says, before its document is verified.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Presented {
+    /// SHA-256 of its DER-encoded `SubjectPublicKeyInfo`.
+    pub key_hash: Digest,
+    /// The value of the extension.
+    pub document: Vec<u8>,
+    /// When it expires, in seconds since 1970.
+    pub not_after: i64,
+}
+
+/// Reads a DER-encoded certificate at `now`, in seconds since 1970: checks its form, times and self-signature, and
+/// takes out the document of the expected variant.
+pub fn read(der: &[u8], expected: Variant, now: i64) -> Result<Presented, Refused> {
+    let (rest, certificate) = X509Certificate::from_der(der).map_err(|_| Refused::NotACertificate)?;
+    if !rest.is_empty() {
+        return Err(Refused::NotACertificate);
+    }
+    let algorithm = &certificate.public_key().algorithm;
+    let curve = algorithm
+        .parameters
+        .as_ref()
+        .and_then(|parameters| parameters.as_oid().ok());
+    if algorithm.algorithm != OID_KEY_TYPE_EC_PUBLIC_KEY || curve != Some(OID_EC_P256) {
+        return Err(Refused::NotP256);
+    }
+    certificate
+        .verify_signature(None)
+        .map_err(|_| Refused::NotSelfSigned)?;
+    let validity = certificate.validity();
+    let (not_before, not_after) = (validity.not_before.timestamp(), validity.not_after.timestamp());
+    check_times(not_before, not_after, now)?;
+    Ok(Presented {
+        key_hash: sha256(&[certificate.public_key().raw]),
+        document: document(&certificate, expected)?.to_vec(),
+        not_after,
+    })
+}
+
+fn check_times(not_before: i64, not_after: i64, now: i64) -> Result<(), Refused> {
+    if now < not_before {
+        return Err(Refused::NotYetValid { not_before, now });
+    }
+    if now > not_after {
+        return Err(Refused::Expired { not_after, now });
+    }
+    // Neither overflows: X.509's times end with the year 9999.
+    let seconds = not_after - not_before;
+    if seconds > LONGEST {
+        return Err(Refused::ValidTooLong { seconds });
+    }
+    Ok(())
+}
+
+/// The value of the only attestation extension.
+fn document<'a>(certificate: &'a X509Certificate<'_>, expected: Variant) -> Result<&'a [u8], Refused> {
+    let mut found = certificate.iter_extensions().filter_map(|extension| {
+        let variant = Variant::of(extension.oid.as_bytes())?;
+        Some((variant, extension.value))
+    });
+    let (variant, document) = found.next().ok_or(Refused::MissingExtension { expected })?;
+    if found.next().is_some() {
+        return Err(Refused::SeveralExtensions);
+    }
+    if variant != expected {
+        return Err(Refused::WrongVariant {
+            expected,
+            found: variant,
+        });
+    }
+    Ok(document)
+}

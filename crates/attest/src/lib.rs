@@ -1,0 +1,44 @@
+//! What a node proves about itself, and what is derived from the secrets of a cluster.
+//!
+//! A node *issues* an attestation document over its public key and a nonce of its peer; the peer *verifies* the
+//! document and gets the hash of the key back. The document travels in an extension of a self-signed certificate,
+//! so that a TLS connection under that key is a connection to the attested node.
+//!
+//! Nothing here reads a clock, a file or random bytes: those are arguments.
+
+#[cfg(all(feature = "test-double", not(debug_assertions)))]
+compile_error!(
+    "the feature `test-double` accepts forged attestation documents; it is for tests and must not be in a release build"
+);
+
+mod certificate;
+#[cfg(feature = "test-double")]
+pub mod double;
+mod hex;
+mod keys;
+mod nonce;
+mod register;
+mod seen;
+pub mod soft_tpm;
+mod variant;
+mod verify;
+
+pub use certificate::{LIFETIME_SECONDS, Presented, read as read_certificate};
+pub use hex::Bytes;
+pub use keys::{ClusterId, InvalidKmsUri, MasterSecret, Salt, Secret};
+pub use nonce::Nonce;
+pub use register::{CLUSTER_REGISTER, Digest, REGISTERS, Registers, UnknownRegister};
+pub use seen::SeenCertificates;
+pub use variant::Variant;
+pub use verify::{IssueError, Issuer, Refused, Validator, binding, verify};
+
+use sha2::{Digest as _, Sha256};
+
+/// SHA-256 over the parts, one after the other.
+pub fn sha256(parts: &[&[u8]]) -> Digest {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update(part);
+    }
+    Bytes(hasher.finalize().into())
+}

@@ -1,0 +1,83 @@
+//! Platform registers: values that can only be extended, never set.
+
+use serde::{Deserialize, Serialize};
+
+use crate::hex::Bytes;
+use crate::sha256;
+
+/// A SHA-256 digest.
+pub type Digest = Bytes<32>;
+
+/// How many registers a platform has.
+pub const REGISTERS: usize = 24;
+
+/// The register that the cluster id is measured into. It is zero until the node has taken part in init or join.
+pub const CLUSTER_REGISTER: usize = 15;
+
+/// The registers of a platform, all zero at first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Registers([Digest; REGISTERS]);
+
+/// There is no such register.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no register {0}: the last one is {last}", last = REGISTERS - 1)]
+pub struct UnknownRegister(pub usize);
+
+impl Default for Registers {
+    fn default() -> Self {
+        Self([Bytes([0; 32]); REGISTERS])
+    }
+}
+
+impl Registers {
+    /// The value of a register.
+    pub fn value(&self, register: usize) -> Result<Digest, UnknownRegister> {
+        self.0.get(register).copied().ok_or(UnknownRegister(register))
+    }
+
+    /// What the register holds after `measured`, the digest of some data, has been measured into it:
+    /// SHA-256(old ‖ digest).
+    pub fn extended(&self, register: usize, measured: Digest) -> Result<Digest, UnknownRegister> {
+        Ok(sha256(&[&self.value(register)?.0, &measured.0]))
+    }
+
+    /// Measures data of this digest into the register.
+    pub fn extend(&mut self, register: usize, measured: Digest) -> Result<(), UnknownRegister> {
+        self.0[register] = self.extended(register, measured)?;
+        Ok(())
+    }
+
+    /// True when the cluster id was measured: the node has been initialised or has joined.
+    pub fn is_bootstrapped(&self) -> bool {
+        self.0[CLUSTER_REGISTER].0 != [0; 32]
+    }
+
+    /// The registers one after the other, as a quote signs them.
+    pub(crate) fn concatenated(&self) -> Vec<u8> {
+        self.0.iter().flat_map(|register| register.0).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_register_is_extended_as_a_tpm_extends() {
+        let mut registers = Registers::default();
+        assert!(!registers.is_bootstrapped());
+        registers.extend(CLUSTER_REGISTER, sha256(&[b"abc"])).unwrap();
+        // (head -c 32 /dev/zero; printf abc | openssl dgst -sha256 -binary) | openssl dgst -sha256
+        let expected = "589f9ffed4c477966bfb8d41f37895b08c69047df8f911d6f3b57fbe08faee8d";
+        assert_eq!(registers.value(CLUSTER_REGISTER).unwrap().to_string(), expected);
+        assert!(registers.is_bootstrapped());
+        assert_eq!(registers.value(14).unwrap(), Bytes([0; 32]));
+    }
+
+    #[test]
+    fn there_are_24_registers() {
+        let mut registers = Registers::default();
+        assert!(registers.value(23).is_ok());
+        assert_eq!(registers.extend(24, sha256(&[])), Err(UnknownRegister(24)));
+    }
+}
