@@ -4,7 +4,7 @@
 //! document and gets the hash of the key back. The document travels in an extension of a self-signed certificate,
 //! so that a TLS connection under that key is a connection to the attested node.
 //!
-//! Nothing here reads a clock, a file or random bytes: those are arguments.
+//! Nothing here reads a clock, a file or random bytes: those are arguments. The TLS side is the crate `attested-tls`.
 
 #[cfg(all(feature = "test-double", not(debug_assertions)))]
 compile_error!(
