@@ -29,4 +29,5 @@ mod rotate_certificates;
 mod rotate_key;
 mod run_installer_hooks;
 mod serve_clusters;
+mod serve_joined_cluster;
 mod share_compositions;

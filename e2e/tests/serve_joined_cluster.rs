@@ -1,0 +1,124 @@
+//! The operator with the rights of its chart at home, and on a cluster with those that `kco cluster join` gives it.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use e2e::image;
+use e2e::multicluster::{CLUSTERS, Clusters, deployment, tenant};
+use serde_json::{Value, json};
+
+const RELEASE: &str = "multicluster-operator";
+const EDGE: &str = "joined";
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+fn is_ready(object: &Value) -> bool {
+    object["status"]["phase"] == "Ready"
+}
+
+#[test]
+fn tenants_and_deployments_need_what_joining_gives_and_no_more() -> Result<()> {
+    Clusters::shared()?.explained(|clusters| {
+        let outcome = serve(clusters);
+        let _ = clusters.at_home(CLUSTERS).helm(&["uninstall", RELEASE]);
+        outcome
+    })
+}
+
+fn serve(clusters: &Clusters) -> Result<()> {
+    let (home, teams) = (clusters.at_home(CLUSTERS), clusters.at_remote("joined-teams"));
+    home.helm(&[
+        "install",
+        RELEASE,
+        &text(&image::root().join("charts/multicluster-operator")),
+    ])?;
+    // The same kinds as in the chart that is released.
+    let chart = text(&image::root().join("e2e/charts/web"));
+    let target = text(&clusters.remote.kubeconfig());
+    let mut join = home.site().kco(["cluster", "join", EDGE, "--chart", &chart])?;
+    join.args(["--target-kubeconfig", &target, "--allow-from", "joined-shop"]);
+    join.args(["--namespace", CLUSTERS]);
+    home.site().run(join)?;
+    let (before_home, before_remote) = (clusters.home.audit().mark()?, clusters.remote.audit().mark()?);
+
+    let own = clusters.home.kubeconfig_for(CLUSTERS, RELEASE)?;
+    let own = format!("--kubeconfig={}", text(&own));
+    clusters.start_operator(&[&own, "--self-cluster=false", "--ensure-watch-crds=false"])?;
+    home.wait_until("the cluster to be engaged", || {
+        Ok((clusters.state(EDGE)?.as_deref() == Some("Engaged")).then_some(()))
+    })?;
+
+    // A Tenant comes, is put right, and goes.
+    teams.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "joined-teams"}}))?;
+    teams.apply(&tenant("joined-teams", "joined-acme", &json!({})))?;
+    teams.wait("tenants", "joined-acme", is_ready)?;
+    let acme = clusters.at_remote("joined-acme");
+    acme.kubectl(&["delete", "service", "web"])?;
+    acme.wait("services", "web", |_| true)?;
+
+    // So does a KryptonDeployment.
+    let team = clusters.at_home("joined-shop");
+    team.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "joined-shop"}}))?;
+    let region = json!({"name": "eu", "kubeconfig": {"secret": {"name": EDGE}}});
+    team.apply(&deployment("joined-shop", "joined-web", &region, &json!({})))?;
+    team.wait("kryptondeployments", "joined-web", is_ready)?;
+
+    renew(clusters)?;
+
+    team.kubectl(&["delete", "kryptondeployments", "joined-web", "--timeout=60s"])?;
+    teams.kubectl(&["delete", "tenants", "joined-acme", "--timeout=60s"])?;
+    teams.wait_gone("namespace", "joined-acme")?;
+
+    let accounts = [
+        format!("system:serviceaccount:{CLUSTERS}:{RELEASE}"),
+        format!("system:serviceaccount:multicluster-operator:{EDGE}-"),
+    ];
+    for (plane, mark) in [(&clusters.home, before_home), (&clusters.remote, before_remote)] {
+        let mut asked = 0;
+        for record in plane.audit().since(mark)? {
+            let record = record?;
+            if accounts.iter().any(|account| record.user.starts_with(account)) {
+                asked += 1;
+                assert_ne!(record.code, 403, "{} {}", record.verb, record.uri);
+            }
+        }
+        assert!(asked > 0, "the operator asked nothing as its account");
+    }
+
+    let mut leave = home
+        .site()
+        .kco(["cluster", "leave", EDGE, "--target-kubeconfig", &target])?;
+    leave.args(["--namespace", CLUSTERS]);
+    home.site().run(leave).map(drop)
+}
+
+/// A token whose time is half over is renewed by the operator, by the token itself.
+fn renew(clusters: &Clusters) -> Result<()> {
+    let home = clusters.at_home(CLUSTERS);
+    let secret = || home.get("secret", EDGE)?.context("no Secret");
+    let before = secret()?;
+    // In two days less than half of the week is left.
+    let soon = before["metadata"]["annotations"]["mesh.openkcm.io/token-expires"]
+        .as_str()
+        .unwrap();
+    let soon: jiff::Timestamp = soon.parse()?;
+    let soon = soon - jiff::SignedDuration::from_hours(120);
+    let patch = json!({"metadata": {"annotations": {"mesh.openkcm.io/token-expires": soon.to_string()}}});
+    home.kubectl(&[
+        "patch",
+        "secret",
+        EDGE,
+        "--type=merge",
+        "--patch",
+        &patch.to_string(),
+    ])?;
+    home.wait("secret", EDGE, |secret| secret["data"] != before["data"])?;
+    let renewed = secret()?;
+    let annotations = &renewed["metadata"]["annotations"];
+    assert_eq!(annotations["mesh.openkcm.io/token-lifetime"], "604800");
+    home.wait_until("the cluster to be engaged again", || {
+        Ok((clusters.state(EDGE)?.as_deref() == Some("Engaged")).then_some(()))
+    })
+}
