@@ -1,0 +1,348 @@
+//! Whether a ticket may lock the node, and whether an attempt to join is worth another one.
+
+use std::fmt;
+use std::time::Duration;
+
+use attest::{ClusterId, Digest, Salt, Secret};
+use zeroize::Zeroizing;
+
+use crate::stage::Role;
+
+/// How long a node waits between attempts to join.
+pub const INTERVAL: Duration = Duration::from_secs(30);
+
+/// The files that control planes share, below the folder of kubeadm's certificates.
+const SHARED: [&str; 8] = [
+    "ca.crt",
+    "ca.key",
+    "sa.pub",
+    "sa.key",
+    "front-proxy-ca.crt",
+    "front-proxy-ca.key",
+    "etcd/ca.crt",
+    "etcd/ca.key",
+];
+
+/// What the join service gives a node that it lets in.
+pub struct Ticket {
+    /// The passphrase of the state disk.
+    pub state_disk_key: Secret,
+    /// With it and the secret, the cluster id.
+    pub measurement_salt: Salt,
+    /// As above.
+    pub measurement_secret: Secret,
+    /// The kubelet's certificate, PEM.
+    pub kubelet_certificate: Vec<u8>,
+    /// `host:port` of the API server.
+    pub api_server_endpoint: String,
+    /// A bootstrap token.
+    pub token: Zeroizing<String>,
+    /// `sha256:<hex>` of the public keys that the API server's authority may have.
+    pub authority_hashes: Vec<String>,
+    /// Names below the folder of kubeadm's certificates, and what the files hold.
+    pub control_plane_files: Vec<(String, Zeroizing<Vec<u8>>)>,
+}
+
+impl fmt::Debug for Ticket {
+    /// Without the token and the files, which are secret.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Ticket")
+            .field("api_server_endpoint", &self.api_server_endpoint)
+            .field("authority_hashes", &self.authority_hashes)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a ticket is good for.
+#[derive(Debug)]
+pub struct Accepted {
+    /// What is measured when the node is locked.
+    pub cluster_id: ClusterId,
+    /// The ticket, every field of which can be used as it is.
+    pub ticket: Ticket,
+}
+
+/// Why a ticket is not used. The node is not locked, and asks for another one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unusable {
+    /// It is not an address.
+    #[error("the ticket's API server {0:?} is not host:port")]
+    Endpoint(String),
+    /// It is not a bootstrap token. The text does not repeat it.
+    #[error("the ticket's token is not a bootstrap token")]
+    Token,
+    /// Without a pinned key the node would join whoever answers.
+    #[error("the ticket pins no key of the cluster's authority, or not by its SHA-256")]
+    Authority,
+    /// A worker must not have them; elsewhere nothing may be written.
+    #[error("the ticket has a file {name:?}, which a {} does not get", match role { Role::ControlPlane => "control plane", Role::Worker => "worker" })]
+    File {
+        /// What the ticket calls it.
+        name: String,
+        /// What the node is to be.
+        role: Role,
+    },
+    /// A control plane without one of them would make its own, and be of another cluster.
+    #[error("the ticket lacks the file {0}")]
+    MissingFile(&'static str),
+    /// There is nothing in it.
+    #[error("the ticket has no kubelet certificate")]
+    KubeletCertificate,
+}
+
+/// Judges a ticket for a node of this role, and derives the id of its cluster.
+pub fn accept(ticket: Ticket, role: Role) -> Result<Accepted, Unusable> {
+    let is_endpoint = ticket
+        .api_server_endpoint
+        .rsplit_once(':')
+        .is_some_and(|(host, port)| is_host(host) && port.parse::<u16>().is_ok_and(|port| port != 0));
+    if !is_endpoint {
+        return Err(Unusable::Endpoint(ticket.api_server_endpoint.clone()));
+    }
+    if !is_bootstrap_token(&ticket.token) {
+        return Err(Unusable::Token);
+    }
+    let hashes = &ticket.authority_hashes;
+    let is_pinned = |hash: &String| {
+        hash.strip_prefix("sha256:")
+            .is_some_and(|hash| hash.parse::<Digest>().is_ok())
+    };
+    if hashes.is_empty() || !hashes.iter().all(is_pinned) {
+        return Err(Unusable::Authority);
+    }
+    if ticket.kubelet_certificate.is_empty() {
+        return Err(Unusable::KubeletCertificate);
+    }
+    check_files(&ticket, role)?;
+    let cluster_id = ClusterId::derive(&ticket.measurement_secret, ticket.measurement_salt);
+    Ok(Accepted { cluster_id, ticket })
+}
+
+/// Exactly the shared files for a control plane, none for a worker. The names become paths, so no others are let in.
+fn check_files(ticket: &Ticket, role: Role) -> Result<(), Unusable> {
+    let expected: &[&'static str] = match role {
+        Role::ControlPlane => &SHARED,
+        Role::Worker => &[],
+    };
+    let mut missing = expected.to_vec();
+    for (name, _) in &ticket.control_plane_files {
+        let Some(position) = missing.iter().position(|expected| expected == name) else {
+            let name = name.clone();
+            return Err(Unusable::File { name, role });
+        };
+        missing.swap_remove(position);
+    }
+    missing.sort_unstable();
+    match missing.first() {
+        Some(name) => Err(Unusable::MissingFile(name)),
+        None => Ok(()),
+    }
+}
+
+/// A host name, an IPv4 address, or an IPv6 address in brackets.
+fn is_host(host: &str) -> bool {
+    if let Some(address) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        return address.parse::<std::net::Ipv6Addr>().is_ok();
+    }
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    let is_label = |label: &str| {
+        !label.is_empty() && !label.starts_with('-') && !label.ends_with('-') && label.bytes().all(is_letter)
+    };
+    host.len() <= 253 && host.split('.').all(is_label)
+}
+
+/// `[a-z0-9]{6}.[a-z0-9]{16}`, as Kubernetes has it.
+fn is_bootstrap_token(token: &str) -> bool {
+    let is_part = |part: &str, length| {
+        part.len() == length
+            && part
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+    };
+    token
+        .split_once('.')
+        .is_some_and(|(id, secret)| is_part(id, 6) && is_part(secret, 16))
+}
+
+/// What failed of an attempt to join.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failed {
+    /// The node's name, role or the addresses of control planes.
+    Metadata,
+    /// The UUID of the state disk. Without it no key can be asked for, now or later.
+    DiskUuid,
+    /// No join service answered, or none gave a ticket that can be used.
+    Ticket,
+    /// The other half has locked the node.
+    AlreadyLocked,
+    /// Anything after the node was locked.
+    Bootstrap,
+}
+
+/// What to do after a failed attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Try again after this time.
+    RetryAfter(Duration),
+    /// Never try again.
+    Stop,
+}
+
+/// Whether it is worth another attempt: before the lock it is, after it never.
+pub fn after(failed: Failed) -> Next {
+    match failed {
+        Failed::Metadata | Failed::Ticket => Next::RetryAfter(INTERVAL),
+        Failed::DiskUuid | Failed::AlreadyLocked | Failed::Bootstrap => Next::Stop,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use attest::Bytes;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn ticket() -> Ticket {
+        Ticket {
+            state_disk_key: Secret::new([1; 32]),
+            measurement_salt: Bytes([2; 32]),
+            measurement_secret: Secret::new([3; 32]),
+            kubelet_certificate: b"-----BEGIN CERTIFICATE-----".to_vec(),
+            api_server_endpoint: "198.18.0.1:6443".to_owned(),
+            token: "abcdef.0123456789abcdef".to_owned().into(),
+            authority_hashes: vec![format!("sha256:{}", Bytes([4; 32]))],
+            control_plane_files: vec![],
+        }
+    }
+
+    fn files(names: &[&str]) -> Vec<(String, Zeroizing<Vec<u8>>)> {
+        let file = |name: &&str| ((*name).to_owned(), Zeroizing::new(b"data".to_vec()));
+        names.iter().map(file).collect()
+    }
+
+    fn with(change: impl FnOnce(&mut Ticket)) -> Ticket {
+        let mut ticket = ticket();
+        change(&mut ticket);
+        ticket
+    }
+
+    fn refused(ticket: Ticket, role: Role) -> Unusable {
+        accept(ticket, role).unwrap_err()
+    }
+
+    #[test]
+    fn a_ticket_gives_the_cluster_id_that_init_measured() {
+        let expected = ClusterId::derive(&Secret::new([3; 32]), Bytes([2; 32]));
+        assert_eq!(accept(ticket(), Role::Worker).unwrap().cluster_id, expected);
+        let control_plane = with(|ticket| ticket.control_plane_files = files(&SHARED));
+        assert_eq!(
+            accept(control_plane, Role::ControlPlane).unwrap().cluster_id,
+            expected
+        );
+    }
+
+    #[test]
+    fn a_ticket_that_cannot_be_joined_with_is_not_used() {
+        for endpoint in [
+            "",
+            "198.18.0.1",
+            "198.18.0.1:0",
+            ":6443",
+            "a b:6443",
+            "[::1:6443",
+            "--a:1",
+            "h:6443x",
+        ] {
+            let unusable = with(|ticket| ticket.api_server_endpoint = endpoint.to_owned());
+            assert_eq!(
+                refused(unusable, Role::Worker),
+                Unusable::Endpoint(endpoint.to_owned())
+            );
+        }
+        for token in [
+            "",
+            "abcdef0123456789abcdef",
+            "ABCDEF.0123456789abcdef",
+            "abcdef.0123456789abcde",
+        ] {
+            let unusable = with(|ticket| ticket.token = token.to_owned().into());
+            assert_eq!(refused(unusable, Role::Worker), Unusable::Token);
+        }
+        for hashes in [
+            vec![],
+            vec!["sha256:00".to_owned()],
+            vec![Bytes([4; 32]).to_string()],
+        ] {
+            let unusable = with(|ticket| ticket.authority_hashes = hashes);
+            assert_eq!(refused(unusable, Role::Worker), Unusable::Authority);
+        }
+        let unusable = with(|ticket| ticket.kubelet_certificate.clear());
+        assert_eq!(refused(unusable, Role::Worker), Unusable::KubeletCertificate);
+    }
+
+    #[test]
+    fn names_and_addresses_are_endpoints() {
+        for endpoint in ["kube.example.org:6443", "[fd00::1]:6443", "127.0.0.1:1"] {
+            let usable = with(|ticket| ticket.api_server_endpoint = endpoint.to_owned());
+            assert!(accept(usable, Role::Worker).is_ok(), "{endpoint}");
+        }
+    }
+
+    #[test]
+    fn only_the_shared_files_are_written_and_only_on_control_planes() {
+        let role = Role::Worker;
+        let name = "ca.key".to_owned();
+        let worker = with(|ticket| ticket.control_plane_files = files(&["ca.key"]));
+        assert_eq!(refused(worker, role), Unusable::File { name, role });
+        let role = Role::ControlPlane;
+        for name in ["../kubelet.conf", "/etc/shadow", "ca.crt", "etcd/../ca.crt", ""] {
+            let mut names = SHARED.to_vec();
+            names.push(name);
+            let unusable = with(|ticket| ticket.control_plane_files = files(&names));
+            let name = name.to_owned();
+            assert_eq!(refused(unusable, role), Unusable::File { name, role });
+        }
+        let unusable = with(|ticket| ticket.control_plane_files = files(&SHARED[1..]));
+        assert_eq!(refused(unusable, role), Unusable::MissingFile("ca.crt"));
+    }
+
+    #[test]
+    fn a_secret_of_a_ticket_is_not_printed() {
+        let printed = format!("{:?}", with(|ticket| ticket.control_plane_files = files(&SHARED)));
+        assert!(!printed.contains("0123456789abcdef"), "{printed}");
+        assert!(!printed.contains("100, 97"), "{printed}");
+        let error = refused(with(|ticket| ticket.token.push('x')), Role::Worker).to_string();
+        assert!(!error.contains("0123456789abcdef"), "{error}");
+    }
+
+    #[test]
+    fn only_what_happens_before_the_lock_is_tried_again() {
+        for (failed, next) in [
+            (Failed::Metadata, Next::RetryAfter(INTERVAL)),
+            (Failed::Ticket, Next::RetryAfter(INTERVAL)),
+            (Failed::DiskUuid, Next::Stop),
+            (Failed::AlreadyLocked, Next::Stop),
+            (Failed::Bootstrap, Next::Stop),
+        ] {
+            assert_eq!(after(failed), next, "{failed:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_ticket_is_judged_without_a_panic(endpoint: String, token: String, hash: String, name: String) {
+            let judged = accept(
+                with(|ticket| {
+                    ticket.api_server_endpoint = endpoint;
+                    ticket.token = token.into();
+                    ticket.authority_hashes.push(hash);
+                    ticket.control_plane_files = files(&[&name]);
+                }),
+                Role::Worker,
+            );
+            prop_assert!(judged.is_err());
+        }
+    }
+}

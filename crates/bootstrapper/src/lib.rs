@@ -1,0 +1,17 @@
+//! Makes a bare node the first or another node of a cluster.
+//!
+//! Two halves run at once: one waits for an init request, the other asks for a ticket to join. Whichever gets there first
+//! locks the node, which cannot be undone, and goes through its stages; the other stops. How it ended is kept in a file.
+
+pub mod init;
+pub mod join;
+pub mod lock;
+pub mod node;
+pub mod record;
+pub mod stage;
+
+/// What the lock is made of. The model of `tests/model_lock.rs` compiles `lock.rs` with loom's.
+mod sync {
+    pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
+    pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+}

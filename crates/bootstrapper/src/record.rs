@@ -1,0 +1,99 @@
+//! How far the node has come, in a file that survives a crash.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::stage::{Half, Role, Stage};
+
+/// What the file says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "state", deny_unknown_fields)]
+pub enum Record {
+    /// The node is, or is about to be, locked, and this stage has begun.
+    Locked {
+        /// Who locked it.
+        half: Half,
+        /// What it is to be.
+        role: Role,
+        /// What has begun.
+        stage: Stage,
+    },
+    /// The node is part of its cluster.
+    Done,
+    /// It never will be, until it is reset.
+    Failed(Failure),
+}
+
+/// What went wrong, and when.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("failed {stage}: {reason}; reset the node to try again")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Failure {
+    /// The stage that failed.
+    pub stage: Stage,
+    /// Why. It holds no secrets.
+    pub reason: String,
+}
+
+/// The record cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+#[error("could not {action} the node's record {}", path.display())]
+pub struct Error {
+    action: &'static str,
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// The file of the record.
+#[derive(Debug, Clone)]
+pub struct RecordFile {
+    path: PathBuf,
+}
+
+impl RecordFile {
+    /// The record at this path. Its folder must exist.
+    pub fn new(path: &Path) -> Self {
+        let path = path.to_owned();
+        Self { path }
+    }
+
+    /// What was written last; `None` on a new node.
+    pub fn read(&self) -> Result<Option<Record>, Error> {
+        let json = match std::fs::read(&self.path) {
+            Ok(json) => json,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(self.error("read", error)),
+        };
+        let record = serde_json::from_slice(&json).map_err(|error| self.error("read", error.into()))?;
+        Ok(Some(record))
+    }
+
+    /// Takes the place of what was written before, whole or not at all, and returns when it is on the disk.
+    pub fn write(&self, record: &Record) -> Result<(), Error> {
+        self.replace(record).map_err(|error| self.error("write", error))
+    }
+
+    fn replace(&self, record: &Record) -> io::Result<()> {
+        let folder = match self.path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        // Temporary files are readable by their owner only.
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        file.write_all(&serde_json::to_vec(record)?)?;
+        file.as_file().sync_all()?;
+        file.persist(&self.path)?;
+        File::open(folder)?.sync_all()
+    }
+
+    fn error(&self, action: &'static str, source: io::Error) -> Error {
+        Error {
+            action,
+            path: self.path.clone(),
+            source,
+        }
+    }
+}
