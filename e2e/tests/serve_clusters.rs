@@ -247,7 +247,16 @@ fn route_a_deployment(clusters: &Clusters) -> Result<()> {
         Ok(namespace.is_none().then_some(()))
     })?;
 
-    // A namespace that was there stays.
+    leave_a_namespace_that_was_there(clusters, &home)?;
+    clusters.kill_operator(&operator)?;
+    clusters
+        .at_home(CLUSTERS)
+        .kubectl(&["delete", "secret", "eu-kubeconfig"])?;
+    Ok(())
+}
+
+/// A namespace that was there has to agree, and stays.
+fn leave_a_namespace_that_was_there(clusters: &Clusters, home: &Namespace) -> Result<()> {
     let shared = clusters.at_remote("shared");
     shared.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shared"}}))?;
     home.apply(&deployment(
@@ -271,10 +280,6 @@ fn route_a_deployment(clusters: &Clusters) -> Result<()> {
             .is_some_and(|it| phase(&it) == "Active")
     );
     assert!(shared.get("configmaps", "settings")?.is_none());
-    clusters.kill_operator(&operator)?;
-    clusters
-        .at_home(CLUSTERS)
-        .kubectl(&["delete", "secret", "eu-kubeconfig"])?;
     Ok(())
 }
 
