@@ -41,3 +41,14 @@ pub(crate) struct Args {
     #[arg(long, env = "KRATEO_NAMESPACE", default_value = "krateo-system")]
     pub(crate) krateo_namespace: String,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_reference_page_is_generated_from_the_arguments() {
+        let page = runtime::args::reference::<Args>("chart-inspector");
+        expect_test::expect_file!["../../docs/reference/chart-inspector.md"].assert_eq(&page);
+    }
+}

@@ -377,4 +377,10 @@ mod tests {
         arguments.push("-resync-interval=3");
         assert!(parse(&arguments).unwrap_err().contains("has no unit"));
     }
+
+    #[test]
+    fn the_reference_page_is_generated_from_the_arguments() {
+        let page = runtime::args::reference::<Args>("composition-dynamic-controller");
+        expect_test::expect_file!["../../docs/reference/composition-dynamic-controller.md"].assert_eq(&page);
+    }
 }

@@ -374,4 +374,10 @@ mod tests {
         assert!(refusal("8760h", "1m").unwrap().contains("three times"));
         assert!(refusal("48h", "24h").unwrap().contains("a sixth"));
     }
+
+    #[test]
+    fn the_reference_page_is_generated_from_the_arguments() {
+        let page = runtime::args::reference::<Args>("core-provider");
+        expect_test::expect_file!["../../docs/reference/core-provider.md"].assert_eq(&page);
+    }
 }

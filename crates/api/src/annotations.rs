@@ -14,10 +14,12 @@ pub const GRACEFULLY_PAUSED_TIME: &str = "krateo.io/gracefully-paused-time";
 /// `"true"` asks for verbose client logs for this object.
 pub const CONNECTOR_VERBOSE: &str = "krateo.io/connector-verbose";
 
-/// What the controllers may do to the outside world for this object: see [`crate::policy::ManagementPolicy`].
+/// What the controllers may do to the outside world for this object: `default` (everything), `observe-create-update` (all but
+/// deletion), `observe-delete` (deletion alone), `observe` (nothing). See [`crate::policy::ManagementPolicy`].
 pub const MANAGEMENT_POLICY: &str = "krateo.io/management-policy";
 
-/// What happens to the outside world when this object is deleted: see [`crate::policy::DeletionPolicy`].
+/// What happens to the outside world when this object is deleted: `delete` (it goes too) or `orphan` (it stays). See
+/// [`crate::policy::DeletionPolicy`].
 pub const DELETION_POLICY: &str = "krateo.io/deletion-policy";
 
 /// What is done about drift in the objects of a composition's release: rules such as `warn` or
@@ -62,7 +64,7 @@ pub const ALLOWED_LOOKUPS: &str = "krateo.io/allowed-lookups";
 pub const ALLOW_CHART_RBAC: &str = "krateo.io/allow-chart-rbac";
 
 /// On a definition whose chart brings definitions, the admin's word: those of which charts its controller may set which of
-/// these annotations on. A JSON list; the format is in `composition::allowed_definitions`.
+/// these annotations on. A JSON list, explained in `docs/security.md`.
 pub const ALLOWED_DEFINITIONS: &str = "krateo.io/allowed-definitions";
 
 /// On a definition: `"true"` lets its releases bring the definitions alone that [`ALLOWED_DEFINITIONS`] lists.

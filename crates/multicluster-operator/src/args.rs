@@ -262,4 +262,10 @@ mod tests {
         assert!(parse(&["--check-interval=soon"]).is_err_and(|error| error.contains("check-interval")));
         Ok(())
     }
+
+    #[test]
+    fn the_reference_page_is_generated_from_the_arguments() {
+        let page = runtime::args::reference::<Args>("multicluster-operator");
+        expect_test::expect_file!["../../../docs/reference/multicluster-operator.md"].assert_eq(&page);
+    }
 }

@@ -4,11 +4,15 @@
 //! dash (`-group`), booleans may have a value (`--debug=false`), and a variable that is set to nothing counts as not
 //! set (config maps are full of those).
 
+mod reference;
+
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
 use clap::{Arg, CommandFactory, FromArgMatches};
+
+pub use reference::reference;
 
 /// Reads the process's arguments and environment.
 ///
