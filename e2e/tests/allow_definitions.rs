@@ -356,6 +356,11 @@ const OTHER_CHART_ALONE: &str = r#"{"metadata": {"annotations": {
     "krateo.io/allowed-kinds": null, "krateo.io/allowed-namespaces": null, "krateo.io/allow-chart-rbac": null
 }}, "spec": {"chart": {"version": "1.0.1"}}}"#;
 
+/// Nothing of what is allowed.
+const NO_ANNOTATIONS: &str = r#"{"metadata": {"annotations": {
+    "krateo.io/allowed-kinds": null, "krateo.io/allowed-namespaces": null, "krateo.io/allow-chart-rbac": null
+}}}"#;
+
 /// An annotation that an entry lists.
 const LISTED: &str = r#"{"metadata": {"annotations": {"krateo.io/allow-chart-rbac": "true"}}}"#;
 
@@ -384,7 +389,12 @@ fn changes_of_definitions_that_are_there(scenario: &Namespace) -> Result<()> {
     for (what, of, patch, allowed) in [
         ("a label", &*own, label, true),
         ("the chart under kept annotations", &own, OTHER_CHART, false),
-        ("the chart without the annotations", &own, OTHER_CHART_ALONE, true),
+        (
+            "the chart without the annotations",
+            &own,
+            OTHER_CHART_ALONE,
+            false,
+        ),
         ("more kinds", &own, wider, false),
         (
             "the chart of an admin's definition",
@@ -487,7 +497,7 @@ fn changes_in_two_steps(scenario: &Namespace) -> Result<()> {
         as_controller(scenario, &moved).is_some(),
         "the chart was changed in two steps"
     );
-    // In the other order: first the chart without the annotations, then the annotations.
+    // In the other order: first the annotations, then the chart.
     let second = name(2);
     let patch = |patch: &str| {
         as_controller(
@@ -502,8 +512,12 @@ fn changes_in_two_steps(scenario: &Namespace) -> Result<()> {
             ],
         )
     };
-    assert_eq!(patch(OTHER_CHART_ALONE), None);
-    assert!(patch(LISTED).is_some(), "the annotation came after the chart");
+    assert_eq!(patch(NO_ANNOTATIONS), None);
+    assert!(patch(OTHER_CHART).is_some(), "the chart was changed in two steps");
+    assert!(
+        patch(OTHER_CHART_ALONE).is_some(),
+        "the chart was changed in two steps"
+    );
     // And back to what is listed, all at once.
     assert_eq!(applied(scenario, &definition(2))?, None);
     Ok(())
