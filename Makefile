@@ -372,14 +372,23 @@ installer-kills: setup programs ## core-provider and the Installer's controller 
 	$(DEBUG)/installer kills --step $(STEP) --from $(FROM)
 
 SUBCHARTS ?=
+SCHEMA ?=
+VALUES ?=
 # SUBCHARTS: empty, foreign subcharts are fetched; a folder that has each under its name; none, they are left out.
+# SCHEMA: none, any values are taken for components; else their charts are fetched, from where VALUES=<file> says.
 .PHONY: installer-package
-installer-package: ## charts/installer as target/installer/installer-VERSION.tgz, with the subcharts of SUBCHARTS=<folder>|none, or fetched
+installer-package: ## charts/installer as target/installer/installer-VERSION.tgz, with the subcharts of SUBCHARTS=<folder>|none, or fetched, and the schemas of components unless SCHEMA=none
 	@[ -n "$(VERSION)" ] || { echo "say which version: make installer-package VERSION=1.2.3" >&2; exit 2; }
-	$(BUILD) --quiet $(call bins,installer_package local-cluster)
+	$(BUILD) --quiet $(call bins,installer_package local-cluster kco)
 	$(DEBUG)/local-cluster parts helm
 	$(DEBUG)/installer_package --version $(VERSION) \
-	    $(if $(filter none,$(SUBCHARTS)),--without-subcharts,$(if $(SUBCHARTS),--subcharts $(SUBCHARTS)))
+	    $(if $(filter none,$(SUBCHARTS)),--without-subcharts,$(if $(SUBCHARTS),--subcharts $(SUBCHARTS))) \
+	    $(if $(filter none,$(SCHEMA)),,--schema-by $(DEBUG)/kco $(if $(VALUES),--values $(VALUES)))
+
+# The pages are what a test of each program compares its arguments with, and one of `api` its names and types.
+.PHONY: reference
+reference: ## Write docs/reference from the code: arguments of the programs, custom resources, names
+	UPDATE_EXPECT=1 $(TEST) --quiet --lib --bins --test describe_names generated_from
 
 .PHONY: crds
 crds: ## Write the custom resource definitions of the charts from the code

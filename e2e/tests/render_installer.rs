@@ -35,9 +35,11 @@ const ENGINE: [&str; 16] = [
 ];
 
 /// What it has besides.
-const BOOTSTRAP: [&str; 29] = [
+const BOOTSTRAP: [&str; 31] = [
     "Namespace/krateo-platform",
     "CompositionDefinition/installer",
+    "ValidatingAdmissionPolicy/installer-objects",
+    "ValidatingAdmissionPolicyBinding/installer-objects",
     "ConfigMap/installer-self-cr",
     "Job/installer-self-bootstrap",
     "ServiceAccount/installer-self-bootstrap",
@@ -83,7 +85,7 @@ fn packaged() -> Result<(TempDir, PathBuf)> {
         version: VERSION,
         subcharts: Subcharts::From(&foreign),
     };
-    let archive = package.make(&site::helm()?, folder.path())?;
+    let archive = package.make(&site::helm()?, None, folder.path())?;
     Ok((folder, archive))
 }
 
@@ -145,6 +147,7 @@ fn what_is_printed_for_review_is_what_the_release_allows() -> Result<()> {
     elsewhere["repo"] = json!("https://charts.example");
     elsewhere["chart"] = json!("bee");
     elsewhere["chartRepo"] = json!("bees");
+    elsewhere["digest"] = json!(format!("sha256:{}", "0123456789abcdef".repeat(4)));
     let mut off = entry("c", "C");
     off["feature"] = json!("githubMcp");
     let own = json!({
@@ -153,8 +156,8 @@ fn what_is_printed_for_review_is_what_the_release_allows() -> Result<()> {
         "registryAuth": {"plainHTTP": true, "insecureSkipVerifyTLS": true},
         "components": [entry("a-crd", "ACrd"), allowed, elsewhere, off],
     });
-    for (values, components) in [(json!({}), 18), (own, 4)] {
-        let rendered = Rendered::of(site, &chart, &values, &[])?;
+    for (values, components, namespace) in [(json!({}), 18, NAMESPACE), (own, 4, "platform-components")] {
+        let rendered = Rendered::of(site, &chart, &values, &["--namespace", namespace])?;
         let definition = rendered.get("CompositionDefinition", "installer").unwrap();
         let annotation = definition["metadata"]["annotations"]["krateo.io/allowed-definitions"].as_str();
         let allowed: Value = serde_json::from_str(annotation.unwrap())?;

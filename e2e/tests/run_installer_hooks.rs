@@ -634,6 +634,25 @@ fn bootstrap_teardown(stage: &Stage) -> Result<()> {
     let demo = Namespace::of("demo", home.site());
     demo.kubectl(&["delete", "compositiondefinition", "foreign"])?;
 
+    // What no component brought would keep its finalizers.
+    stage.object("ogen.krateo.io/v1alpha1", "RestDefinition", "rest", None)?;
+    run("3")?.with(
+        1,
+        &[
+            "RestDefinitions are there that no component brought",
+            "krateo-system/rest",
+            "Nothing was removed",
+        ],
+    );
+    assert!(!stage.is_going("compositiondefinitions", "installer")?);
+    // Those of another platform are its own, to the end.
+    home.kubectl(&[
+        "annotate",
+        "crd",
+        "restdefinitions.ogen.krateo.io",
+        "meta.helm.sh/release-namespace=elsewhere",
+    ])?;
+
     // Nobody removes what is left: it is named.
     run("3")?.with(
         1,
@@ -722,9 +741,13 @@ fn post_delete(stage: &Stage) -> Result<()> {
         "--attempts",
         "2",
     ];
-    stage
-        .hook(SWEEP, &sweep)?
-        .with(1, &["still going: Namespace krateo-platform"]);
+    stage.hook(SWEEP, &sweep)?.with(
+        0,
+        &[
+            "still going: Namespace krateo-platform",
+            "Install again once it is gone",
+        ],
+    );
     namespace.kubectl(&["delete", "namespace", "krateo-platform"])?;
     stage.hook(SWEEP, &sweep)?.with(0, &["nothing is left"]);
     Ok(())

@@ -40,13 +40,16 @@ composition.krateo.io/{{ include "installer.servedVersion" . }}
 {{- end }}
 {{- end }}
 
-{{- /* spec.chart of a definition, as JSON. Takes root, chart, version, repo (an OCI folder) and chartRepo, both optional. */}}
+{{- /* spec.chart of a definition, as JSON. Takes root, chart, version; optional are repo (an OCI folder), chartRepo and digest. */}}
 {{- define "installer.chart" -}}
 {{- $auth := .root.Values.registryAuth | default dict }}
 {{- $repo := .repo | default .root.Values.ociRepo | trimSuffix "/" }}
 {{- $chart := dict "url" (printf "%s/%s" $repo .chart) "version" (toString .version) }}
 {{- with .chartRepo }}
 {{- $_ := set $chart "repo" . }}
+{{- end }}
+{{- with .digest }}
+{{- $_ := set $chart "digest" . }}
 {{- end }}
 {{- range list "insecureSkipVerifyTLS" "plainHTTP" }}
 {{- if get $auth . }}
@@ -65,7 +68,7 @@ composition.krateo.io/{{ include "installer.servedVersion" . }}
 {{- /* spec.chart of a component's definition. Takes root and component. */}}
 {{- define "installer.componentChart" -}}
 {{- $c := .component }}
-{{- include "installer.chart" (dict "root" .root "chart" ($c.chart | default $c.name) "version" $c.version "repo" $c.repo "chartRepo" $c.chartRepo) }}
+{{- include "installer.chart" (dict "root" .root "chart" ($c.chart | default $c.name) "version" $c.version "repo" $c.repo "chartRepo" $c.chartRepo "digest" $c.digest) }}
 {{- end }}
 
 {{- /* What an admin allows a component's releases: annotations of its definition, as JSON. Takes the component. */}}
@@ -91,7 +94,7 @@ composition.krateo.io/{{ include "installer.servedVersion" . }}
 {{- range .Values.components }}
 {{- $chart := include "installer.componentChart" (dict "root" $ "component" .) | fromJson }}
 {{- $entry := dict "name" .name "namespace" (include "installer.namespace" $) "kind" .kind }}
-{{- range list "url" "version" "repo" "insecureSkipVerifyTLS" "plainHTTP" }}
+{{- range list "url" "version" "repo" "digest" "insecureSkipVerifyTLS" "plainHTTP" }}
 {{- if hasKey $chart . }}
 {{- $_ := set $entry . (get $chart .) }}
 {{- end }}

@@ -1,8 +1,10 @@
 {{- /* What cannot be installed, said before anything is. `kco installer check` says the same, in the same words, and all of
        it at once. */}}
 {{- define "installer.validate" -}}
-{{- if and (include "installer.isBootstrap" .) (dig "compositionId" "" (.Values.global | default dict)) }}
-{{- fail "the Installer object has bootstrap.coreProvider.enabled: set it to false in its spec, or the platform would install itself for ever" }}
+{{- if dig "compositionId" "" (.Values.global | default dict) }}
+{{- include "installer.validateComposition" . }}
+{{- else if include "installer.isBootstrap" . }}
+{{- include "installer.validateBootstrap" . }}
 {{- end }}
 {{- with .Values.registryAuth }}
 {{- $ref := .passwordRef | default dict }}
@@ -43,10 +45,35 @@
 {{- end }}
 {{- end }}
 
+{{- /* An Installer object is written by more people than the release is: what only who installs the platform may bring, with
+       the rights of its engine, does not come from there. */}}
+{{- define "installer.validateComposition" -}}
+{{- range $key := list "coreProvider" "certManager" "clickhouseOperator" "mongodbOperator" }}
+{{- if dig $key "enabled" false $.Values.bootstrap }}
+{{- fail (printf "the Installer object has bootstrap.%s.enabled: set it to false in its spec; this part of the platform is installed by the release alone" $key) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "installer.validateBootstrap" -}}
+{{- $namespace := include "installer.namespace" . }}
+{{- if ne $namespace .Release.Namespace }}
+{{- fail (printf "the release is in namespace %q, and components in namespaces.krateo %q: install with --namespace %s, or set namespaces.krateo to %s" .Release.Namespace $namespace $namespace .Release.Namespace) }}
+{{- end }}
+{{- $platform := include "installer.platformNamespace" . }}
+{{- $closed := dig "coreProvider" "closedNamespaces" list (index .Values "core-provider" | default dict) }}
+{{- if and (ne $platform $namespace) (not (has $platform $closed)) }}
+{{- fail (printf "the engine is in namespace %q, and core-provider.coreProvider.closedNamespaces does not close it: add %q there" $platform $platform) }}
+{{- end }}
+{{- end }}
+
 {{- define "installer.validateFields" -}}
 {{- $version := toString .version }}
 {{- if not (regexMatch "^[a-z0-9]([a-z0-9-]{0,51}[a-z0-9])?$" .name) }}
 {{- fail (printf "component %q cannot have this name: use lower-case letters, digits and '-', at most 53 characters" .name) }}
+{{- end }}
+{{- if eq .name "installer" }}
+{{- fail "a component cannot be called \"installer\", which is the platform's own name: choose another one" }}
 {{- end }}
 {{- if not (regexMatch "^[A-Z][A-Za-z0-9]*$" .kind) }}
 {{- fail (printf "component %q has kind %q: a kind begins with a capital letter and has letters and digits only" .name .kind) }}
@@ -56,6 +83,9 @@
 {{- end }}
 {{- if not (has .tier (list "platform" "observability")) }}
 {{- fail (printf "component %q has tier %q: use platform or observability" .name .tier) }}
+{{- end }}
+{{- if and .digest (not (regexMatch "^sha256:[0-9a-f]{64}$" .digest)) }}
+{{- fail (printf "component %q has digest %q: write sha256: and 64 hexadecimal digits" .name .digest) }}
 {{- end }}
 {{- if and .configKeys (not (and .exposePort .svcMatch)) }}
 {{- fail (printf "component %q has configKeys, and its address takes exposePort and svcMatch: add them" .name) }}

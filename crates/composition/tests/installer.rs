@@ -298,7 +298,9 @@ fn render_by(engine: &Engine, values: &Value, world: &World, check: bool) -> Res
 
 /// Values in composition mode.
 fn composition_mode(mut values: Value) -> Value {
-    values["bootstrap"] = json!({"coreProvider": {"enabled": false}});
+    let off = json!({"enabled": false});
+    values["bootstrap"] =
+        json!({"coreProvider": off, "certManager": off, "clickhouseOperator": off, "mongodbOperator": off});
     values["global"]["compositionId"] = json!("uid");
     values
 }
@@ -699,15 +701,40 @@ fn the_admins_word_is_given_for_what_is_defined() {
 }
 
 #[test]
-fn an_installer_that_would_install_itself_is_refused() {
-    let values = json!({"global": {"compositionId": "uid"}});
-    let refusal = render_by(&INSTALLER, &values, &World::default(), true)
-        .unwrap_err()
-        .said;
-    assert!(
-        refusal.contains("the Installer object has bootstrap.coreProvider.enabled"),
-        "{refusal}"
-    );
+fn an_installer_that_would_install_the_engine_or_an_operator_is_refused() {
+    for part in [
+        "coreProvider",
+        "certManager",
+        "clickhouseOperator",
+        "mongodbOperator",
+    ] {
+        let mut values = composition_mode(json!({}));
+        values["bootstrap"][part]["enabled"] = json!(true);
+        let refusal = render_by(&INSTALLER, &values, &World::default(), true).unwrap_err();
+        let expected = format!("the Installer object has bootstrap.{part}.enabled: set it to false");
+        assert!(refusal.said.contains(&expected), "{}", refusal.said);
+    }
+}
+
+#[test]
+fn a_release_beside_its_components_and_an_open_namespace_of_the_engine_are_refused() {
+    for (values, expected) in [
+        (
+            json!({"namespaces": {"krateo": "platform"}}),
+            "the release is in namespace \"krateo-system\", and components in namespaces.krateo \"platform\": install with \
+             --namespace platform, or set namespaces.krateo to krateo-system",
+        ),
+        (
+            json!({"core-provider": {"namespaceOverride": "engine"}}),
+            "the engine is in namespace \"engine\", and core-provider.coreProvider.closedNamespaces does not close it: add \
+             \"engine\" there",
+        ),
+    ] {
+        let refusal = render_by(&INSTALLER, &values, &World::default(), true).unwrap_err();
+        assert!(refusal.said.contains(expected), "{}", refusal.said);
+    }
+    let moved = json!({"core-provider": {"namespaceOverride": "engine", "coreProvider": {"closedNamespaces": ["engine"]}}});
+    render_by(&INSTALLER, &moved, &World::default(), true).unwrap();
 }
 
 #[test]
@@ -787,6 +814,7 @@ fn no_template_renders_in_both_modes() {
         own,
         set(&[
             "templates/bootstrap-teardown.yaml",
+            "templates/installers-policy.yaml",
             "templates/namespace.yaml",
             "templates/post-delete-cleanup.yaml",
             "templates/self-bootstrap.yaml"

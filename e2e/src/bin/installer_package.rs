@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Parser;
-use e2e::installer::{Package, Subcharts};
+use e2e::installer::{Package, Schema, Subcharts};
 
 /// Sets versions, vendors subcharts, packages and lints the chart of the installer.
 #[derive(Debug, Parser)]
@@ -19,6 +19,13 @@ struct Args {
     /// Leave foreign subcharts out.
     #[arg(long)]
     without_subcharts: bool,
+    /// The kco that adds to the schema what components can be set to, from their charts; without it any values are taken for
+    /// them.
+    #[arg(long, value_name = "PROGRAM")]
+    schema_by: Option<PathBuf>,
+    /// Values that say where the charts of components are, and which they are.
+    #[arg(long, value_name = "FILE", requires = "schema_by")]
+    values: Option<PathBuf>,
     /// The folder to write the archive to.
     #[arg(long, default_value = "target/installer")]
     destination: PathBuf,
@@ -35,7 +42,11 @@ fn main() -> Result<()> {
         version: &args.version,
         subcharts,
     };
-    let archive = package.make(&e2e::site::helm()?, &args.destination)?;
+    let schema = args.schema_by.as_deref().map(|kco| Schema {
+        kco,
+        values: args.values.as_deref(),
+    });
+    let archive = package.make(&e2e::site::helm()?, schema.as_ref(), &args.destination)?;
     println!("{}", archive.display());
     Ok(())
 }

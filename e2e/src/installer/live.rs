@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::order::removed_too_early;
 use super::stored::Stored;
-use super::umbrella::{GROUP, Tool, Umbrella};
+use super::umbrella::{GROUP, Tool, Umbrella, VERSION};
 use super::{Component, Profile};
 use crate::namespace::{condition, is_ready};
 use crate::progress;
@@ -93,12 +93,60 @@ impl<'u> Live<'u> {
     pub fn change_all(&self) -> Vec<Tried> {
         vec![
             Tried::of("values of components", || self.values()),
+            self.other_installers(),
             Tried::of("features", || self.features()),
             Tried::of("exposure", || self.exposure()),
             Tried::of("a component that is not Ready for a while", || self.flap()),
             Tried::of("another version of a component", || self.component_version()),
             Tried::of("another version of the installer", || self.installer_version()),
         ]
+    }
+
+    /// What somebody who may write Installers tries: another one, elsewhere or beside the one that is there, and operators
+    /// with the rights of the engine in the one that is there.
+    pub fn other_installers(&self) -> Tried {
+        Tried::of("another Installer", || self.refused_installers())
+    }
+
+    fn refused_installers(&self) -> Result<(String, usize)> {
+        let home = self.umbrella.home();
+        let live = home
+            .get(INSTALLERS, "installer")?
+            .context("there is no Installer")?;
+        for (namespace, name) in [("default", "installer"), (home.namespace(), "another")] {
+            let another = json!({
+                "apiVersion": live["apiVersion"], "kind": live["kind"],
+                "metadata": {"namespace": namespace, "name": name}, "spec": live["spec"],
+            });
+            let file = tempfile::NamedTempFile::new()?;
+            std::fs::write(file.path(), another.to_string())?;
+            let path = file.path().to_string_lossy();
+            let mut create = self
+                .umbrella
+                .site()
+                .kubectl(["create", "--dry-run=server", "--filename"]);
+            create.arg(&*path);
+            let said = match self.umbrella.site().run(create) {
+                Ok(_) => bail!("{namespace}/{name} was taken"),
+                Err(refused) => format!("{refused:#}"),
+            };
+            ensure!(
+                said.contains("there is one Installer"),
+                "{namespace}/{name}: {said}"
+            );
+        }
+        self.patch(&json!({"bootstrap": {"certManager": {"enabled": true}}}))?;
+        let refused = home.wait(INSTALLERS, "installer", |installer| {
+            condition(installer, "Synced").is_some_and(|synced| synced["status"] == "False")
+        })?;
+        let said = condition(&refused, "Synced").and_then(|synced| synced["message"].as_str());
+        ensure!(
+            said.is_some_and(|said| said.contains("bootstrap.certManager.enabled")),
+            "{said:?}"
+        );
+        self.patch(&json!({"bootstrap": {"certManager": {"enabled": false}}}))?;
+        home.wait_for(INSTALLERS, "installer", "Synced", "True")?;
+        Ok(("two others and one with an operator were refused".to_owned(), 0))
     }
 
     /// Patches the Installer.
@@ -405,7 +453,8 @@ impl<'u> Live<'u> {
         Ok((seen, 0))
     }
 
-    /// The same composition gets another version of its chart, while its workload goes on.
+    /// The same composition gets another version of its chart, while its workload goes on: not by whoever edits the Installer,
+    /// but by an upgrade of the release.
     fn component_version(&self) -> Result<(String, usize)> {
         let home = self.umbrella.home();
         let (name, version) = BUMPED;
@@ -419,6 +468,14 @@ impl<'u> Live<'u> {
         self.patch(&json!({
             "components": next.list(), "componentValues": {name: {"greeting": "Hello again"}},
         }))?;
+        home.wait(INSTALLERS, "installer", |installer| {
+            condition(installer, "Synced").is_some_and(|synced| {
+                let message = synced["message"].as_str().unwrap_or_default();
+                synced["status"] == "False" && message.contains("krateo.io/allowed-definitions")
+            })
+        })?;
+        let upgrade = self.umbrella.install_by(Tool::Helm, true, VERSION, &next)?;
+        self.umbrella.site().run(upgrade).context("helm upgrade failed")?;
         let resource = self.resource(name)?;
         home.wait(&resource, name, |object| {
             object["metadata"]["labels"]["krateo.io/composition-version"] == bumped.served_version()

@@ -14,4 +14,4 @@ pub mod stored;
 pub mod umbrella;
 
 pub use components::{Component, Profile};
-pub use package::{Package, Subcharts};
+pub use package::{Package, Schema, Subcharts};

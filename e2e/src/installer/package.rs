@@ -30,6 +30,29 @@ pub struct Package<'a> {
     pub subcharts: Subcharts<'a>,
 }
 
+/// What the charts of components can be set to becomes part of the installer's schema.
+#[derive(Debug, Clone, Copy)]
+pub struct Schema<'a> {
+    /// The program that writes it.
+    pub kco: &'a Path,
+    /// A file of values that says where charts are, and which.
+    pub values: Option<&'a Path>,
+}
+
+impl Schema<'_> {
+    fn write(&self, chart: &Path) -> Result<()> {
+        let mut schema = Command::new(self.kco);
+        schema.args(["installer", "schema"]).arg(chart);
+        if let Some(values) = self.values {
+            schema.arg("--values").arg(values);
+        }
+        output(&mut schema).map(drop).context(
+            "could not write the schema of the components' values; name a file of values that says where their charts are, \
+             or leave the schema out",
+        )
+    }
+}
+
 /// One entry of `dependencies` in Chart.yaml.
 struct Dependency {
     name: String,
@@ -41,12 +64,16 @@ struct Dependency {
 const OWN: &str = "core-provider";
 
 impl Package<'_> {
-    /// Packages the chart into `destination` with the real Helm; gives the archive.
+    /// Packages the chart into `destination` with the real Helm, with the schemas of its components where `schema` says so;
+    /// gives the archive.
     ///
     /// # Errors
-    /// When a subchart is not to be had, or Helm refuses the chart or warns of it.
-    pub fn make(&self, helm: &Path, destination: &Path) -> Result<PathBuf> {
+    /// When a subchart or the chart of a component cannot be fetched, or Helm refuses the chart or warns of it.
+    pub fn make(&self, helm: &Path, schema: Option<&Schema<'_>>, destination: &Path) -> Result<PathBuf> {
         let folder = self.folder(helm)?;
+        if let Some(schema) = schema {
+            schema.write(&folder.path().join("installer"))?;
+        }
         self.pack(helm, &folder, destination)
     }
 

@@ -219,8 +219,13 @@ impl Umbrella {
             };
             self.install(&course.profile, &mut round)?;
             round.idle = self.idle(course.idle)?;
-            if course.changes && number == 0 {
-                outcome.tried = Live::new(self, &course.profile).change_all();
+            if number == 0 {
+                let live = Live::new(self, &course.profile);
+                outcome.tried = if course.changes {
+                    live.change_all()
+                } else {
+                    vec![live.other_installers()]
+                };
             }
             self.uninstall(&course.profile, &mut round)?;
             round.left = self.what_is_left(&before)?;

@@ -329,6 +329,7 @@ fn text(report: &Report) -> String {
     for consent in &report.consent {
         let Consent {
             annotations,
+            digest,
             insecure_skip_verify_tls,
             kind,
             name,
@@ -344,6 +345,9 @@ fn text(report: &Report) -> String {
             format!("{repo} of {url}")
         };
         let _ = writeln!(text, "  {namespace}/{name}, kind {kind}, chart {chart} {version}");
+        if !digest.is_empty() {
+            let _ = writeln!(text, "    the one with digest {digest}");
+        }
         for (is_set, words) in [
             (plain_http, "fetched without TLS"),
             (

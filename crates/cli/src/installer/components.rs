@@ -10,6 +10,21 @@ use serde_json::{Map, Value};
 /// Features that are on whatever the values say.
 const CORE_FEATURES: [&str; 2] = ["composableportal", "composableoperations"];
 
+/// Features that the chart's own values name, whether or not a component belongs to them.
+const KNOWN_FEATURES: [&str; 8] = [
+    "composableportal",
+    "composableportalstarter",
+    "composableoperations",
+    "oasgenprovider",
+    "observability",
+    "observabilityAgents",
+    "githubMcp",
+    "podRestartAlert",
+];
+
+/// The platform's own name: of its release, its definition and its composition.
+const RESERVED: &str = "installer";
+
 /// The parts of the platform that a component can belong to.
 const TIERS: [&str; 2] = ["platform", "observability"];
 
@@ -46,6 +61,9 @@ pub(crate) struct Component {
     /// `spec.chart.repo` of its definition.
     #[serde(default)]
     pub(crate) chart_repo: String,
+    /// `spec.chart.digest` of its definition.
+    #[serde(default)]
+    pub(crate) digest: String,
     /// Its Service follows `exposure.type`.
     #[serde(default)]
     pub(crate) expose: bool,
@@ -124,6 +142,8 @@ pub(crate) struct List {
     features: BTreeMap<String, bool>,
     /// The names in `componentValues`.
     configured: BTreeSet<String>,
+    /// `registryAuth` is enabled and does not say as whom.
+    lacks_login: bool,
 }
 
 impl List {
@@ -153,6 +173,7 @@ impl List {
                 .map(|(name, value)| (name.clone(), is_true(value)))
                 .collect(),
             configured: table("componentValues").map(|(name, _)| name.clone()).collect(),
+            lacks_login: auth("enabled") && !has_login(values.get("registryAuth")),
         };
         if list.namespace.is_empty() {
             NAMESPACE.clone_into(&mut list.namespace);
@@ -178,6 +199,12 @@ impl List {
     /// What is wrong with the list, each with the component's name and what to do; none when it can be installed.
     pub(crate) fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
+        if self.lacks_login {
+            faults.push(
+                "registryAuth is enabled, and takes username, passwordRef.name and passwordRef.key: set them"
+                    .to_owned(),
+            );
+        }
         for (index, component) in self.components.iter().enumerate() {
             let before = &self.components[..index];
             faults.extend(of_names(component, before));
@@ -216,7 +243,16 @@ impl List {
                 )
             })
         });
-        off.chain(misnamed).collect()
+        let unused = self.features.keys().filter(|feature| {
+            !KNOWN_FEATURES.contains(&feature.as_str())
+                && self
+                    .components
+                    .iter()
+                    .all(|component| component.feature != **feature)
+        });
+        let unused = unused
+            .map(|feature| format!("features.{feature} turns nothing on or off: no component belongs to it"));
+        off.chain(misnamed).chain(unused).collect()
     }
 
     /// A component by its name.
@@ -372,6 +408,16 @@ fn component(index: usize, entry: &Value) -> Result<Component, String> {
         .map_err(|error| format!("component {name:?} cannot be read: {error}"))
 }
 
+/// True when the values of `registryAuth` say as whom charts are fetched.
+fn has_login(auth: Option<&Value>) -> bool {
+    let reference = |auth: &Value, key: &str| is_text(&auth["passwordRef"][key]);
+    auth.is_some_and(|auth| is_text(&auth["username"]) && reference(auth, "name") && reference(auth, "key"))
+}
+
+fn is_text(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| !text.is_empty())
+}
+
 fn of_names(component: &Component, before: &[Component]) -> Vec<String> {
     let Component { name, kind, .. } = component;
     let mut faults = Vec::new();
@@ -398,12 +444,18 @@ fn of_fields(component: &Component) -> Vec<String> {
         kind,
         version,
         tier,
+        digest,
         ..
     } = component;
     let mut faults = Vec::new();
     if !is_dns_label(name) || name.len() > composition::release_name::MAX_LENGTH {
         faults.push(format!(
             "component {name:?} cannot have this name: use lower-case letters, digits and '-', at most 53 characters"
+        ));
+    }
+    if name == RESERVED {
+        faults.push(format!(
+            "a component cannot be called {name:?}, which is the platform's own name: choose another one"
         ));
     }
     let is_kind =
@@ -421,6 +473,11 @@ fn of_fields(component: &Component) -> Vec<String> {
     if !TIERS.contains(&tier.as_str()) {
         faults.push(format!(
             "component {name:?} has tier {tier:?}: use platform or observability"
+        ));
+    }
+    if !digest.is_empty() && !is_digest(digest) {
+        faults.push(format!(
+            "component {name:?} has digest {digest:?}: write sha256: and 64 hexadecimal digits"
         ));
     }
     if !component.config_keys.is_empty()
@@ -460,6 +517,15 @@ fn of_allow(name: &str, allow: &Allow) -> Vec<String> {
         ));
     }
     faults
+}
+
+fn is_digest(text: &str) -> bool {
+    text.strip_prefix("sha256:").is_some_and(|hash| {
+        hash.len() == 64
+            && hash
+                .bytes()
+                .all(|c| c.is_ascii_digit() || (b'a'..=b'f').contains(&c))
+    })
 }
 
 fn is_dns_label(text: &str) -> bool {

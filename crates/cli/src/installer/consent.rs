@@ -14,6 +14,9 @@ pub(super) struct Consent {
     /// Annotations with their values.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) annotations: BTreeMap<String, String>,
+    /// `spec.chart.digest`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(super) digest: String,
     /// `spec.chart.insecureSkipVerifyTLS`.
     #[serde(rename = "insecureSkipVerifyTLS", skip_serializing_if = "is_off")]
     pub(super) insecure_skip_verify_tls: bool,
@@ -49,6 +52,7 @@ pub(super) fn of(list: &List) -> Vec<Consent> {
             .as_ref()
             .map(Allow::annotations)
             .unwrap_or_default(),
+        digest: component.digest.clone(),
         insecure_skip_verify_tls: list.insecure_skip_tls_verify,
         kind: component.kind.clone(),
         name: component.name.clone(),

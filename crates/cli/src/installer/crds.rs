@@ -59,6 +59,14 @@ impl Crd {
             .map(|version| version.name.as_str())
     }
 
+    /// The namespace of the release that brought the type, where the type says so: what a chart has in `crds/` does not.
+    fn release_namespace(&self) -> Option<&str> {
+        let annotations = self.metadata.annotations.as_ref()?;
+        annotations
+            .get("meta.helm.sh/release-namespace")
+            .map(String::as_str)
+    }
+
     /// The type in `version`, or where that is not served in the first that is; none while none is.
     pub(super) fn resource(&self, version: Option<&str>) -> Option<ResourceId> {
         let wanted = self.served().find(|served| Some(*served) == version);
@@ -91,18 +99,24 @@ pub(super) async fn of_compositions(cluster: &Cluster) -> Result<Vec<Crd>, Error
     Ok(all)
 }
 
-/// The names of all `RestDefinition`s, `namespace/name` each; none where the type is not there.
+/// All `RestDefinition`s of the platform in `namespace`; none where the type is not there, or says that it is of a release
+/// elsewhere.
 ///
 /// # Errors
 /// When they cannot be read.
-pub(super) async fn rest_definitions(cluster: &Cluster) -> Result<Vec<String>, Error> {
+pub(super) async fn rest_definitions(cluster: &Cluster, namespace: &str) -> Result<Vec<ObjectMeta>, Error> {
     let id = ObjectId::of::<CustomResourceDefinition>(None, REST_DEFINITIONS)?;
-    let Some(crd) = cluster.get::<Crd>(&id).await? else {
+    let crd = cluster.get::<Crd>(&id).await?;
+    let own = crd.filter(|crd| crd.release_namespace().is_none_or(|of| of == namespace));
+    let Some(resource) = own.and_then(|crd| crd.resource(None)) else {
         return Ok(Vec::new());
     };
-    match crd.resource(None) {
-        Some(resource) => names(cluster, &resource, None).await,
-        None => Ok(Vec::new()),
+    let found = cluster
+        .map_metadata(&resource, Selector::default(), |object| object.metadata)
+        .await;
+    match found {
+        Err(error) if error.is_not_found() => Ok(Vec::new()),
+        found => found,
     }
 }
 

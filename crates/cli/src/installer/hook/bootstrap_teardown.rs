@@ -30,8 +30,8 @@ const HELM_NAMESPACE: &str = "meta.helm.sh/release-namespace";
 
 /// Refuses while definitions are there that neither the installer nor one of its components made. Otherwise deletes the
 /// definition of installers, which takes the Installer, its components, their definitions and types with it, and waits
-/// until three readings in a row find no definition, no type of `composition.krateo.io` and no `RestDefinition` in the whole
-/// cluster.
+/// until three readings in a row find no definition, no type of `composition.krateo.io` and, unless another platform serves
+/// those, no `RestDefinition` in the whole cluster.
 ///
 /// Types that are not there count as empty, so that an install that was given up early can be removed.
 ///
@@ -41,7 +41,7 @@ const HELM_NAMESPACE: &str = "meta.helm.sh/release-namespace";
 /// list; `restdefinitions.ogen.krateo.io` list in all namespaces.
 ///
 /// # Errors
-/// When foreign definitions are there, and when something is left at the end; both are named.
+/// When foreign definitions or `RestDefinition`s are there, and when something is left at the end; they are named.
 pub(super) fn run(args: &BootstrapTeardown) -> Result<()> {
     session::run(&args.connection, async |session| {
         let (cluster, namespace) = (&session.cluster, session.namespace.as_str());
@@ -66,9 +66,11 @@ pub(super) fn run(args: &BootstrapTeardown) -> Result<()> {
             if !args.remove_others {
                 bail!(
                     "definitions are there that the installer did not make, and nothing would be left to remove their \
-                     compositions: {}. Delete them first, or set bootstrap.teardown.removeOthers to true and upgrade the \
-                     release. Nothing was removed",
-                    names.join(", ")
+                     compositions: {}. Nothing was removed. Delete them and uninstall again; or have them removed: run `helm \
+                     rollback {} <its newest revision>`, since Helm upgrades no release whose uninstall has begun, then \
+                     upgrade it with bootstrap.teardown.removeOthers=true, and uninstall again",
+                    names.join(", "),
+                    args.release
                 );
             }
             tell(&format!(
@@ -76,6 +78,7 @@ pub(super) fn run(args: &BootstrapTeardown) -> Result<()> {
                 listed(&names)
             ));
         }
+        refuse_foreign_rest_definitions(cluster, namespace, looks).await?;
         let installer = definitions
             .iter()
             .filter(|found| own.is_installer(&found.metadata));
@@ -92,8 +95,33 @@ pub(super) fn run(args: &BootstrapTeardown) -> Result<()> {
                 tell(&format!("{error:#}"));
             }
         }
-        until_nothing_is_left(cluster, looks).await
+        until_nothing_is_left(cluster, namespace, looks).await
     })
+}
+
+/// Refuses while there are `RestDefinition`s of the platform's oasgen-provider that no component brought: once that is gone,
+/// nobody takes their finalizers off.
+async fn refuse_foreign_rest_definitions(cluster: &Cluster, namespace: &str, looks: Looks) -> Result<()> {
+    let found = again(looks, "the RestDefinitions cannot be read", async || {
+        crds::rest_definitions(cluster, namespace).await
+    })
+    .await?;
+    let foreign: Vec<String> = found
+        .iter()
+        .filter(|metadata| {
+            word(metadata, labels::COMPOSITION_GROUP) != Some(COMPOSITION_GROUP)
+                || word(metadata, labels::COMPOSITION_NAMESPACE) != Some(namespace)
+        })
+        .map(full_name)
+        .collect();
+    if foreign.is_empty() {
+        return Ok(());
+    }
+    bail!(
+        "RestDefinitions are there that no component brought, and nothing would be left to remove what they made: {}. \
+         Nothing was removed. Delete them and uninstall again",
+        foreign.join(", ")
+    )
 }
 
 /// A definition, as far as it is looked at.
@@ -260,16 +288,17 @@ struct Left {
 }
 
 impl Left {
-    async fn read(cluster: &Cluster) -> Result<Self, Error> {
+    async fn read(cluster: &Cluster, namespace: &str) -> Result<Self, Error> {
         let suffix = format!(".{COMPOSITION_GROUP}");
         let crds = ResourceId::of::<CustomResourceDefinition>();
         let mut types = crds::names(cluster, &crds, None).await?;
         types.retain(|name| name.ends_with(&suffix));
         let definitions = definitions(cluster).await?;
+        let rest_definitions = crds::rest_definitions(cluster, namespace).await?;
         Ok(Self {
             definitions: definitions.iter().map(kept).collect(),
             types,
-            rest_definitions: crds::rest_definitions(cluster).await?,
+            rest_definitions: rest_definitions.iter().map(full_name).collect(),
         })
     }
 
@@ -319,14 +348,14 @@ fn kept(definition: &Definition) -> String {
 }
 
 /// Waits until three readings in a row find nothing. A reading that fails does not count.
-async fn until_nothing_is_left(cluster: &Cluster, looks: Looks) -> Result<()> {
+async fn until_nothing_is_left(cluster: &Cluster, namespace: &str, looks: Looks) -> Result<()> {
     let mut told = Told::default();
     let mut empty = 0;
     let mut last = "nothing could be read".to_owned();
     let mut pauses = looks.pauses();
     loop {
         let mut is_empty = false;
-        match Left::read(cluster).await {
+        match Left::read(cluster, namespace).await {
             Ok(left) if left.is_empty() => {
                 is_empty = true;
                 empty += 1;

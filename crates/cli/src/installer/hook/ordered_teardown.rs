@@ -113,8 +113,11 @@ impl Teardown<'_> {
         };
         if kind == REST_PROVIDER {
             let what = "RestDefinitions, which it must outlive";
-            self.until_none(name, what, async || crds::rest_definitions(self.cluster).await)
-                .await;
+            let read = async || {
+                let found = crds::rest_definitions(self.cluster, self.namespace).await?;
+                Ok(found.iter().map(crds::full_name).collect())
+            };
+            self.until_none(name, what, read).await;
         }
         let read = async || crds::names(self.cluster, &resource, Some(self.namespace)).await;
         match read().await {

@@ -25,14 +25,15 @@ const GENERATED: &str = ".hyperdx.krateo.io";
 
 /// Deletes the webhook configurations of this release's core-provider, which would keep everybody from writing once nobody
 /// answers, and the types that oasgen-provider made for hyperdx-provider. Waits until those and the namespace of the
-/// controllers, where that went with the release, are gone: a release of the same name can be installed then.
+/// controllers, where that went with the release, are gone: a release of the same name can be installed then. A namespace
+/// that takes longer is told of, and no error: Helm has forgotten the release by now, so that nobody could repeat this.
 ///
 /// Requests, as the hook's own ServiceAccount: `mutatingwebhookconfigurations` and `validatingwebhookconfigurations`
 /// (`admissionregistration.k8s.io`) list and delete; `customresourcedefinitions.apiextensions.k8s.io` list and delete;
 /// `namespaces` get (the controllers' one).
 ///
 /// # Errors
-/// When something stays; it is named.
+/// When a webhook configuration or a type stays; it is named.
 pub(super) fn run(args: &PostDelete) -> Result<()> {
     session::run(&args.connection, async |session| {
         let sweep = Sweep {
@@ -42,20 +43,30 @@ pub(super) fn run(args: &PostDelete) -> Result<()> {
         };
         let mut pauses = args.pace.or(ATTEMPTS, INTERVAL).pauses();
         let mut told = Told::default();
+        let mut only_namespace = false;
         loop {
             let last = match sweep.once().await {
                 Ok(left) if left.is_empty() => {
                     tell("nothing is left");
                     return Ok(());
                 }
-                Ok(left) => format!("still going: {}", listed(&left)),
+                Ok(left) => {
+                    only_namespace = left.objects.is_empty();
+                    left.told()
+                }
                 Err(error) if error.is_transient() => error.to_string(),
                 Err(error) => return Err(error.into()),
             };
             told.tell(last.clone());
             match pauses.next() {
                 Some(pause) => sleep(pause).await,
-                None => bail!("not all is gone: {last}"),
+                None if only_namespace => {
+                    tell(&format!(
+                        "{last}. Install again once it is gone; its conditions say what keeps it"
+                    ));
+                    return Ok(());
+                }
+                None => bail!("not all is gone: {last}. Delete it by hand, then install again"),
             }
         }
     })
@@ -67,9 +78,29 @@ struct Sweep<'a> {
     namespace: Option<&'a str>,
 }
 
+/// What is still there.
+#[derive(Debug, Default)]
+struct Left {
+    /// Webhook configurations and types.
+    objects: Vec<String>,
+    namespace: Option<String>,
+}
+
+impl Left {
+    fn is_empty(&self) -> bool {
+        let Self { objects, namespace } = self;
+        objects.is_empty() && namespace.is_none()
+    }
+
+    fn told(&self) -> String {
+        let all: Vec<String> = self.objects.iter().chain(&self.namespace).cloned().collect();
+        format!("still going: {}", listed(&all))
+    }
+}
+
 impl Sweep<'_> {
-    /// Deletes what is there, and names it: none when nothing was.
-    async fn once(&self) -> Result<Vec<String>, Error> {
+    /// Deletes what is there, and names it.
+    async fn once(&self) -> Result<Left, Error> {
         let selector = format!(
             "app.kubernetes.io/name=core-provider,app.kubernetes.io/instance={}",
             self.release
@@ -78,26 +109,26 @@ impl Sweep<'_> {
             namespace: None,
             labels: Some(&selector),
         };
-        let mut left = Vec::new();
+        let mut left = Left::default();
         for resource in [
             ResourceId::of::<MutatingWebhookConfiguration>(),
             ResourceId::of::<ValidatingWebhookConfiguration>(),
         ] {
             for object in self.cluster.list_metadata(&resource, labelled).await? {
                 let name = object.metadata.name.unwrap_or_default();
-                self.delete(&resource, &name, &mut left).await?;
+                self.delete(&resource, &name, &mut left.objects).await?;
             }
         }
         let crds = ResourceId::of::<CustomResourceDefinition>();
         for name in crds::names(self.cluster, &crds, None).await? {
             if name.ends_with(GENERATED) {
-                self.delete(&crds, &name, &mut left).await?;
+                self.delete(&crds, &name, &mut left.objects).await?;
             }
         }
         if let Some(namespace) = self.namespace {
             let id = ObjectId::of::<Namespace>(None, namespace)?;
             if self.cluster.get_metadata(&id).await?.is_some() {
-                left.push(id.to_string());
+                left.namespace = Some(id.to_string());
             }
         }
         Ok(left)

@@ -1,5 +1,6 @@
 //! After the install of the umbrella: the type of installers becomes one Installer.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -19,8 +20,18 @@ use crate::release::session;
 const ATTEMPTS: u32 = 30;
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// What an upgrade of the umbrella brings to an Installer that is there. The rest of its values belongs to whoever edits it.
-const REFRESHED: [&str; 3] = ["components", "componentValues", "exposure"];
+/// What an upgrade of the umbrella brings to an Installer that is there: the list, what is configured by it, and what the
+/// consent to its definitions is made of. The rest of its values belongs to whoever edits it.
+const REFRESHED: [&str; 5] = [
+    "components",
+    "componentValues",
+    "exposure",
+    "ociRepo",
+    "registryAuth",
+];
+
+/// Of these, the table that has an entry for each component. One without a component would be refused.
+const BY_COMPONENT: &str = "componentValues";
 
 /// What the reference's engine leaves on an object whose creation was cut off. It would not touch it any more.
 const CUT_OFF: [&str; 2] = [
@@ -196,7 +207,13 @@ async fn refresh(cluster: &Cluster, id: &ObjectId, live: &Value, manifest: &Valu
 fn changes(live: &Value, manifest: &Value) -> Option<Value> {
     let spec: Map<String, Value> = REFRESHED
         .iter()
-        .filter_map(|&key| Some((key.to_owned(), manifest["spec"].get(key)?.clone())))
+        .filter_map(|&key| {
+            let mut wanted = manifest["spec"].get(key)?.clone();
+            if key == BY_COMPONENT {
+                forget_strangers(&mut wanted, &live["spec"][key], &manifest["spec"]["components"]);
+            }
+            Some((key.to_owned(), wanted))
+        })
         .filter(|(key, wanted)| {
             let mut merged = live["spec"][key].clone();
             merge(&mut merged, wanted);
@@ -204,6 +221,24 @@ fn changes(live: &Value, manifest: &Value) -> Option<Value> {
         })
         .collect();
     (!spec.is_empty()).then(|| json!({"spec": spec}))
+}
+
+/// Has a merge remove what is configured for components that are not listed any more.
+fn forget_strangers(wanted: &mut Value, live: &Value, components: &Value) {
+    let listed: BTreeSet<&str> = components
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|component| component["name"].as_str())
+        .collect();
+    let Some(wanted) = wanted.as_object_mut() else {
+        return;
+    };
+    for name in live.as_object().into_iter().flat_map(Map::keys) {
+        if !listed.contains(name.as_str()) {
+            wanted.entry(name).or_insert(Value::Null);
+        }
+    }
 }
 
 /// A JSON merge patch (RFC 7396).
@@ -285,6 +320,21 @@ mod tests {
         live["spec"]["componentValues"]["a"]["n"] = json!(2);
         let expected = json!({"spec": {"components": [{"name": "a"}], "componentValues": {"a": {"n": 1}}}});
         assert_eq!(changes(&live, &manifest), Some(expected));
+    }
+
+    #[test]
+    fn what_is_configured_for_a_component_goes_with_it() {
+        let of = |components: Value, values: Value| json!({"spec": {"components": components, "componentValues": values}});
+        let live = of(
+            json!([{"name": "a"}, {"name": "portal"}]),
+            json!({"a": {"n": 1}, "portal": {"n": 1}}),
+        );
+        let manifest = of(json!([{"name": "a"}]), json!({"a": {"n": 1}}));
+        let expected = of(json!([{"name": "a"}]), json!({"a": {"n": 1}, "portal": null}));
+        assert_eq!(changes(&live, &manifest), Some(expected));
+        // What somebody configures on the Installer for a component of the list stays.
+        let configured = of(json!([{"name": "a"}]), json!({"a": {"n": 1}}));
+        assert_eq!(changes(&configured, &of(json!([{"name": "a"}]), json!({}))), None);
     }
 
     #[test]
