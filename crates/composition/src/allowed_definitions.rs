@@ -242,16 +242,28 @@ fn is_plain(text: &str) -> bool {
         .all(|c| c.is_ascii_graphic() && !matches!(c, '"' | '\'' | '\\' | '`'))
 }
 
-/// True for a version that stands for itself alone.
-fn is_exact(text: &str) -> bool {
+/// True for a version that stands for itself alone: `1.2.3`, with or without a pre-release and build metadata.
+pub fn is_exact(text: &str) -> bool {
+    let has_parts = |text: &str| {
+        let is_inner = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
+        !text.is_empty() && text.chars().all(is_inner)
+    };
     let text = text.strip_prefix('v').unwrap_or(text);
-    let (core, rest) = text.split_at(text.find(['-', '+']).unwrap_or(text.len()));
+    let (rest, build) = text
+        .split_once('+')
+        .map_or((text, None), |(rest, build)| (rest, Some(build)));
+    let (core, pre_release) = rest
+        .split_once('-')
+        .map_or((rest, None), |(core, rest)| (core, Some(rest)));
     let is_number = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_digit());
-    let is_of_rest = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '+' | '.');
-    core.split('.').count() == 3 && core.split('.').all(is_number) && rest.chars().all(is_of_rest)
+    core.split('.').count() == 3
+        && core.split('.').all(is_number)
+        && pre_release.is_none_or(has_parts)
+        && build.is_none_or(has_parts)
 }
 
-fn is_digest(text: &str) -> bool {
+/// True for `sha256:` and 64 hexadecimal digits in lower case.
+pub fn is_digest(text: &str) -> bool {
     text.strip_prefix("sha256:").is_some_and(|hash| {
         hash.len() == 64
             && hash

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use composition::allowed_definitions::{is_digest, is_exact};
 use composition::bound::Allowed;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -465,7 +466,7 @@ fn of_fields(component: &Component) -> Vec<String> {
             "component {name:?} has kind {kind:?}: a kind begins with a capital letter and has letters and digits only"
         ));
     }
-    if !is_exact(version) {
+    if version.len() > LONGEST_VERSION || !is_exact(version) {
         faults.push(format!(
             "component {name:?} has version {version:?}: pin an exact one, such as \"1.2.3\""
         ));
@@ -519,15 +520,6 @@ fn of_allow(name: &str, allow: &Allow) -> Vec<String> {
     faults
 }
 
-fn is_digest(text: &str) -> bool {
-    text.strip_prefix("sha256:").is_some_and(|hash| {
-        hash.len() == 64
-            && hash
-                .bytes()
-                .all(|c| c.is_ascii_digit() || (b'a'..=b'f').contains(&c))
-    })
-}
-
 fn is_dns_label(text: &str) -> bool {
     let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     !text.is_empty()
@@ -537,29 +529,6 @@ fn is_dns_label(text: &str) -> bool {
         && !text.ends_with('-')
 }
 
-/// True for `N.N.N`, with or without a pre-release and what it was built from: what names one version of a chart and one of
-/// a type.
-fn is_exact(version: &str) -> bool {
-    let has_parts = |text: &str| {
-        let is_inner = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
-        !text.is_empty() && text.chars().all(is_inner)
-    };
-    let (rest, build) = version
-        .split_once('+')
-        .map_or((version, None), |(rest, build)| (rest, Some(build)));
-    let (numbers, pre_release) = rest
-        .split_once('-')
-        .map_or((rest, None), |(numbers, rest)| (numbers, Some(rest)));
-    let numbers: Vec<&str> = numbers.strip_prefix('v').unwrap_or(numbers).split('.').collect();
-    let is_number = |part: &&str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-    version.len() <= LONGEST_VERSION
-        && numbers.len() == 3
-        && numbers.iter().all(is_number)
-        && pre_release.is_none_or(has_parts)
-        && build.is_none_or(has_parts)
-}
-
-/// What Go templates take for true.
 fn is_true(value: &Value) -> bool {
     match value {
         Value::Null => false,
