@@ -47,6 +47,10 @@ pub const APPROVED_PERMISSIONS: &str = "krateo.io/approved-permissions";
 /// values anew, such as passwords.
 pub const TAKE_OVER_REVISION: &str = "krateo.io/take-over-revision";
 
+/// `"true"` on a composition, admitted from who may update the Secrets of its namespace: a release of its release name that
+/// somebody else installed by Helm or Flux becomes its own.
+pub const ADOPT: &str = "krateo.io/adopt";
+
 /// On a definition, the admin's word: kinds (`group/resource`, separated by commas) that its releases may hold
 /// besides those that a scan of the chart finds.
 pub const ALLOWED_KINDS: &str = "krateo.io/allowed-kinds";

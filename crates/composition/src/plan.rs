@@ -171,7 +171,10 @@ pub enum Blocked {
     #[error(transparent)]
     Policy(#[from] UnknownPolicy),
     /// The release of that name is not ours.
-    #[error("{0}: choose another name with the label krateo.io/release-name, or remove that release")]
+    #[error(
+        "{0}: choose another name with the label krateo.io/release-name, remove that release, or take it over with the \
+         annotation krateo.io/adopt: \"true\", where its objects are Helm's and of no other composition"
+    )]
     ForeignRelease(String),
     /// Somebody else deployed the release, and an upgrade would change what nobody asked for.
     #[error(

@@ -116,7 +116,7 @@ impl<B: Bounds> Judge for Judging<'_, B> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use api::CompositionStatus;
     use cluster::ResourceId;
     use composition::bound::Resolved;
@@ -126,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    fn composition() -> Composition {
+    pub(crate) fn composition() -> Composition {
         Composition {
             resource: ApiResource {
                 group: "composition.krateo.io".into(),

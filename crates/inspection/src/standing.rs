@@ -8,7 +8,7 @@ use helm::release::Status;
 use helm_client::authenticity::Authenticity;
 use helm_client::records::{Observed, Record};
 use helm_client::release::drift::{DriftedObject, InvalidPolicy, Policy};
-use helm_client::release::{self, Desired, Presence, Reason, Releases, Retry, State};
+use helm_client::release::{self, Desired, Marks, NamedParent, Presence, Reason, Releases, Retry, State};
 use jiff::Timestamp;
 
 /// How a release stands.
@@ -83,9 +83,23 @@ pub async fn standing(
         return Ok(Release::Absent.into());
     };
     if !is_of(composition, records) {
-        let (name, namespace) = (&newest.release.name, &newest.release.namespace);
-        let foreign = format!("release {name} in namespace {namespace} is not of this composition");
-        return Ok(Release::Foreign(foreign).into());
+        let marks = releases.marks_of_objects(newest).await?;
+        let may_adopt = annotations::is_true(&composition.annotations, annotations::ADOPT);
+        match whose(&marks, may_adopt) {
+            Whose::Ours => {}
+            Whose::OfFlux { namespace, name } => {
+                if releases.is_run_by_flux(namespace, name).await? {
+                    return Ok(Release::Foreign(format!(
+                        "{} and is installed by HelmRelease {name} in namespace {namespace}, which is not suspended",
+                        foreign(newest)
+                    ))
+                    .into());
+                }
+            }
+            // Its permissions come first.
+            Whose::Unread => return Ok(Release::Unreadable.into()),
+            Whose::Foreign => return Ok(Release::Foreign(foreign(newest)).into()),
+        }
     }
     let moment = releases.moment(records).await?;
     let Some(desired) = desired else {
@@ -103,8 +117,41 @@ pub async fn standing(
     Ok(of_state(state, newest.revision(), moment.now))
 }
 
-/// True when the release is one of this composition: its newest record, or one of ours below it, says so. Whoever may write
-/// records may say so of any release in that namespace; so each object is asked before it is touched.
+/// Whose a release is that no record calls the composition's.
+#[derive(Debug, PartialEq, Eq)]
+enum Whose<'m> {
+    /// The composition's, or to become that.
+    Ours,
+    /// To become the composition's once this `HelmRelease` does not install it any more.
+    OfFlux { namespace: &'m str, name: &'m str },
+    /// Its objects may not be read.
+    Unread,
+    /// Somebody else's.
+    Foreign,
+}
+
+/// Live objects with the composition's id make a release its own. Helm's marks do so where that was asked for, which is
+/// admitted from those alone who may write the release's records.
+fn whose(marks: &Marks, may_adopt: bool) -> Whose<'_> {
+    match (marks.parent, &marks.flux) {
+        (NamedParent::Ours, _) => Whose::Ours,
+        (NamedParent::Unread, _) => Whose::Unread,
+        (NamedParent::None, None) if may_adopt && marks.are_helms => Whose::Ours,
+        (NamedParent::None, Some((namespace, name))) if may_adopt && marks.are_helms => {
+            Whose::OfFlux { namespace, name }
+        }
+        (NamedParent::None | NamedParent::Another, _) => Whose::Foreign,
+    }
+}
+
+/// That the release of the record is not of the composition.
+fn foreign(record: &Record) -> String {
+    let (name, namespace) = (&record.release.name, &record.release.namespace);
+    format!("release {name} in namespace {namespace} is not of this composition")
+}
+
+/// True when the records say that the release is one of this composition: its newest record, or one of ours below it, says
+/// so. Whoever may write records may say so of any release in that namespace; so each object is asked before it is touched.
 pub fn is_of(composition: &Composition, records: &Observed) -> bool {
     let names = |record: &Record| record.release.labels.get(labels::COMPOSITION_ID) == Some(&composition.uid);
     let is_signed = |record: &Record| {
@@ -223,6 +270,56 @@ mod tests {
             since: None,
         };
         check(locked, Release::Locked("another program, as Helm".into()), None);
+    }
+
+    #[test]
+    fn a_release_without_our_record_is_the_compositions_by_its_objects_or_by_consent() {
+        let marks = |parent, are_helms, flux: bool| Marks {
+            parent,
+            are_helms,
+            flux: flux.then(|| ("apps".to_owned(), "web".to_owned())),
+        };
+        let check = |marks: &Marks, adopted: Whose<'_>, otherwise: Whose<'_>| {
+            assert_eq!(whose(marks, true), adopted);
+            assert_eq!(whose(marks, false), otherwise);
+        };
+        check(&marks(NamedParent::Ours, true, false), Whose::Ours, Whose::Ours);
+        check(
+            &marks(NamedParent::None, true, false),
+            Whose::Ours,
+            Whose::Foreign,
+        );
+        check(
+            &marks(NamedParent::None, false, false),
+            Whose::Foreign,
+            Whose::Foreign,
+        );
+        check(
+            &marks(NamedParent::Another, true, false),
+            Whose::Foreign,
+            Whose::Foreign,
+        );
+        check(
+            &marks(NamedParent::Unread, true, true),
+            Whose::Unread,
+            Whose::Unread,
+        );
+        let flux = Whose::OfFlux {
+            namespace: "apps",
+            name: "web",
+        };
+        check(&marks(NamedParent::None, true, true), flux, Whose::Foreign);
+    }
+
+    #[test]
+    fn what_the_composition_adds_to_values_is_known_where_releases_are_compared() {
+        let composition = crate::judging::tests::composition();
+        let values = composition::rendering::values(&composition, None, "krateo-system").make();
+        let mut added: Vec<_> = values["global"].as_object().unwrap().keys().cloned().collect();
+        let mut known = release::ADDED_GLOBALS.map(str::to_owned);
+        added.sort();
+        known.sort();
+        assert_eq!(added, known);
     }
 
     #[tokio::test]

@@ -1,6 +1,6 @@
 //! Releases whose records a controller did not make, or can no longer tell from those of others: taken over as they are
 //! where nothing differs, upgraded from where something does, held where that would lose a password, and removed all the
-//! same.
+//! same. Releases of Krateo, of plain Helm and of Flux among them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,7 +21,7 @@ const MAC: &str = "krateo.io/release-mac";
 #[derive(Debug)]
 pub struct Case {
     /// What was done to it.
-    pub what: &'static str,
+    pub what: String,
     /// Revisions that were made because of that.
     pub upgrades: i64,
     /// Objects that are other ones than before.
@@ -106,6 +106,8 @@ pub fn run(rig: &Rig) -> Result<Outcome> {
         "rotated",
         "changed",
         "leaving",
+        "krateo",
+        "krateo-leaving",
     ];
     let compositions: Vec<Value> = names
         .map(|name| type_.composition(namespace.namespace(), name, &json!({})))
@@ -139,15 +141,30 @@ pub fn run(rig: &Rig) -> Result<Outcome> {
     outcome
         .same
         .push(trial("lost").settles("the key was lost", 1, Trial::lose_key)?);
+    outcome.same.push(trial("krateo").settles(
+        "Krateo's: no mark on the record, globals as text, live objects with the composition's id",
+        2,
+        |trial| {
+            trial.helm_upgrade(&["--set-string", "global.gracefullyPaused=false"])?;
+            trial.unmark(1)?;
+            trial.unmark(2)
+        },
+    )?);
     outcome.others.push(trial("changed").upgrades()?);
-    outcome.others.push(trial("leaving").leaves()?);
+    outcome
+        .others
+        .push(trial("leaving").leaves("unsigned", |trial| trial.unsign())?);
+    outcome
+        .others
+        .push(trial("krateo-leaving").leaves("Krateo's", |trial| trial.unmark(1))?);
+    outcome.same.push(adopted(rig)?);
     outcome.others.push(drawn(rig)?);
     Ok(outcome)
 }
 
 impl Trial<'_> {
     /// Does something to the record, and waits until the release has so many revisions of which the newest is signed.
-    fn settles(&self, what: &'static str, revisions: i64, act: impl Fn(&Self) -> Result<()>) -> Result<Case> {
+    fn settles(&self, what: &str, revisions: i64, act: impl Fn(&Self) -> Result<()>) -> Result<Case> {
         let before = self.uids()?;
         let former = self.mac(1)?;
         act(self)?;
@@ -161,7 +178,7 @@ impl Trial<'_> {
         });
         let after = self.uids()?;
         Ok(Case {
-            what,
+            what: what.to_owned(),
             upgrades: self.newest()? - revisions,
             recreated: before.iter().filter(|uid| !after.contains(uid)).count(),
             fault: signed.err().map(|fault| format!("{fault:#}")),
@@ -179,7 +196,7 @@ impl Trial<'_> {
             Ok((is_back && newest > 2).then_some(()))
         });
         Ok(Case {
-            what: "helm upgrade with other values: upgraded back",
+            what: "helm upgrade with other values: upgraded back".to_owned(),
             upgrades: self.newest()? - 2,
             recreated: 0,
             fault: back.err().map(|fault| format!("{fault:#}")),
@@ -187,9 +204,9 @@ impl Trial<'_> {
     }
 
     /// A composition goes while its record says nothing and the registry is away; what is not its own stays.
-    fn leaves(&self) -> Result<Case> {
+    fn leaves(&self, whose: &str, disown: impl Fn(&Self) -> Result<()>) -> Result<Case> {
         self.rig.platform.plane().kill_component("charts")?;
-        self.unsign()?;
+        disown(self)?;
         self.namespace.kubectl(&[
             "label",
             "service",
@@ -224,7 +241,9 @@ impl Trial<'_> {
         });
         self.rig.platform.plane().restart_component("charts")?;
         Ok(Case {
-            what: "unsigned on removal, registry down: objects of the release go, others stay and are named",
+            what: format!(
+                "{whose} on removal, registry down: objects of the release go, others stay and are named"
+            ),
             upgrades: 0,
             recreated: 0,
             fault: gone.err().map(|fault| format!("{fault:#}")),
@@ -235,6 +254,16 @@ impl Trial<'_> {
         let record = format!("sh.helm.release.v1.{}.v1", self.name);
         self.namespace
             .kubectl(&["annotate", "secret", &record, &format!("{MAC}-")])
+            .map(drop)
+    }
+
+    /// Krateo labels the objects of a release and not its records, and signs none.
+    fn unmark(&self, revision: i64) -> Result<()> {
+        let record = format!("sh.helm.release.v1.{}.v{revision}", self.name);
+        self.namespace
+            .kubectl(&["annotate", "secret", &record, &format!("{MAC}-")])?;
+        self.namespace
+            .kubectl(&["label", "secret", &record, "krateo.io/composition-id-"])
             .map(drop)
     }
 
@@ -358,9 +387,117 @@ fn drawn(rig: &Rig) -> Result<Case> {
         })
     })();
     Ok(Case {
-        what: "unsigned, of a chart that draws a password: held, then upgraded by annotation",
+        what: "unsigned, of a chart that draws a password: held, then upgraded by annotation".to_owned(),
         upgrades: trial.newest()? - 1,
         recreated: 0,
         fault: went_on.err().map(|fault| format!("{fault:#}")),
+    })
+}
+
+/// The `HelmRelease` of Flux, as far as anybody asks for it.
+const HELM_RELEASES: &str = r#"{
+    "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+    "metadata": {"name": "helmreleases.helm.toolkit.fluxcd.io"},
+    "spec": {
+        "group": "helm.toolkit.fluxcd.io", "scope": "Namespaced",
+        "names": {"kind": "HelmRelease", "plural": "helmreleases", "singular": "helmrelease", "listKind": "HelmReleaseList"},
+        "versions": [{"name": "v2", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+            "type": "object", "properties": {"spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}
+        }}}]
+    }
+}"#;
+
+/// A release of plain Helm, which Flux then says it installs, is adopted by who may write its records, and not while Flux is at
+/// it.
+fn adopted(rig: &Rig) -> Result<Case> {
+    let namespace = rig.platform.namespace("take-over-adopted")?;
+    let chart = TrialChart::named("several-kinds")?;
+    let url = rig.push(Path::new(&chart.path()), "adopted")?;
+    let type_ = rig.define(&namespace, "adopted", &url, &BTreeMap::new(), &[])?;
+    let name = "plain";
+    namespace.helm(&["install", name, &url, "--version", "1.0.0", "--plain-http"])?;
+    let trial = Trial {
+        rig,
+        namespace: &namespace,
+        type_: &type_,
+        url: &url,
+        name,
+    };
+    let before = trial.uids()?;
+    let resource = type_.resource();
+    let held = |message: &str| {
+        until(&format!("the composition to be held: {message}"), || {
+            trial.look_again()?;
+            let composition = namespace.get(&resource, name)?.unwrap_or_default();
+            let synced = condition(&composition, "Synced").cloned().unwrap_or_default();
+            let said = synced["message"].as_str().unwrap_or_default();
+            Ok(said.contains(message).then_some(()))
+        })
+    };
+    let adopt = ["annotate", &resource, name, "krateo.io/adopt=true"];
+    let adoption = (|| {
+        compose(
+            &namespace,
+            &[type_.composition(namespace.namespace(), name, &json!({}))],
+        )?;
+        held("the annotation krateo.io/adopt")?;
+
+        namespace.kubectl(&[
+            "create",
+            "role",
+            "composer",
+            "--verb=get,patch",
+            &format!("--resource={resource}"),
+        ])?;
+        namespace.kubectl(&[
+            "create",
+            "rolebinding",
+            "composer",
+            "--role=composer",
+            "--user=composer",
+        ])?;
+        let refused = namespace.kubectl(&[&adopt[..], &["--as=composer"]].concat());
+        let refused = format!(
+            "{:#}",
+            refused
+                .err()
+                .context("somebody without rights adopted a release")?
+        );
+        ensure!(
+            refused.contains("needs the right to update Secrets there"),
+            "{refused}"
+        );
+
+        namespace.apply(&serde_json::from_str(HELM_RELEASES)?)?;
+        let helm_release = json!({
+            "apiVersion": "helm.toolkit.fluxcd.io/v2", "kind": "HelmRelease",
+            "metadata": {"name": "of-flux", "namespace": namespace.namespace()}, "spec": {"suspend": false},
+        });
+        namespace.wait_until("the HelmRelease", || Ok(namespace.apply(&helm_release).ok()))?;
+        let of_flux = format!("helm.toolkit.fluxcd.io/namespace={}", namespace.namespace());
+        let service = format!("service/{name}");
+        namespace.kubectl(&["label", &service, "helm.toolkit.fluxcd.io/name=of-flux", &of_flux])?;
+        namespace.kubectl(&adopt)?;
+        held("is installed by HelmRelease of-flux")?;
+        let suspend = r#"{"spec":{"suspend":true}}"#;
+        namespace.kubectl(&[
+            "patch",
+            "helmrelease",
+            "of-flux",
+            "--type=merge",
+            "--patch",
+            suspend,
+        ])?;
+        until("the record to be signed", || {
+            trial.look_again()?;
+            Ok((trial.mac(1)?.is_some() && trial.is_synced()?).then_some(()))
+        })
+    })();
+    let after = trial.uids()?;
+    Ok(Case {
+        what: "helm install, then Flux: adopted by who may write its records, once Flux let go".to_owned(),
+        upgrades: trial.newest()? - 1,
+        recreated: before.iter().filter(|uid| !after.contains(uid)).count(),
+        fault: adoption.err().map(|fault| format!("{fault:#}")),
     })
 }

@@ -1,9 +1,51 @@
 //! Releases as a person's tool finds them: by lists, with that person's rights. Controllers name what they read.
 
-use helm::release::{OWNER, label};
+use std::time::Duration;
 
+use cluster::ObjectId;
+use futures::{FutureExt as _, StreamExt as _, stream};
+use helm::release::{OWNER, label};
+use serde_json::{Value, json};
+
+use super::apply::AT_ONCE;
 use super::{Error, Releases};
+use crate::json::{self, Meta};
 use crate::records::{self, Observed, Record};
+
+/// Which object the live objects of a release name as the one that the release belongs to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum NamedParent {
+    /// The one that these releases are acted on for.
+    Ours,
+    /// Another, at least one of them.
+    Another,
+    /// None: they carry no such label, or are not there.
+    #[default]
+    None,
+    /// Nobody knows: those that could say so may not be read.
+    Unread,
+}
+
+/// Whose a release is, as its live objects say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// The object that it belongs to.
+    pub parent: NamedParent,
+    /// True when each of them that can be read carries Helm's label and annotations of this very release.
+    pub are_helms: bool,
+    /// The `HelmRelease` of Flux that installs it, as (namespace, name), where one of them names one.
+    pub flux: Option<(String, String)>,
+}
+
+/// The labels by which Flux marks the objects of a `HelmRelease`.
+const FLUX_NAME: &str = "helm.toolkit.fluxcd.io/name";
+const FLUX_NAMESPACE: &str = "helm.toolkit.fluxcd.io/namespace";
+
+/// The versions of its API, the latest first.
+const FLUX_VERSIONS: [&str; 3] = ["v2", "v2beta2", "v2beta1"];
+
+/// How old an answer about what is served may be: none that was asked for earlier, for Flux may have come since.
+const SERVED_AGE: Duration = Duration::ZERO;
 
 impl Releases {
     /// Reads what is stored of a release, without knowing about where its newest revision is.
@@ -59,5 +101,81 @@ impl Releases {
             .read(revision)
             .await
             .map_err(Error::Records)
+    }
+
+    /// Whose the release of a record is, as its live objects say. Krateo marks the objects of a release and not its records,
+    /// so that only they say whose it is.
+    ///
+    /// Whoever may label objects in that namespace can say so, as whoever may write records can: each object is asked
+    /// again before it is touched. All are read, for one of another's speaks against the release as a whole.
+    ///
+    /// # Errors
+    /// As [`Releases::objects`]; [`Error::Objects`] for the first one that cannot be read for another reason than a lack
+    /// of rights.
+    pub async fn marks_of_objects(&self, record: &Record) -> Result<Marks, Error> {
+        let mut marks = Marks {
+            are_helms: true,
+            ..Marks::default()
+        };
+        let ids = self.objects(record).await?;
+        let reads: Vec<_> = ids
+            .iter()
+            .map(|id| self.cluster.get_metadata(id).boxed())
+            .collect();
+        let mut reads = stream::iter(reads).buffered(AT_ONCE);
+        let owner = self.owner(&record.release);
+        let mut is_unread = false;
+        while let Some(read) = reads.next().await {
+            let live = match read {
+                Err(refused) if refused.is_forbidden() => {
+                    is_unread = true;
+                    continue;
+                }
+                read => read.map_err(Error::objects("read"))?,
+            };
+            let Some(live) = live.map(|live| json::of(&live)) else {
+                continue;
+            };
+            let label = |name: &str| json::meta(&live, Meta::Labels, name).map(str::to_owned);
+            match owner.names_parent(&live) {
+                Ok(true) => marks.parent = NamedParent::Ours,
+                Ok(false) => marks.are_helms &= owner.check_marks(&live).is_ok(),
+                Err(_) => {
+                    marks.parent = NamedParent::Another;
+                    return Ok(marks);
+                }
+            }
+            marks.flux = marks.flux.or(label(FLUX_NAMESPACE).zip(label(FLUX_NAME)));
+        }
+        if is_unread && marks.parent == NamedParent::None {
+            marks.parent = NamedParent::Unread;
+        }
+        Ok(marks)
+    }
+
+    /// True when this `HelmRelease` of Flux is there and not suspended.
+    ///
+    /// # Errors
+    /// [`Error::Objects`] when it cannot be read.
+    pub async fn is_run_by_flux(&self, namespace: &str, name: &str) -> Result<bool, Error> {
+        let reading = Error::objects("find out who installs");
+        let discovery = self.cluster.discovery();
+        let mut resource = None;
+        for version in FLUX_VERSIONS {
+            let kind =
+                json!({"apiVersion": format!("helm.toolkit.fluxcd.io/{version}"), "kind": "HelmRelease"});
+            match discovery.resource_of_within(&kind, SERVED_AGE).await {
+                Ok(served) => resource = Some(served),
+                Err(cluster::Error::UnknownKind { .. }) => continue,
+                Err(error) => return Err(reading(error)),
+            }
+            break;
+        }
+        let Some(resource) = resource else {
+            return Ok(false);
+        };
+        let id = ObjectId::new(resource, Some(namespace), name).map_err(reading)?;
+        let live: Option<Value> = self.cluster.get(&id).await.map_err(reading)?;
+        Ok(live.is_some_and(|live| live["spec"]["suspend"] != true))
     }
 }

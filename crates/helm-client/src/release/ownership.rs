@@ -88,7 +88,7 @@ impl Owner {
     ///
     /// # Errors
     /// When it names another.
-    fn names_parent(&self, live: &Value) -> Result<bool, String> {
+    pub(super) fn names_parent(&self, live: &Value) -> Result<bool, String> {
         let Some((label, uid)) = &self.parent else {
             return Ok(false);
         };
@@ -102,7 +102,7 @@ impl Owner {
         }
     }
 
-    fn check_marks(&self, live: &Value) -> Result<(), String> {
+    pub(super) fn check_marks(&self, live: &Value) -> Result<(), String> {
         let checks = [
             ("label", Meta::Labels, MANAGED_BY, HELM),
             ("annotation", Meta::Annotations, RELEASE_NAME, self.name.as_str()),

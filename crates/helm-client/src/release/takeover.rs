@@ -77,11 +77,38 @@ pub(super) fn has_same_inputs(desired: &Desired, record: &Record) -> bool {
         && by_name(&stored.templates) == by_name(&wanted.templates)
         && by_name(&stored.files) == by_name(&wanted.files)
         && stored.schema == wanted.schema
-        && json::same_map(&record.release.config, &desired.config)
+        && json::same_map(&given(&record.release.config), &given(&desired.config))
         && json::same_map(
-            &laid_over(&stored.values, &record.release.config),
-            &laid_over(&wanted.values, &desired.config),
+            &given(&laid_over(&stored.values, &record.release.config)),
+            &given(&laid_over(&wanted.values, &desired.config)),
         )
+}
+
+/// What Krateo adds below `global` to the values of a composition. A release of somebody else lacks it, and one of Krateo's
+/// own controller spells it otherwise. Where it changes an object, the objects differ, and they are compared after this.
+pub const ADDED_GLOBALS: [&str; 10] = [
+    "compositionId",
+    "compositionName",
+    "compositionNamespace",
+    "compositionInstalledVersion",
+    "compositionApiVersion",
+    "compositionGroup",
+    "compositionResource",
+    "compositionKind",
+    "krateoNamespace",
+    "gracefullyPaused",
+];
+
+/// The values that the user gave.
+fn given(values: &Map<String, Value>) -> Map<String, Value> {
+    let mut values = values.clone();
+    if let Some(Value::Object(global)) = values.get_mut("global") {
+        global.retain(|name, _| !ADDED_GLOBALS.contains(&name.as_str()));
+        if global.is_empty() {
+            values.remove("global");
+        }
+    }
+    values
 }
 
 /// True when a revision of ours has objects that are not wanted any more, or cannot be read.
@@ -286,6 +313,25 @@ mod tests {
         check(|r| r.chart.templates[0].data = Some("Yw==".to_owned()), false);
         check(|r| r.chart.files.push(file("f", "")), false);
         check(|r| r.chart.schema = Some("e30=".to_owned()), false);
+    }
+
+    #[test]
+    fn what_krateo_adds_to_values_is_no_other_input_however_it_is_spelled() {
+        let check = |ours: Value, theirs: Value, is_same| {
+            let config = |value: Value| value.as_object().cloned().unwrap();
+            let (mut desired, mut record) = (desired(SECRET), record(SECRET));
+            desired.config = config(ours);
+            record.release.config = config(theirs);
+            assert_eq!(has_same_inputs(&desired, &record), is_same);
+        };
+        let added =
+            |paused: Value| json!({"size": 2, "global": {"gracefullyPaused": paused, "compositionId": "42"}});
+        check(added(json!(false)), added(json!("false")), true);
+        check(added(json!(false)), json!({"size": 2}), true);
+        check(added(json!(false)), json!({"size": 3}), false);
+        // Values of the user's own count, and keep their type.
+        check(json!({"global": {"a": 1}}), json!({"global": {}}), false);
+        check(json!({"a": true}), json!({"a": "true"}), false);
     }
 
     #[test]

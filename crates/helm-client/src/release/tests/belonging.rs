@@ -306,6 +306,72 @@ async fn ours_below_a_revision_of_somebody_else_still_tells_of_objects() {
 }
 
 #[tokio::test]
+async fn the_live_objects_of_a_release_tell_whose_it_is() {
+    use super::super::{Marks, NamedParent};
+    let helms = |name: &str, further: &Value| {
+        let mut labels = json!({"app.kubernetes.io/managed-by": "Helm"});
+        labels
+            .as_object_mut()
+            .unwrap()
+            .extend(further.as_object().unwrap().clone());
+        json!({"metadata": {"name": name, "labels": labels, "annotations": {
+            "meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "shop",
+        }}})
+    };
+    let check = async |a: Option<Value>, b: Option<Value>, expected: Marks| {
+        let mut script = Script::new("who owns it");
+        for (name, live) in [("a", a), ("b", b)] {
+            script = match live {
+                Some(live) => script.get(&map(name), live),
+                None => script.absent(&map(name)),
+            };
+        }
+        let record = unauthentic(
+            1,
+            Status::Deployed,
+            &desired(&[("ConfigMap", "a"), ("ConfigMap", "b")]),
+        );
+        assert_eq!(
+            releases(&script).marks_of_objects(&record).await.unwrap(),
+            expected
+        );
+        script.finish();
+    };
+    let marks = |parent, are_helms| Marks {
+        parent,
+        are_helms,
+        flux: None,
+    };
+    let none = json!({});
+    check(Some(live("a", "42")), None, marks(NamedParent::Ours, true)).await;
+    check(
+        Some(live("a", "42")),
+        Some(live("b", "43")),
+        marks(NamedParent::Another, true),
+    )
+    .await;
+    check(
+        Some(helms("a", &none)),
+        Some(helms("b", &none)),
+        marks(NamedParent::None, true),
+    )
+    .await;
+    let plain = json!({"metadata": {"name": "b"}});
+    check(
+        Some(helms("a", &none)),
+        Some(plain),
+        marks(NamedParent::None, false),
+    )
+    .await;
+    let flux = json!({"helm.toolkit.fluxcd.io/name": "web", "helm.toolkit.fluxcd.io/namespace": "apps"});
+    let of_flux = Marks {
+        flux: Some(("apps".to_owned(), "web".to_owned())),
+        ..marks(NamedParent::None, true)
+    };
+    check(Some(helms("a", &flux)), None, of_flux).await;
+}
+
+#[tokio::test]
 async fn what_somebody_else_began_is_given_up_and_stays_theirs() {
     let pending = unauthentic(2, Status::PendingUpgrade, &desired(&[("ConfigMap", "forged")]));
     let observed = Observed {
