@@ -8,7 +8,7 @@ use clap::Parser;
 use runtime::args::{ChartArgs, ClientArgs, boolean};
 use runtime::{GoDuration, PushArgs};
 
-use crate::bundle::Placement;
+use crate::bundle::{METRICS_PORT, METRICS_PORT_VARIABLE, Placement};
 use crate::webhook::{Terms, Times};
 
 /// Turns charts into types and runs their controllers.
@@ -254,6 +254,29 @@ impl WebhookArgs {
 }
 
 impl Args {
+    /// The port on which controllers serve probes and figures, as their environment says.
+    ///
+    /// # Errors
+    /// When that is no port, or none: kubelets ask there whether a controller is up.
+    pub(crate) fn metrics_port(&self) -> Result<u16, String> {
+        let Some(said) = self.cdc_env.get(METRICS_PORT_VARIABLE) else {
+            return Ok(METRICS_PORT);
+        };
+        let port = said.parse().ok().filter(|port| *port > 0);
+        port.ok_or_else(|| {
+            format!(
+                "{METRICS_PORT_VARIABLE} in CDC_ENV is {said:?}: write a port from 1 to 65535, probes are answered there"
+            )
+        })
+    }
+
+    /// The environment of controllers, but for what the templates say by themselves.
+    pub(crate) fn environment(&self) -> Environment {
+        let mut environment = self.cdc_env.clone();
+        environment.remove(METRICS_PORT_VARIABLE);
+        environment
+    }
+
     /// Into how many parts the replicas of a controller cut its work, as its environment says.
     ///
     /// # Errors
@@ -351,6 +374,22 @@ mod tests {
             assert!(refused.unwrap_err().contains("from 1 to 64"));
         }
         assert!(parse(&["--cdc-replicas", "0"]).is_err());
+    }
+
+    #[test]
+    fn the_port_of_probes_is_that_of_the_controllers_environment() {
+        let args = |env: &str| parse(&["--cdc-env", env]).unwrap();
+        assert_eq!(args("{}").metrics_port(), Ok(8080));
+        let moved = args(r#"{"COMPOSITION_CONTROLLER_METRICS_SERVER_PORT":"9090","A":"1"}"#);
+        assert_eq!(moved.metrics_port(), Ok(9090));
+        assert_eq!(
+            moved.environment(),
+            Environment::from([("A".to_owned(), "1".to_owned())])
+        );
+        for bad in ["0", "65536", "none"] {
+            let env = format!(r#"{{"COMPOSITION_CONTROLLER_METRICS_SERVER_PORT":"{bad}"}}"#);
+            assert!(args(&env).metrics_port().unwrap_err().contains("from 1 to 65535"));
+        }
     }
 
     #[test]

@@ -113,7 +113,9 @@ pub struct Platform {
     pub replicas: u16,
     /// Into how many parts its replicas cut the work.
     pub shards: u16,
-    /// Further environment variables of every controller.
+    /// Port on which each controller serves health and metrics.
+    pub metrics_port: u16,
+    /// Further environment variables of every controller, without those that are said here.
     pub env: BTreeMap<String, String>,
 }
 
@@ -164,8 +166,11 @@ pub enum Error {
     },
 }
 
-/// Port on which a controller serves health and metrics.
-const METRICS_PORT: u16 = 8080;
+/// Port on which a controller serves health and metrics, unless its environment says otherwise.
+pub const METRICS_PORT: u16 = 8080;
+
+/// Says that port in the environment of a controller.
+pub const METRICS_PORT_VARIABLE: &str = "COMPOSITION_CONTROLLER_METRICS_SERVER_PORT";
 
 /// Every object of the controller for `target`, in the order in which they are applied.
 pub fn bundle(target: &Target, platform: &Platform, templates: &Templates) -> Result<Vec<Value>, Error> {
@@ -365,7 +370,7 @@ fn variables(target: &Target, platform: &Platform) -> Map<String, Value> {
         "releaseKeySecret": release_key::secret_name(&target.resource, &target.group),
         "replicas": target.replicas.unwrap_or(platform.replicas),
         "shardLeases": cluster::shard_leases(&base, platform.shards),
-        "metricsPort": METRICS_PORT,
+        "metricsPort": platform.metrics_port,
         "env": platform.env,
     });
     match variables {
@@ -483,6 +488,7 @@ pub(crate) mod tests {
             provider_service_account: "core-provider".into(),
             replicas: 1,
             shards: 2,
+            metrics_port: METRICS_PORT,
             env: BTreeMap::from([("COMPOSITION_CONTROLLER_WORKERS".into(), "10".into())]),
         }
     }

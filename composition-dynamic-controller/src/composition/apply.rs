@@ -266,7 +266,9 @@ impl Pass<'_> {
     fn mark_of(&self, step: &Step) -> Option<(&'static str, Value)> {
         match step {
             Step::Label { namespace, name } => {
+                // The name in effect, for those who look the release up by it: it is what the label would give from now on.
                 let labels = json!({
+                    labels::RELEASE_NAME: self.observed.release_name.to_string(),
                     labels::DEFINITION_NAME: name,
                     labels::DEFINITION_NAMESPACE: namespace,
                     labels::DEFINITION_GROUP: api::DEFINITION_GROUP,

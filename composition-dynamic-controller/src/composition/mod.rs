@@ -17,14 +17,14 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api::{Composition, labels};
+use api::{Composition, annotations, labels};
 use cluster::{Cluster, ObjectId, ResourceId};
 use composition::plan::{Growth, Plan, Standing, Step};
 use composition::{Account, Blocked, Schemas};
 use futures::FutureExt as _;
 use helm_client::authenticity::{Parent, RecordKeys};
 use helm_client::charts::Charts;
-use helm_client::release::{Releases, UnservedType};
+use helm_client::release::{Listener, Progress, Releases, UnservedType};
 use kube::core::DynamicObject;
 use runtime::telemetry::{Again, Part};
 use runtime::{Backoff, Recorder, Telemetry, chain};
@@ -120,6 +120,11 @@ impl Context {
             uid: composition.uid.clone(),
             keys,
         });
+        let releases = if annotations::is_true(&composition.annotations, annotations::CONNECTOR_VERBOSE) {
+            releases.told_to(verbose(composition))
+        } else {
+            releases
+        };
         let key = Key::of_composition(composition);
         releases.parked_at(Arc::new(Seat::new(&self.queue, &key)))
     }
@@ -140,6 +145,24 @@ impl Context {
             Ok(composition) => self.compositions.wrote(composition),
             Err(error) => tracing::debug!(error = chain(&error), "the API server returned no object"),
         }
+    }
+}
+
+/// Logs every step of what is done with a release. What hooks print is left out: it may hold passwords.
+fn verbose(composition: &Composition) -> Listener {
+    let (namespace, name) = (composition.namespace.clone(), composition.name.clone());
+    Arc::new(move |progress| {
+        if let Some(step) = step(progress) {
+            tracing::info!(namespace, composition = name, "{step}");
+        }
+    })
+}
+
+/// A step in words, if it may be logged.
+fn step(progress: &Progress<'_>) -> Option<String> {
+    match progress {
+        Progress::Output { .. } => None,
+        progress => Some(progress.to_string()),
     }
 }
 
@@ -483,5 +506,21 @@ fn next_check(outcome: &Outcome, resync_interval: Duration) -> Next {
         }
         Standing::UpToDate | Standing::ObservedOnly => Next::After(resync_interval, Priority::Low),
         Standing::Paused | Standing::GracefullyPaused | Standing::Removed => Next::OnChange,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verbose_log_leaves_out_what_hooks_print() {
+        let because = "no space";
+        assert_eq!(
+            step(&Progress::Undoing { because }).as_deref(),
+            Some("undoing it: no space")
+        );
+        let (name, text) = ("migrate", "password: hunter2");
+        assert_eq!(step(&Progress::Output { name, text }), None);
     }
 }

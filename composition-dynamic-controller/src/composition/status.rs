@@ -188,6 +188,15 @@ pub(super) async fn publish(composition: &Composition, outcome: &Result<Outcome,
     let regarding = regarding(composition);
     match outcome {
         Ok(outcome) => {
+            if outcome.standing == Standing::Paused && !says_paused(&composition.status) {
+                let happening = Happening {
+                    severity: Severity::Normal,
+                    reason: events::RECONCILIATION_PAUSED,
+                    action: events::OBSERVE,
+                    note: "Reconciliation is paused by annotation krateo.io/paused",
+                };
+                ctx.recorder.publish(&regarding, &happening).await;
+            }
             if let Some(note) = &outcome.facts.ignored_name {
                 let happening = Happening {
                     severity: Severity::Warning,
@@ -237,6 +246,7 @@ pub(super) async fn publish(composition: &Composition, outcome: &Result<Outcome,
         }
         Err(error) => {
             let (reason, action) = match error {
+                Error::Apply(super::apply::Error::Install(_)) => (events::CANNOT_CREATE, events::CREATE),
                 Error::Apply(_) if composition.deleting => (events::CANNOT_DELETE, events::DELETE),
                 Error::Apply(_) => (events::CANNOT_UPDATE, events::UPDATE),
                 _ => (events::CANNOT_OBSERVE, events::OBSERVE),
@@ -250,6 +260,12 @@ pub(super) async fn publish(composition: &Composition, outcome: &Result<Outcome,
             ctx.recorder.publish(&regarding, &happening).await;
         }
     }
+}
+
+/// True when the pause was told already.
+fn says_paused(status: &CompositionStatus) -> bool {
+    let mut conditions = status.conditions.iter();
+    conditions.any(|said| said.type_ == SYNCED && said.reason == reason::RECONCILE_PAUSED)
 }
 
 /// The status after a pass.
@@ -336,10 +352,9 @@ fn verdicts(outcome: &Result<Outcome, Error>, before: &CompositionStatus) -> Vec
         }
         Standing::Resting => {
             let why = facts.failed.as_deref().unwrap_or("the last action failed");
-            let unavailable = || Verdict::no(READY, reason::UNAVAILABLE, why);
-            let is_deployed = facts.deployed.is_some();
+            // What runs is of an older generation than the one that is observed.
             vec![
-                if is_deployed { ready(facts) } else { unavailable() },
+                Verdict::no(READY, reason::UNAVAILABLE, why),
                 released(facts),
                 Verdict::no(SYNCED, reason::RECONCILE_ERROR, why),
             ]
@@ -587,18 +602,30 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_and_is_not_tried_again_yet_says_why() {
+    fn a_failed_upgrade_is_not_ready_and_says_why() {
         let mut facts = facts(true, Health::Current);
         facts.failed = Some("the selector cannot be changed".into());
         let status = check(
             &Ok(outcome(Standing::Resting, facts)),
             &[
-                ("Ready", "True", "Available"),
+                ("Ready", "False", "Unavailable"),
                 ("Released", "True", "Deployed"),
                 ("Synced", "False", "ReconcileError"),
             ],
         );
         assert_eq!(status.conditions[2].message, "the selector cannot be changed");
+    }
+
+    #[test]
+    fn a_pause_is_told_once() {
+        let mut composition = composition();
+        assert!(!says_paused(&composition.status));
+        let paused = Ok(outcome(Standing::Paused, facts(true, Health::Current)));
+        composition.status = after(&composition, &paused, &Time(Timestamp::UNIX_EPOCH));
+        assert!(says_paused(&composition.status));
+        let on = Ok(outcome(Standing::UpToDate, facts(true, Health::Current)));
+        composition.status = after(&composition, &on, &Time(Timestamp::UNIX_EPOCH));
+        assert!(!says_paused(&composition.status));
     }
 
     /// What `Drifted` says after a look at a composition that was `before`.

@@ -12,7 +12,7 @@ use kube::ResourceExt as _;
 use kube::core::PartialObjectMeta;
 use runtime::chain;
 use runtime::telemetry::Part;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::controllers::Owner;
@@ -364,6 +364,10 @@ async fn prove(policy: &str, role: &str, edition: &str, ctx: &Context) -> Result
 async fn serve(wanted: &CustomResourceDefinition, ctx: &Context) -> Result<String, cluster::Error> {
     let id = ObjectId::of::<CustomResourceDefinition>(None, &wanted.name_any())?;
     let object = applicable(wanted);
+    let live: Option<CustomResourceDefinition> = ctx.cluster.get(&id).await?;
+    if let Some(patch) = live.as_ref().and_then(|live| without_webhook(live, wanted)) {
+        ctx.cluster.merge(&id, &patch, FIELD_MANAGER).await?;
+    }
     ctx.cluster
         .apply(&id, &object, &Apply::by(FIELD_MANAGER).force())
         .await?;
@@ -373,6 +377,17 @@ async fn serve(wanted: &CustomResourceDefinition, ctx: &Context) -> Result<Strin
     // Controllers look the type up by discovery, which follows a moment later and must not be asked from memory.
     ctx.cluster.discovery().forget();
     Ok(format!("serving {}", wanted.name_any()))
+}
+
+/// What takes the webhook out of a type that is converted by copying: one that another manager wrote, as Krateo's
+/// core-provider, would stay when ours is applied, and the API server refuses both together.
+fn without_webhook(live: &CustomResourceDefinition, wanted: &CustomResourceDefinition) -> Option<Value> {
+    let has_webhook = |crd: &CustomResourceDefinition| {
+        let conversion = crd.spec.conversion.as_ref();
+        conversion.is_some_and(|conversion| conversion.webhook.is_some())
+    };
+    (has_webhook(live) && !has_webhook(wanted))
+        .then(|| json!({"spec": {"conversion": {"strategy": "None", "webhook": null}}}))
 }
 
 /// How many compositions are moved at once.
@@ -434,8 +449,8 @@ async fn retire(
 }
 
 /// What an apply may hold: neither status nor the server's bookkeeping.
-fn applicable(wanted: &CustomResourceDefinition) -> serde_json::Value {
-    serde_json::json!({
+fn applicable(wanted: &CustomResourceDefinition) -> Value {
+    json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {
@@ -450,4 +465,36 @@ fn applicable(wanted: &CustomResourceDefinition) -> serde_json::Value {
 /// The definition itself.
 pub(super) fn id_of(definition: &CompositionDefinition) -> Result<ObjectId, cluster::Error> {
     ObjectId::of::<CompositionDefinition>(definition.metadata.namespace.as_deref(), &definition.name_any())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_webhook_of_anothers_goes_before_a_type_is_converted_by_copying() {
+        let crd = |conversion: Value| -> CustomResourceDefinition {
+            let object = json!({
+                "metadata": {"name": "webs.composition.krateo.io"},
+                "spec": {
+                    "group": "composition.krateo.io", "scope": "Namespaced", "versions": [],
+                    "names": {"kind": "Web", "plural": "webs"}, "conversion": conversion,
+                },
+            });
+            serde_json::from_value(object).unwrap()
+        };
+        let webhook = || {
+            crd(json!({"strategy": "Webhook", "webhook": {
+                "conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://old/convert"},
+            }}))
+        };
+        let copied = || crd(json!({"strategy": "None"}));
+        let patch = without_webhook(&webhook(), &copied()).unwrap();
+        assert_eq!(
+            patch["spec"]["conversion"],
+            json!({"strategy": "None", "webhook": null})
+        );
+        assert_eq!(without_webhook(&copied(), &copied()), None);
+        assert_eq!(without_webhook(&webhook(), &webhook()), None);
+    }
 }

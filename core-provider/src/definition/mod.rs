@@ -246,7 +246,9 @@ async fn act(
         let applied = ctx.telemetry.time(part(definition), applied).await;
         applied.map_err(Error::Apply)?
     };
-    if let Observed::Wanted(wanted) = &observed {
+    if let Observed::Wanted(wanted) = &observed
+        && plan.standing != Standing::ObservedOnly
+    {
         follow(definition, wanted, ctx);
     }
     let facts = status::Facts::of(definition, &observed);
@@ -313,7 +315,7 @@ fn next_check(standing: Standing, poll_interval: Duration) -> Option<Duration> {
         Standing::Underway => Some(Duration::ZERO),
         // Compositions may not be read yet, or go one by one: they are not watched. Nor are objects in other namespaces.
         Standing::Starting | Standing::Relocating | Standing::Draining(_) => Some(Duration::from_secs(1)),
-        Standing::Ready => Some(poll_interval),
+        Standing::Ready | Standing::ObservedOnly => Some(poll_interval),
         Standing::HeldUp => Some(poll_interval.min(HELD_UP)),
         Standing::Paused | Standing::Removed => None,
     }

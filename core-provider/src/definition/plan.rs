@@ -1,6 +1,7 @@
 //! What was observed of a definition becomes the steps of one pass.
 
 use api::definition::Breaker;
+use api::policy::{DeletionPolicy, ManagementPolicy, UnknownPolicy};
 use api::{CompositionDefinition, annotations, finalizers};
 use cluster::{Access, ObjectId, ResourceId};
 use crdgen::CustomResourceDefinition;
@@ -84,6 +85,8 @@ pub(crate) enum Standing {
     Draining(usize),
     /// The user asked to stop.
     Paused,
+    /// The management policy forbids what would be done.
+    ObservedOnly,
     /// Nothing is left.
     Removed,
 }
@@ -91,6 +94,8 @@ pub(crate) enum Standing {
 /// A definition cannot be carried out until somebody changes something.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Blocked {
+    #[error(transparent)]
+    Policy(#[from] UnknownPolicy),
     #[error(
         "version {version} of kind {kind} is already defined by {by}: two definitions cannot run one type; \
          remove one of them, or point it at another version of the chart"
@@ -142,15 +147,41 @@ fn first(breakers: &[Breaker]) -> String {
 
 /// Decides the steps of one pass.
 pub(crate) fn plan(definition: &CompositionDefinition, observed: &Observed) -> Result<Plan, Blocked> {
-    match observed {
-        Observed::Paused => Ok(Plan {
-            steps: Vec::new(),
-            standing: Standing::Paused,
-        }),
-        Observed::Locked(locked) => Ok(unlock(definition, locked)),
-        Observed::Barred(barred) => Ok(withdraw(barred)),
-        Observed::Wanted(wanted) => carry_out(definition, wanted),
-        Observed::Leaving(leaving) => Ok(remove(definition, leaving)),
+    let management = ManagementPolicy::of(definition.annotations())?;
+    let deletion = DeletionPolicy::of(definition.annotations())?;
+    let plan = match observed {
+        Observed::Paused => {
+            return Ok(Plan {
+                steps: Vec::new(),
+                standing: Standing::Paused,
+            });
+        }
+        Observed::Leaving(leaving) => {
+            let leaves_all = deletion == DeletionPolicy::Orphan || !management.may_delete();
+            return Ok(if leaves_all {
+                orphan(definition)
+            } else {
+                remove(definition, leaving)
+            });
+        }
+        Observed::Locked(locked) => unlock(definition, locked),
+        Observed::Barred(barred) => withdraw(barred),
+        Observed::Wanted(wanted) => carry_out(definition, wanted)?,
+    };
+    if management.may_write() || plan.steps.is_empty() {
+        return Ok(plan);
+    }
+    Ok(Plan {
+        steps: Vec::new(),
+        standing: Standing::ObservedOnly,
+    })
+}
+
+/// Type, controller and compositions stay where they are, and go on.
+fn orphan(definition: &CompositionDefinition) -> Plan {
+    Plan {
+        steps: is_held(definition).then_some(Step::LetGo).into_iter().collect(),
+        standing: Standing::Removed,
     }
 }
 
@@ -589,6 +620,72 @@ mod tests {
             (words(&plan.steps), plan.standing),
             (steps.iter().map(|&s| s.to_owned()).collect(), standing)
         );
+    }
+
+    fn annotated(name: &str, value: &str) -> CompositionDefinition {
+        let mut definition = definition();
+        definition.metadata.annotations = Some([(name.to_owned(), value.to_owned())].into());
+        definition
+    }
+
+    #[test]
+    fn the_management_policy_of_a_definition_is_asked_before_any_write() {
+        let new = || {
+            let mut new = running();
+            new.live = None;
+            Observed::Wanted(Box::new(new))
+        };
+        for (policy, steps) in [
+            ("default", 1),
+            ("observe-create-update", 1),
+            ("observe", 0),
+            ("observe-delete", 0),
+        ] {
+            let plan = plan(&annotated(annotations::MANAGEMENT_POLICY, policy), &new()).unwrap();
+            assert_eq!(plan.steps.len(), steps, "{policy}");
+            let standing = if steps == 0 {
+                Standing::ObservedOnly
+            } else {
+                Standing::Underway
+            };
+            assert_eq!(plan.standing, standing, "{policy}");
+        }
+        let observed = annotated(annotations::MANAGEMENT_POLICY, "observe");
+        let as_it_is = plan(&observed, &Observed::Wanted(Box::new(running()))).unwrap();
+        assert_eq!(as_it_is.standing, Standing::Ready);
+        let mistyped = plan(&annotated(annotations::MANAGEMENT_POLICY, "obsrve"), &new());
+        assert!(matches!(mistyped, Err(Blocked::Policy(_))));
+    }
+
+    #[test]
+    fn an_orphaned_type_survives_its_definition() {
+        let leaving = || {
+            Observed::Leaving(Leaving {
+                grants: vec![id("grant")],
+                made: Some(Made {
+                    moves: Vec::new(),
+                    compositions: vec![id("composition")],
+                    own_types: vec![id("type")],
+                    bundles: vec![id("account")],
+                    stand_ins: Vec::new(),
+                }),
+            })
+        };
+        for (name, value, leaves_all) in [
+            (annotations::DELETION_POLICY, "orphan", true),
+            (annotations::DELETION_POLICY, "delete", false),
+            (annotations::MANAGEMENT_POLICY, "observe", true),
+            (annotations::MANAGEMENT_POLICY, "observe-create-update", true),
+            (annotations::MANAGEMENT_POLICY, "observe-delete", false),
+        ] {
+            let plan = plan(&annotated(name, value), &leaving()).unwrap();
+            let expected = if leaves_all {
+                "let go"
+            } else {
+                "remove composition"
+            };
+            assert_eq!(words(&plan.steps), [expected], "{name}: {value}");
+        }
     }
 
     fn check_blocked(wanted: Wanted, said: &str) {

@@ -176,12 +176,21 @@ async fn publish(definition: &CompositionDefinition, outcome: &Result<Outcome, E
             for change in &outcome.changes {
                 tracing::info!(definition = %name_of(definition), "{change}");
             }
-            if !outcome.changes.is_empty() {
-                let note = outcome.changes.join("; ");
+            if outcome.standing == Standing::Paused && !says_paused(definition) {
                 let happening = Happening {
                     severity: Severity::Normal,
-                    reason: events::UPDATED,
-                    action: events::UPDATE,
+                    reason: events::RECONCILIATION_PAUSED,
+                    action: events::OBSERVE,
+                    note: "Reconciliation is paused by annotation krateo.io/paused",
+                };
+                ctx.recorder.publish(&regarding, &happening).await;
+            }
+            if !outcome.changes.is_empty() {
+                let (words, note) = (Words::of(definition), outcome.changes.join("; "));
+                let happening = Happening {
+                    severity: Severity::Normal,
+                    reason: words.done,
+                    action: words.action,
                     note: &note,
                 };
                 ctx.recorder.publish(&regarding, &happening).await;
@@ -197,21 +206,52 @@ async fn publish(definition: &CompositionDefinition, outcome: &Result<Outcome, E
             }
         }
         Err(error) => {
-            let reason = match error {
+            let words = Words::of(definition);
+            let (reason, action) = match error {
                 Error::Read(_) | Error::Observe(_) | Error::Plan(_) | Error::Report(_) => {
-                    events::CANNOT_OBSERVE
+                    (events::CANNOT_OBSERVE, events::OBSERVE)
                 }
-                Error::Apply(_) => events::CANNOT_UPDATE,
+                Error::Apply(_) => (words.failed, words.action),
             };
             let happening = Happening {
                 severity: Severity::Warning,
                 reason,
-                action: events::OBSERVE,
+                action,
                 note: &chain(error),
             };
             ctx.recorder.publish(&regarding, &happening).await;
         }
     }
+}
+
+/// How events tell of writes for a definition.
+#[derive(Debug, PartialEq, Eq)]
+struct Words {
+    done: &'static str,
+    failed: &'static str,
+    action: &'static str,
+}
+
+impl Words {
+    fn of(definition: &CompositionDefinition) -> Self {
+        let status = definition.status.as_ref();
+        let is_new = status.is_none_or(|status| status.api_version.is_none());
+        let (done, failed, action) = if definition.metadata.deletion_timestamp.is_some() {
+            (events::DELETED, events::CANNOT_DELETE, events::DELETE)
+        } else if is_new {
+            (events::CREATED, events::CANNOT_CREATE, events::CREATE)
+        } else {
+            (events::UPDATED, events::CANNOT_UPDATE, events::UPDATE)
+        };
+        Self { done, failed, action }
+    }
+}
+
+/// True when the pause was told already.
+fn says_paused(definition: &CompositionDefinition) -> bool {
+    let status = definition.status.iter();
+    let mut conditions = status.flat_map(|status| &status.conditions);
+    conditions.any(|said| said.type_ == SYNCED && said.reason == reason::RECONCILE_PAUSED)
 }
 
 /// One event: its severity, its reason, and the sentence.
@@ -376,6 +416,10 @@ fn verdicts(outcome: &Result<Outcome, Error>) -> Vec<Verdict> {
                     "paused by annotation krateo.io/paused",
                 )]
             }
+            Standing::ObservedOnly => {
+                let message = "annotation krateo.io/management-policy forbids what is left to do";
+                vec![Verdict::no(READY, reason::UNAVAILABLE, message), synced()]
+            }
             Standing::Removed => Vec::new(),
         },
     }
@@ -494,5 +538,22 @@ mod tests {
         let status = after(&definition, &failed, &at(1));
         assert_eq!(status.kind.as_deref(), Some("Web"));
         assert!(status.conditions[0].message.contains("has no values.schema.json"));
+    }
+
+    #[test]
+    fn events_tell_what_was_created_changed_and_removed_and_a_pause_once() {
+        let mut definition = definition();
+        let words = |definition: &CompositionDefinition| Words::of(definition).done;
+        assert_eq!(words(&definition), "CreatedExternalResource");
+        assert_eq!(Words::of(&definition).failed, "CannotCreateExternalResource");
+        let paused = Ok(standing(Standing::Paused));
+        definition.status = Some(after(&definition, &paused, &at(1)));
+        assert!(says_paused(&definition));
+        let status = definition.status.get_or_insert_default();
+        status.api_version = Some("composition.krateo.io/v1-0-0".into());
+        assert_eq!(words(&definition), "UpdatedExternalResource");
+        definition.metadata.deletion_timestamp = Some(at(2));
+        assert_eq!(words(&definition), "DeletedExternalResource");
+        assert_eq!(Words::of(&definition).failed, "CannotDeleteExternalResource");
     }
 }

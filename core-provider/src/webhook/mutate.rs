@@ -7,18 +7,21 @@ use serde_json::{Value, json};
 
 use super::review::{AdmissionRequest, Operation, Verdict};
 
-/// A new composition belongs to the version it was written through. One that loses its label keeps its old version: an
+/// A new composition belongs to the version it was written through, whatever it says: a manifest that was exported has the
+/// label of when it was. One that loses its label keeps its old version: an
 /// update may come through any version, and that must not move it.
 pub(super) fn mutate(request: &AdmissionRequest) -> Verdict {
     let labels = request.labels();
     let label = |labels: Option<BTreeMap<String, String>>| labels?.remove(COMPOSITION_VERSION);
     let has_labels = labels.is_some();
-    if label(labels).is_some() {
+    let is_new = request.operation == Operation::Create;
+    let labelled = label(labels);
+    if labelled.is_some() && !is_new {
         return Verdict::default();
     }
     let through = request.request_kind.as_ref().unwrap_or(&request.kind);
-    let version = if request.operation == Operation::Create {
-        Some(through.version.clone())
+    let version = if is_new {
+        Some(through.version.clone()).filter(|version| labelled.as_ref() != Some(version))
     } else {
         label(request.old_labels())
     };
@@ -61,7 +64,9 @@ mod tests {
             json!([{"op": "add", "path": "/metadata/labels", "value": {COMPOSITION_VERSION: "v2-0-0"}}]);
         check("CREATE", &none, &none, Some(&whole));
         check("CREATE", &other, &none, Some(&into_labels("v2-0-0")));
-        check("CREATE", &labelled, &none, None);
+        check("CREATE", &labelled, &none, Some(&into_labels("v2-0-0")));
+        check("CREATE", &json!({COMPOSITION_VERSION: "v2-0-0"}), &none, None);
+        check("UPDATE", &labelled, &labelled, None);
         check("UPDATE", &empty, &labelled, Some(&into_labels("v1-0-0")));
         check("UPDATE", &empty, &empty, None);
     }

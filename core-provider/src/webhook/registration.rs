@@ -158,8 +158,9 @@ fn configuration(name: &str, role: Option<ObjectMeta>, client_config: &Value) ->
                 "operations": ["CREATE", "UPDATE"], "resources": ["*"],
             }],
             "matchConditions": [{
-                "name": "has-no-version-label",
-                "expression": "!has(object.metadata.labels) || !('krateo.io/composition-version' in object.metadata.labels)",
+                "name": "is-new-or-has-no-version-label",
+                "expression": "request.operation == 'CREATE' || !has(object.metadata.labels) \
+                    || !('krateo.io/composition-version' in object.metadata.labels)",
             }],
             "clientConfig": client_config,
         }],

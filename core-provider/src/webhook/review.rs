@@ -113,14 +113,14 @@ pub(super) enum Operation {
 }
 
 impl Operation {
-    /// How it is called in figures.
+    /// How it is called in figures: as in the review.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
-            Self::Create => "create",
-            Self::Update => "update",
-            Self::Delete => "delete",
-            Self::Connect => "connect",
-            Self::Other => "other",
+            Self::Create => "CREATE",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+            Self::Connect => "CONNECT",
+            Self::Other => "OTHER",
         }
     }
 }
@@ -406,7 +406,7 @@ mod tests {
         };
         assert_eq!(
             [read("CREATE"), read("CONNECT"), read(&"x".repeat(1 << 20))],
-            ["create", "connect", "other"]
+            ["CREATE", "CONNECT", "OTHER"]
         );
     }
 
