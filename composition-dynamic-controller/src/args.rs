@@ -156,6 +156,9 @@ pub(crate) struct Args {
         default_value = "30m"
     )]
     pub(crate) comparison_interval: GoDuration,
+    /// As long as an event with the same words about the same composition is not repeated.
+    #[arg(long, env = "EVENTRECORDER_MAX_SILENCE", default_value = "5m")]
+    pub(crate) event_silence: GoDuration,
     /// Port of probes and figures; 0 is none.
     #[arg(long, env = "COMPOSITION_CONTROLLER_METRICS_SERVER_PORT", default_value_t = 0)]
     pub(crate) metrics_server_port: u16,

@@ -256,7 +256,7 @@ impl Args {
                 self.url_chart_inspector.clone(),
                 self.chart_inspector_token_file.clone(),
             ),
-            recorder: process.recorder(),
+            recorder: process.recorder().with_silence(self.event_silence.0),
             telemetry,
             parts: Parts::new(process.metrics())?,
             cut_off: CutOff::new(process.metrics())?,

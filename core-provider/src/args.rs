@@ -57,6 +57,9 @@ pub(crate) struct Args {
     /// Longest pause after a failed pass.
     #[arg(long, env = "CORE_PROVIDER_MAX_ERROR_RETRY_INTERVAL", default_value = "1m")]
     pub(crate) max_error_retry_interval: GoDuration,
+    /// As long as an event with the same words about the same definition is not repeated.
+    #[arg(long, env = "EVENTRECORDER_MAX_SILENCE", default_value = "5m")]
+    pub(crate) event_silence: GoDuration,
     /// Port of probes and figures; 0 is none.
     #[arg(long, env = "CORE_PROVIDER_METRICS_SERVER_PORT", default_value_t = 8080)]
     pub(crate) metrics_server_port: u16,
@@ -342,6 +345,7 @@ mod tests {
             (300, 3)
         );
         assert_eq!((args.leader_election, args.debug), (false, false));
+        assert_eq!(args.event_silence.0, runtime::events::SILENCE);
     }
 
     #[test]

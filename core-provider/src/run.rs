@@ -330,7 +330,7 @@ impl Args {
                 metrics_port: self.metrics_port().map_err(anyhow::Error::msg)?,
                 env: self.environment(),
             },
-            recorder: process.recorder(),
+            recorder: process.recorder().with_silence(self.event_silence.0),
             telemetry,
             backlog,
             looks: Looks::default(),

@@ -13,6 +13,7 @@ use helm::release::Status;
 use helm_client::records::{self, Record};
 use helm_client::release::{self, Deployed, Live, UnservedType};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use runtime::telemetry;
 use serde_json::{Value, json};
@@ -330,22 +331,21 @@ impl Pass<'_> {
     /// Writes the roles, then waits until the API server acts by them: its authoriser learns of a role a moment
     /// after it is stored, and a release that begins before would fail halfway.
     async fn grant(&mut self, grants: &[Grant]) -> Result<Option<Change>, cluster::Error> {
-        let how = Apply::by(FIELD_MANAGER).force();
         // Until all is written it is not known what is there.
         self.memory.granted = None;
+        // A chart may bring a namespace of its own, which is not there yet.
+        let mut homeless = Vec::new();
         for grant in grants {
-            let had = self.observed.facts.granted.iter();
-            let had = had
-                .filter(|had| had.namespace() == grant.namespace())
-                .map(bodies)
-                .next();
-            // Most often only the role has changed.
-            let mut changed = written(grant)?.to_vec();
-            changed.retain(|(_, object)| had.as_ref().is_none_or(|had| !had.contains(object)));
-            let writes = changed
-                .iter()
-                .map(|(id, object)| bound::apply(id, object, &how, self.ctx));
-            try_join_all(writes).await?;
+            match self.write(grant).await {
+                Err(missing) if missing.is_not_found() && !grant.namespace().is_empty() => {
+                    homeless.push((grant, missing));
+                }
+                written => written?,
+            }
+        }
+        for (grant, missing) in homeless {
+            self.make_namespace(grant.namespace(), missing).await?;
+            self.write(grant).await?;
         }
         let news: Vec<Access> = grants
             .iter()
@@ -356,6 +356,43 @@ impl Pass<'_> {
         self.ctx.queue.waiting(&key, waiting).await?;
         self.memory.granted = Some(grants.to_vec());
         Ok(Some(Change::Granted))
+    }
+
+    async fn write(&self, grant: &Grant) -> Result<(), cluster::Error> {
+        let how = Apply::by(FIELD_MANAGER).force();
+        let had = self.observed.facts.granted.iter();
+        let had = had
+            .filter(|had| had.namespace() == grant.namespace())
+            .map(bodies)
+            .next();
+        // Most often only the role has changed.
+        let mut changed = written(grant)?.to_vec();
+        changed.retain(|(_, object)| had.as_ref().is_none_or(|had| !had.contains(object)));
+        let writes = changed
+            .iter()
+            .map(|(id, object)| bound::apply(id, object, &how, self.ctx));
+        try_join_all(writes).await.map(drop)
+    }
+
+    /// Makes a namespace that the release itself brings, once the cluster-wide role allows it. Where it brings none of that
+    /// name, permissions in it are `missing` for that reason.
+    async fn make_namespace(&self, name: &str, missing: cluster::Error) -> Result<(), cluster::Error> {
+        let Some(wanted) = &self.observed.wanted else {
+            return Err(missing);
+        };
+        let id = ObjectId::of::<Namespace>(None, name)?;
+        let to = |verb: &str| Access::to(verb, id.resource(), None).named(name);
+        let needed = ["create", "patch"].map(to);
+        self.ctx
+            .cluster
+            .wait_until_allowed(&needed, GRANTED_WITHIN)
+            .await?;
+        let releases = &self.observed.releases;
+        match releases.make_own_namespace(&wanted.desired, name).await {
+            Ok(true) => Ok(()),
+            Err(release::Error::Objects { source, .. }) => Err(*source),
+            Ok(false) | Err(_) => Err(missing),
+        }
     }
 
     async fn revoke(&mut self, namespaces: &[String]) -> Result<Option<Change>, cluster::Error> {

@@ -153,7 +153,7 @@ pub fn run(rig: &Rig) -> Result<Outcome> {
     outcome.others.push(trial("changed").upgrades()?);
     outcome
         .others
-        .push(trial("leaving").leaves("unsigned", |trial| trial.unsign())?);
+        .push(trial("leaving").leaves("unsigned", Trial::unsign)?);
     outcome
         .others
         .push(trial("krateo-leaving").leaves("Krateo's", |trial| trial.unmark(1))?);

@@ -67,6 +67,32 @@ impl Releases {
     }
 }
 
+impl Releases {
+    /// Makes a namespace that the release itself brings, as its manifest has it, so that permissions can be granted there
+    /// before the release is installed. It is an object of the release from then on. False when the release brings none of
+    /// that name.
+    ///
+    /// # Errors
+    /// [`Error::Parse`] when a document of the manifest is no object; [`Error::Objects`] when the namespace cannot be made.
+    pub async fn make_own_namespace(&self, desired: &Desired, name: &str) -> Result<bool, Error> {
+        let objects = super::objects::parse(&desired.manifest, "the manifest")?;
+        let own = objects.into_iter().find(|object| {
+            object["kind"] == "Namespace"
+                && object["apiVersion"] == "v1"
+                && object["metadata"]["name"] == name
+        });
+        let Some(mut namespace) = own else {
+            return Ok(false);
+        };
+        self.owner_of(desired).claim(&mut namespace);
+        let failed = Error::objects;
+        let id = ObjectId::of::<Namespace>(None, name).map_err(failed("make"))?;
+        let made = self.cluster.apply(&id, &namespace, &Apply::by(MANAGER)).await;
+        made.map_err(failed("make"))?;
+        Ok(true)
+    }
+}
+
 impl<'a> Wanted<'a> {
     pub(super) fn of(desired: &'a Desired, owner: Owner, action: Action) -> Self {
         Self {
