@@ -53,6 +53,10 @@ setup: ## Install the Debian packages and build the parts of the local cluster (
 .PHONY: check
 check: lint unit ## The inner loop: format, lints, unit tests
 
+.PHONY: chart-readme
+chart-readme: ## The list of values in charts/core-provider/README.md, made of the comments in values.yaml
+	WRITE_README=1 $(TEST) --quiet --test keep_the_chart_readme
+
 .PHONY: lint
 lint: ## Format and lints
 	cargo fmt --all --check

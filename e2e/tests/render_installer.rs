@@ -15,7 +15,7 @@ const VERSION: &str = "1.2.3";
 const GROUP: &str = "composition.krateo.io";
 
 /// What a release has of the engine's own chart, apart from what is in its `crds/`.
-const ENGINE: [&str; 16] = [
+const ENGINE: [&str; 18] = [
     "PodDisruptionBudget/installer-core-provider",
     "ServiceAccount/installer-core-provider",
     "ServiceAccount/installer-core-provider-chart-inspector",
@@ -31,6 +31,8 @@ const ENGINE: [&str; 16] = [
     "Deployment/installer-core-provider-chart-inspector",
     "ValidatingAdmissionPolicy/installer-core-provider-compositions-max-name-length-policy",
     "ValidatingAdmissionPolicyBinding/installer-core-provider-compositions-max-name-length-policy",
+    "ValidatingAdmissionPolicy/installer-core-provider-adoption",
+    "ValidatingAdmissionPolicyBinding/installer-core-provider-adoption",
     "CustomResourceDefinition/compositiondefinitions.core.krateo.io",
 ];
 

@@ -44,7 +44,7 @@ app.kubernetes.io/component: {{ .component }}
 
 {{- define "core-provider.image" -}}
 {{- $registry := dig "imageRegistry" "" (.root.Values.global | default dict) | default .root.Values.image.registry }}
-{{- .image | default (printf "%s/%s:%s" $registry .program (.root.Values.image.tag | default .root.Chart.AppVersion)) }}
+{{- ternary .image "" (kindIs "string" .image) | default (printf "%s/%s:%s" $registry .program (.root.Values.image.tag | default .root.Chart.AppVersion)) }}
 {{- end }}
 
 {{- define "core-provider.placement" -}}
@@ -64,6 +64,85 @@ app.kubernetes.io/component: {{ .component }}
 {{- $_ := set $env "OTEL_ENABLED" "true" }}
 {{- $_ := set $env "OTEL_EXPORT_INTERVAL" (toString .exportInterval) }}
 {{- $_ := set $env "OTEL_EXPORTER_OTLP_ENDPOINT" (required "otel.enabled takes otel.endpoint, the URL of a collector" .endpoint) }}
+{{- end }}
+{{- end }}
+{{- toJson $env }}
+{{- end }}
+
+{{- /*
+Values of Krateo's chart that have no meaning here: the value that means nothing special, and what to write instead.
+*/}}
+{{- define "core-provider.withoutMeaning" -}}
+{{- range $prefix, $program := dict "" "coreProvider" "chartInspector." "chartInspector" }}
+{{ $prefix }}serviceAccount.create: {same: true, now: "nothing: the chart makes its ServiceAccounts"}
+{{ $prefix }}serviceAccount.automount: {same: true, now: "nothing: the programs talk to the API server"}
+{{ $prefix }}serviceAccount.annotations: {now: "nothing: annotate the ServiceAccount itself"}
+{{ $prefix }}serviceAccount.name: {now: "fullnameOverride, by which it is called"}
+{{ $prefix }}service.type: {same: ClusterIP, now: "nothing: the Services are for the cluster alone"}
+{{ $prefix }}service.port: {same: 80, now: "nothing: the ports are 9443 and 8081"}
+{{ $prefix }}livenessProbe: {now: "nothing: the chart has probes"}
+{{ $prefix }}readinessProbe: {now: "nothing: the chart has probes"}
+{{ $prefix }}autoscaling.enabled: {same: false, now: "{{ $program }}.replicaCount"}
+{{ $prefix }}volumes: {now: "nothing: the programs keep no files"}
+{{ $prefix }}volumeMounts: {now: "nothing: the programs keep no files"}
+{{- end }}
+ingress.enabled: {same: false, now: "nothing: nothing of it is for outside of the cluster"}
+chartInspector.imagePullSecrets: {now: "imagePullSecrets, which is for all programs"}
+chartInspector.nameOverride: {now: "nameOverride"}
+chartInspector.fullnameOverride: {now: "fullnameOverride"}
+chartInspector.podSecurityContext: {now: "podSecurityContext, which is for all programs"}
+chartInspector.securityContext: {now: "securityContext, which is for all programs"}
+{{- range list "imagePullSecrets" "podAnnotations" "podLabels" "podSecurityContext" "securityContext" "resources" "livenessProbe" "readinessProbe" "volumes" "volumeMounts" "nodeSelector" "tolerations" "affinity" }}
+cdc.{{ . }}: {now: "cdc.assets, with a template cdc-deployment/deployment.yaml"}
+{{- end }}
+{{- range list "serviceAccount.annotations" "serviceAccount.name" "nameOverride" "fullnameOverride" }}
+cdc.{{ . }}: {now: "nothing: controllers are called by their type"}
+{{- end }}
+cdc.serviceAccount.create: {same: true, now: "nothing: each controller has a ServiceAccount of its own"}
+cdc.serviceAccount.automount: {same: true, now: "nothing: controllers talk to the API server"}
+cdc.autoscaling.enabled: {same: false, now: "cdc.replicas"}
+{{- end }}
+
+{{- /* Refuses values of Krateo's chart that would be lost without a word. Run once for each render. */}}
+{{- define "core-provider.checkValues" -}}
+{{- $lost := list }}
+{{- range $path, $rule := include "core-provider.withoutMeaning" . | fromYaml }}
+{{- $value := $.Values }}
+{{- range $part := splitList "." $path }}
+{{- if kindIs "map" $value }}
+{{- $value = get $value $part }}
+{{- else }}
+{{- $value = "" }}
+{{- end }}
+{{- end }}
+{{- if not (has (toJson $value) (list "null" "\"\"" "{}" "[]" (get $rule "same" | toJson))) }}
+{{- $lost = append $lost (printf "%s: write %s" $path $rule.now) }}
+{{- end }}
+{{- end }}
+{{- range $path, $image := dict "image" .Values.image "chartInspector.image" .Values.chartInspector.image "cdc.image" .Values.cdc.image }}
+{{- $repository := "" }}
+{{- if kindIs "map" $image }}
+{{- $repository = get $image "repository" }}
+{{- end }}
+{{- if and $repository (not (hasPrefix "ghcr.io/krateoplatformops/" $repository)) }}
+{{- $now := ternary "image.registry" (printf "%s as one text, or image.registry" $path) (eq $path "image") }}
+{{- $lost = append $lost (printf "%s.repository: write %s; %s is an image of Krateo's program" $path $now $repository) }}
+{{- end }}
+{{- end }}
+{{- if and .Values.image.repository .Values.image.tag }}
+{{- $lost = append $lost (printf "image.tag: write nothing, %s is a version of Krateo's program" .Values.image.tag) }}
+{{- end }}
+{{- with $lost }}
+{{- fail (printf "these values are of Krateo's chart:\n- %s" (join "\n- " .)) }}
+{{- end }}
+{{- end }}
+
+{{- /* Variables by name, each a text, from several maps: the last wins. */}}
+{{- define "core-provider.environment" -}}
+{{- $env := dict }}
+{{- range . }}
+{{- range $name, $value := . }}
+{{- $_ := set $env $name (toString $value) }}
 {{- end }}
 {{- end }}
 {{- toJson $env }}
