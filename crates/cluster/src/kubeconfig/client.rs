@@ -5,8 +5,9 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -20,10 +21,12 @@ use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, Client, ClientBuilder, ConfigExt as _};
 use kube::config::Config;
+use tokio::time::Sleep;
 use tower::{BoxError, Layer, Service, ServiceBuilder};
 
 use super::address;
 use super::error::shown;
+use super::pace::Pace;
 use super::{Error, Limits, RefusedAddress};
 use crate::client::{Answered, Telling};
 
@@ -39,11 +42,22 @@ const SILENCE: Duration = Duration::from_mins(5);
 /// A connection that is not used for so long is closed.
 const IDLE: Duration = Duration::from_secs(30);
 
+/// How many requests a server may have us make at once, and in each second after that: by lists without an end, or by objects
+/// that move all the time. Beyond that they wait, so that other servers have their turn.
+const REQUESTS: (u32, u32) = (2000, 500);
+
+/// How many bytes of a watch are read at once, and in each second after that; an event counts as [`LEAST_EVENT`] more than it
+/// has.
+const WATCHED: (u32, u32) = (8 << 20, 1 << 20);
+
+/// What reading an event takes, however small it is.
+const LEAST_EVENT: usize = 2 << 10;
+
 /// A client for the server of an untrusted kubeconfig.
 ///
 /// What the server's name resolves to is judged at every connection, so a name that is one address when it is written
 /// and another when it is used leads nowhere. Redirects are errors. Answers and events of watches are bounded in size, and
-/// nothing is unpacked. A peer that vanishes without a word is noticed after about half a minute, on watches, too.
+/// nothing is unpacked; requests and watches go on at a bounded pace. A peer that vanishes without a word is noticed after about half a minute, on watches, too.
 /// Failed requests are not repeated.
 ///
 /// `told` is told of every request once its answer begins.
@@ -107,8 +121,8 @@ where
         .map_or("", |authority| authority.as_str());
     let namespace = config.default_namespace.clone();
     let bounding = Bounding {
-        answer: limits.answer,
-        event: limits.event,
+        limits,
+        requests: Arc::new(Mutex::new(Pace::new(REQUESTS.0, REQUESTS.1, Instant::now()))),
     };
     Ok(ClientBuilder::new(service, namespace)
         .with_layer(&bounding)
@@ -213,15 +227,17 @@ enum NotRead {
     Redirect { status: u16 },
     #[error("the answer has more than {most} bytes")]
     Answer { most: usize },
+    #[error("the answer has more than {most} values")]
+    Values { most: usize },
     #[error("an event has more than {most} bytes")]
     Event { most: usize },
 }
 
-/// Around a service, ends answers that are too long and refuses redirects.
-#[derive(Clone, Copy)]
+/// Around a service, ends answers that are too long, refuses redirects, and keeps to the pace.
+#[derive(Clone)]
 struct Bounding {
-    answer: usize,
-    event: usize,
+    limits: Limits,
+    requests: Arc<Mutex<Pace>>,
 }
 
 impl<S> Layer<S> for Bounding {
@@ -230,7 +246,7 @@ impl<S> Layer<S> for Bounding {
     fn layer(&self, inner: S) -> Bounded<S> {
         Bounded {
             inner,
-            bounding: *self,
+            bounding: self.clone(),
         }
     }
 }
@@ -255,9 +271,17 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let room = Room::of(request.uri(), self.bounding);
+        let room = Room::of(request.uri(), &self.bounding.limits);
+        let mut requests = self
+            .bounding
+            .requests
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let pause = requests.take(1, Instant::now());
+        drop(requests);
         let answering = self.inner.call(request);
         async move {
+            tokio::time::sleep(pause).await;
             let answer = answering.await?;
             let status = answer.status();
             if status.is_redirection() {
@@ -266,54 +290,114 @@ where
                 }
                 .into());
             }
-            Ok(answer.map(|body| BoundedBody { body, room }))
+            Ok(answer.map(|body| BoundedBody {
+                body,
+                room,
+                pause: None,
+            }))
         }
         .boxed()
     }
 }
 
 /// How much more is read.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 enum Room {
     /// Of one answer.
-    Answer { left: usize, most: usize },
+    Answer {
+        left: usize,
+        most: usize,
+        values: Values,
+    },
+    /// Of a text, which is kept as it is.
+    Text { left: usize, most: usize },
     /// Of a line of a watch, which ends with it; there is no end to their number.
-    Event { left: usize, most: usize },
+    Event { left: usize, most: usize, pace: Pace },
 }
 
 impl Room {
-    fn of(uri: &Uri, bounding: Bounding) -> Self {
+    fn of(uri: &Uri, limits: &Limits) -> Self {
         let mut pairs = uri.query().unwrap_or_default().split('&');
         if pairs.any(|pair| matches!(pair, "watch=true" | "watch=1" | "watch")) {
-            Self::Event {
-                left: bounding.event,
-                most: bounding.event,
-            }
-        } else {
-            Self::Answer {
-                left: bounding.answer,
-                most: bounding.answer,
-            }
+            return Self::Event {
+                left: limits.event,
+                most: limits.event,
+                pace: Pace::new(WATCHED.0, WATCHED.1, Instant::now()),
+            };
+        }
+        let (left, most) = (limits.answer, limits.answer);
+        if uri.path().ends_with("/log") {
+            return Self::Text { left, most };
+        }
+        Self::Answer {
+            left,
+            most,
+            values: Values {
+                most: limits.values,
+                left: limits.values,
+                is_quoted: false,
+                is_escaped: false,
+            },
         }
     }
 
-    /// Takes what has come.
-    fn take(&mut self, data: &[u8]) -> Result<(), NotRead> {
+    /// Takes what has come, and says how long to wait before more is read.
+    fn take(&mut self, data: &[u8]) -> Result<Duration, NotRead> {
         match self {
-            Self::Answer { left, most } => {
+            Self::Answer { left, most, values } => {
                 *left = left
                     .checked_sub(data.len())
                     .ok_or(NotRead::Answer { most: *most })?;
+                values.take(data)?;
+                Ok(Duration::ZERO)
             }
-            Self::Event { left, most } => {
+            Self::Text { left, most } => {
+                *left = left
+                    .checked_sub(data.len())
+                    .ok_or(NotRead::Answer { most: *most })?;
+                Ok(Duration::ZERO)
+            }
+            Self::Event { left, most, pace } => {
+                let mut cost = data.len();
                 for (index, part) in data.split(|byte| *byte == b'\n').enumerate() {
                     if index > 0 {
                         *left = *most;
+                        cost += LEAST_EVENT;
                     }
                     *left = left
                         .checked_sub(part.len())
                         .ok_or(NotRead::Event { most: *most })?;
                 }
+                Ok(pace.take(u32::try_from(cost).unwrap_or(u32::MAX), Instant::now()))
+            }
+        }
+    }
+}
+
+/// How many more values are read of a JSON text that comes in pieces.
+#[derive(Debug)]
+struct Values {
+    most: usize,
+    left: usize,
+    is_quoted: bool,
+    is_escaped: bool,
+}
+
+impl Values {
+    /// Outside of texts, each value but the first follows a comma or begins a list or a map.
+    fn take(&mut self, data: &[u8]) -> Result<(), NotRead> {
+        for byte in data {
+            match byte {
+                _ if self.is_escaped => self.is_escaped = false,
+                b'\\' => self.is_escaped = self.is_quoted,
+                b'"' => self.is_quoted = !self.is_quoted,
+                b',' | b'[' | b'{' if !self.is_quoted => {
+                    self.left = self
+                        .left
+                        .checked_sub(1)
+                        .ok_or(NotRead::Values { most: self.most })?;
+                }
+                _ => {}
             }
         }
         Ok(())
@@ -323,6 +407,8 @@ impl Room {
 struct BoundedBody<B> {
     body: B,
     room: Room,
+    /// Until then nothing is read, so that the server has to wait, too.
+    pause: Option<Pin<Box<Sleep>>>,
 }
 
 impl<B> HttpBody for BoundedBody<B>
@@ -338,11 +424,18 @@ where
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         let this = &mut *self;
+        if let Some(pause) = &mut this.pause {
+            std::task::ready!(Future::poll(pause.as_mut(), context));
+            this.pause = None;
+        }
         Pin::new(&mut this.body).poll_frame(context).map(|frame| {
             frame.map(|frame| {
                 let frame = frame.map_err(Into::into)?;
                 if let Some(data) = frame.data_ref() {
-                    this.room.take(data)?;
+                    let pause = this.room.take(data)?;
+                    if !pause.is_zero() {
+                        this.pause = Some(Box::pin(tokio::time::sleep(pause)));
+                    }
                 }
                 Ok(frame)
             })
@@ -379,6 +472,7 @@ mod tests {
         plain_http: true,
         connect_timeout: Duration::from_secs(5),
         answer: 1000,
+        values: 50,
         event: 100,
     };
 
@@ -472,6 +566,36 @@ mod tests {
         assert!(error.contains("more than 1000 bytes"), "{error}");
         let error = get(&near(port), "/api/v1/pods?watch=true").await.unwrap_err();
         assert!(error.contains("an event has more than 100 bytes"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn an_answer_of_many_small_values_is_cut_off() {
+        let list = |values: usize| format!("[{}1]", "1,".repeat(values - 1));
+        let (fits, does_not) = (list(50), list(51));
+        let says = move |asked: &str| ok(if asked.contains("fits") { &fits } else { &does_not });
+        let port = server(says).await;
+        get(&near(port), "/fits").await.unwrap();
+        let error = get(&near(port), "/version").await.unwrap_err();
+        assert!(error.contains("more than 50 values"), "{error}");
+        // What stands in a text is none, and a log is no JSON.
+        let text = format!("\"{}\\\"{}\"", ",".repeat(100), "[".repeat(100));
+        let port = server(move |_| ok(&text)).await;
+        get(&near(port), "/version").await.unwrap();
+        let port = server(|_| ok(&",".repeat(100))).await;
+        get(&near(port), "/api/v1/namespaces/n/pods/p/log").await.unwrap();
+        get(&near(port), "/version").await.unwrap_err();
+    }
+
+    #[test]
+    fn a_watch_that_floods_us_is_read_slowly() {
+        let uri: Uri = "/api/v1/pods?watch=true".parse().unwrap();
+        let mut room = Room::of(&uri, &NEAR);
+        let events = "{}\n".repeat(1 << 10);
+        let pauses: Vec<Duration> = (0..6).map(|_| room.take(events.as_bytes()).unwrap()).collect();
+        // Each round is two MiB: four of them at once, the others in two seconds each.
+        assert!(pauses[..3].iter().all(Duration::is_zero), "{pauses:?}");
+        assert!(pauses[5] > Duration::from_secs(3), "{pauses:?}");
+        assert!(pauses[5] < Duration::from_secs(5), "{pauses:?}");
     }
 
     #[tokio::test]

@@ -7,6 +7,7 @@
 mod address;
 mod client;
 mod error;
+mod pace;
 mod parts;
 mod self_contained;
 mod token;
@@ -47,6 +48,9 @@ pub struct Limits {
     pub connect_timeout: Duration,
     /// The most bytes of one answer.
     pub answer: usize,
+    /// The most values (texts, numbers, lists, maps) of one answer. Each takes up to some hundred bytes of memory, however
+    /// little it takes of the text.
+    pub values: usize,
     /// The most bytes of one event of a watch.
     pub event: usize,
 }
@@ -60,7 +64,8 @@ impl Default for Limits {
             unverified_tls: false,
             plain_http: false,
             connect_timeout: Duration::from_secs(5),
-            answer: 32 << 20,
+            answer: 16 << 20,
+            values: 500_000,
             // An item of at most `crate::LARGEST_ITEM` bytes, and what the event adds.
             event: crate::LARGEST_ITEM + (64 << 10),
         }
