@@ -284,6 +284,63 @@ fn leave_a_namespace_that_was_there(clusters: &Clusters, home: &Namespace) -> Re
 }
 
 #[test]
+fn a_secret_that_agrees_no_longer_or_is_gone_ends_what_went_by_it() -> Result<()> {
+    Clusters::shared()?.explained(withdraw_a_secret)
+}
+
+fn withdraw_a_secret(clusters: &Clusters) -> Result<()> {
+    let (home, ledger) = (clusters.at_home("lenders"), clusters.at_remote("ledger"));
+    home.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "lenders"}}))?;
+    let operator = clusters.start_operator(&["--self-cluster=false"])?;
+    home.wait(
+        "customresourcedefinitions",
+        "kryptondeployments.mesh.openkcm.io",
+        |it| it["status"]["acceptedNames"]["kind"] == "KryptonDeployment",
+    )?;
+    let lend_to = |namespaces: &str| clusters.join("lent", &clusters.remote.kubeconfig(), namespaces);
+    let waits_for = |why: &str| {
+        home.wait("kryptondeployments", "ledger", |it| {
+            let message = it["status"]["lastMessage"].as_str().unwrap_or_default();
+            reason(it) == "EdgeUnavailable" && message.contains(why)
+        })
+    };
+    lend_to("lenders")?;
+    let region = json!({"name": "eu", "kubeconfig": {"secret": {"name": "lent"}}});
+    home.apply(&deployment("lenders", "ledger", &region, &json!({})))?;
+    home.wait("kryptondeployments", "ledger", |it| phase(it) == "Ready")?;
+
+    // Without agreement nothing is done there, and with it all goes on.
+    lend_to("others")?;
+    waits_for("does not allow its use from namespace lenders")?;
+    ledger.kubectl(&["delete", "service", "web"])?;
+    lend_to("lenders")?;
+    ledger.wait("services", "web", |_| true)?;
+    home.wait("kryptondeployments", "ledger", |it| phase(it) == "Ready")?;
+
+    // A Secret that is gone leads nowhere, whoever names it.
+    clusters
+        .at_home(CLUSTERS)
+        .kubectl(&["delete", "secret", "lent"])?;
+    waits_for("is not there")?;
+    let log = format!("logs/{operator}.log");
+    home.wait_until("the cluster to be let go of", || {
+        let log = std::fs::read_to_string(clusters.home.folder().join(&log))?;
+        let mut lines = log.lines();
+        Ok(lines
+            .any(|line| line.contains("Disengaged") && line.contains("lent"))
+            .then_some(()))
+    })?;
+    lend_to("lenders")?;
+    home.wait("kryptondeployments", "ledger", |it| phase(it) == "Ready")?;
+    home.kubectl(&["delete", "kryptondeployment", "ledger"])?;
+    clusters.kill_operator(&operator)?;
+    clusters
+        .at_home(CLUSTERS)
+        .kubectl(&["delete", "secret", "lent"])?;
+    Ok(())
+}
+
+#[test]
 fn a_repository_that_is_away_is_told_once_and_waited_for() -> Result<()> {
     Clusters::shared()?.explained(miss_the_repository)
 }

@@ -10,6 +10,7 @@ mod engine;
 mod figures;
 mod fingerprint;
 mod key;
+mod message;
 mod names;
 mod pass;
 mod registry;

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
-use runtime::chain;
 use runtime::queue::Priority;
 use runtime::telemetry::Again;
 use tokio::task::JoinSet;
@@ -17,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::context::Shared;
 use crate::engine::Site;
 use crate::key::{Key, Kind};
+use crate::message::chain;
 use crate::{deployment, tenant};
 
 /// When an object is to be looked at again.

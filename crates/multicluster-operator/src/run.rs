@@ -77,7 +77,7 @@ impl Args {
         if self.self_cluster {
             if let Err(error) = self_cluster::keep(&ctx, &self.kubeconfig_label, self.watch_file()).await {
                 tracing::warn!(
-                    error = runtime::chain(&error),
+                    error = crate::message::chain(&error),
                     "could not keep the kubeconfig of this process in a Secret"
                 );
             }

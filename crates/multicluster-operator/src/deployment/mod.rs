@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use api::mesh::{self, KryptonDeployment, ReleaseStatus, conditions, events};
 use kube::ResourceExt as _;
-use runtime::chain;
 use runtime::queue::Priority;
 use serde_json::json;
 
@@ -19,6 +18,7 @@ use crate::engine::{
     self, ApplyError, Change, FIELD_MANAGER, Memory, ObserveError, Observed, Site, Standing, Step, Subject,
 };
 use crate::key::Key;
+use crate::message::chain;
 use crate::names;
 use crate::pass::Next;
 pub(crate) use route::route;
@@ -62,9 +62,12 @@ fn is_held(deployment: &KryptonDeployment) -> bool {
 
 /// One pass: read, decide, write, report.
 pub(crate) async fn reconcile(key: &Key, site: &Site, ctx: &Context) -> Result<Next, Error> {
+    let Some(seen) = site.memories.version(key) else {
+        // It goes elsewhere, or may not go here any more.
+        return Ok(Next::OnChange);
+    };
     let mut memory = site.memories.take(key);
-    let seen = site.memories.version(key);
-    if let Some(left) = memory.holds_for(seen.as_deref(), site, ctx.resync_interval) {
+    if let Some(left) = memory.holds_for(Some(&seen), site, ctx.resync_interval) {
         site.memories.put(key.clone(), memory);
         return Ok(Next::After(left.min(ctx.check_interval), Priority::Low));
     }

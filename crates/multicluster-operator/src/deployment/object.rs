@@ -16,6 +16,7 @@ use super::Error;
 use crate::context::Context;
 use crate::engine::FIELD_MANAGER;
 use crate::key::Key;
+use crate::message::told;
 
 /// A deployment, as it was read.
 pub(super) struct Object<'a> {
@@ -42,7 +43,8 @@ impl Outcome {
         Self {
             phase: Phase::Pending,
             reason,
-            message: message.into(),
+            // Servers of others have a word in it.
+            message: told(&message.into()),
             release: None,
         }
     }
@@ -112,7 +114,7 @@ impl Object<'_> {
             // It went with its last finalizer.
             Err(error) if error.is_not_found() => return Ok(()),
             Err(error) => {
-                self.warn(events::STATUS_UPDATE_FAILED, &runtime::chain(&error))
+                self.warn(events::STATUS_UPDATE_FAILED, &crate::message::chain(&error))
                     .await;
                 return Err(Error::Report(error));
             }

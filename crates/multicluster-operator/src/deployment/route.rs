@@ -12,8 +12,8 @@ use kube::core::{DynamicObject, PartialObjectMeta};
 use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, ResourceExt as _};
+use runtime::Backoff;
 use runtime::queue::{Capacity, Priority, Queue};
-use runtime::{Backoff, chain};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -23,6 +23,7 @@ use super::resolve::{self, resolve};
 use super::{Error, is_held};
 use crate::context::{Context, Shared};
 use crate::key::{Key, Kind};
+use crate::message::chain;
 use crate::registry::{ClusterId, Registry, State};
 
 /// How many are routed at once.
@@ -202,12 +203,20 @@ impl Router {
         let (id, source) = match resolving.await {
             Ok(found) => found,
             Err(error @ resolve::Error::TargetChanged { .. }) => {
+                self.withdraw(key);
                 let outcome = Outcome::pending(conditions::TARGET_CHANGED, chain(&error));
                 object.report(outcome).await?;
                 return Ok(None);
             }
-            Err(error) => return self.unavailable(&mut object, None, &chain(&error)).await,
+            Err(error) => {
+                if matches!(error, resolve::Error::NoneUsable(_)) {
+                    self.withdraw(key);
+                }
+                return self.unavailable(&mut object, None, &chain(&error)).await;
+            }
         };
+        // Of other Secrets nobody tells that they have changed, or agree no longer.
+        let again = (!self.registry.is_discovered(&id)).then_some(ctx.resync_interval);
         self.registry.left_by(key, Some(&id));
         self.registry.used_by(key, &id, source);
         if let Some(known) = lock(&self.known).get_mut(key) {
@@ -221,7 +230,7 @@ impl Router {
                 let version = object.deployment.resource_version().unwrap_or_default();
                 site.memories.saw(key.clone(), version);
                 site.queue.add(key.clone(), Priority::Normal);
-                Ok(None)
+                Ok(again)
             }
             // It is asked right now, and what comes of it is told.
             (_, Some(standing)) if matches!(standing.state, State::Discovered | State::Connecting) => {
@@ -234,6 +243,18 @@ impl Router {
                 self.unavailable(&mut object, Some(&id), &why).await
             }
         }
+    }
+
+    /// Nothing is done for a deployment any more where it was, because it may not go there now.
+    fn withdraw(&self, key: &Key) {
+        let target = lock(&self.known)
+            .get_mut(key)
+            .and_then(|known| known.target.take());
+        let site = target.and_then(|target| self.registry.member(&target)?.site());
+        if let Some(site) = site {
+            site.forget(key);
+        }
+        self.registry.left_by(key, None);
     }
 
     async fn hold(&self, object: &Object<'_>) -> Result<(), Error> {

@@ -6,10 +6,10 @@ use api::mesh;
 use cluster::{Delete, Health, ObjectId, Propagation};
 use helm_client::release::{self, Deployed, Live, Releases};
 use k8s_openapi::api::core::v1::Namespace;
-use runtime::chain;
 use serde_json::json;
 
 use super::{Engine, FIELD_MANAGER, Memory, Observed, Site, Step, Subject};
+use crate::message::chain;
 
 /// How long a namespace may take to go.
 const NAMESPACE_GOES_WITHIN: Duration = Duration::from_secs(90);

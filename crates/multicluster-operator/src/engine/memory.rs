@@ -67,8 +67,11 @@ impl Memories {
         lock(&self.memories).remove(key).unwrap_or_default()
     }
 
+    /// Keeps it, unless the object was forgotten meanwhile.
     pub(crate) fn put(&self, key: Key, memory: Memory) {
-        lock(&self.memories).insert(key, memory);
+        if self.knows(&key) {
+            lock(&self.memories).insert(key, memory);
+        }
     }
 
     pub(crate) fn forget(&self, key: &Key) {
@@ -84,6 +87,16 @@ impl Memories {
     /// In which version an object was seen last.
     pub(crate) fn version(&self, key: &Key) -> Option<String> {
         lock(&self.versions).get(key).cloned()
+    }
+
+    /// True when an object was seen.
+    pub(crate) fn knows(&self, key: &Key) -> bool {
+        lock(&self.versions).contains_key(key)
+    }
+
+    /// How many objects were seen.
+    pub(crate) fn number(&self) -> usize {
+        lock(&self.versions).len()
     }
 
     /// The objects that were seen.
@@ -128,6 +141,7 @@ impl Site {
             self.watches.leave(&uid);
         }
         self.memories.forget(key);
+        self.claims.forget(&self.server, key, &self.name);
         self.queue.forget(key);
         self.backoff.succeeded(key);
         self.figures.at(&self.name, key, None);

@@ -25,6 +25,7 @@ pub(crate) use observe::{Error as ObserveError, Observed, observe};
 pub(crate) use plan::{Blocked, Plan, Standing, Step, plan};
 
 use crate::chart::{Form, ProcessChart};
+use crate::claims::Claims;
 use crate::figures::Figures;
 use crate::key::{Key, Kind};
 use crate::registry::ClusterId;
@@ -52,6 +53,9 @@ pub(crate) struct Site {
     pub(crate) id: ClusterId,
     /// Name of the cluster, as it is in the names of releases, conditions and figures.
     pub(crate) name: String,
+    /// Where its API server is, by which two names of one are known.
+    pub(crate) server: String,
+    pub(crate) claims: Claims,
     pub(crate) cluster: Cluster,
     pub(crate) releases: Releases,
     pub(crate) queue: Arc<Queue<Key>>,

@@ -4,23 +4,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::mesh::{self, Tenant};
-use cluster::{Answered, Cluster, Item, ObjectId, ResourceId, kubeconfig};
-use futures::StreamExt as _;
+use cluster::{Answered, Cluster, Item, ObjectId, kubeconfig};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::core::{DynamicObject, PartialObjectMeta};
-use kube::runtime::watcher::Event;
-use kube::runtime::{WatchStreamExt as _, watcher};
-use kube::{Api, CustomResourceExt as _, ResourceExt as _};
+use kube::{CustomResourceExt as _, ResourceExt as _};
 use runtime::queue::{Capacity, Priority, Queue};
-use runtime::{Backoff, Recorder, Watches, chain};
+use runtime::{Backoff, Recorder, Watches};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::{Limits, Member, Source, State, lock};
+use super::{Limits, Member, Source, State, lock, tenants};
 use crate::context::{Context, Shared};
 use crate::engine::{FIELD_MANAGER, Memories, Owners, Reach, Site};
-use crate::key::{Key, Kind};
+use crate::message::chain;
 use crate::{crds, pass};
 
 /// How long a cluster may take to say that it is there.
@@ -31,9 +28,6 @@ const PROBE_AGAIN: Duration = Duration::from_secs(5);
 
 /// Shortest and longest pause before a cluster that could not be engaged is tried again.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
-
-/// How many tenants are listed at once: nothing but their metadata.
-const PAGE: u32 = 100;
 
 type Metadata = Item<PartialObjectMeta<DynamicObject>>;
 
@@ -58,8 +52,8 @@ pub(super) async fn run(member: Arc<Member>, source: Source, ctx: Shared, until:
         let connecting = connect(&source, &member, &ctx);
         match until.run_until_cancelled(connecting).await {
             None => return,
-            Some(Ok(cluster)) => {
-                serve(cluster, &member, &ctx, &until).await;
+            Some(Ok((cluster, server))) => {
+                serve(cluster, server, &member, &ctx, &until).await;
                 *lock(&member.site) = None;
                 ctx.claims.release(&member.name);
                 return;
@@ -80,26 +74,29 @@ pub(super) async fn run(member: Arc<Member>, source: Source, ctx: Shared, until:
     }
 }
 
-async fn connect(source: &Source, member: &Member, ctx: &Context) -> Result<Cluster, Error> {
-    let cluster = match source {
-        Source::Home => ctx.home.clone(),
+/// The cluster, and where its API server is.
+async fn connect(source: &Source, member: &Member, ctx: &Context) -> Result<(Cluster, String), Error> {
+    let (cluster, server) = match source {
+        Source::Home => (ctx.home.clone(), String::new()),
         Source::Kubeconfig { text, .. } => client(text, &ctx.limits).map_err(Error::Kubeconfig)?,
     };
     probe(&cluster).await?;
-    if ctx.mode.has_tenants() {
+    if member.has_tenants {
         let definition = Tenant::crd();
         let ensuring = crds::ensure(&cluster, &definition);
         ensuring.await.map_err(Error::Type)?;
     }
     tracing::debug!(cluster = member.name, "connected");
-    Ok(cluster)
+    Ok((cluster, server))
 }
 
-fn client(text: &[u8], limits: &Limits) -> Result<Cluster, kubeconfig::Error> {
+/// A client, and where it leads.
+fn client(text: &[u8], limits: &Limits) -> Result<(Cluster, String), kubeconfig::Error> {
     let config = kubeconfig::untrusted(text, limits)?;
+    let server = config.cluster_url.to_string();
     let agent = concat!("multicluster-operator/", env!("CARGO_PKG_VERSION"));
     let client = kubeconfig::client(config, limits, agent, |_: &Answered| {})?;
-    Ok(Cluster::new(client))
+    Ok((Cluster::new(client), server.trim_end_matches('/').to_owned()))
 }
 
 async fn probe(cluster: &Cluster) -> Result<(), Error> {
@@ -112,20 +109,28 @@ async fn probe(cluster: &Cluster) -> Result<(), Error> {
 }
 
 /// Works on what is on the cluster until `until`.
-async fn serve(cluster: Cluster, member: &Member, ctx: &Shared, until: &CancellationToken) {
-    let site = Arc::new(site(cluster, member, ctx));
+async fn serve(
+    cluster: Cluster,
+    server: String,
+    member: &Arc<Member>,
+    ctx: &Shared,
+    until: &CancellationToken,
+) {
+    let site = Arc::new(site(cluster, server, member, ctx));
     *lock(&member.site) = Some(site.clone());
     member.stand(State::Engaged, "", ctx).await;
     let mut tasks = JoinSet::new();
     tasks.spawn(pass::dispatch(site.clone(), ctx.clone(), until.clone()));
-    if ctx.mode.has_tenants() {
-        tasks.spawn(watch_tenants(site.clone(), ctx.clone(), until.clone()));
+    if member.has_tenants {
+        let watching = tenants::watch(site.clone(), member.clone(), ctx.clone());
+        let until = until.clone();
+        tasks.spawn(async move { until.run_until_cancelled(watching).await.unwrap_or_default() });
     }
     until.run_until_cancelled(keep_probing(&site, member, ctx)).await;
     while tasks.join_next().await.is_some() {}
 }
 
-fn site(cluster: Cluster, member: &Member, ctx: &Shared) -> Site {
+fn site(cluster: Cluster, server: String, member: &Member, ctx: &Shared) -> Site {
     let queue = Arc::new(Queue::new(ctx.telemetry.queue(), Capacity::of(ctx.workers)));
     let owners = Arc::<Owners>::default();
     let (waiting, owned) = (queue.clone(), owners.clone());
@@ -137,6 +142,8 @@ fn site(cluster: Cluster, member: &Member, ctx: &Shared) -> Site {
     Site {
         id: member.id.clone(),
         name: member.name.clone(),
+        server,
+        claims: ctx.claims.clone(),
         releases: helm_client::release::Releases::new(
             cluster.clone(),
             helm_client::release::Options::default(),
@@ -209,7 +216,8 @@ async fn renew_token(site: &Site, member: &Member, ctx: &Context) {
             return;
         }
     };
-    match kubeconfig::renew::renew(&ctx.home, &site.cluster, &secret, FIELD_MANAGER, now).await {
+    let renewing = kubeconfig::renew::renew(&ctx.home, &site.cluster, &secret, FIELD_MANAGER, now);
+    match renewing.await {
         Ok(renewed) => {
             tracing::info!(cluster = member.name, expires = %renewed.expires, "renewed the token of a cluster");
         }
@@ -220,63 +228,5 @@ async fn renew_token(site: &Site, member: &Member, ctx: &Context) {
                 "could not renew the token of a cluster"
             );
         }
-    }
-}
-
-/// Puts the tenants of a cluster into its queue as they move.
-async fn watch_tenants(site: Arc<Site>, ctx: Shared, until: CancellationToken) {
-    let api: Api<Metadata> = ResourceId::of::<Tenant>().api(site.cluster.client(), None);
-    let events = watcher(api, watcher::Config::default().page_size(PAGE))
-        .default_backoff()
-        .take_until(until.cancelled());
-    tokio::pin!(events);
-    let mut listing = Vec::new();
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(Event::Init) => listing.clear(),
-            Ok(Event::InitApply(tenant)) => {
-                let key = key_of(&tenant);
-                listing.push(key.clone());
-                saw(&site, &ctx, key, &tenant, Priority::Low);
-            }
-            Ok(Event::InitDone) => {
-                let known = site.memories.keys();
-                let gone = known
-                    .into_iter()
-                    .filter(|key| key.kind == Kind::Tenant && !listing.contains(key));
-                gone.for_each(|key| site.forget(&key));
-            }
-            Ok(Event::Apply(tenant)) => {
-                let key = key_of(&tenant);
-                saw(&site, &ctx, key, &tenant, Priority::High);
-            }
-            Ok(Event::Delete(tenant)) => site.forget(&key_of(&tenant)),
-            Err(error) => {
-                tracing::warn!(
-                    cluster = site.name,
-                    error = chain(&error),
-                    "could not watch the tenants"
-                );
-            }
-        }
-    }
-}
-
-fn saw(site: &Site, ctx: &Context, key: Key, tenant: &Metadata, priority: Priority) {
-    if !ctx.serves(&key.namespace) {
-        return;
-    }
-    let version = tenant.resource_version().unwrap_or_default();
-    if site.memories.version(&key).as_deref() != Some(version.as_str()) {
-        site.memories.saw(key.clone(), version);
-        site.queue.add(key, priority);
-    }
-}
-
-fn key_of(tenant: &Metadata) -> Key {
-    Key {
-        kind: Kind::Tenant,
-        namespace: tenant.namespace().unwrap_or_default(),
-        name: tenant.name_any(),
     }
 }

@@ -3,6 +3,7 @@
 mod engagement;
 mod secrets;
 mod state;
+mod tenants;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,9 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use api::mesh::{annotations, events};
 use cluster::ObjectId;
 pub(crate) use cluster::kubeconfig::Limits;
+use helm::origin::ALLOW_FROM_NAMESPACES;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ObjectReference, Secret};
-use runtime::chain;
 use runtime::events::{Happening, Severity};
 use sha2::{Digest as _, Sha256};
 use tokio::task::JoinHandle;
@@ -24,6 +25,7 @@ pub(crate) use state::{Standing, State};
 use crate::context::{Context, Shared};
 use crate::engine::{FIELD_MANAGER, Site};
 use crate::key::Key;
+use crate::message::chain;
 
 /// The name under which the watch cluster itself is served.
 pub(crate) const SELF: &str = "self-cluster";
@@ -69,6 +71,8 @@ pub(crate) struct Member {
     pub(crate) id: ClusterId,
     /// As it is in the names of releases, conditions and figures.
     pub(crate) name: String,
+    /// True when tenants are served there: where a deployment alone names the kubeconfig, its author decides on no more.
+    has_tenants: bool,
     site: Mutex<Option<Arc<Site>>>,
     standing: Mutex<Standing>,
     annotations: Mutex<BTreeMap<String, String>>,
@@ -101,6 +105,20 @@ impl Member {
         if matches!(state, State::Engaged | State::Unreachable) {
             self.tell(&next, ctx).await;
         }
+    }
+
+    /// Says on the Secret what is wrong with a cluster that is served none the less, once.
+    async fn complain(&self, why: &str, ctx: &Context) {
+        let standing = {
+            let mut standing = lock(&self.standing);
+            if standing.message == why {
+                return;
+            }
+            why.clone_into(&mut standing.message);
+            standing.clone()
+        };
+        tracing::warn!(cluster = self.name, why, "cluster");
+        self.tell(&standing, ctx).await;
     }
 
     /// Notes on the Secret what was left behind there when an object had to go without it.
@@ -162,6 +180,8 @@ impl Member {
 pub(crate) struct Registry {
     ctx: Shared,
     clusters: Mutex<BTreeMap<ClusterId, Entry>>,
+    /// Those that are not served any more, and have not ended yet.
+    ending: Mutex<BTreeMap<ClusterId, JoinHandle<()>>>,
 }
 
 struct Entry {
@@ -183,9 +203,7 @@ impl Running {
     /// Ends it: its passes, its watches, and its connections.
     async fn end(self) {
         self.until.cancel();
-        if let Err(error) = self.task.await {
-            tracing::error!(%error, "a cluster's task did not end well");
-        }
+        ended(Some(self.task)).await;
     }
 }
 
@@ -194,37 +212,49 @@ impl Registry {
         Self {
             ctx,
             clusters: Mutex::default(),
+            ending: Mutex::default(),
         }
     }
 
     /// A cluster whose Secret was found: engaged, or engaged anew when it is to be reached otherwise.
     pub(crate) fn discovered(&self, id: &ClusterId, source: Source) {
-        self.keep(id, source, |entry| entry.is_discovered = true);
+        self.keep(id, source, None);
     }
 
     /// A cluster that a deployment names.
     pub(crate) fn used_by(&self, user: &Key, id: &ClusterId, source: Source) {
-        self.keep(id, source, |entry| {
-            entry.users.insert(user.clone());
-        });
+        let source = if secrets::is_self(id, &self.ctx) {
+            Source::Home
+        } else {
+            source
+        };
+        self.keep(id, source, Some(user));
     }
 
-    /// A Secret is gone, or has lost its label.
+    /// A Secret is gone, or has lost its label: nothing goes by it any more. Deployments that name it look for it again.
     pub(crate) fn lost(&self, id: &ClusterId) {
-        self.drop_unless_needed(|known, entry| {
-            if known == id {
-                entry.is_discovered = false;
-            }
-        });
+        let mut clusters = lock(&self.clusters);
+        let was_discovered = |entry: &Entry| entry.is_discovered;
+        if clusters.get(id).is_some_and(was_discovered)
+            && let Some(entry) = clusters.remove(id)
+        {
+            self.leave(id, entry, "its Secret is gone");
+        }
     }
 
     /// A deployment names no cluster any more, or only `except`.
     pub(crate) fn left_by(&self, user: &Key, except: Option<&ClusterId>) {
-        self.drop_unless_needed(|known, entry| {
-            if Some(known) != except {
+        let mut clusters = lock(&self.clusters);
+        for (id, entry) in clusters.iter_mut() {
+            if Some(id) != except {
                 entry.users.remove(user);
             }
-        });
+        }
+        let is_unneeded = |_: &ClusterId, entry: &mut Entry| !entry.is_discovered && entry.users.is_empty();
+        let unneeded: Vec<(ClusterId, Entry)> = clusters.extract_if(.., is_unneeded).collect();
+        for (id, entry) in unneeded {
+            self.leave(&id, entry, "no deployment names it");
+        }
     }
 
     /// A cluster, if it is known.
@@ -248,56 +278,69 @@ impl Registry {
         for entry in entries.into_values() {
             entry.running.end().await;
         }
+        let ending = std::mem::take(&mut *lock(&self.ending));
+        for task in ending.into_values() {
+            ended(Some(task)).await;
+        }
     }
 
-    fn keep(&self, id: &ClusterId, source: Source, note: impl FnOnce(&mut Entry)) {
+    /// True when a cluster is served because its Secret was found, whose changes are then told.
+    pub(crate) fn is_discovered(&self, id: &ClusterId) -> bool {
+        lock(&self.clusters)
+            .get(id)
+            .is_some_and(|entry| entry.is_discovered)
+    }
+
+    /// Serves a cluster for a deployment, or because its Secret was found.
+    fn keep(&self, id: &ClusterId, source: Source, user: Option<&Key>) {
         let digest = source.digest();
         let mut clusters = lock(&self.clusters);
-        match clusters.remove(id) {
-            Some(mut entry) if entry.digest == digest => {
+        let former = clusters.remove(id);
+        let is_discovered = user.is_none() || former.as_ref().is_some_and(|former| former.is_discovered);
+        let has_tenants = is_discovered && self.ctx.mode.has_tenants();
+        let mut entry = match former {
+            Some(entry) if entry.digest == digest && entry.member.has_tenants == has_tenants => {
                 if let Source::Kubeconfig { annotations, .. } = source {
-                    *lock(&entry.member.annotations) = annotations;
+                    self.note(&entry.member, annotations);
                 }
-                note(&mut entry);
-                clusters.insert(id.clone(), entry);
+                entry
             }
-            former => {
-                let mut entry = self.begin(id, source, former);
-                note(&mut entry);
-                clusters.insert(id.clone(), entry);
-            }
+            former => self.begin(id, source, former, has_tenants),
+        };
+        entry.is_discovered = is_discovered;
+        entry.users.extend(user.cloned());
+        clusters.insert(id.clone(), entry);
+    }
+
+    /// Notes the annotations of a Secret; those look again who may use it no longer, or may now.
+    fn note(&self, member: &Member, annotations: BTreeMap<String, String>) {
+        let mut known = lock(&member.annotations);
+        let is_other = known.get(ALLOW_FROM_NAMESPACES) != annotations.get(ALLOW_FROM_NAMESPACES);
+        *known = annotations;
+        if is_other {
+            // Nobody listens once the process ends.
+            let _ = self.ctx.news.send(member.id.clone());
         }
     }
 
-    fn drop_unless_needed(&self, mut change: impl FnMut(&ClusterId, &mut Entry)) {
-        let mut clusters = lock(&self.clusters);
-        for (id, entry) in clusters.iter_mut() {
-            change(id, entry);
-        }
-        let unneeded: Vec<ClusterId> = clusters
-            .iter()
-            .filter(|(_, entry)| !entry.is_discovered && entry.users.is_empty())
-            .map(|(id, _)| id.clone())
-            .collect();
-        for id in unneeded {
-            if let Some(entry) = clusters.remove(&id) {
-                // What runs there is left as it is.
-                let ctx = self.ctx.clone();
-                tokio::spawn(async move {
-                    entry.running.end().await;
-                    entry
-                        .member
-                        .stand(State::Disengaged, "its Secret is gone", &ctx)
-                        .await;
-                    ctx.figures.forget(&entry.member.name);
-                    ctx.figures.state(&entry.member.name, None);
-                });
-            }
-        }
+    /// Ends a cluster. What runs there is left as it is.
+    fn leave(&self, id: &ClusterId, entry: Entry, why: &'static str) {
+        let ctx = self.ctx.clone();
+        let mut ending = lock(&self.ending);
+        ending.retain(|_, task| !task.is_finished());
+        let before = ending.remove(id);
+        let task = tokio::spawn(async move {
+            ended(before).await;
+            entry.running.end().await;
+            entry.member.stand(State::Disengaged, why, &ctx).await;
+            ctx.figures.forget(&entry.member.name);
+            ctx.figures.state(&entry.member.name, None);
+        });
+        ending.insert(id.clone(), task);
     }
 
-    /// Serves a cluster from now on; one that was served from a former kubeconfig ends before.
-    fn begin(&self, id: &ClusterId, source: Source, former: Option<Entry>) -> Entry {
+    /// Serves a cluster from now on; what was served under that name ends before.
+    fn begin(&self, id: &ClusterId, source: Source, former: Option<Entry>, has_tenants: bool) -> Entry {
         let name = if id.namespace == self.ctx.discovery_namespace {
             id.name.clone()
         } else {
@@ -310,11 +353,11 @@ impl Registry {
         let member = Arc::new(Member {
             id: id.clone(),
             name,
+            has_tenants,
             site: Mutex::default(),
             standing: Mutex::new(Standing::new(State::Discovered, "", Timestamp::now())),
             annotations: Mutex::new(annotations),
         });
-        self.ctx.figures.state(&member.name, Some(State::Discovered));
         let digest = source.digest();
         let (is_discovered, users, former) = match former {
             Some(former) => (former.is_discovered, former.users, Some(former.running)),
@@ -322,10 +365,14 @@ impl Registry {
         };
         let until = CancellationToken::new();
         let serving = engagement::run(member.clone(), source, self.ctx.clone(), until.clone());
+        let ending = lock(&self.ending).remove(id);
+        let (ctx, name) = (self.ctx.clone(), member.name.clone());
         let task = tokio::spawn(async move {
             if let Some(former) = former {
                 former.end().await;
             }
+            ended(ending).await;
+            ctx.figures.state(&name, Some(State::Discovered));
             serving.await;
         });
         Entry {
@@ -335,6 +382,15 @@ impl Registry {
             users,
             running: Running { until, task },
         }
+    }
+}
+
+/// Waits until a task is over.
+async fn ended(task: Option<JoinHandle<()>>) {
+    if let Some(task) = task
+        && let Err(error) = task.await
+    {
+        tracing::error!(%error, "a cluster's task did not end well");
     }
 }
 

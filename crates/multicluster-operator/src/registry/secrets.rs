@@ -10,11 +10,11 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, ResourceExt as _};
-use runtime::chain;
 use tokio_util::sync::CancellationToken;
 
 use super::{ClusterId, Registry, SELF, Source};
 use crate::context::Context;
+use crate::message::chain;
 
 /// How many Secrets are listed at once; each may have a MiB.
 const PAGE: u32 = 10;
@@ -63,7 +63,8 @@ pub(crate) async fn follow(
     }
 }
 
-fn is_self(id: &ClusterId, ctx: &Context) -> bool {
+/// True for the watch cluster, which is served by the client of this process.
+pub(super) fn is_self(id: &ClusterId, ctx: &Context) -> bool {
     ctx.serves_self && id.name == SELF && id.namespace == ctx.discovery_namespace
 }
 

@@ -167,12 +167,12 @@ impl Pass<'_> {
         let subject = self.subject(deleting);
         match self.work(&subject).await {
             Err(error) if deleting && self.is_forced() => {
-                tracing::warn!(tenant = %self.key, error = runtime::chain(&error), "letting a tenant go by force");
+                tracing::warn!(tenant = %self.key, error = crate::message::chain(&error), "letting a tenant go by force");
                 let note = format!(
                     "the tenant went although its release could not be removed; what stays: release {} in namespace {} ({})",
                     subject.release,
                     self.key.name,
-                    runtime::chain(&error)
+                    crate::message::chain(&error)
                 );
                 self.warn(events::RELEASES_ORPHANED, &note).await;
                 self.let_go().await
@@ -223,7 +223,7 @@ impl Pass<'_> {
         };
         if let Err(error) = &applied {
             let reason = report::failure_event(error);
-            self.warn(reason, &runtime::chain(error)).await;
+            self.warn(reason, &crate::message::chain(error)).await;
         }
         if let Standing::Blocked(blocked) = &plan.standing {
             self.tell_blocked(blocked).await;
@@ -292,9 +292,9 @@ impl Pass<'_> {
     /// True when this cluster serves a tenant that names none: it has its release, or nobody has and it saw it first. The
     /// same API server may be engaged under several names.
     fn is_ours(&self) -> bool {
-        let uid = self.tenant.uid().unwrap_or_default();
+        let site = self.site;
         self.is_released_here()
-            || (self.status.releases.is_empty() && self.ctx.claims.claim(&uid, &self.site.name))
+            || (self.status.releases.is_empty() && site.claims.claim(&site.server, self.key, &site.name))
     }
 
     fn is_released_here(&self) -> bool {
@@ -398,7 +398,7 @@ impl Pass<'_> {
                 && known.observed_generation == self.tenant.metadata.generation
         });
         if !is_told {
-            self.warn(event, &runtime::chain(blocked)).await;
+            self.warn(event, &crate::message::chain(blocked)).await;
         }
     }
 
@@ -419,7 +419,7 @@ impl Pass<'_> {
                 }
                 Err(error) if error.is_transient() && tries < 3 => tries += 1,
                 Err(error) => {
-                    self.warn(events::FINGERPRINT_UPDATE_FAILED, &runtime::chain(&error))
+                    self.warn(events::FINGERPRINT_UPDATE_FAILED, &crate::message::chain(&error))
                         .await;
                     return Err(Error::Mark(error));
                 }
@@ -464,7 +464,7 @@ impl Pass<'_> {
             // It went with its last finalizer.
             Err(error) if error.is_not_found() => return Ok(()),
             Err(error) => {
-                self.warn(events::STATUS_UPDATE_FAILED, &runtime::chain(&error))
+                self.warn(events::STATUS_UPDATE_FAILED, &crate::message::chain(&error))
                     .await;
                 return Err(Error::Report(error));
             }

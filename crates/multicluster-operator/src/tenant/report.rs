@@ -6,12 +6,12 @@ use api::mesh::conditions::{
     UPGRADE_COMPLETE, UPGRADE_FAILED, UPGRADED, VERSION_INVALID, VERSION_NOT_FOUND,
 };
 use api::mesh::{ReleaseStatus, events};
-use runtime::chain;
 
 use super::status::{News, ReleaseNews, Said};
 use crate::chart::Fault;
 use crate::context::Context;
 use crate::engine::{ApplyError, Blocked, Change, ObserveError, Observed, Plan, Standing, Subject};
+use crate::message::chain;
 
 fn said(kind: &'static str, is_true: bool, reason: &'static str, message: impl Into<String>) -> Said {
     Said {
