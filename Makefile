@@ -275,7 +275,7 @@ RELEASE_ON_CONTROL_PLANE = $(BUILD_RELEASE) --quiet $(call bins,core-provider co
 ONLY ?=
 LATER ?=
 .PHONY: attacks
-attacks: ## What each of seven actors can try with his real token, ONLY=<names> of them; prints what refused it and what the victim saw
+attacks: ## What each of eight actors can try with his real token, ONLY=<names> of them; prints what refused it and what the victim saw
 	$(BUILD) --quiet $(call bins,core-provider composition-dynamic-controller chart-inspector attacks local-cluster) && \
 	    $(DEBUG)/attacks $(addprefix --only ,$(ONLY)) $(if $(LATER),--later)
 
@@ -346,8 +346,8 @@ big-index: ## kco show and pull from a repository with an index of 20 MiB agains
 FUZZ_SECONDS ?= 60
 # Without sanitizers: there is no unsafe code to watch, and what is left runs several times as fast.
 .PHONY: fuzz
-fuzz: ## Each fuzz target (template engine, chart reader, release records, admission, schemas, chart-inspector's query) for FUZZ_SECONDS=60 (needs cargo-fuzz and a nightly toolchain)
-	@for folder in crates/gotemplate/fuzz crates/helm/fuzz core-provider/fuzz chart-inspector/fuzz; do \
+fuzz: ## Each fuzz target (template engine, chart reader, release records, admission, schemas, chart-inspector's query, kubeconfigs) for FUZZ_SECONDS=60 (needs cargo-fuzz and a nightly toolchain)
+	@for folder in crates/gotemplate/fuzz crates/helm/fuzz crates/cluster/fuzz core-provider/fuzz chart-inspector/fuzz; do \
 	    cd $(CURDIR)/$$folder; \
 	    for target in $$(cargo +nightly fuzz list); do \
 	        mkdir -p corpus/$$target; seeds=; [ ! -d seeds/$$target ] || seeds=seeds/$$target; \

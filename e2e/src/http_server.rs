@@ -39,6 +39,8 @@ pub enum Answer {
     Content(Vec<u8>),
     /// This status, without a body.
     Status(u16),
+    /// This status, with these bytes.
+    Refusal(u16, Vec<u8>),
     /// 401, asking for a password.
     AskPassword,
     /// 401, asking for a token of the service at this URL.
@@ -223,6 +225,7 @@ fn response(answer: Answer) -> Result<Response<Body>, axum::http::Error> {
     match answer {
         Answer::Content(bytes) => ok.body(Body::from(bytes)),
         Answer::Status(code) => Response::builder().status(code).body(Body::empty()),
+        Answer::Refusal(code, bytes) => Response::builder().status(code).body(Body::from(bytes)),
         Answer::AskPassword => Response::builder()
             .status(StatusCode::UNAUTHORIZED)
             .header(WWW_AUTHENTICATE, "Basic realm=\"e2e\"")

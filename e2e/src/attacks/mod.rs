@@ -1,4 +1,4 @@
-//! `make attacks`: what each of seven actors can try against a platform that others use as well, with that actor's real
+//! `make attacks`: what each of eight actors can try against a platform that others use as well, with that actor's real
 //! token on a real control plane, and what the victim sees of it.
 //!
 //! An attack is refused when the victim sees nothing of it, whatever refused it. One that works and that
@@ -6,6 +6,7 @@
 
 mod accounts;
 mod bindings;
+mod clusters;
 mod compositions;
 mod consents;
 mod definitions;
@@ -49,6 +50,8 @@ pub enum Actor {
     Registry = 6,
     /// Is admin of a namespace and writes definitions there.
     DefinitionAuthor = 7,
+    /// Writes a kubeconfig or a deployment of the multicluster operator, or runs the API server that a kubeconfig names.
+    ClusterOwner = 8,
 }
 
 impl fmt::Display for Actor {
@@ -61,6 +64,7 @@ impl fmt::Display for Actor {
             Self::Peer => "network peer",
             Self::Registry => "registry",
             Self::DefinitionAuthor => "definition author",
+            Self::ClusterOwner => "cluster owner",
         };
         write!(f, "{} {name}", *self as u8)
     }
@@ -172,6 +176,7 @@ pub fn all() -> Vec<Attack> {
     all.extend(sizes::attacks());
     all.extend(definitions::attacks());
     all.extend(consents::attacks());
+    all.extend(clusters::attacks());
     all
 }
 

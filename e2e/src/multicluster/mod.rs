@@ -297,6 +297,11 @@ pub fn said(tenant: &Value, type_: &str) -> String {
     })
 }
 
+/// A repository of charts `shop`, as [`Clusters::start`] has it.
+pub(crate) fn charts_of(site: &Site) -> Result<HttpServer> {
+    serve(charts(site)?, Arc::default())
+}
+
 fn charts(site: &Site) -> Result<BTreeMap<String, Vec<u8>>> {
     let folder = tempfile::tempdir()?;
     for version in ["1.0.0", "1.1.0", "2.0.0"] {
