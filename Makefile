@@ -148,9 +148,23 @@ walk-through: ## The reference's walk-throughs, command by command, with charts 
 
 TENANTS ?= 50
 .PHONY: multicluster
-multicluster: ## Passes on three live clusters of TENANTS=50 tenants each, alone and beside a cluster whose packets are lost; prints p95 of both
+multicluster: ## Passes on three live clusters of TENANTS=50 tenants each, alone and beside a cluster whose packets are lost; then 20 kubeconfigs of 4 API servers at rest
 	$(BUILD) --quiet $(call bins,$(PROGRAMS) multicluster local-cluster)
-	$(DEBUG)/multicluster --tenants $(TENANTS)
+	$(DEBUG)/multicluster latency --tenants $(TENANTS)
+	$(DEBUG)/multicluster names
+
+ROTATIONS ?= 20
+.PHONY: rotations
+rotations: ## A cluster's kubeconfig rotated ROTATIONS=20 times while its tenants are changed; prints failed passes and what stays open
+	$(BUILD) --quiet $(call bins,$(PROGRAMS) multicluster local-cluster)
+	$(DEBUG)/multicluster rotations --rotations $(ROTATIONS)
+
+FROM ?= 1
+.PHONY: multicluster-kills
+multicluster-kills: ## The multicluster operator killed at every write (STEP=1, FROM=1) of create, upgrade and delete of a Tenant and of a KryptonDeployment
+	$(BUILD) --quiet $(call bins,$(PROGRAMS) kills local-cluster)
+	$(DEBUG)/kills tenant --step $(STEP) --from $(FROM)
+	$(DEBUG)/kills deployment --step $(STEP) --from $(FROM)
 
 .PHONY: run-pid
 run-pid: ## Start the multicluster operator in the background, with FLAGS, against the current kubeconfig; `make stop` ends it

@@ -68,13 +68,27 @@ pub trait Life {
 /// # Errors
 /// When a life without a kill fails; what goes wrong after a kill is in the outcome.
 pub fn run<L: Life>(proxy: &Proxy, stride: usize, begin: impl Fn(&str) -> Result<L>) -> Result<Outcome> {
+    run_from(proxy, 1, stride, begin)
+}
+
+/// The same from a write on, to go on where a run was cut off: its last line says how far it came.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_from<L: Life>(
+    proxy: &Proxy,
+    from: usize,
+    stride: usize,
+    begin: impl Fn(&str) -> Result<L>,
+) -> Result<Outcome> {
     let matrix = Matrix { proxy, begin };
     let whole = matrix.whole_life()?;
     let writes: Vec<usize> = whole.iter().map(|(_, writes)| *writes).collect();
     progress(format_args!("writes of {:?}: {writes:?}", L::STEPS));
     let most = writes.iter().copied().max().unwrap_or_default();
     let mut outcome = Outcome::default();
-    for write in (stride.div_ceil(2)..=most).step_by(stride) {
+    let writes = (stride.div_ceil(2)..=most).step_by(stride);
+    for write in writes.filter(|write| *write >= from) {
         for side in SIDES {
             matrix.interrupted_life(KillAt { write, side }, &whole, &mut outcome);
         }

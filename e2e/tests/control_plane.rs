@@ -17,6 +17,7 @@ mod hand_over_wait;
 mod join_cluster;
 mod keep_to_krateo;
 mod kill_controller;
+mod kill_operator;
 mod kill_provider;
 mod limit_controller;
 mod open_namespace;

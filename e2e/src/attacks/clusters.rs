@@ -104,30 +104,15 @@ struct Post<'s> {
 
 impl<'s> Post<'s> {
     fn start(stage: &'s Stage, name: &'static str) -> Result<Self> {
-        Self::start_with(stage, name, &["--allow-loopback-clusters"])
+        Self::start_with(stage, name, &[])
     }
 
     fn start_with(stage: &'s Stage, name: &'static str, flags: &[&str]) -> Result<Self> {
         let (plane, namespace) = (stage.platform().plane(), stage.platform().namespace(name)?);
         let charts = multicluster::charts_of(stage.platform().site())?;
-        let mut arguments: Vec<String> = [
-            "--chart-name=shop",
-            "--chart-version=1.0.0",
-            "--metrics-port=0",
-            "--health-port=0",
-            "--ensure-watch-crds",
-            "--self-cluster",
-            "--probe-interval=1s",
-            "--max-error-retry-interval=2s",
-            "--debug",
-        ]
-        .map(str::to_owned)
-        .to_vec();
-        arguments.push(format!("--chart-repo={}", charts.url("/charts")));
-        arguments.push(format!("--namespace={name}"));
-        arguments.push(format!("--own-namespace={name}"));
-        arguments.push(format!("--watch-namespaces={name},{name}-thief"));
-        arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
+        let served = format!("--watch-namespaces={name},{name}-thief");
+        let flags = [flags, &["--self-cluster", &served]].concat();
+        let arguments = multicluster::arguments(&charts, name, &flags);
         let operator = format!("operator-{name}");
         let kubeconfig = plane.kubeconfig();
         let environment = [
@@ -304,7 +289,7 @@ fn link_local(stage: &Stage, name: &'static str) -> Result<Outcome> {
 
 fn loopback(stage: &Stage, name: &'static str) -> Result<Outcome> {
     let server = Server::start(|_| Answer::Status(401))?;
-    let post = Post::start_with(stage, name, &[])?;
+    let post = Post::start_with(stage, name, &["--allow-loopback-clusters=false"])?;
     let at = server
         .http
         .host()

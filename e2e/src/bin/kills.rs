@@ -1,10 +1,11 @@
-//! A program killed at every write of a life: `make definition-kills` and `make composition-kills`.
+//! A program killed at every write of a life: `make definition-kills`, `make composition-kills` and `make multicluster-kills`.
 #![allow(clippy::print_stdout, reason = "the outcome is what it is run for")]
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
+use e2e::multicluster::kills::{self as multicluster_kills, Kind};
 use e2e::{composition_kills, definition_kills};
 
 /// A program killed before and after every write of create, upgrade and delete, then started again.
@@ -15,6 +16,9 @@ struct Args {
     /// Only every so manieth write.
     #[arg(long, default_value_t = 1)]
     step: usize,
+    /// From this write on, for a tenant and a deployment.
+    #[arg(long, default_value_t = 1)]
+    from: usize,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -23,13 +27,19 @@ enum Life {
     Definition,
     /// Of a composition: its controller is killed.
     Composition,
+    /// Of a tenant: the multicluster operator is killed.
+    Tenant,
+    /// Of a deployment: the multicluster operator is killed.
+    Deployment,
 }
 
 fn main() -> Result<ExitCode> {
-    let Args { of, step } = Args::parse();
+    let Args { of, step, from } = Args::parse();
     let outcome = match of {
         Life::Definition => definition_kills::run(step)?,
         Life::Composition => composition_kills::run(step)?,
+        Life::Tenant => multicluster_kills::run(Kind::Tenant, from, step)?,
+        Life::Deployment => multicluster_kills::run(Kind::Deployment, from, step)?,
     };
     println!("{outcome}");
     Ok(

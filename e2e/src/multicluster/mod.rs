@@ -1,6 +1,9 @@
 //! Two control planes, each with a store of its own, a chart repository, and the operator that serves both.
 
+pub mod kills;
 pub mod latency;
+pub mod names;
+pub mod rotations;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -140,7 +143,7 @@ impl Clusters {
     pub fn operator(&self, flags: &[&str]) -> Result<Command> {
         let mut command = Command::new(image::binary(PROGRAM)?);
         command
-            .args(self.arguments(flags))
+            .args(arguments(&self.repository, CLUSTERS, flags))
             .env("KUBECONFIG", self.home.kubeconfig())
             .env("NO_PROXY", "127.0.0.1");
         Ok(command)
@@ -165,36 +168,10 @@ impl Clusters {
         let kubeconfig = kubeconfig.to_string_lossy();
         let mut environment = environment.to_vec();
         environment.extend([("KUBECONFIG", &*kubeconfig), ("NO_PROXY", "127.0.0.1")]);
-        let arguments = self.arguments(flags);
+        let arguments = arguments(&self.repository, CLUSTERS, flags);
         self.home
             .start_program(&name, &image::binary(PROGRAM)?, arguments, &environment)?;
         Ok(name)
-    }
-
-    fn arguments(&self, flags: &[&str]) -> Vec<String> {
-        let mut arguments: Vec<String> = [
-            "--chart-name=shop",
-            "--chart-version=1.0.0",
-            "--namespace=clusters",
-            "--own-namespace=clusters",
-            "--metrics-port=0",
-            "--health-port=0",
-            "--allow-loopback-clusters",
-            "--ensure-watch-crds",
-            "--probe-interval=1s",
-            "--max-error-retry-interval=2s",
-            "--debug",
-        ]
-        .map(str::to_owned)
-        .to_vec();
-        arguments.push(format!("--chart-repo={}", self.repository.url("/charts")));
-        // The last of several counts.
-        arguments.retain(|argument| {
-            let flag = argument.split('=').next().unwrap_or_default();
-            !flags.iter().any(|given| given.split('=').next() == Some(flag))
-        });
-        arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
-        arguments
     }
 
     /// Does something with both; what the operators said is kept where it fails.
@@ -255,6 +232,34 @@ impl Clusters {
         let standing: Value = serde_json::from_str(text.unwrap_or("null"))?;
         Ok(standing["state"].as_str().map(str::to_owned))
     }
+}
+
+/// The flags of an operator that releases chart `shop` of a repository, with its Secrets in this namespace; further flags
+/// take the place of those that it has.
+pub(crate) fn arguments(charts: &HttpServer, namespace: &str, flags: &[&str]) -> Vec<String> {
+    let mut arguments: Vec<String> = [
+        "--chart-name=shop",
+        "--chart-version=1.0.0",
+        "--metrics-port=0",
+        "--health-port=0",
+        "--allow-loopback-clusters",
+        "--ensure-watch-crds",
+        "--probe-interval=1s",
+        "--max-error-retry-interval=2s",
+        "--debug",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    arguments.push(format!("--namespace={namespace}"));
+    arguments.push(format!("--own-namespace={namespace}"));
+    arguments.push(format!("--chart-repo={}", charts.url("/charts")));
+    // The last of several counts.
+    arguments.retain(|argument| {
+        let flag = argument.split('=').next().unwrap_or_default();
+        !flags.iter().any(|given| given.split('=').next() == Some(flag))
+    });
+    arguments.extend(flags.iter().map(|&flag| flag.to_owned()));
+    arguments
 }
 
 /// A tenant.

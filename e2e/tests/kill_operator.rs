@@ -1,0 +1,35 @@
+//! The short forms of `make multicluster-kills` and `make rotations`.
+
+use anyhow::Result;
+use e2e::multicluster::kills::{self, Kind};
+use e2e::multicluster::rotations;
+
+/// Kills at every so manieth write.
+const STEP: usize = 14;
+
+fn killed(kind: Kind) -> Result<()> {
+    let outcome = kills::run(kind, 1, STEP)?;
+    assert!(outcome.faults.is_empty(), "{:#?}", outcome.faults);
+    assert!(
+        outcome.kills > 0 && outcome.kills == outcome.converged,
+        "{outcome}"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_tenant_ends_as_it_should_wherever_the_operator_is_killed() -> Result<()> {
+    killed(Kind::Tenant)
+}
+
+#[test]
+fn a_deployment_ends_as_it_should_wherever_the_operator_is_killed() -> Result<()> {
+    killed(Kind::Deployment)
+}
+
+#[test]
+fn rotations_under_load_cost_a_retry_at_most_and_leave_nothing_open() -> Result<()> {
+    let figures = rotations::run(3, 2)?;
+    assert!(figures.is_good(), "{figures}");
+    Ok(())
+}
