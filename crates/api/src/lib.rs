@@ -2,7 +2,7 @@
 //! annotations, finalizers, conditions, policies, event reasons and the wire types of chart-inspector.
 //!
 //! Nothing here decides or talks to anybody. Every name is spelled once, here, and kept as
-//! `docs/contract.md` lists it, because existing manifests and dashboards rely on it.
+//! `docs/reference/names.md` lists it, because existing manifests and dashboards rely on it.
 
 pub mod annotations;
 pub mod composition;

@@ -396,4 +396,23 @@ mod tests {
         assert!(told("{}").contains("no list in JSON"));
         assert!(told("").contains("no list in JSON"));
     }
+
+    #[test]
+    fn a_version_is_pinned_to_one() {
+        for version in [
+            "0.22.2",
+            "1.0.0",
+            "1.0.0-rc.1",
+            "10.20.30",
+            "v1.20.2",
+            "1.2.3-rc.1+b5",
+        ] {
+            assert!(is_exact(version), "{version}");
+        }
+        for version in [
+            "", "1", "1.2", "^1.2.3", "1.2.x", "1.2.3.4", "1.2.3-", "1.2.3+", "1.2.3 ", ">1.2.3", "latest",
+        ] {
+            assert!(!is_exact(version), "{version}");
+        }
+    }
 }
