@@ -1,0 +1,78 @@
+//! A gRPC channel over one attested connection.
+
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::net::{TcpStream, ToSocketAddrs};
+use tokio::time::timeout;
+use tonic::transport::{Channel, Endpoint, Uri};
+
+use crate::KEEPALIVE;
+
+/// Why there is no channel.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// Nobody listens there, or the host cannot be reached.
+    #[error("could not connect")]
+    Dial(#[source] io::Error),
+    /// One of the two sides refused the other, or the handshake broke.
+    #[error("could not attest the connection")]
+    Attest(#[source] attested_tls::Error),
+    /// The peer does not speak HTTP/2.
+    #[error("could not speak gRPC over the connection")]
+    Http(#[source] tonic::transport::Error),
+}
+
+impl ConnectError {
+    /// True when the same attempt can succeed later although nobody changed anything: the peer is not up yet.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Dial(_)
+            | Self::Attest(attested_tls::Error::TimedOut | attested_tls::Error::Handshake(_))
+            | Self::Http(_) => true,
+            Self::Attest(_) => false,
+        }
+    }
+}
+
+/// Connects to an attested server.
+///
+/// The channel is of this one connection: when that ends, calls fail, because another connection would be another server
+/// until it is attested. Both sides have judged each other when this returns.
+pub async fn connect(
+    client: &attested_tls::Client,
+    address: impl ToSocketAddrs,
+) -> Result<Channel, ConnectError> {
+    let dialled = timeout(attested_tls::HANDSHAKE_TIMEOUT, TcpStream::connect(address)).await;
+    let socket = dialled
+        .map_err(|_| ConnectError::Dial(io::ErrorKind::TimedOut.into()))?
+        .map_err(ConnectError::Dial)?;
+    socket.set_nodelay(true).map_err(ConnectError::Dial)?;
+    let stream = client.connect(socket).await.map_err(ConnectError::Attest)?;
+    let mut stream = BufReader::new(stream);
+    // In TLS 1.3 the server judges this side after the handshake. An HTTP/2 server speaks first, so what comes is either its
+    // settings or its refusal, which HTTP/2 would make an unspecific error of the first call.
+    let answered = timeout(attested_tls::HANDSHAKE_TIMEOUT, stream.fill_buf()).await;
+    let first = answered
+        .map_err(|_| ConnectError::Attest(attested_tls::Error::TimedOut))?
+        .map_err(|error| ConnectError::Attest(error.into()))?;
+    if first.is_empty() {
+        let closed = io::Error::from(io::ErrorKind::UnexpectedEof);
+        return Err(ConnectError::Attest(attested_tls::Error::Handshake(closed)));
+    }
+    let once = Mutex::new(Some(TokioIo::new(stream)));
+    let connector = tower::service_fn(move |_: Uri| {
+        let stream = once.lock().unwrap_or_else(PoisonError::into_inner).take();
+        async { stream.ok_or_else(|| io::Error::other("the attested connection has ended")) }
+    });
+    // The name is of nothing: peers are told apart by what they attest.
+    Endpoint::from_static("http://attested.internal")
+        .http2_keep_alive_interval(KEEPALIVE)
+        .keep_alive_timeout(KEEPALIVE)
+        .keep_alive_while_idle(true)
+        .connect_with_connector(connector)
+        .await
+        .map_err(ConnectError::Http)
+}

@@ -1,0 +1,31 @@
+//! What is said between a node, whoever makes a cluster of it, and the cluster it joins: gRPC over attested TLS.
+
+mod connect;
+mod serve;
+
+pub use connect::{ConnectError, connect};
+pub use serve::{Incoming, serve};
+
+/// The messages, clients and servers of `proto/bootstrap.proto`. The messages have no `Debug`: they hold secrets.
+#[expect(
+    clippy::pedantic,
+    missing_docs,
+    reason = "generated; what it is about is in proto/bootstrap.proto"
+)]
+pub mod proto {
+    tonic::include_proto!("bootstrap");
+}
+
+use std::time::Duration;
+
+/// How often each side asks whether the other is still there, and how long it waits for the answer.
+pub const KEEPALIVE: Duration = Duration::from_secs(15);
+
+/// The port that a node waits for an init request at.
+pub const INIT_PORT: u16 = 9000;
+
+/// The port of every node that the join service is reached by.
+pub const JOIN_PORT: u16 = 30090;
+
+/// The most bytes a request has. A certificate request is below 1 kB, an init request with many components below 32 kB.
+pub const LONGEST_REQUEST: usize = 64 * 1024;
