@@ -1,10 +1,12 @@
-//! What is said between a node, whoever makes a cluster of it, and the cluster it joins: gRPC over attested TLS.
+//! What is said between a node, whoever makes a cluster of it, and the cluster it joins: gRPC over attested TLS, and the certificate
+//! that a kubelet gets that way.
 
 mod connect;
+pub mod kubelet_certificate;
 mod serve;
 
 pub use connect::{ConnectError, connect};
-pub use serve::{Incoming, serve};
+pub use serve::{Attested, Incoming, Peer, serve};
 
 /// The messages, clients and servers of `proto/bootstrap.proto`. The messages have no `Debug`: they hold secrets.
 #[expect(

@@ -88,11 +88,27 @@ async fn accept(listener: TcpListener, server: attested_tls::Server, sender: mps
 async fn attest(socket: TcpStream, server: &attested_tls::Server) -> Result<Attested, attested_tls::Error> {
     socket.set_nodelay(true).map_err(attested_tls::Error::Handshake)?;
     let stream = server.accept(socket).await?;
-    Ok(Attested(Box::pin(stream)))
+    let certificates = stream.get_ref().1.peer_certificates();
+    let certificate = certificates.and_then(|certificates| certificates.first());
+    let peer = Peer {
+        certificate: certificate.map(|certificate| certificate.to_vec().into()),
+    };
+    let stream = Box::pin(stream);
+    Ok(Attested { stream, peer })
+}
+
+/// Who is at the other end: an extension of every request.
+#[derive(Debug, Clone)]
+pub struct Peer {
+    /// Its certificate, DER, which was verified for this connection; `None` when it was not asked for one.
+    pub certificate: Option<Arc<[u8]>>,
 }
 
 /// A connection whose handshake is done.
-pub struct Attested(Pin<Box<dyn Duplex>>);
+pub struct Attested {
+    stream: Pin<Box<dyn Duplex>>,
+    peer: Peer,
+}
 
 trait Duplex: AsyncRead + AsyncWrite + Send {}
 
@@ -105,9 +121,11 @@ impl std::fmt::Debug for Attested {
 }
 
 impl Connected for Attested {
-    type ConnectInfo = ();
+    type ConnectInfo = Peer;
 
-    fn connect_info(&self) {}
+    fn connect_info(&self) -> Peer {
+        self.peer.clone()
+    }
 }
 
 impl AsyncRead for Attested {
@@ -116,7 +134,7 @@ impl AsyncRead for Attested {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.0.as_mut().poll_read(context, buffer)
+        self.stream.as_mut().poll_read(context, buffer)
     }
 }
 
@@ -126,15 +144,15 @@ impl AsyncWrite for Attested {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.0.as_mut().poll_write(context, bytes)
+        self.stream.as_mut().poll_write(context, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.as_mut().poll_flush(context)
+        self.stream.as_mut().poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.as_mut().poll_shutdown(context)
+        self.stream.as_mut().poll_shutdown(context)
     }
 }
 
