@@ -100,12 +100,12 @@ fn another_request_is_refused_by_name() {
             with_subject(&[nodes.clone(), (CommonName, "worker")]),
             other("worker"),
         ),
-        (with_subject(&[nodes.clone()]), other("")),
+        (with_subject(std::slice::from_ref(&nodes)), other("")),
         (
             with_subject(&[(OrganizationName, "system:masters"), node.clone()]),
             Refused::Organisation,
         ),
-        (with_subject(&[node.clone()]), Refused::Organisation),
+        (with_subject(std::slice::from_ref(&node)), Refused::Organisation),
         (
             with_subject(&[nodes, node, (CountryName, "CH")]),
             Refused::Subject,

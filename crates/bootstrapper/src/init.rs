@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use attest::{ClusterId, InvalidKmsUri, MasterSecret, Salt, Secret};
 
+use crate::components;
+
 /// Wrong init secrets within this time count.
 const WINDOW: Duration = Duration::from_mins(1);
 
@@ -29,6 +31,20 @@ pub enum Refusal {
     /// The storage is not one that works here.
     #[error("the storage URI is not {NO_STORE}")]
     Storage,
+    /// A field of the request cannot be worked with.
+    #[error("the request's {field} {reason}")]
+    Field {
+        /// Its name in the protocol.
+        field: &'static str,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// A component cannot be installed.
+    #[error(transparent)]
+    Component(#[from] components::Invalid),
+    /// The node has no metadata, or nobody may initialise it.
+    #[error("the node cannot be initialised now: {0}")]
+    NotReady(String),
     /// The other half, or another request, was first.
     #[error("the node is already being activated")]
     AlreadyLocked,
@@ -45,6 +61,8 @@ pub enum Code {
     InvalidArgument,
     /// The node is not in a state for it.
     FailedPrecondition,
+    /// The node may be able to, later.
+    Unavailable,
 }
 
 impl Refusal {
@@ -53,7 +71,8 @@ impl Refusal {
         match self {
             Self::InvalidSecret => Code::PermissionDenied,
             Self::TooManyAttempts(_) => Code::ResourceExhausted,
-            Self::Kms(_) | Self::Storage => Code::InvalidArgument,
+            Self::Kms(_) | Self::Storage | Self::Field { .. } | Self::Component(_) => Code::InvalidArgument,
+            Self::NotReady(_) => Code::Unavailable,
             Self::AlreadyLocked => Code::FailedPrecondition,
         }
     }

@@ -3,9 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use attest::{ClusterId, Digest, Salt, Secret};
-use zeroize::Zeroizing;
+use attest::{Bytes, ClusterId, Digest, Salt, Secret};
+use bootstrap_proto::proto::{ControlPlaneFile, IssueJoinTicketResponse};
+use zeroize::{Zeroize as _, Zeroizing};
 
+use crate::components::{self, Component};
+use crate::request::read_components;
 use crate::stage::Role;
 
 /// How long a node waits between attempts to join.
@@ -41,6 +44,49 @@ pub struct Ticket {
     pub authority_hashes: Vec<String>,
     /// Names below the folder of kubeadm's certificates, and what the files hold.
     pub control_plane_files: Vec<(String, Zeroizing<Vec<u8>>)>,
+    /// What is installed first.
+    pub components: Vec<Component>,
+}
+
+/// A field of the answer does not have the length it always has.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the ticket's {0} is not 32 bytes")]
+pub struct WrongLength(&'static str);
+
+/// Why an answer is no ticket.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum Unreadable {
+    #[error(transparent)]
+    Length(#[from] WrongLength),
+    #[error(transparent)]
+    Component(#[from] components::Invalid),
+}
+
+/// The 32 bytes of a field.
+pub fn bytes(field: &'static str, mut bytes: Vec<u8>) -> Result<[u8; 32], WrongLength> {
+    let taken = <[u8; 32]>::try_from(bytes.as_slice()).map_err(|_| WrongLength(field));
+    bytes.zeroize();
+    taken
+}
+
+impl TryFrom<IssueJoinTicketResponse> for Ticket {
+    type Error = Unreadable;
+
+    fn try_from(answer: IssueJoinTicketResponse) -> Result<Self, Unreadable> {
+        let file = |file: ControlPlaneFile| (file.name, Zeroizing::new(file.data));
+        Ok(Self {
+            state_disk_key: Secret::new(bytes("state_disk_key", answer.state_disk_key)?),
+            measurement_salt: Bytes(bytes("measurement_salt", answer.measurement_salt)?),
+            measurement_secret: Secret::new(bytes("measurement_secret", answer.measurement_secret)?),
+            kubelet_certificate: answer.kubelet_cert,
+            api_server_endpoint: answer.api_server_endpoint,
+            token: Zeroizing::new(answer.token),
+            authority_hashes: vec![answer.discovery_token_ca_cert_hash],
+            control_plane_files: answer.control_plane_files.into_iter().map(file).collect(),
+            components: read_components(&answer.kubernetes_components)?,
+        })
+    }
 }
 
 impl fmt::Debug for Ticket {
@@ -93,11 +139,7 @@ pub enum Unusable {
 
 /// Judges a ticket for a node of this role, and derives the id of its cluster.
 pub fn accept(ticket: Ticket, role: Role) -> Result<Accepted, Unusable> {
-    let is_endpoint = ticket
-        .api_server_endpoint
-        .rsplit_once(':')
-        .is_some_and(|(host, port)| is_host(host) && port.parse::<u16>().is_ok_and(|port| port != 0));
-    if !is_endpoint {
+    if !is_endpoint(&ticket.api_server_endpoint) {
         return Err(Unusable::Endpoint(ticket.api_server_endpoint.clone()));
     }
     if !is_bootstrap_token(&ticket.token) {
@@ -138,6 +180,12 @@ fn check_files(ticket: &Ticket, role: Role) -> Result<(), Unusable> {
         Some(name) => Err(Unusable::MissingFile(name)),
         None => Ok(()),
     }
+}
+
+/// True for `host:port`.
+pub fn is_endpoint(text: &str) -> bool {
+    text.rsplit_once(':')
+        .is_some_and(|(host, port)| is_host(host) && port.parse::<u16>().is_ok_and(|port| port != 0))
 }
 
 /// A host name, an IPv4 address, or an IPv6 address in brackets.
@@ -199,7 +247,6 @@ pub fn after(failed: Failed) -> Next {
 
 #[cfg(test)]
 mod tests {
-    use attest::Bytes;
     use proptest::prelude::*;
 
     use super::*;
@@ -214,6 +261,7 @@ mod tests {
             token: "abcdef.0123456789abcdef".to_owned().into(),
             authority_hashes: vec![format!("sha256:{}", Bytes([4; 32]))],
             control_plane_files: vec![],
+            components: vec![],
         }
     }
 

@@ -3,11 +3,26 @@
 //! Two halves run at once: one waits for an init request, the other asks for a ticket to join. Whichever gets there first
 //! locks the node, which cannot be undone, and goes through its stages; the other stops. How it ended is kept in a file.
 
+pub mod args;
+pub mod chain;
+pub mod components;
+pub mod disk;
+pub mod files;
 pub mod init;
 pub mod join;
+mod join_client;
+pub mod kubeadm;
 pub mod lock;
+pub mod log;
+pub mod metadata;
 pub mod node;
+pub mod objects;
+mod perform;
 pub mod record;
+pub mod request;
+mod run;
+mod serve;
+pub mod site;
 pub mod stage;
 
 /// What the lock is made of. The model of `tests/model_lock.rs` compiles `lock.rs` with loom's.

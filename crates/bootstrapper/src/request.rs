@@ -1,0 +1,229 @@
+//! An init request, checked before the node is locked: what is wrong with it later would be final.
+
+use std::net::IpAddr;
+
+use attest::{Bytes, Salt};
+use bootstrap_proto::proto::{InitRequest, KubernetesComponent};
+use zeroize::Zeroizing;
+
+use crate::components::{self, Component};
+use crate::init::Refusal;
+use crate::join::is_endpoint;
+
+/// The longest name of a cluster.
+const LONGEST_NAME: usize = 63;
+
+/// A request that kubeadm can work with.
+pub struct Request {
+    /// Holds the master secret.
+    pub kms_uri: Zeroizing<String>,
+    /// Must be that of no storage.
+    pub storage_uri: String,
+    /// What the hash in the node's metadata is of.
+    pub init_secret: Zeroizing<Vec<u8>>,
+    /// The caller's.
+    pub measurement_salt: Salt,
+    /// A DNS label.
+    pub cluster_name: String,
+    /// As `v1.36.3`.
+    pub version: String,
+    /// Names and addresses.
+    pub sans: Vec<String>,
+    /// Empty, or one range of each family.
+    pub service_cidr: String,
+    /// As above.
+    pub pod_cidr: String,
+    /// Empty, or `host:port`.
+    pub endpoint: String,
+    /// What is installed first.
+    pub components: Vec<Component>,
+    /// Send the log while it is written.
+    pub stream_log: bool,
+}
+
+impl std::fmt::Debug for Request {
+    /// Without the secrets.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Request")
+            .field("cluster_name", &self.cluster_name)
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Request {
+    /// The init secret, which is judged before anything else of the request.
+    pub fn secret(request: &mut InitRequest) -> Zeroizing<Vec<u8>> {
+        Zeroizing::new(std::mem::take(&mut request.init_secret))
+    }
+
+    /// Checks every field but the secrets.
+    pub fn read(mut request: InitRequest) -> Result<Self, Refusal> {
+        let kms_uri = Zeroizing::new(std::mem::take(&mut request.kms_uri));
+        let init_secret = Self::secret(&mut request);
+        let wrong = |field, reason| Refusal::Field { field, reason };
+        let salt = <[u8; 32]>::try_from(request.measurement_salt.as_slice());
+        let measurement_salt = salt.map_err(|_| wrong("measurement_salt", "is not 32 bytes"))?;
+        let name = &request.cluster_name;
+        if name.len() > LONGEST_NAME || !is_label(name) {
+            let reason = "is not lower-case letters, digits and dashes, at most 63";
+            return Err(wrong("cluster_name", reason));
+        }
+        if !is_version(&request.kubernetes_version) {
+            return Err(wrong("kubernetes_version", "is not v1.<minor>.<patch>"));
+        }
+        let is_name = |san: &String| san.parse::<IpAddr>().is_ok() || is_endpoint(&format!("{san}:1"));
+        if !request.apiserver_cert_sans.iter().all(is_name) {
+            return Err(wrong("apiserver_cert_sans", "has what is no name and no address"));
+        }
+        for (field, range) in [
+            ("service_cidr", &request.service_cidr),
+            ("pod_cidr", &request.pod_cidr),
+        ] {
+            if !range.is_empty() && !range.split(',').all(is_range) {
+                return Err(wrong(field, "is not address/length, or two of them with a comma"));
+            }
+        }
+        let endpoint = &request.control_plane_endpoint;
+        if !endpoint.is_empty() && !is_endpoint(endpoint) {
+            return Err(wrong("control_plane_endpoint", "is not host:port"));
+        }
+        Ok(Self {
+            kms_uri,
+            storage_uri: request.storage_uri,
+            init_secret,
+            measurement_salt: Bytes(measurement_salt),
+            cluster_name: request.cluster_name,
+            version: request.kubernetes_version,
+            sans: request.apiserver_cert_sans,
+            service_cidr: request.service_cidr,
+            pod_cidr: request.pod_cidr,
+            endpoint: request.control_plane_endpoint,
+            components: read_components(&request.kubernetes_components)?,
+            stream_log: request.stream_log,
+        })
+    }
+}
+
+/// The components of a request or a ticket.
+pub fn read_components(components: &[KubernetesComponent]) -> Result<Vec<Component>, components::Invalid> {
+    let read = |component: &KubernetesComponent| {
+        let KubernetesComponent {
+            url,
+            hash,
+            install_path,
+            extract,
+        } = component;
+        Component::new(url, hash, install_path, *extract)
+    };
+    components.iter().map(read).collect()
+}
+
+fn is_label(text: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !text.is_empty() && !text.starts_with('-') && !text.ends_with('-') && text.bytes().all(is_letter)
+}
+
+fn is_version(text: &str) -> bool {
+    let is_number =
+        |part: &str| !part.is_empty() && part.len() < 4 && part.bytes().all(|byte| byte.is_ascii_digit());
+    let parts: Vec<&str> = text.strip_prefix("v1.").unwrap_or_default().split('.').collect();
+    matches!(parts.as_slice(), [minor, patch] if is_number(minor) && is_number(patch))
+}
+
+fn is_range(text: &str) -> bool {
+    let parsed = text.split_once('/').and_then(|(address, length)| {
+        let address: IpAddr = address.parse().ok()?;
+        let length: u8 = length.parse().ok()?;
+        Some((address, length))
+    });
+    parsed.is_some_and(|(address, length)| length <= if address.is_ipv4() { 32 } else { 128 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request() -> InitRequest {
+        InitRequest {
+            kms_uri: "kms://cluster-kms?key=secret".to_owned(),
+            storage_uri: "storage://no-store".to_owned(),
+            kubernetes_version: "v1.36.3".to_owned(),
+            init_secret: b"secret".to_vec(),
+            cluster_name: "test-1".to_owned(),
+            apiserver_cert_sans: vec!["198.18.0.2".to_owned(), "api.example.org".to_owned()],
+            measurement_salt: vec![1; 32],
+            service_cidr: "198.19.0.0/16".to_owned(),
+            pod_cidr: "198.18.64.0/22,fd00::/64".to_owned(),
+            control_plane_endpoint: "198.18.0.2:6443".to_owned(),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn a_request_is_read_and_its_secrets_are_not_printed() {
+        let read = Request::read(request()).unwrap();
+        assert_eq!(read.measurement_salt, Bytes([1; 32]));
+        assert!(!format!("{read:?}").contains("secret"));
+    }
+
+    #[test]
+    fn what_kubeadm_could_not_work_with_is_refused_by_the_name_of_the_field() {
+        let set = |field: fn(&mut InitRequest) -> &mut String, value: &'static str| (field, value);
+        let texts = [
+            ("cluster_name", set(|request| &mut request.cluster_name, "")),
+            ("cluster_name", set(|request| &mut request.cluster_name, "a\nb")),
+            (
+                "kubernetes_version",
+                set(|request| &mut request.kubernetes_version, "1.36.3"),
+            ),
+            (
+                "kubernetes_version",
+                set(|request| &mut request.kubernetes_version, "v1.36"),
+            ),
+            (
+                "apiserver_cert_sans",
+                set(|request| &mut request.apiserver_cert_sans[0], "a b"),
+            ),
+            (
+                "service_cidr",
+                set(|request| &mut request.service_cidr, "198.19.0.0/33"),
+            ),
+            ("pod_cidr", set(|request| &mut request.pod_cidr, "198.18.64.0")),
+            (
+                "control_plane_endpoint",
+                set(|request| &mut request.control_plane_endpoint, "host"),
+            ),
+            (
+                "control_plane_endpoint",
+                set(|request| &mut request.control_plane_endpoint, "a b:1"),
+            ),
+        ];
+        for (expected, (field, value)) in texts {
+            let mut request = request();
+            value.clone_into(field(&mut request));
+            let refused = Request::read(request).unwrap_err();
+            assert!(
+                matches!(refused, Refusal::Field { field, .. } if field == expected),
+                "{expected}: {refused}"
+            );
+        }
+        let mut request = request();
+        request.measurement_salt.pop();
+        let refused = Request::read(request.clone()).unwrap_err();
+        assert!(
+            matches!(
+                refused,
+                Refusal::Field {
+                    field: "measurement_salt",
+                    ..
+                }
+            ),
+            "{refused}"
+        );
+        request.measurement_salt.push(1);
+        request.kubernetes_components = vec![KubernetesComponent::default()];
+        assert!(matches!(Request::read(request), Err(Refusal::Component(_))));
+    }
+}

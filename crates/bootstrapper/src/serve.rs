@@ -1,0 +1,301 @@
+//! The half that waits for an init request.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use attested_tls::Server;
+use bootstrap_proto::proto::api_server::{Api, ApiServer};
+use bootstrap_proto::proto::init_response::Kind;
+use bootstrap_proto::proto::{InitFailure, InitRequest, InitResponse, InitSuccess, Log as LogMessage};
+use bootstrap_proto::{Incoming, LONGEST_REQUEST};
+use tokio::net::TcpListener;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Code, Response, Status};
+use zeroize::Zeroizing;
+
+use crate::chain::chain;
+use crate::init::{self, Prepared, Refusal, SecretCheck, prepare};
+use crate::log::Log;
+use crate::node::Outcome;
+use crate::perform::{Error, InitWork};
+use crate::record::{self, Failure};
+use crate::request::Request;
+use crate::site::Site;
+use crate::stage::{Half, Role, Stage};
+
+/// How a half ended.
+pub(crate) type Ended = Result<Outcome, record::Error>;
+
+/// How long whoever asked may take to read an answer.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Serves until the node is locked and who was served has left.
+pub(crate) async fn serve(
+    site: Arc<Site>,
+    listener: TcpListener,
+    ended: mpsc::Sender<Ended>,
+) -> Result<(), tonic::transport::Error> {
+    let incoming = Incoming::new(listener, Server::new(site.platform.clone()));
+    let left = {
+        let site = site.clone();
+        tokio::task::spawn_blocking(move || site.node.cleaner.init.wait_until_left())
+    };
+    let api = InitServer {
+        site,
+        ended,
+        check: Arc::default(),
+        started: Instant::now(),
+    };
+    let api = ApiServer::new(api).max_decoding_message_size(LONGEST_REQUEST);
+    bootstrap_proto::serve()
+        .add_service(api)
+        .serve_with_incoming_shutdown(incoming, async {
+            let _ = left.await;
+        })
+        .await
+}
+
+struct InitServer {
+    site: Arc<Site>,
+    ended: mpsc::Sender<Ended>,
+    /// Of the first metadata that was there.
+    check: Arc<Mutex<Option<SecretCheck>>>,
+    started: Instant,
+}
+
+type Answers = mpsc::Sender<Result<InitResponse, Status>>;
+
+#[tonic::async_trait]
+impl Api for InitServer {
+    type InitStream = ReceiverStream<Result<InitResponse, Status>>;
+
+    async fn init(&self, request: tonic::Request<InitRequest>) -> Result<Response<Self::InitStream>, Status> {
+        let mut request = request.into_inner();
+        let refuse = |refusal: Refusal| {
+            tracing::warn!(%refusal, "init request refused");
+            status(&refusal)
+        };
+        let secret = Request::secret(&mut request);
+        self.check(secret).await.map_err(refuse)?;
+        let request = Request::read(request).map_err(refuse)?;
+        let prepared = prepare(&request.kms_uri, &request.storage_uri, request.measurement_salt);
+        let prepared = prepared.map_err(refuse)?;
+        let not_ready = |error: &dyn std::error::Error| refuse(Refusal::NotReady(chain(error)));
+        let metadata = self.site.metadata().map_err(|error| not_ready(&error))?;
+        if let Err(error) = std::fs::metadata(&self.site.args.kubeadm) {
+            let kubeadm = self.site.args.kubeadm.display();
+            return Err(refuse(Refusal::NotReady(format!("{kubeadm}: {error}"))));
+        }
+        if self.site.node.cleaner.init.is_closed() {
+            return Err(refuse(Refusal::AlreadyLocked));
+        }
+        let Prepared {
+            master, cluster_id, ..
+        } = prepared;
+        let (answers, stream) = mpsc::channel(16);
+        let (site, ended) = (self.site.clone(), self.ended.clone());
+        // A thread of its own: stages write and sync files.
+        tokio::task::spawn_blocking(move || {
+            let work = InitWork {
+                site,
+                metadata,
+                request,
+                master,
+                cluster_id,
+                kubeconfig: Zeroizing::default(),
+            };
+            Handle::current().block_on(initialise(work, answers, ended));
+        });
+        Ok(Response::new(ReceiverStream::new(stream)))
+    }
+}
+
+impl InitServer {
+    async fn check(&self, secret: Zeroizing<Vec<u8>>) -> Result<(), Refusal> {
+        let (check, site) = (self.check.clone(), self.site.clone());
+        let started = self.started;
+        // bcrypt takes a tenth of a second or more, one after the other.
+        let checked = tokio::task::spawn_blocking(move || {
+            let mut check = check.lock().unwrap_or_else(PoisonError::into_inner);
+            let check = match &mut *check {
+                Some(check) => check,
+                empty => {
+                    let metadata = site.metadata();
+                    let metadata = metadata.map_err(|error| Refusal::NotReady(chain(&error)))?;
+                    empty.insert(SecretCheck::new(metadata.init_secret_hash))
+                }
+            };
+            check.check(&secret, started.elapsed())
+        });
+        checked
+            .await
+            .unwrap_or_else(|error| Err(Refusal::NotReady(error.to_string())))
+    }
+}
+
+fn status(refusal: &Refusal) -> Status {
+    let code = match refusal.code() {
+        init::Code::PermissionDenied => Code::PermissionDenied,
+        init::Code::ResourceExhausted => Code::ResourceExhausted,
+        init::Code::InvalidArgument => Code::InvalidArgument,
+        init::Code::FailedPrecondition => Code::FailedPrecondition,
+        init::Code::Unavailable => Code::Unavailable,
+    };
+    Status::new(code, refusal.to_string())
+}
+
+/// Locks the node and makes the cluster, whoever is still there to hear of it.
+async fn initialise(mut work: InitWork, answers: Answers, ended: mpsc::Sender<Ended>) {
+    let site = work.site.clone();
+    // The server waits for this, so that nobody is cut off in the middle of an answer.
+    let Some(_pass) = site.node.cleaner.init.enter() else {
+        let _ = answers.send(Err(status(&Refusal::AlreadyLocked))).await;
+        return;
+    };
+    let stream = Streaming::start(&site, work.request.stream_log, &answers);
+    let mut stream = Some(stream);
+    let cluster_id = work.cluster_id;
+    let outcome = site
+        .node
+        .bootstrap(
+            Half::Init,
+            Role::ControlPlane,
+            || site.measure(cluster_id).map_err(|error| chain(&error)),
+            async |stage| {
+                if stage != Stage::Answer {
+                    return work.perform(stage).await.map_err(|error| chain(&error));
+                }
+                if let Some(stream) = stream.take() {
+                    stream.stop().await;
+                }
+                let answered = answer(&work, &answers).await;
+                answered.map_err(|error| chain(&error))
+            },
+        )
+        .await;
+    let sent = match stream {
+        Some(stream) => stream.stop().await,
+        None => 0,
+    };
+    match &outcome {
+        Ok(Outcome::AlreadyLocked) => {
+            let _ = answers.send(Err(status(&Refusal::AlreadyLocked))).await;
+            return;
+        }
+        Ok(Outcome::Done) => {}
+        Ok(Outcome::Failed(failure)) => tell(&answers, &site.log, sent, failure).await,
+        Err(error) => {
+            let _ = answers.send(Err(Status::internal(chain(error)))).await;
+        }
+    }
+    let _ = timeout(PATIENCE, delivered(answers)).await;
+    let _ = ended.send(outcome).await;
+}
+
+/// Returns when the other end has taken everything, or is gone.
+async fn delivered(answers: Answers) {
+    let _ = answers.reserve_many(answers.max_capacity()).await;
+}
+
+async fn answer(work: &InitWork, answers: &Answers) -> Result<(), Error> {
+    let success = InitSuccess {
+        kubeconfig: work.kubeconfig.to_vec(),
+        owner_id: Vec::new(),
+        cluster_id: work.cluster_id.0.0.to_vec(),
+    };
+    let message = message(Kind::InitSuccess(success));
+    answers.send(Ok(message)).await.map_err(|_| Error::Answer)?;
+    // It counts when it was taken.
+    answers
+        .reserve_many(answers.max_capacity())
+        .await
+        .map(drop)
+        .map_err(|_| Error::Answer)
+}
+
+/// The failure, then what of the log was not sent yet, then the status.
+async fn tell(answers: &Answers, log: &Log, sent: usize, failure: &Failure) {
+    let told = async {
+        let error = failure.to_string();
+        let first = message(Kind::InitFailure(InitFailure { error: error.clone() }));
+        answers.send(Ok(first)).await.ok()?;
+        send_log(answers, log, sent, usize::MAX).await?;
+        answers.send(Err(Status::internal(error))).await.ok()
+    };
+    let _ = timeout(PATIENCE, told).await;
+}
+
+/// Sends the log from one position up to another. `None` when nobody listens, otherwise how far it came.
+async fn send_log(answers: &Answers, log: &Log, from: usize, to: usize) -> Option<usize> {
+    let mut position = from;
+    while position < to {
+        let log = log.chunk(position);
+        if log.is_empty() {
+            break;
+        }
+        position += log.len();
+        answers
+            .send(Ok(message(Kind::Log(LogMessage { log }))))
+            .await
+            .ok()?;
+    }
+    Some(position)
+}
+
+fn message(kind: Kind) -> InitResponse {
+    InitResponse { kind: Some(kind) }
+}
+
+/// Sends the log while it is written.
+struct Streaming {
+    stop: oneshot::Sender<()>,
+    sent: tokio::task::JoinHandle<usize>,
+}
+
+impl Streaming {
+    fn start(site: &Arc<Site>, is_wanted: bool, answers: &Answers) -> Self {
+        let (stop, stopped) = oneshot::channel();
+        let (site, answers) = (site.clone(), answers.clone());
+        let sent = tokio::spawn(async move {
+            if is_wanted {
+                follow(&site.log, &answers, stopped).await
+            } else {
+                0
+            }
+        });
+        Self { stop, sent }
+    }
+
+    /// How far it came. A reader that is slow gets the rest later, or not at all.
+    async fn stop(self) -> usize {
+        let _ = self.stop.send(());
+        self.sent.await.unwrap_or_default()
+    }
+}
+
+async fn follow(log: &Log, answers: &Answers, mut stopped: oneshot::Receiver<()>) -> usize {
+    let mut length = log.length();
+    let mut position = 0;
+    loop {
+        let chunk = log.chunk(position);
+        if chunk.is_empty() {
+            tokio::select! {
+                _ = &mut stopped => return position,
+                changed = length.changed() => if changed.is_err() { return position },
+            }
+            continue;
+        }
+        let taken = chunk.len();
+        tokio::select! {
+            _ = &mut stopped => return position,
+            sent = answers.send(Ok(message(Kind::Log(LogMessage { log: chunk })))) => match sent {
+                Ok(()) => position += taken,
+                // Nobody listens any more; the work goes on.
+                Err(_) => return position,
+            },
+        }
+    }
+}

@@ -1,0 +1,793 @@
+//! The process itself, on loopback: initialised, joined, refused, raced and killed. kubeadm is a script that does what it is
+//! told by files, and the API server takes whatever it is sent; everything else is real.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a process or socket that fails is a failed test"
+)]
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use attest::soft_tpm::{ClusterRegister, Policy, SoftTpmValidator};
+use attest::{Bytes, CLUSTER_REGISTER, ClusterId, Digest, MasterSecret, Secret};
+use attested_tls::soft_tpm::{AttestationKey, Endorser, RegisterFile, SoftTpm};
+use attested_tls::{Client, Server};
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{Request as HttpRequest, Response as HttpResponse};
+use bootstrap_proto::proto::api_client::ApiClient;
+use bootstrap_proto::proto::init_response::Kind;
+use bootstrap_proto::proto::join_service_server::{JoinService, JoinServiceServer};
+use bootstrap_proto::proto::{
+    ControlPlaneFile, InitRequest, InitSuccess, IssueJoinTicketRequest, IssueJoinTicketResponse,
+    IssueRejoinTicketRequest, IssueRejoinTicketResponse,
+};
+use bootstrap_proto::{ConnectError, Incoming, connect, serve};
+use bootstrapper::record::{Record, RecordFile};
+use bootstrapper::stage::Stage;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::process::{Child, Command};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tonic::{Code, Request, Response, Status};
+
+/// Longer than anything here takes on a machine that is busy.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A step waits while a file says so, fails when another says so, and does what the real one would have done.
+const KUBEADM: &str = r#"#!/bin/sh
+cd "$(dirname "$0")"
+case "$*" in
+    "init phase preflight"*) step=preflight ;;
+    "init phase certs"*) step=certs ;;
+    "init "*) step=init ;;
+    "kubeconfig user"*) step=kubeconfig ;;
+    "join "*) step=join ;;
+    "reset "*) step=reset ;;
+    start-kubelet) step=start-kubelet ;;
+    *) echo "unknown: $*" >&2; exit 1 ;;
+esac
+echo "$step" >> steps
+while [ -e "block-$step" ]; do touch "reached-$step"; sleep 0.02; done
+if [ -e "fail-$step" ]; then echo "error: port 6443 is in use" >&2; exit 3; fi
+case "$step" in
+    certs) mkdir -p pki && cp ca.crt ca.key pki ;;
+    init) echo "[bootstrap-token] Using token: abcdef.0123456789abcdef" ;;
+    kubeconfig) cat kubeconfig ;;
+    join) cp "${2#--config=}" joined.yaml ;;
+esac
+"#;
+
+/// A folder with all that a node has, and what its programs leave there.
+struct NodeFolder {
+    folder: tempfile::TempDir,
+    listen: SocketAddr,
+    join_port: u16,
+    more: Vec<String>,
+}
+
+fn endorser() -> Endorser {
+    Endorser::from_seed(&[1; 32])
+}
+
+async fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+/// What the API server was sent: method, path and body.
+type Requests = Arc<Mutex<Vec<(String, String, Value)>>>;
+
+/// Takes everything, and answers with what it was sent.
+async fn api_server() -> (SocketAddr, Requests) {
+    async fn take(State(requests): State<Requests>, request: HttpRequest<Body>) -> HttpResponse<Body> {
+        let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
+        let body = axum::body::to_bytes(request.into_body(), 1 << 20).await.unwrap();
+        let mut object: Value = serde_json::from_slice(&body).unwrap_or_default();
+        requests
+            .lock()
+            .unwrap()
+            .push((method, path.clone(), object.clone()));
+        object["metadata"]["name"] = path.rsplit('/').next().unwrap().into();
+        object["metadata"]["resourceVersion"] = "1".into();
+        let answer = HttpResponse::builder().header("content-type", "application/json");
+        answer.body(Body::from(object.to_string())).unwrap()
+    }
+    let requests = Requests::default();
+    let router = axum::Router::new().fallback(take).with_state(requests.clone());
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            let service = hyper_util::service::TowerToHyperService::new(router.clone());
+            let socket = hyper_util::rt::TokioIo::new(socket);
+            tokio::spawn(hyper::server::conn::http1::Builder::new().serve_connection(socket, service));
+        }
+    });
+    (address, requests)
+}
+
+impl NodeFolder {
+    async fn new(role: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let this = Self {
+            folder,
+            listen: (Ipv4Addr::LOCALHOST, free_port().await).into(),
+            join_port: free_port().await,
+            more: Vec::new(),
+        };
+        let script = this.path("kubeadm.sh");
+        std::fs::write(&script, KUBEADM).unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bootstrap-proto/tests");
+        for (from, to) in [("ec-ca.crt", "ca.crt"), ("ec-ca.key", "ca.key")] {
+            std::fs::copy(fixtures.join(from), this.path(to)).unwrap();
+        }
+        std::fs::create_dir(this.path("data")).unwrap();
+        AttestationKey::create(&this.path("data/attestation-key.json"), &endorser()).unwrap();
+        let metadata = json!({
+            "name": "node-1",
+            "role": role,
+            "address": "198.18.0.2",
+            "controlPlanes": ["127.0.0.1"],
+            "initSecretHash": bcrypt::hash(b"right", 4).unwrap(),
+        });
+        std::fs::write(this.path("metadata.json"), metadata.to_string()).unwrap();
+        this
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        std::fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    fn set(&self, name: &str) {
+        std::fs::write(self.path(name), "").unwrap();
+    }
+
+    fn unset(&self, name: &str) {
+        std::fs::remove_file(self.path(name)).unwrap();
+    }
+
+    async fn reached(&self, name: &str) {
+        eventually(name, || self.path(name).exists()).await;
+    }
+
+    async fn with_api_server(&self) -> Requests {
+        let (address, requests) = api_server().await;
+        let kubeconfig = json!({
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "test",
+            "clusters": [{"name": "test", "cluster": {"server": format!("http://{address}")}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
+            "users": [{"name": "test", "user": {}}],
+        });
+        std::fs::write(self.path("kubeconfig"), kubeconfig.to_string()).unwrap();
+        requests
+    }
+
+    fn command(&self, verb: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bootstrapper"));
+        let path = |name| self.path(name).display().to_string();
+        let start = format!("{} start-kubelet", path("kubeadm.sh"));
+        command.arg(verb).args([
+            "--attestation=soft-tpm",
+            &format!("--endorser={}", endorser().public_key()),
+            &format!("--data-dir={}", path("data")),
+            &format!("--metadata={}", path("metadata.json")),
+            &format!("--listen={}", self.listen),
+            &format!("--join-port={}", self.join_port),
+            "--join-interval=1",
+            &format!("--kubeadm={}", path("kubeadm.sh")),
+            &format!("--start-kubelet={start}"),
+            &format!("--pki-dir={}", path("pki")),
+            &format!("--kubelet-pki-dir={}", path("kubelet")),
+        ]);
+        command.args(&self.more).kill_on_drop(true).stdin(Stdio::null());
+        let log = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.path("log"))
+            .unwrap();
+        command.stderr(log);
+        command
+    }
+
+    fn started(&self) -> Process<'_> {
+        let child = self.command("run").spawn().unwrap();
+        Process { node: self, child }
+    }
+
+    fn record(&self) -> Option<Record> {
+        RecordFile::new(&self.path("data/record.json")).read().unwrap()
+    }
+
+    fn register(&self) -> Digest {
+        let registers = RegisterFile::open(&self.path("data/registers")).unwrap();
+        registers.registers().value(CLUSTER_REGISTER).unwrap()
+    }
+}
+
+async fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let waited = timeout(PATIENCE, async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    assert!(waited.await.is_ok(), "not within {PATIENCE:?}: {what}");
+}
+
+struct Process<'a> {
+    node: &'a NodeFolder,
+    child: Child,
+}
+
+type Stream = tonic::Streaming<bootstrap_proto::proto::InitResponse>;
+
+impl Process<'_> {
+    async fn client(&self) -> ApiClient<tonic::transport::Channel> {
+        let validator = Arc::new(SoftTpmValidator::new(Policy {
+            endorsers: vec![endorser().public_key()],
+            registers: BTreeMap::new(),
+            cluster_register: ClusterRegister::Zero,
+        }));
+        let client = Client::new(validator);
+        let connected = timeout(PATIENCE, async {
+            loop {
+                match connect(&client, self.node.listen).await {
+                    Ok(channel) => break channel,
+                    Err(ConnectError::Dial(_)) => tokio::time::sleep(Duration::from_millis(5)).await,
+                    Err(error) => panic!("{error:?}"),
+                }
+            }
+        });
+        let Ok(channel) = connected.await else {
+            panic!("nobody listens: {}", self.node.text("log"));
+        };
+        ApiClient::new(channel)
+    }
+
+    async fn init(&self, secret: &[u8], stream_log: bool) -> Result<Stream, Status> {
+        let request = InitRequest {
+            kms_uri: master().to_kms_uri().to_string(),
+            storage_uri: "storage://no-store".to_owned(),
+            kubernetes_version: "v1.36.3".to_owned(),
+            init_secret: secret.to_vec(),
+            cluster_name: "test".to_owned(),
+            measurement_salt: vec![3; 32],
+            stream_log,
+            ..Default::default()
+        };
+        let answer = self.client().await.init(request).await;
+        answer.map(Response::into_inner)
+    }
+
+    async fn ended(mut self) -> ExitStatus {
+        let ended = timeout(PATIENCE, self.child.wait()).await;
+        let Ok(status) = ended else {
+            panic!("did not end: {}", self.node.text("log"));
+        };
+        status.unwrap()
+    }
+
+    async fn killed(mut self) {
+        self.child.kill().await.unwrap();
+    }
+}
+
+fn master() -> MasterSecret {
+    MasterSecret::new(Secret::new([1; 32]), Bytes([2; 32]))
+}
+
+fn cluster_id() -> ClusterId {
+    ClusterId::derive(&master().measurement_secret(), Bytes([3; 32]))
+}
+
+/// All messages, and the status at the end.
+async fn read(mut stream: Stream) -> (Vec<Kind>, Result<(), Status>) {
+    let mut kinds = Vec::new();
+    loop {
+        match timeout(PATIENCE, stream.message()).await.unwrap() {
+            Ok(Some(message)) => kinds.push(message.kind.unwrap()),
+            Ok(None) => return (kinds, Ok(())),
+            Err(status) => return (kinds, Err(status)),
+        }
+    }
+}
+
+fn success(kinds: &[Kind]) -> &InitSuccess {
+    let Some(Kind::InitSuccess(success)) = kinds.last() else {
+        panic!("no success: {}", kinds.len());
+    };
+    success
+}
+
+fn log(kinds: &[Kind]) -> String {
+    let logs = kinds.iter().filter_map(|kind| match kind {
+        Kind::Log(log) => Some(log.log.as_slice()),
+        Kind::InitSuccess(_) | Kind::InitFailure(_) => None,
+    });
+    String::from_utf8(logs.collect::<Vec<_>>().concat()).unwrap()
+}
+
+#[tokio::test]
+async fn a_bare_node_becomes_a_cluster_and_starts_its_kubelet_after_a_reboot() {
+    let node = NodeFolder::new("controlPlane").await;
+    let requests = node.with_api_server().await;
+    let process = node.started();
+    let (kinds, status) = read(process.init(b"right", false).await.unwrap()).await;
+    status.unwrap();
+    assert_eq!(kinds.len(), 1);
+    assert_eq!(success(&kinds).cluster_id, cluster_id().0.0);
+    assert_eq!(success(&kinds).kubeconfig, node.text("kubeconfig").as_bytes());
+    assert_eq!(process.ended().await.code(), Some(0));
+    assert_eq!(node.record(), Some(Record::Done));
+    assert_eq!(node.register(), cluster_id().register());
+    assert_eq!(
+        node.text("steps"),
+        "preflight\ncerts\nstart-kubelet\ninit\nkubeconfig\n"
+    );
+    for private in [
+        "kubelet/kubelet.key",
+        "data/node-state.json",
+        "data/state-disk.json",
+    ] {
+        let mode = node.path(private).metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{private}");
+    }
+    assert!(
+        node.text("kubelet/kubelet.crt")
+            .starts_with("-----BEGIN CERTIFICATE")
+    );
+    assert!(!node.path("data/kubeadm/kubeadm.yaml").exists());
+    let requests = std::mem::take(&mut *requests.lock().unwrap());
+    let paths: Vec<&str> = requests.iter().map(|(_, path, _)| path.as_str()).collect();
+    assert_eq!(
+        paths[1..],
+        [
+            "/api/v1/namespaces/kube-system/configmaps/internal-config",
+            "/api/v1/nodes/node-1"
+        ]
+    );
+    assert_eq!(requests[1].2["data"]["clusterID"], cluster_id().to_string());
+    let annotation = "constellation.edgeless.systems/kubernetes-components";
+    let components = requests[2].2["metadata"]["annotations"][annotation]
+        .as_str()
+        .unwrap();
+    assert!(paths[0].ends_with(components), "{paths:?}");
+
+    assert_eq!(node.started().ended().await.code(), Some(0));
+    assert!(node.text("steps").ends_with("kubeconfig\nstart-kubelet\n"));
+    let log = node.text("log");
+    for secret in [master().to_kms_uri().as_str(), "abcdef.0123456789abcdef", "$2b$"] {
+        assert!(!log.contains(secret), "{log}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_asks_for_the_log_gets_it_while_it_is_written_without_tokens() {
+    let node = NodeFolder::new("controlPlane").await;
+    node.with_api_server().await;
+    node.set("block-init");
+    let process = node.started();
+    let mut stream = process.init(b"right", true).await.unwrap();
+    let mut early = String::new();
+    while !early.contains("+ kubeadm init\n") {
+        let message = timeout(PATIENCE, stream.message())
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
+        early += &log(&[message.kind.unwrap()]);
+    }
+    node.unset("block-init");
+    let (kinds, status) = read(stream).await;
+    status.unwrap();
+    success(&kinds);
+    let late = log(&kinds);
+    assert!(
+        late.contains("Using token: …") && !late.contains("abcdef"),
+        "{late}"
+    );
+    assert_eq!(process.ended().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_wrong_secret_locks_nothing_and_a_request_that_cannot_work_neither() {
+    let node = NodeFolder::new("controlPlane").await;
+    node.with_api_server().await;
+    let process = node.started();
+    let refused = process.init(b"wrong", false).await.unwrap_err();
+    assert_eq!(
+        (refused.code(), refused.message()),
+        (Code::PermissionDenied, "invalid init secret")
+    );
+    let request = InitRequest {
+        init_secret: b"right".to_vec(),
+        ..Default::default()
+    };
+    let refused = process.client().await.init(request).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+    assert_eq!((node.record(), node.text("steps")), (None, String::new()));
+    let (kinds, status) = read(process.init(b"right", false).await.unwrap()).await;
+    status.unwrap();
+    success(&kinds);
+    assert_eq!(process.ended().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_second_request_is_refused_while_the_first_one_finishes() {
+    let node = NodeFolder::new("controlPlane").await;
+    node.with_api_server().await;
+    node.set("block-certs");
+    let process = node.started();
+    let first = process.init(b"right", false).await.unwrap();
+    node.reached("reached-certs").await;
+    // The node is no longer of no cluster, so whoever insists on that is refused before it asks.
+    let any = Arc::new(SoftTpmValidator::new(Policy {
+        endorsers: vec![endorser().public_key()],
+        registers: BTreeMap::new(),
+        cluster_register: ClusterRegister::Any,
+    }));
+    let channel = connect(&Client::new(any), node.listen).await.unwrap();
+    let request = InitRequest {
+        init_secret: b"right".to_vec(),
+        kms_uri: master().to_kms_uri().to_string(),
+        storage_uri: "storage://no-store".to_owned(),
+        kubernetes_version: "v1.36.3".to_owned(),
+        cluster_name: "second".to_owned(),
+        measurement_salt: vec![3; 32],
+        ..Default::default()
+    };
+    let refused = ApiClient::new(channel).init(request).await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
+    node.unset("block-certs");
+    let (kinds, status) = read(first).await;
+    status.unwrap();
+    success(&kinds);
+    assert_eq!(process.ended().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_failure_after_the_lock_is_told_in_order_and_survives_until_a_reset() {
+    let mut node = NodeFolder::new("controlPlane").await;
+    node.with_api_server().await;
+    node.set("fail-init");
+    let process = node.started();
+    let (kinds, status) = read(process.init(b"right", false).await.unwrap()).await;
+    let Some(Kind::InitFailure(failure)) = kinds.first() else {
+        panic!("{}", kinds.len());
+    };
+    assert!(
+        failure.error.contains("initialising the cluster"),
+        "{}",
+        failure.error
+    );
+    assert!(failure.error.contains("port 6443 is in use"), "{}", failure.error);
+    assert!(kinds.len() > 1);
+    assert!(log(&kinds).contains("+ kubeadm init\nerror: port 6443 is in use\n"));
+    assert_eq!(status.unwrap_err().code(), Code::Internal);
+    assert_eq!(process.ended().await.code(), Some(1));
+    let failed = node.record();
+    assert!(
+        matches!(&failed, Some(Record::Failed(failure)) if failure.stage == Stage::InitCluster),
+        "{failed:?}"
+    );
+    let steps = node.text("steps");
+    assert_eq!(node.started().ended().await.code(), Some(1));
+    assert_eq!((node.record(), node.text("steps")), (failed, steps));
+
+    node.more = vec!["--on-fatal=reset".to_owned()];
+    assert_eq!(node.started().ended().await.code(), Some(1));
+    assert!(node.text("steps").ends_with("reset\n"));
+    node.unset("fail-init");
+    let process = node.started();
+    let (kinds, status) = read(process.init(b"right", false).await.unwrap()).await;
+    status.unwrap();
+    success(&kinds);
+    assert_eq!(process.ended().await.code(), Some(0));
+}
+
+/// What a killed node may be: as new, or failed for good. Returns whether it is as new.
+async fn is_as_new(node: &NodeFolder) -> bool {
+    let process = node.started();
+    let mut child = process.child;
+    let ended = async {
+        loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                return Some(status);
+            }
+            if tokio::net::TcpStream::connect(node.listen).await.is_ok() {
+                return None;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let ended = timeout(PATIENCE, ended).await.unwrap();
+    child.kill().await.unwrap();
+    match ended {
+        None => {
+            assert_eq!(node.register(), Bytes([0; 32]));
+            true
+        }
+        Some(status) => {
+            let record = node.record();
+            match record {
+                Some(Record::Failed(_)) => assert_eq!(status.code(), Some(1)),
+                Some(Record::Done) => assert_eq!(status.code(), Some(0)),
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(node.register(), cluster_id().register());
+            false
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_is_killed_in_any_step_of_kubeadm_has_failed_and_leaves_no_step_behind() {
+    for step in ["preflight", "certs", "start-kubelet", "init", "kubeconfig"] {
+        let node = NodeFolder::new("controlPlane").await;
+        node.with_api_server().await;
+        node.set(&format!("block-{step}"));
+        let process = node.started();
+        let _stream = process.init(b"right", false).await.unwrap();
+        node.reached(&format!("reached-{step}")).await;
+        process.killed().await;
+        assert!(!is_as_new(&node).await, "{step}");
+        let Some(Record::Failed(failure)) = node.record() else {
+            panic!("{step}");
+        };
+        assert_eq!(failure.stage, Stage::InitCluster, "{step}");
+        if step == "start-kubelet" {
+            // It is the kubelet's, which nothing here ends.
+            node.unset("block-start-kubelet");
+            continue;
+        }
+        // A script that goes on would make this file again.
+        node.unset(&format!("reached-{step}"));
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert!(!node.path(&format!("reached-{step}")).exists(), "{step} goes on");
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_is_killed_at_any_time_is_as_new_or_has_failed() {
+    let (mut new, mut failed) = (0, 0);
+    for round in 0..24 {
+        let node = NodeFolder::new("controlPlane").await;
+        node.set("block-preflight");
+        let process = node.started();
+        let mut client = process.client().await;
+        let request = InitRequest {
+            init_secret: b"right".to_vec(),
+            kms_uri: master().to_kms_uri().to_string(),
+            storage_uri: "storage://no-store".to_owned(),
+            kubernetes_version: "v1.36.3".to_owned(),
+            cluster_name: "test".to_owned(),
+            measurement_salt: vec![3; 32],
+            ..Default::default()
+        };
+        let asked = tokio::spawn(async move { client.init(request).await.map(drop) });
+        tokio::time::sleep(Duration::from_micros(1500 * round)).await;
+        process.killed().await;
+        drop(asked);
+        node.unset("block-preflight");
+        if is_as_new(&node).await {
+            new += 1;
+        } else {
+            failed += 1;
+        }
+    }
+    println!("{new} as new, {failed} failed");
+}
+
+/// Gives out tickets as it is told, one at a time.
+struct Tickets {
+    ticket: IssueJoinTicketResponse,
+    /// How many may go out.
+    allowed: Arc<Semaphore>,
+    asked: Arc<Mutex<Vec<IssueJoinTicketRequest>>>,
+}
+
+#[tonic::async_trait]
+impl JoinService for Tickets {
+    async fn issue_join_ticket(
+        &self,
+        request: Request<IssueJoinTicketRequest>,
+    ) -> Result<Response<IssueJoinTicketResponse>, Status> {
+        self.asked.lock().unwrap().push(request.into_inner());
+        self.allowed.acquire().await.unwrap().forget();
+        Ok(Response::new(self.ticket.clone()))
+    }
+
+    async fn issue_rejoin_ticket(
+        &self,
+        request: Request<IssueRejoinTicketRequest>,
+    ) -> Result<Response<IssueRejoinTicketResponse>, Status> {
+        let disk = request.into_inner().disk_uuid.parse().unwrap();
+        Ok(Response::new(IssueRejoinTicketResponse {
+            state_disk_key: master().disk_key(disk).expose().to_vec(),
+            measurement_secret: master().measurement_secret().expose().to_vec(),
+        }))
+    }
+}
+
+type Asked = Arc<Mutex<Vec<IssueJoinTicketRequest>>>;
+
+/// A join service of the cluster, at the port where the node looks for it.
+async fn join_service(node: &NodeFolder, files: &[&str]) -> (Arc<Semaphore>, Asked) {
+    let disk = node.path("disk-of-service");
+    let _ = std::fs::create_dir(&disk);
+    let registers = RegisterFile::open(&disk.join("registers")).unwrap();
+    let key = AttestationKey::create(&disk.join("key"), &endorser()).unwrap();
+    let platform = SoftTpm::new(registers, key);
+    platform
+        .measure(CLUSTER_REGISTER, cluster_id().measured())
+        .unwrap();
+    let clients = SoftTpmValidator::new(Policy {
+        endorsers: vec![endorser().public_key()],
+        registers: BTreeMap::new(),
+        cluster_register: ClusterRegister::Any,
+    });
+    let server = Server::new(Arc::new(platform)).with_clients(Arc::new(clients));
+    let (allowed, asked) = (Arc::new(Semaphore::new(0)), Asked::default());
+    let file = |name: &&str| ControlPlaneFile {
+        name: (*name).to_owned(),
+        data: b"key".to_vec(),
+    };
+    let tickets = Tickets {
+        ticket: IssueJoinTicketResponse {
+            state_disk_key: vec![5; 32],
+            measurement_salt: vec![3; 32],
+            measurement_secret: master().measurement_secret().expose().to_vec(),
+            kubelet_cert: b"certificate".to_vec(),
+            api_server_endpoint: "198.18.0.2:6443".to_owned(),
+            token: "abcdef.0123456789abcdef".to_owned(),
+            discovery_token_ca_cert_hash: format!("sha256:{}", Bytes([7; 32])),
+            control_plane_files: files.iter().map(file).collect(),
+            ..Default::default()
+        },
+        allowed: allowed.clone(),
+        asked: asked.clone(),
+    };
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, node.join_port))
+        .await
+        .unwrap();
+    let serving = serve()
+        .add_service(JoinServiceServer::new(tickets))
+        .serve_with_incoming(Incoming::new(listener, server));
+    tokio::spawn(serving);
+    (allowed, asked)
+}
+
+const SHARED: [&str; 8] = [
+    "ca.crt",
+    "ca.key",
+    "sa.pub",
+    "sa.key",
+    "front-proxy-ca.crt",
+    "front-proxy-ca.key",
+    "etcd/ca.crt",
+    "etcd/ca.key",
+];
+
+#[tokio::test]
+async fn a_node_with_a_ticket_joins_and_takes_no_init_request_meanwhile() {
+    for (role, files) in [("worker", &[][..]), ("controlPlane", &SHARED[..])] {
+        let node = NodeFolder::new(role).await;
+        node.set("block-join");
+        let process = node.started();
+        // Attempts before the service is there are repeated.
+        drop(process.client().await);
+        eventually("an attempt that failed", || {
+            node.text("log").contains("not joined yet")
+        })
+        .await;
+        let (allowed, asked) = join_service(&node, files).await;
+        allowed.add_permits(1);
+        node.reached("reached-join").await;
+        eventually("the init port is closed", || {
+            std::net::TcpStream::connect(node.listen).is_err()
+        })
+        .await;
+        node.unset("block-join");
+        assert_eq!(process.ended().await.code(), Some(0), "{}", node.text("log"));
+        assert_eq!(node.record(), Some(Record::Done));
+        assert_eq!(node.register(), cluster_id().register());
+        assert_eq!(node.text("kubelet/kubelet.crt"), "certificate");
+        for name in SHARED {
+            assert_eq!(
+                node.path("pki").join(name).exists(),
+                role == "controlPlane",
+                "{name}"
+            );
+        }
+        let asked = asked.lock().unwrap().remove(0);
+        assert_eq!(
+            (asked.node_name.as_str(), asked.is_control_plane),
+            ("node-1", role == "controlPlane")
+        );
+        let checked =
+            bootstrap_proto::kubelet_certificate::check(&asked.certificate_request, "node-1").unwrap();
+        assert_eq!(checked.addresses, [IpAddr::from([198, 18, 0, 2])]);
+        assert!(node.text("joined.yaml").contains("abcdef.0123456789abcdef"));
+        assert_eq!(
+            node.text("joined.yaml").contains("localAPIEndpoint"),
+            role == "controlPlane"
+        );
+        assert!(
+            !node.path("data/kubeadm/kubeadm.yaml").exists(),
+            "the token was left"
+        );
+        assert!(!node.text("log").contains("abcdef.0123456789abcdef"));
+    }
+}
+
+#[tokio::test]
+async fn a_ticket_that_comes_during_init_is_not_used() {
+    let node = NodeFolder::new("controlPlane").await;
+    node.with_api_server().await;
+    node.set("block-preflight");
+    let (allowed, asked) = join_service(&node, &SHARED).await;
+    let process = node.started();
+    eventually("the node asks for a ticket", || !asked.lock().unwrap().is_empty()).await;
+    let stream = process.init(b"right", false).await.unwrap();
+    node.reached("reached-preflight").await;
+    allowed.add_permits(1);
+    eventually("the ticket is refused", || {
+        node.text("log").contains("no further attempt")
+    })
+    .await;
+    node.unset("block-preflight");
+    let (kinds, status) = read(stream).await;
+    status.unwrap();
+    success(&kinds);
+    assert_eq!(process.ended().await.code(), Some(0));
+    assert!(!node.text("steps").contains("join"));
+    assert_eq!(asked.lock().unwrap().len(), 1);
+    assert_eq!(node.register(), cluster_id().register());
+}
+
+#[tokio::test]
+async fn a_node_that_is_killed_while_it_joins_has_failed() {
+    let node = NodeFolder::new("worker").await;
+    node.set("block-join");
+    let (allowed, _) = join_service(&node, &[]).await;
+    allowed.add_permits(1);
+    let process = node.started();
+    node.reached("reached-join").await;
+    process.killed().await;
+    assert!(!is_as_new(&node).await);
+    assert!(matches!(node.record(), Some(Record::Failed(failure)) if failure.stage == Stage::JoinCluster));
+}
+
+#[tokio::test]
+async fn the_state_disk_of_a_member_is_unlocked_with_the_key_that_the_cluster_gives_out() {
+    let node = NodeFolder::new("controlPlane").await;
+    node.with_api_server().await;
+    let process = node.started();
+    let (kinds, _) = read(process.init(b"right", false).await.unwrap()).await;
+    success(&kinds);
+    assert_eq!(process.ended().await.code(), Some(0));
+    join_service(&node, &[]).await;
+    let unlocked = node.command("unlock").status().await.unwrap();
+    assert_eq!(unlocked.code(), Some(0), "{}", node.text("log"));
+    let disk = node
+        .text("data/state-disk.json")
+        .replacen("\"verifier\":\"", "\"verifier\":\"00", 1);
+    let start = disk.find("\"verifier\":\"").unwrap() + 12;
+    let disk = format!("{}{}", &disk[..start + 64], &disk[start + 66..]);
+    std::fs::write(node.path("data/state-disk.json"), disk).unwrap();
+    assert_eq!(node.command("unlock").status().await.unwrap().code(), Some(1));
+}
