@@ -224,10 +224,18 @@ impl ReleaseOf<'_> {
         &self,
         records: Option<&records::Observed>,
         intention: Option<&Intention>,
+        granted: &[Resource],
         drifted: &[DriftedObject],
     ) -> Result<Standing, Error> {
         let desired = intention.and_then(|intention| intention.desired.as_ref());
-        let standing = inspection::standing(self.releases, self.composition, desired, records, drifted);
+        let standing = inspection::standing(
+            self.releases,
+            self.composition,
+            desired,
+            records,
+            Some(granted),
+            drifted,
+        );
         standing.await.map_err(Error::Release)
     }
 }
@@ -301,7 +309,14 @@ pub(super) async fn observe(
         let goes = Observed::nothing(release_name, releases);
         return leaving(composition, goes, stored.objects, granted, memory, ctx).await;
     }
-    let mut standing = Box::pin(standing(release, &mut held, intention.as_ref(), ctx)).await?;
+    let mut standing = Box::pin(standing(
+        release,
+        &mut held,
+        intention.as_ref(),
+        &stored.touched,
+        ctx,
+    ))
+    .await?;
     if was_left && !(needed == granted && standing.release == Release::InSync) {
         // Nothing is done on what was read a while ago.
         return Box::pin(observe(composition, memory, ctx)).await;
@@ -320,7 +335,7 @@ pub(super) async fn observe(
     let outside = outside(composition, grows, &stored.touched, &mut held, ctx).await?;
     held.read_again(&releases).await?;
     if !drifted.is_empty() {
-        let drifted = release.standing(held.records(), intention.as_ref(), &drifted);
+        let drifted = release.standing(held.records(), intention.as_ref(), &stored.touched, &drifted);
         standing = drifted.await?;
     }
     let outlying = unrecorded(composition, &standing.release, &granted, ctx).await?;
@@ -781,9 +796,10 @@ async fn standing(
     release: ReleaseOf<'_>,
     held: &mut Held,
     intention: Option<&Intention>,
+    granted: &[Resource],
     ctx: &Context,
 ) -> Result<Standing, Error> {
-    let standing = release.standing(held.records(), intention, &[]).await?;
+    let standing = release.standing(held.records(), intention, granted, &[]).await?;
     let (Some(intention), Some(_)) = (intention, &standing.differs) else {
         return Ok(standing);
     };

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use api::inspection::Resource;
 use api::{Composition, annotations, labels};
+use cluster::ObjectId;
 use composition::plan::Release;
 use helm::release::Status;
 use helm_client::authenticity::Authenticity;
@@ -66,6 +68,7 @@ impl Standing {
 }
 
 /// Works out how the release stands. `desired` is none while the composition goes, `records` while they may not be read.
+/// `granted` is what may be read once all permissions hold; none where that is not known.
 ///
 /// # Errors
 /// When the Lease of somebody who may be at work on the release cannot be read.
@@ -74,6 +77,7 @@ pub async fn standing(
     composition: &Composition,
     desired: Option<&Desired>,
     records: Option<&Observed>,
+    granted: Option<&[Resource]>,
     drifted: &[DriftedObject],
 ) -> Result<Standing, release::Error> {
     let Some(records) = records else {
@@ -82,23 +86,29 @@ pub async fn standing(
     let Some(newest) = &records.newest else {
         return Ok(Release::Absent.into());
     };
-    if !is_of(composition, records) {
+    if !is_signed(newest) {
         let marks = releases.marks_of_objects(newest).await?;
-        let may_adopt = annotations::is_true(&composition.annotations, annotations::ADOPT);
-        match whose(&marks, may_adopt) {
+        // What is admitted for a composition that stays is no word about what goes with it.
+        let may_adopt =
+            !composition.deleting && annotations::is_true(&composition.annotations, annotations::ADOPT);
+        let is_unread = marks
+            .unread
+            .iter()
+            .any(|id| granted.is_none_or(|granted| granted.iter().any(|resource| is_object(resource, id))));
+        match whose(&marks, is_of(composition, records), is_unread, may_adopt) {
             Whose::Ours => {}
-            Whose::OfFlux { namespace, name } => {
-                if releases.is_run_by_flux(namespace, name).await? {
-                    return Ok(Release::Foreign(format!(
-                        "{} and is installed by HelmRelease {name} in namespace {namespace}, which is not suspended",
-                        foreign(newest)
-                    ))
-                    .into());
-                }
-            }
             // Its permissions come first.
             Whose::Unread => return Ok(Release::Unreadable.into()),
             Whose::Foreign => return Ok(Release::Foreign(foreign(newest)).into()),
+        }
+        for (namespace, name) in &marks.flux {
+            if releases.is_run_by_flux(namespace, name).await? {
+                return Ok(Release::Foreign(format!(
+                    "{} and is installed by HelmRelease {name} in namespace {namespace}, which is not suspended",
+                    foreign(newest)
+                ))
+                .into());
+            }
         }
     }
     let moment = releases.moment(records).await?;
@@ -117,31 +127,36 @@ pub async fn standing(
     Ok(of_state(state, newest.revision(), moment.now))
 }
 
-/// Whose a release is that no record calls the composition's.
+/// Whose a release is whose newest record nobody signed.
 #[derive(Debug, PartialEq, Eq)]
-enum Whose<'m> {
-    /// The composition's, or to become that.
+enum Whose {
+    /// The composition's, or to become that, unless Flux installs it.
     Ours,
-    /// To become the composition's once this `HelmRelease` does not install it any more.
-    OfFlux { namespace: &'m str, name: &'m str },
     /// Its objects may not be read.
     Unread,
     /// Somebody else's.
     Foreign,
 }
 
-/// Live objects with the composition's id make a release its own. Helm's marks do so where that was asked for, which is
-/// admitted from those alone who may write the release's records.
-fn whose(marks: &Marks, may_adopt: bool) -> Whose<'_> {
-    match (marks.parent, &marks.flux) {
-        (NamedParent::Ours, _) => Whose::Ours,
-        (NamedParent::Unread, _) => Whose::Unread,
-        (NamedParent::None, None) if may_adopt && marks.are_helms => Whose::Ours,
-        (NamedParent::None, Some((namespace, name))) if may_adopt && marks.are_helms => {
-            Whose::OfFlux { namespace, name }
-        }
-        (NamedParent::None | NamedParent::Another, _) => Whose::Foreign,
+/// Records with the composition's id, or live objects that all have it, make a release its own. Helm's marks do so where that
+/// was asked for, which is admitted from those alone who may write the release's records. An object that nobody will be
+/// granted says nothing: it is not touched either.
+fn whose(marks: &Marks, is_named: bool, is_unread: bool, may_adopt: bool) -> Whose {
+    match marks.parent {
+        _ if is_named => Whose::Ours,
+        NamedParent::Ours | NamedParent::None if is_unread => Whose::Unread,
+        NamedParent::Ours => Whose::Ours,
+        NamedParent::None if may_adopt && marks.are_helms => Whose::Ours,
+        NamedParent::Another | NamedParent::None => Whose::Foreign,
     }
+}
+
+/// True when what is granted is this object.
+fn is_object(granted: &Resource, id: &ObjectId) -> bool {
+    granted.group == id.resource().group
+        && granted.resource == id.resource().plural
+        && granted.namespace == id.namespace().unwrap_or_default()
+        && granted.name == id.name()
 }
 
 /// That the release of the record is not of the composition.
@@ -154,17 +169,19 @@ fn foreign(record: &Record) -> String {
 /// so. Whoever may write records may say so of any release in that namespace; so each object is asked before it is touched.
 pub fn is_of(composition: &Composition, records: &Observed) -> bool {
     let names = |record: &Record| record.release.labels.get(labels::COMPOSITION_ID) == Some(&composition.uid);
-    let is_signed = |record: &Record| {
-        matches!(
-            record.authenticity,
-            Authenticity::Authentic | Authenticity::ByPreviousKey
-        )
-    };
     records
         .newest
         .as_ref()
         .is_some_and(|newest| names(newest) || is_signed(newest))
         || records.older_deployed.as_ref().is_some_and(is_signed)
+}
+
+/// True when a controller of the type made the record.
+fn is_signed(record: &Record) -> bool {
+    matches!(
+        record.authenticity,
+        Authenticity::Authentic | Authenticity::ByPreviousKey
+    )
 }
 
 /// The deployed revision against which the objects of the composition's release are compared: the newest one, when it is
@@ -274,41 +291,22 @@ mod tests {
 
     #[test]
     fn a_release_without_our_record_is_the_compositions_by_its_objects_or_by_consent() {
-        let marks = |parent, are_helms, flux: bool| Marks {
-            parent,
-            are_helms,
-            flux: flux.then(|| ("apps".to_owned(), "web".to_owned())),
+        let check = |parent, are_helms, is_unread, adopted: Whose, otherwise: Whose| {
+            let marks = Marks {
+                parent,
+                are_helms,
+                ..Marks::default()
+            };
+            assert_eq!(whose(&marks, false, is_unread, true), adopted);
+            assert_eq!(whose(&marks, false, is_unread, false), otherwise);
+            assert_eq!(whose(&marks, true, is_unread, false), Whose::Ours);
         };
-        let check = |marks: &Marks, adopted: Whose<'_>, otherwise: Whose<'_>| {
-            assert_eq!(whose(marks, true), adopted);
-            assert_eq!(whose(marks, false), otherwise);
-        };
-        check(&marks(NamedParent::Ours, true, false), Whose::Ours, Whose::Ours);
-        check(
-            &marks(NamedParent::None, true, false),
-            Whose::Ours,
-            Whose::Foreign,
-        );
-        check(
-            &marks(NamedParent::None, false, false),
-            Whose::Foreign,
-            Whose::Foreign,
-        );
-        check(
-            &marks(NamedParent::Another, true, false),
-            Whose::Foreign,
-            Whose::Foreign,
-        );
-        check(
-            &marks(NamedParent::Unread, true, true),
-            Whose::Unread,
-            Whose::Unread,
-        );
-        let flux = Whose::OfFlux {
-            namespace: "apps",
-            name: "web",
-        };
-        check(&marks(NamedParent::None, true, true), flux, Whose::Foreign);
+        check(NamedParent::Ours, true, false, Whose::Ours, Whose::Ours);
+        check(NamedParent::None, true, false, Whose::Ours, Whose::Foreign);
+        check(NamedParent::None, false, false, Whose::Foreign, Whose::Foreign);
+        check(NamedParent::Another, true, true, Whose::Foreign, Whose::Foreign);
+        check(NamedParent::Ours, true, true, Whose::Unread, Whose::Unread);
+        check(NamedParent::None, true, true, Whose::Unread, Whose::Unread);
     }
 
     #[test]

@@ -27,6 +27,13 @@ pub(super) async fn standing(
         }
         None => Vec::new(),
     };
-    let standing = inspection::standing(&releases, composition, Some(desired), Some(records), &drifted);
+    let standing = inspection::standing(
+        &releases,
+        composition,
+        Some(desired),
+        Some(records),
+        None,
+        &drifted,
+    );
     Ok(standing.await?.release)
 }

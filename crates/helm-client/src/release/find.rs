@@ -1,5 +1,6 @@
 //! Releases as a person's tool finds them: by lists, with that person's rights. Controllers name what they read.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use cluster::ObjectId;
@@ -15,15 +16,13 @@ use crate::records::{self, Observed, Record};
 /// Which object the live objects of a release name as the one that the release belongs to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum NamedParent {
-    /// The one that these releases are acted on for.
+    /// The one that these releases are acted on for: all that are there and can be read name it.
     Ours,
     /// Another, at least one of them.
     Another,
-    /// None: they carry no such label, or are not there.
+    /// None: they carry no such label, at least one of them, or are not there.
     #[default]
     None,
-    /// Nobody knows: those that could say so may not be read.
-    Unread,
 }
 
 /// Whose a release is, as its live objects say.
@@ -33,8 +32,10 @@ pub struct Marks {
     pub parent: NamedParent,
     /// True when each of them that can be read carries Helm's label and annotations of this very release.
     pub are_helms: bool,
-    /// The `HelmRelease` of Flux that installs it, as (namespace, name), where one of them names one.
-    pub flux: Option<(String, String)>,
+    /// The `HelmRelease`s of Flux that they name, as (namespace, name).
+    pub flux: BTreeSet<(String, String)>,
+    /// Those that may not be read.
+    pub unread: Vec<ObjectId>,
 }
 
 /// The labels by which Flux marks the objects of a `HelmRelease`.
@@ -124,31 +125,34 @@ impl Releases {
             .collect();
         let mut reads = stream::iter(reads).buffered(AT_ONCE);
         let owner = self.owner(&record.release);
-        let mut is_unread = false;
-        while let Some(read) = reads.next().await {
-            let live = match read {
-                Err(refused) if refused.is_forbidden() => {
-                    is_unread = true;
+        let (mut of_parent, mut of_none) = (0_usize, 0_usize);
+        for id in &ids {
+            let live = match reads.next().await {
+                Some(Err(refused)) if refused.is_forbidden() => {
+                    marks.unread.push(id.clone());
                     continue;
                 }
-                read => read.map_err(Error::objects("read"))?,
+                Some(read) => read.map_err(Error::objects("read"))?,
+                None => break,
             };
             let Some(live) = live.map(|live| json::of(&live)) else {
                 continue;
             };
             let label = |name: &str| json::meta(&live, Meta::Labels, name).map(str::to_owned);
             match owner.names_parent(&live) {
-                Ok(true) => marks.parent = NamedParent::Ours,
-                Ok(false) => marks.are_helms &= owner.check_marks(&live).is_ok(),
+                Ok(true) => of_parent += 1,
+                Ok(false) => of_none += 1,
                 Err(_) => {
                     marks.parent = NamedParent::Another;
                     return Ok(marks);
                 }
             }
-            marks.flux = marks.flux.or(label(FLUX_NAMESPACE).zip(label(FLUX_NAME)));
+            marks.are_helms &= owner.check_marks(&live).is_ok();
+            marks.flux.extend(label(FLUX_NAMESPACE).zip(label(FLUX_NAME)));
         }
-        if is_unread && marks.parent == NamedParent::None {
-            marks.parent = NamedParent::Unread;
+        // Krateo marks all of them. One that is marked among others was marked by somebody who may label that one.
+        if of_parent > 0 && of_none == 0 {
+            marks.parent = NamedParent::Ours;
         }
         Ok(marks)
     }

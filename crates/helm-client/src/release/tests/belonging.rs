@@ -340,14 +340,14 @@ async fn the_live_objects_of_a_release_tell_whose_it_is() {
     let marks = |parent, are_helms| Marks {
         parent,
         are_helms,
-        flux: None,
+        ..Marks::default()
     };
     let none = json!({});
-    check(Some(live("a", "42")), None, marks(NamedParent::Ours, true)).await;
+    check(Some(live("a", "42")), None, marks(NamedParent::Ours, false)).await;
     check(
         Some(live("a", "42")),
         Some(live("b", "43")),
-        marks(NamedParent::Another, true),
+        marks(NamedParent::Another, false),
     )
     .await;
     check(
@@ -356,6 +356,15 @@ async fn the_live_objects_of_a_release_tell_whose_it_is() {
         marks(NamedParent::None, true),
     )
     .await;
+    // Whoever may label one object of somebody's release does not have it.
+    let labelled = helms("a", &live("a", "42")["metadata"]["labels"]);
+    check(
+        Some(labelled.clone()),
+        Some(helms("b", &none)),
+        marks(NamedParent::None, true),
+    )
+    .await;
+    check(Some(labelled), None, marks(NamedParent::Ours, true)).await;
     let plain = json!({"metadata": {"name": "b"}});
     check(
         Some(helms("a", &none)),
@@ -365,7 +374,7 @@ async fn the_live_objects_of_a_release_tell_whose_it_is() {
     .await;
     let flux = json!({"helm.toolkit.fluxcd.io/name": "web", "helm.toolkit.fluxcd.io/namespace": "apps"});
     let of_flux = Marks {
-        flux: Some(("apps".to_owned(), "web".to_owned())),
+        flux: [("apps".to_owned(), "web".to_owned())].into(),
         ..marks(NamedParent::None, true)
     };
     check(Some(helms("a", &flux)), None, of_flux).await;
