@@ -92,16 +92,27 @@ fn is_helms(entry: &Value, operation: &str) -> bool {
         && entry["subresource"].as_str().unwrap_or_default().is_empty()
 }
 
+/// Helm calls its updates after the program that it is part of, and Krateo's is called `controller`, as others may be. Only
+/// that one labels objects with their composition.
+fn is_krateos(entry: &Value) -> bool {
+    let label = "/fieldsV1/f:metadata/f:labels/f:krateo.io~1composition-id";
+    entry["manager"] == "controller"
+        && entry["operation"] == "Update"
+        && entry["subresource"].as_str().unwrap_or_default().is_empty()
+        && entry.pointer(label).is_some()
+}
+
 /// The entries with Helm's updates merged into its apply; none when there is nothing to merge.
 fn migrated(entries: &[Value]) -> Option<Vec<Value>> {
-    let (updates, mut others): (Vec<&Value>, Vec<&Value>) =
-        entries.iter().partition(|entry| is_helms(entry, "Update"));
+    let is_update = |entry: &&Value| is_helms(entry, "Update") || is_krateos(entry);
+    let (updates, mut others): (Vec<&Value>, Vec<&Value>) = entries.iter().partition(is_update);
     let first = *updates.first()?;
     let apply = others
         .iter()
         .position(|entry| is_helms(entry, "Apply"))
         .map(|at| others.remove(at));
     let mut merged = apply.unwrap_or(first).clone();
+    merged["manager"] = Value::from(MANAGER);
     merged["operation"] = Value::from("Apply");
     let mut fields = Map::new();
     for entry in apply.into_iter().chain(updates) {
@@ -129,6 +140,18 @@ mod tests {
 
     fn entry(manager: &str, operation: &str, fields: &Value) -> Value {
         json!({"manager": manager, "operation": operation, "apiVersion": "v1", "fieldsType": "FieldsV1", "fieldsV1": fields})
+    }
+
+    #[test]
+    fn updates_of_krateos_controller_become_helms_apply() {
+        let labelled = json!({
+            "f:metadata": {"f:labels": {".": {}, "f:krateo.io/composition-id": {}}}, "f:data": {"f:a": {}},
+        });
+        let krateos = entry("controller", "Update", &labelled);
+        let anothers = entry("controller", "Update", &json!({"f:spec": {"f:replicas": {}}}));
+        let merged = migrated(&[krateos, anothers.clone()]).unwrap();
+        assert_eq!(merged, [anothers.clone(), entry("helm", "Apply", &labelled)]);
+        assert_eq!(migrated(&[anothers]), None);
     }
 
     #[test]
