@@ -374,7 +374,7 @@ pub(crate) async fn wanted(
     let of_this_type = Siblings::of(names, &others, &controllers, &Owner::of(definition));
     let elsewhere = elsewhere(live.as_ref(), &next, &source, &ctx.cluster).await?;
     let unused = match &elsewhere {
-        Some((elsewhere, _)) => unused(
+        Some((elsewhere, _)) if !keeps_versions(definition, &others, &names.kind) => unused(
             &ctx.webhooks,
             live.as_ref(),
             &source,
@@ -382,7 +382,7 @@ pub(crate) async fn wanted(
             &of_this_type,
             elsewhere,
         )?,
-        None => None,
+        Some(_) | None => None,
     };
     let former = former(definition, &source, &of_this_type, elsewhere, &controllers, ctx).await?;
     // What former controllers read the chart with goes with them.
@@ -785,6 +785,16 @@ fn served_before(definition: &CompositionDefinition) -> impl Iterator<Item = Str
         .flat_map(|managed| &managed.version_info)
         .filter(|info| info.chart.is_some())
         .map(|info| info.version.clone())
+}
+
+/// True when one of the definitions of the type keeps its versions.
+fn keeps_versions(definition: &CompositionDefinition, others: &[CompositionDefinition], kind: &str) -> bool {
+    let is_of_type = |other: &&CompositionDefinition| {
+        let status = other.status.as_ref();
+        status.is_some_and(|status| status.kind.as_deref() == Some(kind))
+    };
+    let mut all = others.iter().filter(is_of_type).chain([definition]);
+    all.any(|one| annotations::is_true(one.annotations(), annotations::KEEP_VERSIONS))
 }
 
 /// A version that neither a definition runs, or ran last, nor a composition is of.
@@ -1307,4 +1317,34 @@ fn replicas(definition: &CompositionDefinition) -> Result<Option<u16>, Error> {
 
 fn type_id(plural: &str) -> Result<ObjectId, cluster::Error> {
     ObjectId::of::<CustomResourceDefinition>(None, &format!("{plural}.{COMPOSITION_GROUP}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use api::definition::ChartSource;
+    use api::{CompositionDefinitionSpec, CompositionDefinitionStatus};
+
+    use super::*;
+
+    #[test]
+    fn any_definition_of_a_type_can_keep_its_versions() {
+        let definition = |kind: &str, keeps: &str| {
+            let spec = CompositionDefinitionSpec {
+                chart: ChartSource::default(),
+            };
+            let mut definition = CompositionDefinition::new("web", spec);
+            definition.metadata.annotations =
+                Some([(annotations::KEEP_VERSIONS.to_owned(), keeps.to_owned())].into());
+            definition.status = Some(CompositionDefinitionStatus {
+                kind: Some(kind.to_owned()),
+                ..CompositionDefinitionStatus::default()
+            });
+            definition
+        };
+        let plain = definition("Web", "false");
+        assert!(!keeps_versions(&plain, &[], "Web"));
+        assert!(keeps_versions(&definition("Web", "true"), &[], "Web"));
+        assert!(keeps_versions(&plain, &[definition("Web", "true")], "Web"));
+        assert!(!keeps_versions(&plain, &[definition("Shop", "true")], "Web"));
+    }
 }

@@ -37,6 +37,9 @@ pub const ACCEPT_BREAKING: &str = "krateo.io/accept-breaking-schema";
 /// On a definition: `"true"` leaves out defaults that violate the chart's own schema, which are an error otherwise.
 pub const DROP_BAD_DEFAULTS: &str = "krateo.io/drop-bad-defaults";
 
+/// On a definition: `"true"` keeps versions of its type that no definition and no composition needs any more.
+pub const KEEP_VERSIONS: &str = "krateo.io/keep-versions";
+
 /// On a generated type: name of the chart it was made from.
 pub const CHART_NAME: &str = "krateo.io/chart-name";
 
