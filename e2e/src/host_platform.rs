@@ -79,17 +79,23 @@ impl HostPlatform {
     /// # Errors
     /// When it does not come up.
     pub fn installed_with(values: &[&str]) -> Result<Self> {
+        let chart = image::root().join("charts/core-provider");
+        // Nothing enforces the policies here: the API server says whether it takes them.
+        let values: Vec<&str> = NETWORK_POLICIES.iter().chain(values).copied().collect();
+        Self::installed_from(&chart, &values)
+    }
+
+    /// Starts a control plane and installs a chart on it as the platform.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub fn installed_from(chart: &Path, values: &[&str]) -> Result<Self> {
         let plane = ControlPlane::start(Options::default())?;
         let site = Site::host(&plane)?;
         progress("installing the platform on a control plane");
-        let chart = image::root().join("charts/core-provider");
         // Nobody waits for its pods: there is no node to run them.
         let mut install = site.helm(["install", RELEASE, &chart.to_string_lossy()]);
         install.args(["--namespace", NAMESPACE, "--create-namespace"]);
-        // Nothing enforces them here: the API server says whether it takes them.
-        for value in NETWORK_POLICIES {
-            install.args(["--set", value]);
-        }
         for value in values {
             install.args(["--set", value]);
         }
@@ -101,7 +107,11 @@ impl HostPlatform {
         })
     }
 
-    fn run_provider(&self, further: &[(&str, &str)]) -> Result<()> {
+    /// Runs core-provider, where only the platform was installed.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn run_provider(&self, further: &[(&str, &str)]) -> Result<()> {
         let environment = self.provider_environment();
         let own = environment.iter().map(|(name, value)| (*name, value.as_str()));
         let environment: Vec<_> = own.chain(further.iter().copied()).collect();

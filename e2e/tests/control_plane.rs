@@ -20,6 +20,7 @@ mod kill_controller;
 mod kill_operator;
 mod kill_provider;
 mod limit_controller;
+mod migrate_krateo;
 mod open_namespace;
 mod operate_compositions;
 mod relocate_controller;

@@ -5,7 +5,8 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
-    audit, cluster, composition, crd, dependency, installer, pull, release, report, schema, show, template,
+    audit, cluster, composition, crd, dependency, installer, migrate, pull, release, report, schema, show,
+    template,
 };
 
 /// Plans for Helm charts and compositions, shown before they run.
@@ -71,6 +72,9 @@ enum Command {
     /// Say on which clusters the multicluster operator works.
     #[command(subcommand)]
     Cluster(cluster::args::Command),
+    /// Put this platform in the place of a Krateo that runs in the cluster, and back.
+    #[command(subcommand)]
+    Migrate(migrate::args::Command),
 }
 
 impl Kco {
@@ -98,6 +102,7 @@ impl Kco {
             Command::AuditRbac(args) => audit::run(&args),
             Command::Installer(command) => installer::run(command),
             Command::Cluster(command) => cluster::run(command),
+            Command::Migrate(command) => migrate::run(command),
         };
         match outcome {
             Ok(()) => ExitCode::SUCCESS,

@@ -13,6 +13,7 @@ mod crd;
 mod dependency;
 mod fetch;
 mod installer;
+mod migrate;
 mod pull;
 mod release;
 mod report;

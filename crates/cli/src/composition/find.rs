@@ -15,7 +15,7 @@ use crate::report::warn;
 ///
 /// # Errors
 /// When the cluster does not say what it serves, or it serves no type of that name.
-pub(super) async fn types(session: &Session, name: Option<&str>) -> Result<Vec<ResourceId>> {
+pub(crate) async fn types(session: &Session, name: Option<&str>) -> Result<Vec<ResourceId>> {
     let served = session.cluster.discovery().served(Duration::ZERO).await?;
     let mut types: BTreeMap<&str, &ResourceId> = BTreeMap::new();
     for resource in served.resources().map(|resource| &resource.id) {
@@ -42,7 +42,7 @@ pub(super) async fn types(session: &Session, name: Option<&str>) -> Result<Vec<R
 }
 
 /// All compositions of a type that can be read, each as one of the version that it is labelled with.
-pub(super) async fn all(
+pub(crate) async fn all(
     session: &Session,
     resource: &ResourceId,
     selector: Selector<'_>,

@@ -2,7 +2,8 @@
 //! charts would touch. Nothing is written.
 
 pub(crate) mod args;
-mod find;
+pub(crate) mod find;
+mod foreseen;
 mod inspect;
 mod list;
 mod names;
@@ -12,4 +13,5 @@ mod standing;
 mod tree;
 mod wanted;
 
+pub(crate) use foreseen::{Foreseen, foreseen};
 pub(crate) use {inspect::run as inspect, list::run as list, plan::run as plan, tree::run as tree};

@@ -69,6 +69,16 @@ pub(super) async fn find<'a>(
 }
 
 impl Found<'_> {
+    /// True when a template of the chart compares `gracefullyPaused`, which Krateo gives as text, with a text.
+    pub(super) fn compares_pause(&self) -> bool {
+        let templates = self.chart.chart().templates().iter();
+        let mut texts = templates.map(|file| String::from_utf8_lossy(&file.data));
+        texts.any(|text| {
+            let mut lines = text.lines().filter(|line| line.contains("gracefullyPaused"));
+            lines.any(|line| (line.contains("eq ") || line.contains("ne ")) && line.contains('"'))
+        })
+    }
+
     /// What the chart would touch: what chart-inspector answers.
     ///
     /// # Errors

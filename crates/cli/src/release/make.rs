@@ -23,7 +23,7 @@ use super::status::{self, Shown};
 use crate::{chart_at, template};
 
 /// A release that is to be made.
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     pub(super) name: String,
     pub(super) chart: Chart,
     pub(super) digest: String,
@@ -34,7 +34,7 @@ pub(super) struct Wanted {
 
 impl Wanted {
     /// Loads chart and values, before anything is asked of the cluster.
-    pub(super) fn load(name: &str, reference: &str, making: &Making) -> Result<Self> {
+    pub(crate) fn load(name: &str, reference: &str, making: &Making) -> Result<Self> {
         template::check_release_name(name)?;
         is_dry(&making.dry_run)?;
         let values = crate::values::merged(&making.values)?;
@@ -50,7 +50,7 @@ impl Wanted {
     }
 
     /// Renders it upon what is stored of the release.
-    pub(super) async fn render(
+    pub(crate) async fn render(
         self,
         session: &Session,
         observed: &Observed,

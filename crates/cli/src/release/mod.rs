@@ -8,7 +8,7 @@ mod history;
 mod holder;
 mod install;
 mod list;
-mod make;
+pub(crate) mod make;
 pub(crate) mod output;
 mod rollback;
 pub(crate) mod screen;

@@ -58,6 +58,16 @@ impl Session {
         })
     }
 
+    /// The same for releases of another namespace.
+    pub(crate) fn at(&self, namespace: &str) -> Self {
+        Self {
+            cluster: self.cluster.clone(),
+            namespace: namespace.to_owned(),
+            screen: self.screen,
+            driver: self.driver,
+        }
+    }
+
     /// The releases of the cluster, for looking at them.
     pub(crate) fn releases(&self) -> Releases {
         self.acting(Options::default())

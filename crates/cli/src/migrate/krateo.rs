@@ -1,0 +1,210 @@
+//! What there is of Krateo in a cluster: its controllers, its webhook, its roles.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use api::labels;
+use cluster::{Cluster, ObjectId, ResourceId, Selector};
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The webhook that labels compositions.
+const WEBHOOK: &str = "core.provider.krateo.io";
+
+/// By which both tell the parts of a program's pods. Krateo has it in no selector.
+const COMPONENT: &str = "app.kubernetes.io/component";
+
+/// A controller of Krateo's.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) struct Controller {
+    /// Where it runs: in the namespace of its definition.
+    pub(super) namespace: String,
+    /// What its objects are called: plural and version of the type.
+    pub(super) base: String,
+}
+
+impl Controller {
+    /// Name of its Deployment, and of ours.
+    pub(super) fn deployment(&self) -> String {
+        format!("{}-controller", self.base)
+    }
+}
+
+/// The controllers that run.
+pub(super) async fn controllers(cluster: &Cluster) -> Result<Vec<Controller>> {
+    let selector = Selector {
+        namespace: None,
+        labels: Some("app.kubernetes.io/part-of=krateoplatformops,app.kubernetes.io/component=controller"),
+    };
+    let all: Vec<Value> = cluster.list(&ResourceId::of::<Deployment>(), selector).await?;
+    let mut controllers: Vec<_> = all
+        .iter()
+        .filter(|deployment| is_krateos(deployment))
+        .filter_map(|deployment| {
+            let base = name(deployment).strip_suffix("-controller")?;
+            Some(Controller {
+                namespace: namespace(deployment).to_owned(),
+                base: base.to_owned(),
+            })
+        })
+        .collect();
+    controllers.sort();
+    Ok(controllers)
+}
+
+/// True of a Deployment that Krateo made: its selector cannot become ours.
+pub(super) fn is_krateos(deployment: &Value) -> bool {
+    let selector = &deployment["spec"]["selector"]["matchLabels"];
+    deployment["kind"] == "Deployment" && selector.is_object() && selector.get(COMPONENT).is_none()
+}
+
+/// True of an object that belongs to a controller of this platform.
+pub(super) fn is_ours(object: &Value) -> bool {
+    object["metadata"]["labels"]
+        .get(labels::CONTROLLER_RESOURCE)
+        .is_some()
+        || name(object).starts_with("composition:")
+}
+
+/// The configurations with the webhook that labels compositions.
+pub(super) async fn webhooks(cluster: &Cluster) -> Result<Vec<Value>> {
+    let kind = ResourceId::of::<MutatingWebhookConfiguration>();
+    let mut all: Vec<Value> = cluster.list(&kind, Selector::default()).await?;
+    all.retain(|configuration| {
+        let mut webhooks = configuration["webhooks"].as_array().into_iter().flatten();
+        webhooks.any(|webhook| webhook["name"] == WEBHOOK)
+    });
+    Ok(all)
+}
+
+/// All that runs the controllers, in the order in which it is put back: what they may do, then they themselves.
+pub(super) async fn objects(cluster: &Cluster, controllers: &[Controller]) -> Result<Vec<Value>> {
+    let mut objects = roles(cluster, controllers).await?;
+    for controller in controllers {
+        let Controller { namespace, base } = controller;
+        let place = Some(namespace.as_str());
+        let ids = [
+            ObjectId::of::<ServiceAccount>(place, base)?,
+            ObjectId::of::<ConfigMap>(place, &format!("{base}-configmap"))?,
+            ObjectId::of::<ConfigMap>(place, &format!("{base}-jsonschema-configmap"))?,
+            ObjectId::of::<Service>(place, &format!("{base}-controller-service"))?,
+            ObjectId::of::<Deployment>(place, &controller.deployment())?,
+        ];
+        for id in ids {
+            objects.extend(cluster.get::<Value>(&id).await?.filter(|object| !is_ours(object)));
+        }
+    }
+    Ok(objects)
+}
+
+/// What the controllers' accounts are bound to: the roles of their types, and those of releases.
+async fn roles(cluster: &Cluster, controllers: &[Controller]) -> Result<Vec<Value>> {
+    let mut found = BTreeMap::new();
+    let kinds = [
+        (ResourceId::of::<RoleBinding>(), ResourceId::of::<Role>()),
+        (
+            ResourceId::of::<ClusterRoleBinding>(),
+            ResourceId::of::<ClusterRole>(),
+        ),
+    ];
+    for (bindings, roles) in kinds {
+        let all: Vec<Value> = cluster.list(&bindings, Selector::default()).await?;
+        for binding in all {
+            if is_ours(&binding) || !is_of(&binding, controllers) {
+                continue;
+            }
+            let place = Some(namespace(&binding)).filter(|place| !place.is_empty());
+            // Krateo calls both the same; a role of another name is somebody else's.
+            if binding["roleRef"]["name"] == name(&binding)
+                && binding["roleRef"]["kind"] == roles.kind.as_str()
+            {
+                let id = ObjectId::new(roles.clone(), place, name(&binding))?;
+                if let Some(role) = cluster.get::<Value>(&id).await?.filter(|role| !is_ours(role)) {
+                    found.insert((0, id.to_string()), role);
+                }
+            }
+            let id = ObjectId::new(bindings.clone(), place, name(&binding))?;
+            found.insert((1, id.to_string()), binding);
+        }
+    }
+    Ok(found.into_values().collect())
+}
+
+/// True when a binding gives something to these controllers and to nobody else.
+fn is_of(binding: &Value, controllers: &[Controller]) -> bool {
+    let subjects = binding["subjects"].as_array();
+    subjects.is_some_and(|subjects| {
+        !subjects.is_empty()
+            && subjects.iter().all(|subject| {
+                subject["kind"] == "ServiceAccount"
+                    && controllers.iter().any(|controller| {
+                        subject["name"] == controller.base.as_str()
+                            && subject["namespace"] == controller.namespace.as_str()
+                    })
+            })
+    })
+}
+
+/// True when a rule of a role allows everything of something.
+pub(super) fn has_star(role: &Value) -> bool {
+    let mut rules = role["rules"].as_array().into_iter().flatten();
+    rules.any(|rule| rule.to_string().contains("\"*\""))
+}
+
+/// Name of an object.
+pub(super) fn name(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+/// Namespace of an object; empty when it is in none.
+pub(super) fn namespace(object: &Value) -> &str {
+    object["metadata"]["namespace"].as_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_deployment_is_told_by_its_selector() {
+        let of = |labels: Value| {
+            is_krateos(&json!({"kind": "Deployment", "spec": {"selector": {"matchLabels": labels}}}))
+        };
+        assert!(of(json!({"app.kubernetes.io/name": "webs-v1-0-0"})));
+        assert!(!of(
+            json!({"app.kubernetes.io/name": "webs-v1-0-0", "app.kubernetes.io/component": "controller"})
+        ));
+    }
+
+    #[test]
+    fn a_binding_is_of_controllers_when_nobody_else_has_something_by_it() {
+        let controllers = [Controller {
+            namespace: "defs".into(),
+            base: "webs-v1-0-0".into(),
+        }];
+        let account = |namespace: &str| json!({"kind": "ServiceAccount", "name": "webs-v1-0-0", "namespace": namespace});
+        let check = |subjects: Value, expected| {
+            assert_eq!(is_of(&json!({"subjects": subjects}), &controllers), expected);
+        };
+        check(json!([account("defs")]), true);
+        check(json!([account("krateo-system")]), false);
+        check(json!([account("defs"), {"kind": "User", "name": "ann"}]), false);
+        check(json!([]), false);
+    }
+
+    #[test]
+    fn a_star_is_found_wherever_a_rule_has_it() {
+        assert!(has_star(
+            &json!({"rules": [{"verbs": ["get"]}, {"verbs": ["*"]}]})
+        ));
+        assert!(!has_star(
+            &json!({"rules": [{"verbs": ["get"], "resourceNames": ["a*"]}]})
+        ));
+    }
+}

@@ -1,0 +1,172 @@
+//! `kco migrate undo`: Krateo's programs are put back, and this platform's go.
+//!
+//! Types, definitions, compositions and the objects of releases stay: types keep all fields that they serve, so that nothing
+//! is pruned.
+
+use anyhow::{Context as _, Result, bail};
+use cluster::{Apply, Cluster, Delete, ObjectId, Propagation, ResourceId, Selector};
+use k8s_openapi::api::admissionregistration::v1::{
+    ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration,
+};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use serde_json::Value;
+
+use super::args::Undo;
+use super::backup::Backup;
+use super::run::{is_type, newest, record_id, remove_and_wait, told};
+use super::{MANAGER, identity, krateo};
+use crate::release::session::{self, Session};
+use crate::report::out;
+
+/// Puts back.
+pub(super) fn run(args: &Undo) -> Result<()> {
+    session::run(&args.connection, async |session| {
+        let cluster = identity(&session.cluster).await?;
+        let backup = Backup::load(&args.backup, &cluster)?;
+        let backup = backup.with_context(|| format!("there is no backup {}", args.backup.display()))?;
+        let session = session.at(&backup.namespace);
+        // Controllers first: two of them would work on one release. Then what starts them.
+        stop(&session, &backup).await?;
+        withdraw(&session.cluster).await?;
+        remove_platform(&session, &backup).await?;
+        restore(&session, &backup).await?;
+        out(&format!(
+            "\n{} controllers of Krateo's are back, and so is release {} in revision {}.\n",
+            backup.controllers.len(),
+            backup.release,
+            backup.revision
+        ))
+    })
+}
+
+/// This platform's Deployments go: core-provider, which would start controllers again, chart-inspector, and the controllers.
+async fn stop(session: &Session, backup: &Backup) -> Result<()> {
+    let mut ids = Vec::new();
+    for object in backup
+        .platform
+        .iter()
+        .filter(|object| object["kind"] == "Deployment")
+    {
+        ids.push(ObjectId::of::<Deployment>(
+            Some(krateo::namespace(object)),
+            krateo::name(object),
+        )?);
+    }
+    for deployment in of_controllers(&session.cluster, &ResourceId::of::<Deployment>()).await? {
+        ids.push(session.cluster.locate(&deployment, None).await?);
+    }
+    for id in ids {
+        let live: Option<Value> = session.cluster.get(&id).await?;
+        if live.is_some_and(|live| !krateo::is_krateos(&live)) {
+            remove_and_wait(session, &id).await?;
+            told("stopped", &[id.to_string()])?;
+        }
+    }
+    Ok(())
+}
+
+/// Objects of this platform's controllers of one kind.
+async fn of_controllers(cluster: &Cluster, kind: &ResourceId) -> Result<Vec<Value>> {
+    let selector = Selector {
+        namespace: None,
+        labels: Some(api::labels::CONTROLLER_RESOURCE),
+    };
+    Ok(cluster.list(kind, selector).await?)
+}
+
+/// What bounds and allows this platform's controllers goes: the policies would refuse writes of the former ones of the same
+/// name. The keys of types stay: no release has to be taken over anew at the next try.
+async fn withdraw(cluster: &Cluster) -> Result<()> {
+    let kinds = [
+        ResourceId::of::<ValidatingAdmissionPolicyBinding>(),
+        ResourceId::of::<ValidatingAdmissionPolicy>(),
+        ResourceId::of::<ValidatingWebhookConfiguration>(),
+        ResourceId::of::<ClusterRoleBinding>(),
+        ResourceId::of::<RoleBinding>(),
+        ResourceId::of::<Role>(),
+        ResourceId::of::<ClusterRole>(),
+        ResourceId::of::<Service>(),
+        ResourceId::of::<ConfigMap>(),
+        ResourceId::of::<ServiceAccount>(),
+    ];
+    for kind in kinds {
+        for object in of_controllers(cluster, &kind).await? {
+            let place = Some(krateo::namespace(&object)).filter(|place| !place.is_empty());
+            let id = ObjectId::new(kind.clone(), place, krateo::name(&object))?;
+            cluster
+                .delete(&id, &Delete::with(Propagation::Background))
+                .await?;
+            told("removed", &[id.to_string()])?;
+        }
+    }
+    Ok(())
+}
+
+/// What this platform's chart has beyond Krateo's goes.
+async fn remove_platform(session: &Session, backup: &Backup) -> Result<()> {
+    let record = newest(session, &backup.release).await?;
+    if record.revision() <= backup.revision {
+        return Ok(());
+    }
+    let mut before = Vec::new();
+    for object in &backup.platform {
+        before.push(
+            session
+                .cluster
+                .locate(object, Some(krateo::namespace(object)))
+                .await?,
+        );
+    }
+    for id in session.releases().objects(&record).await? {
+        if !is_type(&id) && !before.contains(&id) {
+            session
+                .cluster
+                .delete(&id, &Delete::with(Propagation::Background))
+                .await?;
+            told("removed", &[id.to_string()])?;
+        }
+    }
+    for revision in backup.revision + 1..=record.revision() {
+        let id = record_id(session, &backup.release, revision)?;
+        session
+            .cluster
+            .delete(&id, &Delete::with(Propagation::Background))
+            .await?;
+    }
+    Ok(())
+}
+
+/// Programs last, so that they may do what they did.
+async fn restore(session: &Session, backup: &Backup) -> Result<()> {
+    let (programs, others): (Vec<_>, Vec<_>) = backup
+        .platform
+        .iter()
+        .chain(&backup.others)
+        .partition(|object| object["kind"] == "Deployment");
+    for object in others.into_iter().chain(programs) {
+        let id = session
+            .cluster
+            .locate(object, Some(krateo::namespace(object)))
+            .await?;
+        let live: Option<Value> = session.cluster.get(&id).await?;
+        if let Some(live) = &live
+            && object["kind"] == "Deployment"
+            && !krateo::is_krateos(live)
+        {
+            bail!("{id} is not Krateo's: somebody runs this platform again; run the same again");
+        }
+        // The reference of a binding cannot be changed.
+        if live.is_some_and(|live| live["roleRef"] != object["roleRef"]) {
+            session
+                .cluster
+                .delete(&id, &Delete::with(Propagation::Background))
+                .await?;
+        }
+        let how = Apply::by(MANAGER).force();
+        session.cluster.apply(&id, object, &how).await?;
+        told("put back", &[id.to_string()])?;
+    }
+    Ok(())
+}
