@@ -196,8 +196,13 @@ demo-platform: ## From nothing to a running platform of 18 trial components by k
 	$(BUILD) --quiet --bin demo
 	$(DEBUG)/demo platform --cluster $(CLUSTER) $(if $(REGISTRY),--registry $(REGISTRY))
 
+.PHONY: demo-multicluster
+demo-multicluster: ## One home and two targets as control planes of this host, a tenant on each, one cut off and brought back
+	$(BUILD) --quiet $(call bins,multicluster-operator kco demo local-cluster)
+	$(DEBUG)/demo multicluster
+
 .PHONY: demo-down
-demo-down: ## Remove all that `make demo` or `make demo-platform` made
+demo-down: ## Remove all that `make demo`, `make demo-platform` or `make demo-multicluster` made
 	$(BUILD) --quiet --bin demo
 	$(DEBUG)/demo down --cluster $(CLUSTER)
 

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::{HostPlatform, Namespace, Site, image};
+use e2e::http_server::Answer;
+use e2e::{ChartFolder, HostPlatform, HttpServer, Namespace, Site, image};
 use local_cluster::{ControlPlane, Options};
 use serde_json::{Value, json};
 
@@ -116,6 +117,7 @@ fn a_cluster_joins_with_what_the_operator_needs_and_leaves_nothing_behind() -> R
         .target
         .wait_for("crd", "tenants.mesh.openkcm.io", "Established", "True")?;
     a_dry_run_writes_nothing(&stage)?;
+    a_chart_may_come_from_elsewhere(&stage)?;
     the_account_may_what_the_operator_needs(&stage)?;
     joining_again_renews_and_takes_away(&stage)?;
     what_others_wrote_is_left_alone(&stage)?;
@@ -139,6 +141,20 @@ fn a_dry_run_writes_nothing(stage: &Stage) -> Result<()> {
     );
     assert_eq!(stage.left()?, [""; 0]);
     assert_eq!(stage.secret(EDGE)?, None);
+    Ok(())
+}
+
+fn a_chart_may_come_from_elsewhere(stage: &Stage) -> Result<()> {
+    let archive = ChartFolder::copy("web", "web", "1.0.0")?
+        .package(stage.home.site())?
+        .bytes()?;
+    let server = HttpServer::start(move |_| Answer::Content(archive.clone()))?;
+    let target = text(&stage.target_plane.kubeconfig());
+    let url = server.url("/web-1.0.0.tgz");
+    let arguments = [EDGE, "--target-kubeconfig", &target, "--chart", &url, "--dry-run"];
+    let printed: Value = serde_json::from_str(&stage.cluster("join", &arguments)?)?;
+    let same: Value = serde_json::from_str(&stage.join(EDGE, &["--dry-run"])?)?;
+    assert_eq!(printed, same);
     Ok(())
 }
 

@@ -1,4 +1,5 @@
-//! `make demo`: from nothing to a running composition, and back; `make demo-platform`: to a running platform.
+//! `make demo`: from nothing to a running composition, and back; `make demo-platform`: to a running platform;
+//! `make demo-multicluster`: to tenants on two clusters.
 #![allow(clippy::print_stdout, reason = "showing is what a demo is for")]
 
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use e2e::installer::Profile;
 use e2e::installer::umbrella::{Catalog, RELEASE, VERSION};
 use e2e::scenario::on_node;
-use e2e::{ChartFolder, Site, image, platform, progress};
+use e2e::{ChartFolder, Site, image, multicluster, platform, progress};
 use local_cluster::{Cluster, Options};
 use serde_json::{Value, json};
 
@@ -25,6 +26,8 @@ enum Command {
     Up(Where),
     /// Install the platform by its umbrella chart, with trial components, and show how it comes up.
     Platform(Where),
+    /// One home and two targets with a tenant each, as control planes of this host; one is cut off and comes back.
+    Multicluster,
     /// Remove everything.
     Down {
         /// The cluster that the demo was set up on.
@@ -63,6 +66,7 @@ fn main() -> Result<()> {
     match Args::parse().command {
         Command::Up(place) => up(&place),
         Command::Platform(place) => install_platform(&place),
+        Command::Multicluster => multicluster::demo::up(&|text| println!("{text}")),
         Command::Down { cluster } => down(cluster),
     }
 }
@@ -324,7 +328,10 @@ fn composition(site: &Site) -> Result<Value> {
 
 fn down(cluster: Kind) -> Result<()> {
     if cluster == Kind::Local {
-        local_cluster::state::State::of_user()?.remove(CLUSTER)?;
+        let clusters = local_cluster::state::State::of_user()?;
+        for name in [&[CLUSTER][..], &multicluster::demo::NAMES].concat() {
+            clusters.remove(name)?;
+        }
         return Ok(());
     }
     let storage = tempfile::tempdir()?;

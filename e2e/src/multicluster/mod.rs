@@ -1,5 +1,6 @@
 //! Two control planes, each with a store of its own, a chart repository, and the operator that serves both.
 
+pub mod demo;
 pub mod kills;
 pub mod latency;
 pub mod names;
@@ -307,24 +308,29 @@ pub(crate) fn charts_of(site: &Site) -> Result<HttpServer> {
     serve(charts(site)?, Arc::default())
 }
 
+/// Chart `shop` in a version: a `ConfigMap`, a Service, and a Deployment where values ask for it.
+fn chart(version: &str) -> Result<ChartFolder> {
+    let chart = ChartFolder::copy("web", "shop", version)?;
+    fs::remove_dir_all(chart.folder().join("templates"))?;
+    fs::create_dir(chart.folder().join("templates"))?;
+    chart.remove("values.schema.json")?;
+    chart.write(
+        "values.yaml",
+        "greeting: hello\nworkload: false\nreplicaCount: 1\n",
+    )?;
+    chart.write("templates/config-map.yaml", CONFIG_MAP)?;
+    chart.write("templates/service.yaml", SERVICE)?;
+    chart.write("templates/deployment.yaml", DEPLOYMENT)?;
+    if version == "2.0.0" {
+        chart.write("templates/refused.yaml", REFUSED)?;
+    }
+    Ok(chart)
+}
+
 fn charts(site: &Site) -> Result<BTreeMap<String, Vec<u8>>> {
     let folder = tempfile::tempdir()?;
     for version in ["1.0.0", "1.1.0", "2.0.0"] {
-        let chart = ChartFolder::copy("web", "shop", version)?;
-        fs::remove_dir_all(chart.folder().join("templates"))?;
-        fs::create_dir(chart.folder().join("templates"))?;
-        chart.remove("values.schema.json")?;
-        chart.write(
-            "values.yaml",
-            "greeting: hello\nworkload: false\nreplicaCount: 1\n",
-        )?;
-        chart.write("templates/config-map.yaml", CONFIG_MAP)?;
-        chart.write("templates/service.yaml", SERVICE)?;
-        chart.write("templates/deployment.yaml", DEPLOYMENT)?;
-        if version == "2.0.0" {
-            chart.write("templates/refused.yaml", REFUSED)?;
-        }
-        let package = chart.package(site)?;
+        let package = chart(version)?.package(site)?;
         let name = package.file().file_name().unwrap_or_default();
         fs::copy(package.file(), folder.path().join(name))?;
     }

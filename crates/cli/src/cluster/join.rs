@@ -9,6 +9,7 @@ use cluster::kubeconfig::{self, Limits, Token, renew};
 use cluster::{Access, Answered, Cluster, ObjectId, ResourceId};
 use composition::bound::{Allowed, Resolved};
 use composition::scan::scan;
+use helm::chart::Chart;
 use helm::origin::ALLOW_FROM_NAMESPACES;
 use inspection::ServedKinds;
 use jiff::Timestamp;
@@ -40,6 +41,11 @@ pub(super) fn run(args: &Join) -> Result<()> {
         args.target.context.as_ref(),
     );
     let connection = home(args.connection.clone());
+    // Fetched before anything else: fetching has a runtime of its own.
+    let chart = args.chart.as_deref();
+    let chart = chart
+        .map(|reference| chart_at::load(reference, &args.source))
+        .transpose()?;
     session::run(&connection, async |session| {
         let target = Cluster::new(cluster::client(&options).await.context("the target")?);
         let account = Account::new(
@@ -47,7 +53,7 @@ pub(super) fn run(args: &Join) -> Result<()> {
             &home_uid(session).await?,
             &args.target.account_namespace,
         );
-        let rules = rules(args, &target).await?;
+        let rules = rules(args, chart, &target).await?;
         let objects = account.objects(&rules, &args.cluster_role);
         if args.dry_run {
             return out(&format!(
@@ -101,8 +107,8 @@ fn check_name(name: &str) -> Result<()> {
 }
 
 /// What the account may do: what the operator needs, and what the chart's objects do.
-async fn rules(args: &Join, target: &Cluster) -> Result<Vec<Value>> {
-    let Some(reference) = &args.chart else {
+async fn rules(args: &Join, chart: Option<Chart>, target: &Cluster) -> Result<Vec<Value>> {
+    let Some(chart) = chart else {
         return rules::of_chart(None);
     };
     let served = ServedKinds(
@@ -112,7 +118,6 @@ async fn rules(args: &Join, target: &Cluster) -> Result<Vec<Value>> {
             .await
             .context("the target")?,
     );
-    let chart = chart_at::load(reference, &args.source)?;
     let scan = template::on_large_stack(move || Ok(scan(&chart)))?;
     let allowed = Allowed {
         chart_rbac: args.allow_chart_rbac,
