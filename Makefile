@@ -298,7 +298,7 @@ ONLY ?=
 LATER ?=
 .PHONY: attacks
 attacks: ## What each of eight actors can try with his real token, ONLY=<names> of them; prints what refused it and what the victim saw
-	$(BUILD) --quiet $(call bins,core-provider composition-dynamic-controller chart-inspector attacks local-cluster) && \
+	$(BUILD) --quiet $(call bins,core-provider composition-dynamic-controller chart-inspector multicluster-operator attacks local-cluster) && \
 	    $(DEBUG)/attacks $(addprefix --only ,$(ONLY)) $(if $(LATER),--later)
 
 NAMESPACE_COMPOSITIONS ?= 20
