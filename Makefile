@@ -37,7 +37,7 @@ TOOLS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/kco/tools
 CARGO_DENY_VERSION := 0.20.2
 CARGO_DENY := $(TOOLS)/cargo-deny-$(CARGO_DENY_VERSION)/bin/cargo-deny
 
-PROGRAMS := core-provider composition-dynamic-controller chart-inspector multicluster-operator web-server kco
+PROGRAMS := core-provider composition-dynamic-controller chart-inspector multicluster-operator join-service bootstrapper web-server kco
 bins = $(addprefix --bin ,$(1))
 
 .PHONY: help
@@ -107,6 +107,7 @@ CONTROL_PLANES ?= $(shell expr $$(nproc) + 1)
 .PHONY: e2e-control-plane
 e2e-control-plane: programs ## Those of the end-to-end tests that need no pods, and so no root
 	$(TRIED) $(TEST) --test control_plane -- --test-threads=$(CONTROL_PLANES) --nocapture
+	$(TEST) --test issue_tickets -- --nocapture
 
 .PHONY: programs
 programs: ## The static binaries that the images are made of, and what drives kco
@@ -368,8 +369,8 @@ big-index: ## kco show and pull from a repository with an index of 20 MiB agains
 FUZZ_SECONDS ?= 60
 # Without sanitizers: there is no unsafe code to watch, and what is left runs several times as fast.
 .PHONY: fuzz
-fuzz: ## Each fuzz target (template engine, chart reader, release records, admission, schemas, chart-inspector's query, kubeconfigs) for FUZZ_SECONDS=60 (needs cargo-fuzz and a nightly toolchain)
-	@for folder in crates/gotemplate/fuzz crates/helm/fuzz crates/cluster/fuzz core-provider/fuzz chart-inspector/fuzz; do \
+fuzz: ## Each fuzz target (template engine, chart reader, release records, admission, schemas, chart-inspector's query, kubeconfigs, what nodes say while they are bootstrapped) for FUZZ_SECONDS=60 (needs cargo-fuzz and a nightly toolchain)
+	@for folder in crates/gotemplate/fuzz crates/helm/fuzz crates/cluster/fuzz core-provider/fuzz chart-inspector/fuzz crates/bootstrapper/fuzz; do \
 	    cd $(CURDIR)/$$folder; \
 	    for target in $$(cargo +nightly fuzz list); do \
 	        mkdir -p corpus/$$target; seeds=; [ ! -d seeds/$$target ] || seeds=seeds/$$target; \
@@ -419,6 +420,7 @@ reference: ## Write docs/reference from the code: arguments of the programs, cus
 .PHONY: crds
 crds: ## Write the custom resource definitions of the charts from the code
 	cargo run --locked --quiet --package api --example crds compositiondefinitions > charts/core-provider/crds/compositiondefinitions.yaml
+	cargo run --locked --quiet --package api --example crds joiningnodes > charts/join-service/crds/joiningnodes.yaml
 	for plural in tenants kryptondeployments; do \
 	    cargo run --locked --quiet --package api --example crds $$plural > charts/multicluster-operator/crds/$$plural.yaml || exit 1; \
 	done

@@ -11,6 +11,7 @@ pub mod definition;
 pub mod events;
 pub mod finalizers;
 pub mod inspection;
+pub mod joining;
 pub mod labels;
 pub mod mesh;
 pub mod policy;

@@ -71,6 +71,8 @@ pub enum ClusterRegister {
     Zero,
     /// What a member of this cluster has: [`crate::ClusterId::register`].
     Is(Digest),
+    /// Either of these: whoever is served here is about to join this cluster, or is of it.
+    ZeroOr(Digest),
     /// Not judged: a joining node does not know the id of the cluster before it has its ticket.
     Any,
 }
@@ -107,6 +109,15 @@ impl Validator for SoftTpmValidator {
     fn validate(&self, document: &[u8], nonce: Nonce) -> Result<Digest, Refused> {
         validate(document, nonce, &self.policy)
     }
+}
+
+/// The registers that a document states. They are true of a document that was verified, and of no other.
+pub fn registers(document: &[u8]) -> Result<Registers, Refused> {
+    if document.len() > LONGEST {
+        return Err(Refused::UnreadableDocument);
+    }
+    let document: Document = serde_json::from_slice(document).map_err(|_| Refused::UnreadableDocument)?;
+    Ok(document.quote.registers)
 }
 
 /// The user data of a document that meets the policy. What a document claims is judged only after the signatures over it.
@@ -152,7 +163,10 @@ fn check_registers(registers: &Registers, policy: &Policy) -> Result<(), Refused
     }
     match policy.cluster_register {
         ClusterRegister::Any => Ok(()),
-        ClusterRegister::Is(expected) => check(CLUSTER_REGISTER, expected),
+        ClusterRegister::ZeroOr(_) if !registers.is_bootstrapped() => Ok(()),
+        ClusterRegister::Is(expected) | ClusterRegister::ZeroOr(expected) => {
+            check(CLUSTER_REGISTER, expected)
+        }
         ClusterRegister::Zero => match registers.value(CLUSTER_REGISTER) {
             Ok(found) if registers.is_bootstrapped() => Err(Refused::AlreadyBootstrapped { found }),
             _ => Ok(()),

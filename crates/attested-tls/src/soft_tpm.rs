@@ -76,6 +76,11 @@ impl RegisterFile {
         let mut text = Vec::new();
         file.read_to_end(&mut text).map_err(file_error("read"))?;
         sync_folder(path)?;
+        Self::replayed(path, file, &text)
+    }
+
+    /// The registers after the lines that were written to their end.
+    fn replayed(path: &Path, file: File, text: &[u8]) -> Result<Self, Error> {
         let end = text
             .iter()
             .rposition(|byte| *byte == b'\n')
@@ -90,6 +95,15 @@ impl RegisterFile {
             registers,
             length: end as u64,
         })
+    }
+
+    /// Reads the journal beside a process that may have it: the registers as they are now, which cannot be extended.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let file_error = file_error(path);
+        let mut file = File::open(path).map_err(file_error("open"))?;
+        let mut text = Vec::new();
+        file.read_to_end(&mut text).map_err(file_error("read"))?;
+        Self::replayed(path, file, &text)
     }
 
     /// The registers now.
@@ -400,6 +414,19 @@ mod tests {
         assert!(matches!(RegisterFile::open(&path), Err(Error::InUse(_))));
         drop(first);
         assert!(RegisterFile::open(&path).is_ok());
+    }
+
+    #[test]
+    fn others_read_the_registers_and_do_not_extend_them() {
+        let (_folder, path) = journal();
+        let mut held = RegisterFile::open(&path).unwrap();
+        held.extend(CLUSTER_REGISTER, sha256(&[b"one"])).unwrap();
+        let mut read = RegisterFile::read(&path).unwrap();
+        assert_eq!(read.registers(), held.registers());
+        assert!(read.extend(CLUSTER_REGISTER, sha256(&[b"two"])).is_err());
+        assert_eq!(read.registers(), held.registers());
+        drop(held);
+        assert_eq!(RegisterFile::open(&path).unwrap().registers(), read.registers());
     }
 
     #[test]

@@ -73,6 +73,7 @@ pub async fn write(about: &About<'_>, kubeconfig: &Path) -> Result<(), Error> {
     let hash = sha256(&[components.as_bytes()]).to_string();
     let name = format!("k8s-components-{}", &hash[..16]);
     let config = json!({
+        "kubernetesComponents": components,
         "clusterID": about.cluster_id.to_string(),
         "measurementSalt": about.measurement_salt.to_string(),
         "apiServerEndpoint": about.endpoint,

@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
-    audit, cluster, composition, crd, dependency, installer, migrate, pull, release, report, schema, show,
+    audit, cluster, composition, crd, dependency, init, installer, migrate, pull, release, report, schema, show,
     template,
 };
 
@@ -69,6 +69,8 @@ enum Command {
     /// Install, look at and remove the whole platform.
     #[command(subcommand)]
     Installer(installer::args::Command),
+    /// Make a cluster of an empty node, and install the platform on it.
+    Init(Box<init::args::Init>),
     /// Say on which clusters the multicluster operator works.
     #[command(subcommand)]
     Cluster(cluster::args::Command),
@@ -101,6 +103,7 @@ impl Kco {
             Command::Rollback(args) => release::rollback(&args),
             Command::AuditRbac(args) => audit::run(&args),
             Command::Installer(command) => installer::run(command),
+            Command::Init(args) => init::run(&args),
             Command::Cluster(command) => cluster::run(command),
             Command::Migrate(command) => migrate::run(command),
         };

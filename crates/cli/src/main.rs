@@ -12,6 +12,7 @@ mod composition;
 mod crd;
 mod dependency;
 mod fetch;
+mod init;
 mod installer;
 mod migrate;
 mod pull;

@@ -66,6 +66,7 @@ macro_rules! pins {
 static HELM_4_PINS: Pins = pins!("helm4");
 static HELM_3_PINS: Pins = pins!("helm3");
 static KUBERNETES_PINS: Pins = pins!("kubernetes");
+static KUBEADM_PINS: Pins = pins!("kubeadm");
 static CONTAINERD_PINS: Pins = pins!("containerd");
 static REGISTRY_PINS: Pins = pins!("registry");
 static COREDNS_PINS: Pins = pins!("coredns");
@@ -113,11 +114,15 @@ pub static HELM_3: Part = Part {
 
 /// A program of Kubernetes itself; they share pins, so they are always of one release.
 const fn kubernetes(name: &'static str, package: &'static str) -> Part {
+    pinned_kubernetes(name, package, &KUBERNETES_PINS)
+}
+
+const fn pinned_kubernetes(name: &'static str, package: &'static str, pins: &'static Pins) -> Part {
     Part {
         name,
         package,
         module: "k8s.io/kubernetes",
-        pins: &KUBERNETES_PINS,
+        pins,
         stamps: &[
             ("k8s.io/component-base/version.gitVersion", Stamp::Version),
             ("k8s.io/component-base/version.gitMajor", Stamp::Text("1")),
@@ -129,6 +134,9 @@ const fn kubernetes(name: &'static str, package: &'static str) -> Part {
         tags: "",
     }
 }
+
+/// What makes clusters of bare nodes. Its pins are its own, so that clusters without it are not built anew.
+pub static KUBEADM: Part = pinned_kubernetes("kubeadm", "k8s.io/kubernetes/cmd/kubeadm", &KUBEADM_PINS);
 
 /// The client.
 pub static KUBECTL: Part = kubernetes("kubectl", "k8s.io/kubernetes/cmd/kubectl");
@@ -230,7 +238,7 @@ pub static KUBE_ROUTER: Part = Part {
 };
 
 /// Parts that only some clusters have.
-pub static ON_REQUEST: [&Part; 1] = [&KUBE_ROUTER];
+pub static ON_REQUEST: [&Part; 2] = [&KUBE_ROUTER, &KUBEADM];
 
 /// Every part that all clusters have, in the order a cold cache is filled: what others wait for first comes first.
 pub static ALL: [&Part; 15] = [

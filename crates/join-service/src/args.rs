@@ -1,0 +1,80 @@
+//! What is typed on the command line or set in the environment.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use attest::Digest;
+use attest::soft_tpm::PublicKey;
+use clap::{Parser, ValueEnum};
+use runtime::args::ClientArgs;
+
+/// Gives attested nodes what they need to join this cluster.
+#[derive(Debug, Clone, Parser)]
+#[command(disable_version_flag = true)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+    /// How nodes are attested. There is no default: what it proves is for the operator to know.
+    #[arg(long, env = "JOIN_SERVICE_ATTESTATION", value_enum)]
+    pub(crate) attestation: Attestation,
+    /// Public keys of endorsers whose platforms are trusted, in hexadecimal, separated by commas.
+    #[arg(
+        long = "endorser",
+        env = "JOIN_SERVICE_ENDORSERS",
+        required = true,
+        value_delimiter = ','
+    )]
+    pub(crate) endorsers: Vec<PublicKey>,
+    /// What a register of a node must hold, as 4=<hexadecimal>, separated by commas.
+    #[arg(long = "expected-register", env = "JOIN_SERVICE_EXPECTED_REGISTERS", value_delimiter = ',', value_parser = register)]
+    pub(crate) registers: Vec<(usize, Digest)>,
+    /// Folder of the bootstrapper on this node: its registers and its attestation key.
+    #[arg(long, env = "JOIN_SERVICE_DATA_DIR", default_value = "/var/lib/bootstrapper")]
+    pub(crate) data_dir: PathBuf,
+    /// Folder of kubeadm's certificates and keys on this node.
+    #[arg(long, env = "JOIN_SERVICE_PKI_DIR", default_value = "/etc/kubernetes/pki")]
+    pub(crate) pki_dir: PathBuf,
+    /// Folder with the files key, salt and measurementSalt: the master secret of the cluster.
+    #[arg(
+        long,
+        env = "JOIN_SERVICE_MASTER_SECRET_DIR",
+        default_value = "/etc/master-secret"
+    )]
+    pub(crate) master_secret_dir: PathBuf,
+    /// Where nodes ask.
+    #[arg(long, env = "JOIN_SERVICE_LISTEN", default_value = "0.0.0.0:9090")]
+    pub(crate) listen: SocketAddr,
+    /// Namespace of the list of control planes.
+    #[arg(long, env = "POD_NAMESPACE", default_value = "kube-system")]
+    pub(crate) namespace: String,
+    /// Name of the ConfigMap whose keys are the names of nodes that may join as control planes.
+    #[arg(
+        long,
+        env = "JOIN_SERVICE_CONTROL_PLANES",
+        default_value = "join-service-control-planes"
+    )]
+    pub(crate) control_planes: String,
+    /// Port of figures and probes; 0 is none.
+    #[arg(long, env = "JOIN_SERVICE_ADMIN_PORT", default_value_t = 8080)]
+    pub(crate) admin_port: u16,
+}
+
+/// How nodes are attested.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Attestation {
+    /// Registers and key in files: proves the protocol, and nothing about the machine.
+    SoftTpm,
+}
+
+fn register(text: &str) -> Result<(usize, Digest), String> {
+    let parsed = text
+        .split_once('=')
+        .and_then(|(register, digest)| Some((register.parse().ok()?, digest.parse().ok()?)));
+    match parsed {
+        Some((register, digest)) if register < attest::REGISTERS => Ok((register, digest)),
+        _ => Err(format!(
+            "expected <register below {}>=<32 bytes in hexadecimal>",
+            attest::REGISTERS
+        )),
+    }
+}

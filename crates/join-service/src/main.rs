@@ -1,0 +1,13 @@
+//! join-service: lets attested nodes into the cluster.
+
+mod args;
+mod keys;
+mod plan;
+mod run;
+mod serve;
+mod world;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    runtime::args::parse::<args::Args>().run().await
+}
