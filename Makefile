@@ -183,6 +183,11 @@ stop: ## End what `make run-pid` started: SIGTERM, and SIGKILL after five second
 	for _ in 1 2 3 4 5 6 7 8 9 10; do kill -0 $$pid 2>/dev/null || break; sleep 0.5; done; \
 	kill -KILL $$pid 2>/dev/null || true; rm -f target/multicluster-operator.pid
 
+.PHONY: bootstrap
+bootstrap: setup programs ## Three bare nodes to a cluster by kco init, a worker and a control plane joining, with the real kubeadm; prints seconds and what was reached (needs root)
+	$(BUILD) --quiet --bin bootstrap
+	$(DEBUG)/bootstrap
+
 .PHONY: demo
 demo: ## From nothing to a running composition: cluster, images, helm install, definition, composition
 	@if [ "$(CLUSTER)" = local ]; then $(MAKE) --no-print-directory setup; else $(BUILD) --quiet --bin local-cluster && $(DEBUG)/local-cluster parts helm kubectl; fi

@@ -17,6 +17,28 @@ use crate::{digest::hex, process::output};
 ///
 /// The archive depends on nothing but the program and the name.
 pub(crate) fn write_archive(program: &Path, name: &str, archive: &Path) -> Result<()> {
+    write(
+        program,
+        name,
+        archive,
+        |path| json!({"Entrypoint": [path], "User": "65532:65532"}),
+    )
+}
+
+/// Writes an image of one program that runs as root and is found on the `PATH`, as pods of a control plane want it.
+///
+/// # Errors
+/// When the program cannot be read or the archive not be written.
+pub fn write_system_archive(program: &Path, name: &str, archive: &Path) -> Result<()> {
+    write(
+        program,
+        name,
+        archive,
+        |path| json!({"Entrypoint": [path], "Env": ["PATH=/"]}),
+    )
+}
+
+fn write(program: &Path, name: &str, archive: &Path, how: impl Fn(String) -> Value) -> Result<()> {
     let file_name = program
         .file_name()
         .and_then(|name| name.to_str())
@@ -27,7 +49,7 @@ pub(crate) fn write_archive(program: &Path, name: &str, archive: &Path) -> Resul
     let config = json!({
         "architecture": architecture(),
         "os": "linux",
-        "config": {"Entrypoint": [format!("/{file_name}")], "User": "65532:65532"},
+        "config": how(format!("/{file_name}")),
         "rootfs": {"type": "layers", "diff_ids": [layer_digest]},
     })
     .to_string();
