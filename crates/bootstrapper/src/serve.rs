@@ -1,5 +1,6 @@
 //! The half that waits for an init request.
 
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{Stream, StreamExt as _};
 use tonic::{Code, Response, Status};
 use zeroize::Zeroizing;
 
@@ -70,7 +72,7 @@ type Answers = mpsc::Sender<Result<InitResponse, Status>>;
 
 #[tonic::async_trait]
 impl Api for InitServer {
-    type InitStream = ReceiverStream<Result<InitResponse, Status>>;
+    type InitStream = Pin<Box<dyn Stream<Item = Result<InitResponse, Status>> + Send>>;
 
     async fn init(&self, request: tonic::Request<InitRequest>) -> Result<Response<Self::InitStream>, Status> {
         let mut request = request.into_inner();
@@ -96,6 +98,7 @@ impl Api for InitServer {
             master, cluster_id, ..
         } = prepared;
         let (answers, stream) = mpsc::channel(16);
+        let (stream, taken) = watched(stream);
         let (site, ended) = (self.site.clone(), self.ended.clone());
         // A thread of its own: stages write and sync files.
         tokio::task::spawn_blocking(move || {
@@ -107,9 +110,9 @@ impl Api for InitServer {
                 cluster_id,
                 kubeconfig: Zeroizing::default(),
             };
-            Handle::current().block_on(initialise(work, answers, ended));
+            Handle::current().block_on(initialise(work, answers, taken, ended));
         });
-        Ok(Response::new(ReceiverStream::new(stream)))
+        Ok(Response::new(stream))
     }
 }
 
@@ -148,7 +151,7 @@ fn status(refusal: &Refusal) -> Status {
 }
 
 /// Locks the node and makes the cluster, whoever is still there to hear of it.
-async fn initialise(mut work: InitWork, answers: Answers, ended: mpsc::Sender<Ended>) {
+async fn initialise(mut work: InitWork, answers: Answers, taken: Taken, ended: mpsc::Sender<Ended>) {
     let site = work.site.clone();
     // The server waits for this, so that nobody is cut off in the middle of an answer.
     let Some(_pass) = site.node.cleaner.init.enter() else {
@@ -156,7 +159,7 @@ async fn initialise(mut work: InitWork, answers: Answers, ended: mpsc::Sender<En
         return;
     };
     let stream = Streaming::start(&site, work.request.stream_log, &answers);
-    let mut stream = Some(stream);
+    let (mut stream, mut taken) = (Some(stream), Some(taken));
     let cluster_id = work.cluster_id;
     let outcome = site
         .node
@@ -171,7 +174,7 @@ async fn initialise(mut work: InitWork, answers: Answers, ended: mpsc::Sender<En
                 if let Some(stream) = stream.take() {
                     stream.stop().await;
                 }
-                let answered = answer(&work, &answers).await;
+                let answered = answer(&work, &answers, taken.take()).await;
                 answered.map_err(|error| chain(&error))
             },
         )
@@ -200,7 +203,7 @@ async fn delivered(answers: Answers) {
     let _ = answers.reserve_many(answers.max_capacity()).await;
 }
 
-async fn answer(work: &InitWork, answers: &Answers) -> Result<(), Error> {
+async fn answer(work: &InitWork, answers: &Answers, taken: Option<Taken>) -> Result<(), Error> {
     let success = InitSuccess {
         kubeconfig: work.kubeconfig.to_vec(),
         owner_id: Vec::new(),
@@ -208,12 +211,31 @@ async fn answer(work: &InitWork, answers: &Answers) -> Result<(), Error> {
     };
     let message = message(Kind::InitSuccess(success));
     answers.send(Ok(message)).await.map_err(|_| Error::Answer)?;
-    // It counts when it was taken.
-    answers
-        .reserve_many(answers.max_capacity())
-        .await
-        .map(drop)
-        .map_err(|_| Error::Answer)
+    // It counts when it was taken, also by who hangs up with it in hand.
+    taken.ok_or(Error::Answer)?.await.map_err(|_| Error::Answer)
+}
+
+/// Tells when the success was taken. It fails when the stream is dropped before.
+type Taken = oneshot::Receiver<()>;
+
+fn watched(
+    stream: mpsc::Receiver<Result<InitResponse, Status>>,
+) -> (
+    Pin<Box<dyn Stream<Item = Result<InitResponse, Status>> + Send>>,
+    Taken,
+) {
+    let (sender, taken) = oneshot::channel();
+    let mut sender = Some(sender);
+    let stream = ReceiverStream::new(stream).map(move |answer| {
+        let is_success = |answer: &InitResponse| matches!(answer.kind, Some(Kind::InitSuccess(_)));
+        if answer.as_ref().is_ok_and(is_success)
+            && let Some(sender) = sender.take()
+        {
+            let _ = sender.send(());
+        }
+        answer
+    });
+    (Box::pin(stream), taken)
 }
 
 /// The failure, then what of the log was not sent yet, then the status.

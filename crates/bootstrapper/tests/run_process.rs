@@ -375,6 +375,26 @@ async fn a_bare_node_becomes_a_cluster_and_starts_its_kubelet_after_a_reboot() {
     }
 }
 
+/// Over and over, because the node hears of the end of the call while it waits for the answer to be taken.
+#[tokio::test]
+async fn a_node_whose_answer_was_taken_is_done_although_the_caller_hung_up() {
+    for _ in 0..10 {
+        let node = NodeFolder::new("controlPlane").await;
+        node.with_api_server().await;
+        let process = node.started();
+        let mut stream = process.init(b"right", false).await.unwrap();
+        let message = timeout(PATIENCE, stream.message())
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
+        success(&[message.kind.unwrap()]);
+        drop(stream);
+        assert_eq!(process.ended().await.code(), Some(0), "{}", node.text("log"));
+        assert_eq!(node.record(), Some(Record::Done));
+    }
+}
+
 #[tokio::test]
 async fn whoever_asks_for_the_log_gets_it_while_it_is_written_without_tokens() {
     let node = NodeFolder::new("controlPlane").await;
