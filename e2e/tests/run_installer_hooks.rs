@@ -634,24 +634,7 @@ fn bootstrap_teardown(stage: &Stage) -> Result<()> {
     let demo = Namespace::of("demo", home.site());
     demo.kubectl(&["delete", "compositiondefinition", "foreign"])?;
 
-    // What no component brought would keep its finalizers.
-    stage.object("ogen.krateo.io/v1alpha1", "RestDefinition", "rest", None)?;
-    run("3")?.with(
-        1,
-        &[
-            "RestDefinitions are there that no component brought",
-            "krateo-system/rest",
-            "Nothing was removed",
-        ],
-    );
-    assert!(!stage.is_going("compositiondefinitions", "installer")?);
-    // Those of another platform are its own, to the end.
-    home.kubectl(&[
-        "annotate",
-        "crd",
-        "restdefinitions.ogen.krateo.io",
-        "meta.helm.sh/release-namespace=elsewhere",
-    ])?;
+    foreign_rest_definitions(stage)?;
 
     // Nobody removes what is left: it is named.
     run("3")?.with(
@@ -700,6 +683,29 @@ fn bootstrap_teardown(stage: &Stage) -> Result<()> {
     // One reading is not three.
     run("1")?.with(1, &["not all is gone"]);
     Ok(())
+}
+
+/// What no component brought would keep its finalizers. Those of another platform are its own, to the end.
+fn foreign_rest_definitions(stage: &Stage) -> Result<()> {
+    let home = &stage.home;
+    stage.object("ogen.krateo.io/v1alpha1", "RestDefinition", "rest", None)?;
+    let hook = ["bootstrap-teardown", "--release", "krateo", "--attempts", "3"];
+    stage.hook(BOOTSTRAP, &hook)?.with(
+        1,
+        &[
+            "RestDefinitions are there that no component brought",
+            "krateo-system/rest",
+            "Nothing was removed",
+        ],
+    );
+    assert!(!stage.is_going("compositiondefinitions", "installer")?);
+    home.kubectl(&[
+        "annotate",
+        "crd",
+        "restdefinitions.ogen.krateo.io",
+        "meta.helm.sh/release-namespace=elsewhere",
+    ])
+    .map(drop)
 }
 
 fn post_delete(stage: &Stage) -> Result<()> {

@@ -216,15 +216,20 @@ struct ReleaseOf<'a> {
     composition: &'a Composition,
     name: &'a ReleaseName,
     releases: &'a Releases,
+    /// What it will be granted, or is.
+    granted: &'a [Resource],
 }
 
-impl ReleaseOf<'_> {
+impl<'a> ReleaseOf<'a> {
+    fn granted(self, granted: &'a [Resource]) -> Self {
+        Self { granted, ..self }
+    }
+
     /// How it stands to what is wanted.
     async fn standing(
         &self,
         records: Option<&records::Observed>,
         intention: Option<&Intention>,
-        granted: &[Resource],
         drifted: &[DriftedObject],
     ) -> Result<Standing, Error> {
         let desired = intention.and_then(|intention| intention.desired.as_ref());
@@ -233,7 +238,7 @@ impl ReleaseOf<'_> {
             self.composition,
             desired,
             records,
-            Some(granted),
+            Some(self.granted),
             drifted,
         );
         standing.await.map_err(Error::Release)
@@ -267,9 +272,11 @@ pub(super) async fn observe(
         composition,
         name: &release_name,
         releases: &releases,
+        granted: &[],
     };
     let intention = Box::pin(intention(release, &mut held, memory, ctx)).await?;
     let stored = stored(composition, &releases, held.records(), ctx).await?;
+    let release = release.granted(&stored.touched);
     let role = role_name(&ctx.resource.plural, &composition.namespace, &release_name);
     let labels = rendering::object_labels(composition, &ctx.krateo_namespace);
     let (permissions, needed) = ctx.parts.timed(Part::RbacGeneration, || {
@@ -296,10 +303,8 @@ pub(super) async fn observe(
         }
         granted => memory.granted.insert(granted?).clone(),
     };
-    if needed == granted
-        && let Some(lookup) = intention.as_ref().and_then(|intention| intention.unread.as_ref())
-    {
-        return Err(Error::Unread(lookup.clone()));
+    if let Some(lookup) = unread(intention.as_ref(), needed == granted) {
+        return Err(Error::Unread(lookup));
     }
     if composition.deleting
         && composition.is_held()
@@ -309,14 +314,7 @@ pub(super) async fn observe(
         let goes = Observed::nothing(release_name, releases);
         return leaving(composition, goes, stored.objects, granted, memory, ctx).await;
     }
-    let mut standing = Box::pin(standing(
-        release,
-        &mut held,
-        intention.as_ref(),
-        &stored.touched,
-        ctx,
-    ))
-    .await?;
+    let mut standing = Box::pin(standing(release, &mut held, intention.as_ref(), ctx)).await?;
     if was_left && !(needed == granted && standing.release == Release::InSync) {
         // Nothing is done on what was read a while ago.
         return Box::pin(observe(composition, memory, ctx)).await;
@@ -335,7 +333,7 @@ pub(super) async fn observe(
     let outside = outside(composition, grows, &stored.touched, &mut held, ctx).await?;
     held.read_again(&releases).await?;
     if !drifted.is_empty() {
-        let drifted = release.standing(held.records(), intention.as_ref(), &stored.touched, &drifted);
+        let drifted = release.standing(held.records(), intention.as_ref(), &drifted);
         standing = drifted.await?;
     }
     let outlying = unrecorded(composition, &standing.release, &granted, ctx).await?;
@@ -518,6 +516,7 @@ async fn intention(
         composition,
         name: release,
         releases,
+        granted: _,
     } = release;
     let key = Key::of_composition(composition);
     if composition.deleting {
@@ -796,10 +795,9 @@ async fn standing(
     release: ReleaseOf<'_>,
     held: &mut Held,
     intention: Option<&Intention>,
-    granted: &[Resource],
     ctx: &Context,
 ) -> Result<Standing, Error> {
-    let standing = release.standing(held.records(), intention, granted, &[]).await?;
+    let standing = release.standing(held.records(), intention, &[]).await?;
     let (Some(intention), Some(_)) = (intention, &standing.differs) else {
         return Ok(standing);
     };
@@ -833,6 +831,13 @@ fn subject<'a>(
         schemas: &ctx.schemas,
         krateo_namespace: &ctx.krateo_namespace,
     }
+}
+
+/// A lookup that the render lacks the answer to although all is granted.
+fn unread(intention: Option<&Intention>, is_granted: bool) -> Option<String> {
+    intention
+        .filter(|_| is_granted)
+        .and_then(|intention| intention.unread.clone())
 }
 
 /// What the stored revision has. Of one that somebody else made, what lies beyond the bound is left out: nothing is granted
@@ -884,6 +889,7 @@ async fn look(
         composition,
         releases,
         name: _,
+        granted: _,
     } = release;
     let compared = records.and_then(|records| inspection::compared(composition, records));
     let Some(record) = compared.filter(|_| !composition.deleting) else {

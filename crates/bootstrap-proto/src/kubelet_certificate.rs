@@ -195,7 +195,7 @@ fn addresses(request: &X509CertificationRequest<'_>, node: &str) -> Result<Vec<I
             GeneralName::DNSName(name) if *name == node => {}
             GeneralName::IPAddress(bytes) => addresses.push(
                 address(bytes)
-                    .ok_or_else(|| Refused::AlternativeName("an address of no family".to_owned()))?,
+                    .ok_or_else(|| Refused::AlternativeName("an address that no node has".to_owned()))?,
             ),
             other => return Err(Refused::AlternativeName(other.to_string())),
         }
@@ -206,10 +206,14 @@ fn addresses(request: &X509CertificationRequest<'_>, node: &str) -> Result<Vec<I
     Ok(addresses)
 }
 
+/// An address that a node can have. One of IPv4 that is spelled as one of IPv6 is none: clients take it for the former, and
+/// whoever compares it with addresses that are taken does not.
 fn address(bytes: &[u8]) -> Option<IpAddr> {
     let four = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
     let sixteen = || <[u8; 16]>::try_from(bytes).map(IpAddr::from);
-    four.or_else(|_| sixteen()).ok()
+    let address = four.or_else(|_| sixteen()).ok()?;
+    let is_of_nobody = address.is_loopback() || address.is_unspecified() || address.is_multicast();
+    (address.to_canonical() == address && !is_of_nobody).then_some(address)
 }
 
 /// True for what Kubernetes takes as the name of a node: labels of lower-case letters, digits and dashes.

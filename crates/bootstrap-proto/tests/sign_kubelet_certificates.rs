@@ -126,6 +126,14 @@ fn another_request_is_refused_by_name() {
             Refused::AlternativeName("DNSName(kubernetes)".to_owned()),
         ),
         (
+            // Clients take it for the address of IPv4.
+            changed(|parameters| {
+                let spelled = "::ffff:198.18.0.1".parse().unwrap();
+                parameters.subject_alt_names.push(SanType::IpAddress(spelled));
+            }),
+            Refused::AlternativeName("an address that no node has".to_owned()),
+        ),
+        (
             changed(|parameters| parameters.subject_alt_names.truncate(1)),
             Refused::Addresses(0),
         ),

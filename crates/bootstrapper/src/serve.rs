@@ -72,7 +72,7 @@ type Answers = mpsc::Sender<Result<InitResponse, Status>>;
 
 #[tonic::async_trait]
 impl Api for InitServer {
-    type InitStream = Pin<Box<dyn Stream<Item = Result<InitResponse, Status>> + Send>>;
+    type InitStream = InitStream;
 
     async fn init(&self, request: tonic::Request<InitRequest>) -> Result<Response<Self::InitStream>, Status> {
         let mut request = request.into_inner();
@@ -218,12 +218,10 @@ async fn answer(work: &InitWork, answers: &Answers, taken: Option<Taken>) -> Res
 /// Tells when the success was taken. It fails when the stream is dropped before.
 type Taken = oneshot::Receiver<()>;
 
-fn watched(
-    stream: mpsc::Receiver<Result<InitResponse, Status>>,
-) -> (
-    Pin<Box<dyn Stream<Item = Result<InitResponse, Status>> + Send>>,
-    Taken,
-) {
+/// What a caller of Init is told.
+type InitStream = Pin<Box<dyn Stream<Item = Result<InitResponse, Status>> + Send>>;
+
+fn watched(stream: mpsc::Receiver<Result<InitResponse, Status>>) -> (InitStream, Taken) {
     let (sender, taken) = oneshot::channel();
     let mut sender = Some(sender);
     let stream = ReceiverStream::new(stream).map(move |answer| {

@@ -5,8 +5,8 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
-    audit, cluster, composition, crd, dependency, init, installer, migrate, pull, release, report, schema, show,
-    template,
+    audit, cluster, composition, crd, dependency, init, installer, migrate, pull, release, report, schema,
+    show, template,
 };
 
 /// Plans for Helm charts and compositions, shown before they run.

@@ -27,6 +27,8 @@ pub(crate) struct Observed {
     pub(crate) is_alive: bool,
     /// Addresses that are others', each with whose it is.
     pub(crate) taken: Vec<(IpAddr, String)>,
+    /// Names by which the API server is known.
+    pub(crate) reserved: BTreeSet<String>,
     /// Nodes that an administrator lets join as control planes.
     pub(crate) allowed: BTreeSet<String>,
     /// The control plane that has a ticket.
@@ -72,13 +74,22 @@ pub(crate) enum Refused {
     Waiting { node: String, deadline: Timestamp },
 }
 
+/// True for the names that every client inside of a cluster knows the API server by. A node's certificate is for its name.
+fn is_api_server(name: &str) -> bool {
+    name == "localhost"
+        || name == "kubernetes"
+        || name == "kubernetes.default"
+        || name == "kubernetes.default.svc"
+        || name.starts_with("kubernetes.default.svc.")
+}
+
 /// Decides. Nothing is written for a node that is refused.
 pub(crate) fn plan(observed: &Observed) -> Result<Plan, Refused> {
     let node = &observed.node;
     if observed.is_member {
         return Err(Refused::Member);
     }
-    if node == CONTROL_PLANE {
+    if node == CONTROL_PLANE || is_api_server(node) || observed.reserved.contains(node) {
         return Err(Refused::Reserved(node.clone()));
     }
     if observed.is_alive {
@@ -139,6 +150,7 @@ mod tests {
                 ("198.18.0.2".parse().unwrap(), "node-1".to_owned()),
                 ("198.18.0.3".parse().unwrap(), "node-2".to_owned()),
             ],
+            reserved: BTreeSet::from(["api.example.org".to_owned()]),
             allowed: BTreeSet::new(),
             joining: None,
         }
@@ -248,6 +260,23 @@ mod tests {
             ),
         ] {
             assert_eq!(plan(&observed), Err(refused));
+        }
+    }
+
+    #[test]
+    fn no_node_has_a_name_of_the_api_server() {
+        for name in [
+            "kubernetes",
+            "kubernetes.default.svc",
+            "kubernetes.default.svc.cluster.local",
+            "api.example.org",
+            "localhost",
+        ] {
+            let named = Observed {
+                node: name.to_owned(),
+                ..worker()
+            };
+            assert_eq!(plan(&named), Err(Refused::Reserved(name.to_owned())));
         }
     }
 }

@@ -127,6 +127,7 @@ impl World {
             is_member,
             is_alive: lease.is_some_and(|lease| is_alive(&lease, now)),
             taken,
+            reserved: BTreeSet::from([host(config).to_ascii_lowercase()]),
             allowed,
             joining,
         })
@@ -138,13 +139,11 @@ impl World {
             .get("the API server's Service", Some("default"), "kubernetes")
             .await?;
         let spec = service.and_then(|service| service.spec).unwrap_or_default();
-        let host = config.endpoint.rsplit_once(':').map_or("", |(host, _)| host);
-        // Where a node's own API server is the endpoint, the address is that node's as well, and stays its own.
         let texts = spec
             .cluster_ips
             .into_iter()
             .flatten()
-            .chain([host.trim_matches(['[', ']']).to_owned()]);
+            .chain([host(config).to_owned()]);
         let parsed = texts.filter_map(|text| text.parse().ok());
         Ok(parsed.map(|address| (address, API_SERVER.to_owned())).collect())
     }
@@ -340,6 +339,12 @@ fn is_alive(lease: &Lease, now: Timestamp) -> bool {
         return false;
     };
     renewed.0 + SignedDuration::from_secs(seconds.into()) > now
+}
+
+/// The host of the control plane's endpoint.
+fn host(config: &Config) -> &str {
+    let host = config.endpoint.rsplit_once(':').map_or("", |(host, _)| host);
+    host.trim_matches(['[', ']'])
 }
 
 #[cfg(test)]

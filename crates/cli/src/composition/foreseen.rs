@@ -48,7 +48,8 @@ pub(crate) async fn foreseen(
     let records = releases
         .observe(&composition.namespace, release.as_str(), records.revision())
         .await?;
-    let standing = inspection::standing(&releases, composition, Some(&desired), Some(&records), &[]).await?;
+    let standing =
+        inspection::standing(&releases, composition, Some(&desired), Some(&records), None, &[]).await?;
     let differs = standing
         .differs
         .clone()
