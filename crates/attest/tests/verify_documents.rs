@@ -186,6 +186,25 @@ fn long_documents_and_unknown_fields_are_not_read() {
     }
 }
 
+/// The bytes behind the signed part are covered by no signature: the name of the algorithm and the signature's header.
+#[test]
+fn no_byte_outside_of_the_signed_part_can_be_changed() {
+    const LONGEST_SIGNATURE: usize = 72;
+    const HEADERS: usize = 12 + 3;
+    let genuine = certificate(|_| ());
+    let validator = SoftTpmValidator::new(policy());
+    let behind = genuine.len() - LONGEST_SIGNATURE - HEADERS..genuine.len();
+    for position in (0..4).chain(behind) {
+        for flip in 1..=u8::MAX {
+            let mut der = genuine.clone();
+            der[position] ^= flip;
+            let judged = read_certificate(&der, Variant::SoftTpm, NOW)
+                .and_then(|presented| verify(&presented, &validator, NONCE));
+            assert!(judged.is_err(), "byte {position} became {}", der[position]);
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn any_bytes_are_judged_without_a_panic(bytes: Vec<u8>) {
