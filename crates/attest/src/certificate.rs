@@ -3,6 +3,7 @@
 use x509_parser::oid_registry::{OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+use crate::der::is_signed_element;
 use crate::register::Digest;
 use crate::sha256;
 use crate::variant::Variant;
@@ -40,12 +41,8 @@ pub fn read(der: &[u8], expected: Variant, now: i64) -> Result<Presented, Refuse
     if algorithm.algorithm != OID_KEY_TYPE_EC_PUBLIC_KEY || curve != Some(OID_EC_P256) {
         return Err(Refused::NotP256);
     }
-    if der
-        != encoded(
-            certificate.tbs_certificate.as_ref(),
-            &certificate.signature_value.data,
-        )
-    {
+    let signed = certificate.tbs_certificate.as_ref();
+    if !is_signed_element(der, signed, &certificate.signature_value.data) {
         return Err(Refused::NotACertificate);
     }
     certificate
@@ -59,39 +56,6 @@ pub fn read(der: &[u8], expected: Variant, now: i64) -> Result<Presented, Refuse
         document: document(&certificate, expected)?.to_vec(),
         not_after,
     })
-}
-
-/// The only DER encoding of a certificate that signs `signed` with ECDSA over SHA-256 (RFC 5280, section 4.1). The
-/// bytes around the signed part are signed by nobody, and the parser takes several values for some of them.
-fn encoded(signed: &[u8], signature: &[u8]) -> Vec<u8> {
-    const SEQUENCE: u8 = 0x30;
-    const BIT_STRING: u8 = 0x03;
-    /// `SEQUENCE { ecdsa-with-SHA256 }`, RFC 5758, section 3.2.
-    const ECDSA_WITH_SHA256: [u8; 12] = [
-        0x30, 0x0a, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02,
-    ];
-    let no_unused_bits = [0];
-    let bits = element(BIT_STRING, &[&no_unused_bits, signature]);
-    element(SEQUENCE, &[signed, &ECDSA_WITH_SHA256, &bits])
-}
-
-/// A DER element: its tag, its length in as few bytes as possible (X.690, section 10.1), its content.
-fn element(tag: u8, content: &[&[u8]]) -> Vec<u8> {
-    let length = content.iter().map(|part| part.len()).sum::<usize>();
-    let bytes = length.to_be_bytes();
-    let significant = &bytes[length.leading_zeros() as usize / 8..];
-    let mut encoded = vec![tag];
-    match significant {
-        [] => encoded.push(0),
-        [short] if *short < 0x80 => encoded.push(*short),
-        long => {
-            // At most 8 bytes of a `usize`.
-            encoded.push(0x80 | u8::try_from(long.len()).unwrap_or(0x7f));
-            encoded.extend_from_slice(long);
-        }
-    }
-    encoded.extend(content.iter().copied().flatten());
-    encoded
 }
 
 fn check_times(not_before: i64, not_after: i64, now: i64) -> Result<(), Refused> {

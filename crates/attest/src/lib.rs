@@ -12,6 +12,7 @@ compile_error!(
 );
 
 mod certificate;
+mod der;
 #[cfg(feature = "test-double")]
 pub mod double;
 mod hex;
@@ -24,6 +25,7 @@ mod variant;
 mod verify;
 
 pub use certificate::{LIFETIME_SECONDS, Presented, read as read_certificate};
+pub use der::is_signed_element;
 pub use hex::Bytes;
 pub use keys::{ClusterId, InvalidKmsUri, MasterSecret, Salt, Secret};
 pub use nonce::Nonce;

@@ -3,7 +3,7 @@
 use std::io::Cursor;
 use std::net::IpAddr;
 
-use attest::{Digest, sha256};
+use attest::{Digest, is_signed_element, sha256};
 use rcgen::{
     CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair, KeyUsagePurpose,
     SanType, SerialNumber, SubjectPublicKeyInfo,
@@ -146,6 +146,9 @@ pub fn check(der: &[u8], node: &str) -> Result<Checked, Refused> {
         .and_then(|parameters| parameters.as_oid().ok());
     if algorithm.algorithm != OID_KEY_TYPE_EC_PUBLIC_KEY || curve != Some(OID_EC_P256) {
         return Err(Refused::NotP256);
+    }
+    if !is_signed_element(der, info.raw, &request.signature_value.data) {
+        return Err(Refused::Unreadable);
     }
     request.verify_signature().map_err(|_| Refused::Signature)?;
     check_subject(&request, node)?;

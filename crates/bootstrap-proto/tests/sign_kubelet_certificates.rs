@@ -187,15 +187,23 @@ fn the_pin_is_the_one_that_kubeadm_takes() {
     assert_eq!(authority.pin(), include_str!("ec-ca.pin").trim());
 }
 
+/// The bytes around the signed part are covered by no signature: the name of the algorithm and the signature's header.
+#[test]
+fn no_byte_of_a_request_can_be_changed() {
+    let genuine = request("worker", &addresses()).unwrap().der;
+    for position in 0..genuine.len() {
+        for flip in 1..=u8::MAX {
+            let mut changed = genuine.clone();
+            changed[position] ^= flip;
+            let checked = check(&changed, "worker");
+            assert!(checked.is_err(), "byte {position} became {}", changed[position]);
+        }
+    }
+}
+
 proptest! {
     #[test]
-    fn any_bytes_are_checked_without_a_panic(bytes: Vec<u8>, at in 0usize..300, byte: u8) {
-        let _ = check(&bytes, "worker");
-        let mut request = request("worker", &addresses()).unwrap().der;
-        let at = at % request.len();
-        if request[at] != byte {
-            request[at] = byte;
-            prop_assert!(check(&request, "worker").is_err());
-        }
+    fn any_bytes_are_checked_without_a_panic(bytes: Vec<u8>) {
+        prop_assert!(check(&bytes, "worker").is_err());
     }
 }

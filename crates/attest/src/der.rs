@@ -1,0 +1,22 @@
+//! What certificates and requests for them are made of.
+
+use x509_parser::asn1_rs::{BitString, Sequence, SerializeError, ToDer as _};
+
+/// Whether `der` is the only DER encoding of what a P-256 key signed with SHA-256: a certificate (RFC 5280, section 4.1) or
+/// a request for one (RFC 2986, section 4.2). `signed` is the encoded part that is signed, `signature` the content of the
+/// signature.
+///
+/// The bytes around the signed part are covered by no signature, and the parser takes several values for some of them.
+pub fn is_signed_element(der: &[u8], signed: &[u8], signature: &[u8]) -> bool {
+    signed_element(signed, signature).is_ok_and(|only| only == der)
+}
+
+fn signed_element(signed: &[u8], signature: &[u8]) -> Result<Vec<u8>, SerializeError> {
+    /// `SEQUENCE { ecdsa-with-SHA256 }`, RFC 5758, section 3.2.
+    const ECDSA_WITH_SHA256: [u8; 12] = [
+        0x30, 0x0a, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02,
+    ];
+    let bits = BitString::new(0, signature).to_der_vec()?;
+    let content = [signed, &ECDSA_WITH_SHA256, &bits].concat();
+    Sequence::new(content.into()).to_der_vec()
+}
