@@ -2,11 +2,12 @@
 //!
 //! Whoever can read the key file can forge documents. A program uses it only when it is told to by a flag.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use attest::soft_tpm::{Document, PublicKey, Quote, Signature, endorsement_message};
 use attest::{Bytes, Digest, IssueError, Issuer, Nonce, Registers, UnknownRegister, Variant, binding};
@@ -56,8 +57,31 @@ pub struct RegisterFile {
     length: u64,
 }
 
+/// How long a process may take to give up the journal. One that was killed while it started a program has a child that
+/// keeps its files until the program runs.
+const LOCK_WITHIN: Duration = Duration::from_secs(1);
+
+/// How often it is tried.
+const LOCK_EVERY: Duration = Duration::from_millis(10);
+
+/// True once this process has the lock; false when another one keeps it.
+fn lock(file: &File) -> io::Result<bool> {
+    let mut waited = Duration::ZERO;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) if waited < LOCK_WITHIN => {
+                std::thread::sleep(LOCK_EVERY);
+                waited += LOCK_EVERY;
+            }
+            Err(TryLockError::WouldBlock) => return Ok(false),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+}
+
 impl RegisterFile {
-    /// Opens the journal, or begins one. One process at a time can have it.
+    /// Opens the journal, or begins one. One process at a time can have it; another one is given a second to let go.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let file_error = file_error(path);
         let mut file = OpenOptions::new()
@@ -68,10 +92,8 @@ impl RegisterFile {
             .mode(0o600)
             .open(path)
             .map_err(file_error("open"))?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(std::fs::TryLockError::WouldBlock) => return Err(Error::InUse(path.to_owned())),
-            Err(std::fs::TryLockError::Error(error)) => return Err(file_error("lock")(error)),
+        if !lock(&file).map_err(file_error("lock"))? {
+            return Err(Error::InUse(path.to_owned()));
         }
         let mut text = Vec::new();
         file.read_to_end(&mut text).map_err(file_error("read"))?;

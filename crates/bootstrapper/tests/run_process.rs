@@ -214,7 +214,7 @@ impl NodeFolder {
     }
 
     fn register(&self) -> Digest {
-        let registers = RegisterFile::open(&self.path("data/registers")).unwrap();
+        let registers = RegisterFile::read(&self.path("data/registers")).unwrap();
         registers.registers().value(CLUSTER_REGISTER).unwrap()
     }
 }
