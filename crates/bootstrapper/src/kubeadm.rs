@@ -66,7 +66,7 @@ pub enum Error {
         /// What was run.
         what: String,
     },
-    /// Its configuration, or its pid, could not be written.
+    /// Its configuration could not be written.
     #[error(transparent)]
     Write(#[from] files::Error),
     /// The file with further documents cannot be read.
@@ -81,8 +81,6 @@ pub struct Kubeadm {
     programs: Programs,
     /// What `--config` names. It is in the command line of every step, by which a left-over one is known.
     config: PathBuf,
-    /// Where the process id of the running step is.
-    pid: PathBuf,
     log: Arc<Log>,
 }
 
@@ -97,7 +95,6 @@ impl Kubeadm {
         let this = Self {
             programs: programs.clone(),
             config: config(folder),
-            pid: pid(folder),
             log,
         };
         // JSON is YAML.
@@ -151,10 +148,6 @@ impl Kubeadm {
         command.args(arguments);
         let program = self.programs.kubeadm.display().to_string();
         let mut child = spawn(&mut command, &program)?;
-        if let Some(id) = child.id() {
-            files::remove(&self.pid)?;
-            files::create_private(&self.pid, id.to_string().as_bytes())?;
-        }
         let group = Group(child.id());
         let log = &self.log;
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
@@ -191,26 +184,34 @@ fn config(folder: &Path) -> PathBuf {
     folder.join("kubeadm.yaml")
 }
 
-fn pid(folder: &Path) -> PathBuf {
-    folder.join("kubeadm.pid")
+/// Ends the steps of an earlier process, which did not end with it. True when there was one.
+///
+/// A step is told by the configuration file that it was given, which is this node's alone. Whoever calls has the lock of
+/// the registers, so that no step of an earlier process is yet to begin.
+pub fn end_left_over(folder: &Path) -> bool {
+    let argument = format!("--config={}", config(folder).display());
+    let mut ended = false;
+    for id in processes() {
+        let command_line = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        let mut words = command_line.split(|byte| *byte == 0);
+        if words.any(|word| word == argument.as_bytes()) {
+            ended |= end_group_of(id);
+        }
+    }
+    ended
 }
 
-/// Ends a step of an earlier process, which did not end with it. True when there was one.
-pub fn end_left_over(folder: &Path) -> bool {
-    let Some(id) = std::fs::read_to_string(pid(folder))
-        .ok()
-        .and_then(|text| text.trim().parse().ok())
-        .and_then(Pid::from_raw)
-    else {
-        return false;
-    };
-    let command_line = std::fs::read(format!("/proc/{}/cmdline", id.as_raw_nonzero())).unwrap_or_default();
-    // Process ids come back; this configuration file is ours alone.
-    let argument = format!("--config={}", config(folder).display());
-    let is_ours = command_line
-        .split(|byte| *byte == 0)
-        .any(|word| word == argument.as_bytes());
-    is_ours && rustix::process::kill_process_group(id, Signal::KILL).is_ok()
+/// The ids of all processes.
+fn processes() -> impl Iterator<Item = i32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// Ends the process group of a process, unless it is our own.
+fn end_group_of(process: i32) -> bool {
+    let group = Pid::from_raw(process).and_then(|id| rustix::process::getpgid(Some(id)).ok());
+    let group = group.filter(|group| *group != rustix::process::getpgrp());
+    group.is_some_and(|group| rustix::process::kill_process_group(group, Signal::KILL).is_ok())
 }
 
 /// Ends a program and what it started when it is dropped, as when its time is up.
