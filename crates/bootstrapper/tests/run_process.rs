@@ -11,6 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -69,7 +70,7 @@ esac
 struct NodeFolder {
     folder: tempfile::TempDir,
     listen: SocketAddr,
-    join_port: u16,
+    join: SocketAddr,
     more: Vec<String>,
 }
 
@@ -77,9 +78,11 @@ fn endorser() -> Endorser {
     Endorser::from_seed(&[1; 32])
 }
 
-async fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    listener.local_addr().unwrap().port()
+/// A loopback address that no other test has, so that nobody else comes to listen at a port of it.
+fn own_address() -> Ipv4Addr {
+    static TAKEN: AtomicU8 = AtomicU8::new(0);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, high | 1, low, TAKEN.fetch_add(1, Ordering::Relaxed))
 }
 
 /// What the API server was sent: method, path and body.
@@ -115,12 +118,13 @@ async fn api_server() -> (SocketAddr, Requests) {
 }
 
 impl NodeFolder {
-    async fn new(role: &str) -> Self {
+    fn new(role: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
+        let address = own_address();
         let this = Self {
             folder,
-            listen: (Ipv4Addr::LOCALHOST, free_port().await).into(),
-            join_port: free_port().await,
+            listen: (address, 9000).into(),
+            join: (address, 9090).into(),
             more: Vec::new(),
         };
         let script = this.path("kubeadm.sh");
@@ -136,7 +140,7 @@ impl NodeFolder {
             "name": "node-1",
             "role": role,
             "address": "198.18.0.2",
-            "controlPlanes": ["127.0.0.1"],
+            "controlPlanes": [this.join.ip()],
             "initSecretHash": bcrypt::hash(b"right", 4).unwrap(),
         });
         std::fs::write(this.path("metadata.json"), metadata.to_string()).unwrap();
@@ -187,7 +191,7 @@ impl NodeFolder {
             &format!("--data-dir={}", path("data")),
             &format!("--metadata={}", path("metadata.json")),
             &format!("--listen={}", self.listen),
-            &format!("--join-port={}", self.join_port),
+            &format!("--join-port={}", self.join.port()),
             "--join-interval=1",
             &format!("--kubeadm={}", path("kubeadm.sh")),
             &format!("--start-kubelet={start}"),
@@ -323,7 +327,7 @@ fn log(kinds: &[Kind]) -> String {
 
 #[tokio::test]
 async fn a_bare_node_becomes_a_cluster_and_starts_its_kubelet_after_a_reboot() {
-    let node = NodeFolder::new("controlPlane").await;
+    let node = NodeFolder::new("controlPlane");
     let requests = node.with_api_server().await;
     let process = node.started();
     let (kinds, status) = read(process.init(b"right", false).await.unwrap()).await;
@@ -379,7 +383,7 @@ async fn a_bare_node_becomes_a_cluster_and_starts_its_kubelet_after_a_reboot() {
 #[tokio::test]
 async fn a_node_whose_answer_was_taken_is_done_although_the_caller_hung_up() {
     for _ in 0..10 {
-        let node = NodeFolder::new("controlPlane").await;
+        let node = NodeFolder::new("controlPlane");
         node.with_api_server().await;
         let process = node.started();
         let mut stream = process.init(b"right", false).await.unwrap();
@@ -397,7 +401,7 @@ async fn a_node_whose_answer_was_taken_is_done_although_the_caller_hung_up() {
 
 #[tokio::test]
 async fn whoever_asks_for_the_log_gets_it_while_it_is_written_without_tokens() {
-    let node = NodeFolder::new("controlPlane").await;
+    let node = NodeFolder::new("controlPlane");
     node.with_api_server().await;
     node.set("block-init");
     let process = node.started();
@@ -425,7 +429,7 @@ async fn whoever_asks_for_the_log_gets_it_while_it_is_written_without_tokens() {
 
 #[tokio::test]
 async fn a_wrong_secret_locks_nothing_and_a_request_that_cannot_work_neither() {
-    let node = NodeFolder::new("controlPlane").await;
+    let node = NodeFolder::new("controlPlane");
     node.with_api_server().await;
     let process = node.started();
     let refused = process.init(b"wrong", false).await.unwrap_err();
@@ -448,7 +452,7 @@ async fn a_wrong_secret_locks_nothing_and_a_request_that_cannot_work_neither() {
 
 #[tokio::test]
 async fn a_second_request_is_refused_while_the_first_one_finishes() {
-    let node = NodeFolder::new("controlPlane").await;
+    let node = NodeFolder::new("controlPlane");
     node.with_api_server().await;
     node.set("block-certs");
     let process = node.started();
@@ -481,7 +485,7 @@ async fn a_second_request_is_refused_while_the_first_one_finishes() {
 
 #[tokio::test]
 async fn a_failure_after_the_lock_is_told_in_order_and_survives_until_a_reset() {
-    let mut node = NodeFolder::new("controlPlane").await;
+    let mut node = NodeFolder::new("controlPlane");
     node.with_api_server().await;
     node.set("fail-init");
     let process = node.started();
@@ -557,7 +561,7 @@ async fn is_as_new(node: &NodeFolder) -> bool {
 #[tokio::test]
 async fn a_node_that_is_killed_in_any_step_of_kubeadm_has_failed_and_leaves_no_step_behind() {
     for step in ["preflight", "certs", "start-kubelet", "init", "kubeconfig"] {
-        let node = NodeFolder::new("controlPlane").await;
+        let node = NodeFolder::new("controlPlane");
         node.with_api_server().await;
         node.set(&format!("block-{step}"));
         let process = node.started();
@@ -585,7 +589,7 @@ async fn a_node_that_is_killed_in_any_step_of_kubeadm_has_failed_and_leaves_no_s
 async fn a_node_that_is_killed_at_any_time_is_as_new_or_has_failed() {
     let (mut new, mut failed) = (0, 0);
     for round in 0..24 {
-        let node = NodeFolder::new("controlPlane").await;
+        let node = NodeFolder::new("controlPlane");
         node.set("block-preflight");
         let process = node.started();
         let mut client = process.client().await;
@@ -681,9 +685,7 @@ async fn join_service(node: &NodeFolder, files: &[&str]) -> (Arc<Semaphore>, Ask
         allowed: allowed.clone(),
         asked: asked.clone(),
     };
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, node.join_port))
-        .await
-        .unwrap();
+    let listener = TcpListener::bind(node.join).await.unwrap();
     let serving = serve()
         .add_service(JoinServiceServer::new(tickets))
         .serve_with_incoming(Incoming::new(listener, server));
@@ -705,7 +707,7 @@ const SHARED: [&str; 8] = [
 #[tokio::test]
 async fn a_node_with_a_ticket_joins_and_takes_no_init_request_meanwhile() {
     for (role, files) in [("worker", &[][..]), ("controlPlane", &SHARED[..])] {
-        let node = NodeFolder::new(role).await;
+        let node = NodeFolder::new(role);
         node.set("block-join");
         let process = node.started();
         // Attempts before the service is there are repeated.
@@ -756,7 +758,7 @@ async fn a_node_with_a_ticket_joins_and_takes_no_init_request_meanwhile() {
 
 #[tokio::test]
 async fn a_ticket_that_comes_during_init_is_not_used() {
-    let node = NodeFolder::new("controlPlane").await;
+    let node = NodeFolder::new("controlPlane");
     node.with_api_server().await;
     node.set("block-preflight");
     let (allowed, asked) = join_service(&node, &SHARED).await;
@@ -781,7 +783,7 @@ async fn a_ticket_that_comes_during_init_is_not_used() {
 
 #[tokio::test]
 async fn a_node_that_is_killed_while_it_joins_has_failed() {
-    let node = NodeFolder::new("worker").await;
+    let node = NodeFolder::new("worker");
     node.set("block-join");
     let (allowed, _) = join_service(&node, &[]).await;
     allowed.add_permits(1);
@@ -794,7 +796,7 @@ async fn a_node_that_is_killed_while_it_joins_has_failed() {
 
 #[tokio::test]
 async fn the_state_disk_of_a_member_is_unlocked_with_the_key_that_the_cluster_gives_out() {
-    let node = NodeFolder::new("controlPlane").await;
+    let node = NodeFolder::new("controlPlane");
     node.with_api_server().await;
     let process = node.started();
     let (kinds, _) = read(process.init(b"right", false).await.unwrap()).await;

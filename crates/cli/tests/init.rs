@@ -4,9 +4,10 @@
     reason = "a process or socket that fails is a failed test"
 )]
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -125,14 +126,20 @@ async fn api_server() -> (SocketAddr, Written) {
     (address, written)
 }
 
+/// A loopback address that no other test has, so that nobody else comes to listen at a port of it.
+fn own_address() -> Ipv4Addr {
+    static TAKEN: AtomicU8 = AtomicU8::new(0);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, high | 1, low, TAKEN.fetch_add(1, Ordering::Relaxed))
+}
+
 impl Trial {
-    async fn new() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("secret"), "the init secret\n").unwrap();
         Self {
             folder,
-            address: listener.local_addr().unwrap(),
+            address: (own_address(), 9000).into(),
             asked: Arc::default(),
         }
     }
@@ -193,7 +200,7 @@ fn mode(path: &Path) -> u32 {
 
 #[tokio::test]
 async fn a_cluster_is_made_once_the_node_is_there() {
-    let trial = Trial::new().await;
+    let trial = Trial::new();
     let (api, written) = api_server().await;
     let mut command = trial.command(&endorser(), &["--skip-platform"]);
     let child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
@@ -253,7 +260,7 @@ async fn a_request_that_was_delivered_is_never_repeated() {
         (Plan::Swap, "was asked for: reset the node", false),
         (Plan::Refuse, "invalid init secret", false),
     ] {
-        let trial = Trial::new().await;
+        let trial = Trial::new();
         trial.serve(plan, api).await;
         let (code, said) = trial.run(&["--skip-platform"]).await;
         assert_eq!(code, Some(1), "{said}");
@@ -273,7 +280,7 @@ async fn a_request_that_was_delivered_is_never_repeated() {
 
 #[tokio::test]
 async fn a_node_that_is_not_trusted_is_not_told_the_secret() {
-    let trial = Trial::new().await;
+    let trial = Trial::new();
     let (api, _) = api_server().await;
     trial.serve(Plan::Succeed, api).await;
     let stranger = Endorser::from_seed(&[9; 32]);
@@ -290,7 +297,7 @@ async fn a_node_that_is_not_trusted_is_not_told_the_secret() {
 
 #[tokio::test]
 async fn what_the_platform_is_must_be_said_or_left_out() {
-    let trial = Trial::new().await;
+    let trial = Trial::new();
     for more in [
         &[][..],
         &["--skip-platform", "--", "chart"],
