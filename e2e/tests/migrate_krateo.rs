@@ -266,9 +266,11 @@ fn krateo() -> Result<Stage> {
     let folder = tempfile::tempdir()?;
     let chart = folder.path().join("krateo");
     copy(&image::root().join("e2e/charts/krateo"), &chart)?;
+    let templates = chart.join("charts/core-provider-crd/templates");
+    fs::create_dir_all(&templates)?;
     fs::copy(
         image::root().join("charts/core-provider/crds/compositiondefinitions.yaml"),
-        chart.join("charts/core-provider-crd/templates/crd.yaml"),
+        templates.join("crd.yaml"),
     )?;
     let platform = HostPlatform::installed_from(&chart, &[])?;
     let home = platform.namespace(HOME)?;
