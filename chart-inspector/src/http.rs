@@ -207,11 +207,11 @@ fn empty_parameter(query: &Query) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use axum::body::{Body, to_bytes};
+    use charts::Charts;
+    use charts::source::Limits;
     use cluster::Cluster;
     use cluster::scripted::Script;
-    use helm_client::charts::Charts;
     use helm_client::release;
-    use helm_client::source::Limits;
     use tower::ServiceExt as _;
 
     use super::*;
@@ -321,7 +321,7 @@ mod tests {
         let limit = limit.parse::<usize>().unwrap() << 20;
         let most = helm_client::rendering::most_memory(MAX_ANSWERING)
             + runtime::connections::Connections::default().most_memory()
-            + helm_client::charts::KEPT_BYTES;
+            + charts::KEPT_BYTES;
         assert!(most + PROGRAM <= limit, "{} MiB", (most + PROGRAM) >> 20);
     }
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use api::inspection::{Query, Resource};
 use api::{Composition, CompositionDefinition};
+use charts::Charts;
 use cluster::{Cluster, ObjectId};
 use composition::release_name::InvalidReleaseName;
 use composition::{Bound, ReleaseName, Schemas, chart_of, has_served};
-use helm_client::charts::{self, Charts};
 use inspection::{Bounds, Judging, Renderer, Subject, noted_bound};
 use kube::core::{DynamicObject, GroupVersionResource};
 

@@ -4,9 +4,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use anyhow::Result;
-use helm_client::charts::Charts;
+use charts::Charts;
+use charts::source::Limits;
 use helm_client::rendering::{self, Event};
-use helm_client::source::Limits;
 use runtime::Renders;
 
 use crate::args::Args;

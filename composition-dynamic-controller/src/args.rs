@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use charts::source::ChartRef;
 use clap::{Parser, ValueEnum};
 use helm::origin::ChartSpec;
 use helm_client::release::{Options, Retries, Wait};
-use helm_client::source::ChartRef;
 use runtime::args::{ChartArgs, ClientArgs, boolean};
 use runtime::{GoDuration, PushArgs};
 use url::Url;

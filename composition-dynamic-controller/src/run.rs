@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use api::{CompositionDefinition, annotations, labels};
+use charts::Charts;
+use charts::source::Limits;
 use cluster::{Cluster, ResourceId, ShardNews, ShardTimes, Sharding, Shards};
 use composition::plan::Growth;
 use composition::{Account, Schemas, has_served};
-use helm_client::charts::Charts;
 use helm_client::release::{self, Releases};
 use helm_client::rendering::{self, Event};
-use helm_client::source::Limits;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::GroupVersionResource;
 use kube::runtime::reflector::store::WriterDropped;
@@ -332,7 +332,7 @@ mod tests {
             + under_way * crate::composition::MEMORY_OF_HELD
             + crate::lookups::MEMORY
             + runtime::connections::Connections::few().most_memory()
-            + helm_client::charts::KEPT_BYTES;
+            + charts::KEPT_BYTES;
         assert!(most + PROGRAM <= limit, "{} MiB", (most + PROGRAM) >> 20);
     }
 }

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use api::definition::BoundStatus;
+use charts::LoadedChart;
 use cluster::Cluster;
 use composition::bound::{Allowed, BadAnnotation, Bound, GroupResource, Resolved};
 use composition::lookups::Lookups;
 use composition::scan::{self, Scan};
-use helm_client::charts::LoadedChart;
 use inspection::ServedKinds;
 
 use crate::bundle::Platform;

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use api::{CompositionDefinition, labels};
+use charts::Charts;
+use charts::source::Limits;
 use cluster::{Cluster, Item, ResourceId};
 use composition::Schemas;
 use crdgen::CustomResourceDefinition;
 use futures::{StreamExt as _, TryStreamExt as _};
-use helm_client::charts::Charts;
 use helm_client::rendering::{self, Event};
-use helm_client::source::Limits;
 use k8s_openapi::api::admissionregistration::v1::{
     ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding, ValidatingWebhookConfiguration,
 };

@@ -18,12 +18,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::{Composition, annotations, labels};
+use charts::Charts;
 use cluster::{Cluster, ObjectId, ResourceId};
 use composition::plan::{Growth, Plan, Standing, Step};
 use composition::{Account, Blocked, Schemas};
 use futures::FutureExt as _;
 use helm_client::authenticity::{Parent, RecordKeys};
-use helm_client::charts::Charts;
 use helm_client::release::{Listener, Progress, Releases, UnservedType};
 use kube::core::DynamicObject;
 use runtime::telemetry::{Again, Part};

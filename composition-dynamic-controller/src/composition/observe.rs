@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use api::inspection::{Query, Resource};
 use api::{Composition, CompositionDefinition, DEFINITION_GROUP};
+use charts::LoadedChart;
 use cluster::{Health, ObjectId, ResourceId};
 use composition::Bound;
 use composition::bound::{GroupResource, Outside};
@@ -15,7 +16,6 @@ use composition::permissions::{Grant, role_name};
 use composition::plan::{self, Home, Release};
 use composition::release_name::InvalidReleaseName;
 use composition::{Given, Permissions, ReleaseName, Ungoverned, rendering};
-use helm_client::charts::{self, LoadedChart};
 use helm_client::records;
 use helm_client::release::drift::{DriftedObject, InvalidPolicy};
 use helm_client::release::{self, Desired, Releases, UnservedType};

@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{CompositionDefinition, annotations};
+use charts::Charts;
 use cluster::Cluster;
-use helm_client::charts::Charts;
 use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;

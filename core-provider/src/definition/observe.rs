@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use api::definition::{BoundStatus, Breaker, ResolvedChart};
 use api::{COMPOSITION_GROUP, CompositionDefinition, annotations, conditions, labels};
+use charts::LoadedChart;
 use cluster::{Access, Apply, Cluster, ObjectId, ResourceId, Selector};
 use composition::bound::{Bound, Resolved};
 use composition::serves;
@@ -15,7 +16,6 @@ use futures::FutureExt as _;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use helm::context::Deadline;
 use helm::engine::Engine;
-use helm_client::charts::{self, LoadedChart};
 use helm_client::rendering::{Busy, PLACE_TIMEOUT, Pool, RENDER_TIMEOUT};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use k8s_openapi::api::rbac::v1::{ClusterRole, Role, RoleBinding};

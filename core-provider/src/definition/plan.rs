@@ -482,12 +482,12 @@ mod tests {
 
     use api::definition::{BoundStatus, ChartSource, ResolvedChart};
     use api::{COMPOSITION_GROUP, CompositionDefinitionSpec};
+    use charts::LoadedChart;
     use cluster::ResourceId;
     use crdgen::conversion::Changes;
     use crdgen::{BadDefaults, Names, ServedVersion};
     use helm::chart::{Chart, File, Limits};
     use helm::engine::Engine;
-    use helm_client::charts::LoadedChart;
     use k8s_openapi::api::core::v1::ConfigMap;
     use serde_json::json;
 
@@ -854,9 +854,9 @@ mod tests {
 
     #[test]
     fn what_a_secret_does_not_allow_is_withdrawn() {
-        let why = super::super::observe::Error::Chart(helm_client::charts::Error::ForeignSecret {
+        let why = super::super::observe::Error::Chart(charts::Error::ForeignSecret {
             secret: "vault/password".into(),
-            purpose: helm_client::charts::Purpose::Password,
+            purpose: charts::Purpose::Password,
             namespace: "defs".into(),
         });
         assert!(why.is_without_consent());

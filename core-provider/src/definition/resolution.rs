@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use api::definition::{OfferedChart, ResolvedChart};
 use api::{CompositionDefinition, annotations};
+use charts::LoadedChart;
 use composition::chart::written_chart;
 use helm::origin::ChartSpec;
-use helm_client::charts::{self, LoadedChart};
 use kube::ResourceExt as _;
 use runtime::chain;
 

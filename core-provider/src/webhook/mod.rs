@@ -312,7 +312,7 @@ mod tests {
             + CONVERSIONS.all * 4
             + runtime::connections::Connections::default().most_memory()
             + runtime::connections::Connections::few().most_memory()
-            + helm_client::charts::KEPT_BYTES;
+            + charts::KEPT_BYTES;
         assert!(most + PROGRAM <= limit, "{} MiB", (most + PROGRAM) >> 20);
     }
 }

@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use api::{COMPOSITION_GROUP, CompositionDefinition, labels};
+use charts::Charts;
 use composition::{Schemas, chart_of, schema, serves};
 use helm::context::Deadline;
 use helm::engine::Engine;
 use helm::schema::Violation;
-use helm_client::charts::Charts;
 use helm_client::rendering::Pool;
 use kube::runtime::reflector::Store;
 use runtime::chain;

@@ -131,7 +131,7 @@ struct Figures {
 fn check(charts: &[String]) -> Result<()> {
     let mut figures = Figures::default();
     for reference in charts {
-        let Ok(chart) = helm_client::source::folder::load(Path::new(reference)) else {
+        let Ok(chart) = charts::source::folder::load(Path::new(reference)) else {
             figures.not_loaded += 1;
             continue;
         };

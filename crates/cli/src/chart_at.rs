@@ -1,16 +1,15 @@
 //! The chart that a command line names: on disk, in a repository, in a registry (Helm's `LocateChart`).
 
-use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
 use anyhow::Result;
+use charts::source::folder;
+use helm::digest::sha256;
 use helm::{
     chart::{Chart, ChartOptions, File},
     line::HelmLine,
 };
-use helm_client::source::folder;
-use sha2::{Digest as _, Sha256};
 
 use crate::{args, fetch};
 
@@ -19,8 +18,6 @@ pub(crate) struct Located {
     pub(crate) chart: Chart,
     /// `sha256:` and the digest of the archive, or of the files of a folder.
     pub(crate) digest: String,
-    /// A path, or a URL without credentials.
-    pub(crate) found_at: String,
 }
 
 /// Loads the chart. Without `--repo` a path that exists wins over everything else.
@@ -44,7 +41,6 @@ pub(crate) fn locate_as(reference: &str, args: &args::Source, helm: HelmLine) ->
     Ok(Located {
         chart: Chart::from_archive(&archive.bytes, options)?,
         digest: archive.digest,
-        found_at: archive.resolved.found_at,
     })
 }
 
@@ -61,11 +57,7 @@ fn on_disk(path: &Path, options: ChartOptions) -> Result<Located> {
         })?;
         (Chart::from_archive(&archive, options)?, sha256(&archive))
     };
-    Ok(Located {
-        chart,
-        digest,
-        found_at: path.display().to_string(),
-    })
+    Ok(Located { chart, digest })
 }
 
 /// The same files give the same digest, wherever their folder lies.
@@ -78,12 +70,4 @@ fn digest_of(files: &[File]) -> String {
         }
     }
     sha256(&all)
-}
-
-fn sha256(bytes: &[u8]) -> String {
-    let digest = Sha256::digest(bytes);
-    digest.iter().fold(String::from("sha256:"), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }

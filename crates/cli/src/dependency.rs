@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use charts::source::{Limits, dependencies};
 use clap::{Args, Subcommand};
-use helm_client::source::{Limits, dependencies};
 
 use crate::{args, fetch, report};
 

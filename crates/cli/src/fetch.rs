@@ -4,11 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use helm::chart::{self, File};
-use helm_client::source::{
+use charts::source::{
     self, Access, Archive, CaBundle, ChartRef, ClientCert, Credentials, DockerConfig, Keyring, Limits,
     Password, Trust, Verify, folder,
 };
+use helm::chart::{self, File};
 
 use crate::args;
 

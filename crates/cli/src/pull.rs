@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
+use charts::source::Archive;
 use clap::Args;
 use helm::chart::{self, Chart, File, Limits};
-use helm_client::source::Archive;
 
 use crate::{args, fetch, report};
 

@@ -11,7 +11,7 @@ use std::thread;
 
 /// A proxy on this machine that has one file for every address, and tells what it was asked.
 fn proxy() -> (String, mpsc::Receiver<String>) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../helm-client/tests/signatures/web-1.2.3.tgz");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/tests/signatures/web-1.2.3.tgz");
     let file = std::fs::read(file).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use ring::hmac;
 
-use crate::digest::hex;
+use helm::digest::hex;
 
 /// Names the MAC on a record.
 pub const MAC: &str = "krateo.io/release-mac";

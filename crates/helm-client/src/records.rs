@@ -15,8 +15,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use serde_json::{Value, json};
 
 use crate::authenticity::{Authenticity, MAC, Parent, Signed};
-use crate::digest::sha256;
 use crate::rendering::{Busy, PLACE_TIMEOUT, Pool};
+use helm::digest::sha256;
 
 /// Names the digest of the chart archive on a record. Helm keeps no digest; as an annotation it is not copied to
 /// revisions that others make, so those are told from ours.

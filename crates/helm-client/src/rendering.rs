@@ -21,7 +21,8 @@ use std::time::Duration;
 use cluster::Cluster;
 use helm::capabilities::{Capabilities, KubeVersion};
 use helm::context::{Answer, Context, Deadline, LookupKey};
-use helm::engine::{self, Limit, Limits, Operation, ReleaseOptions, RenderOptions, Rendered};
+use helm::digest::sha256;
+use helm::engine::{self, Engine, Limit, Limits, Operation, ReleaseOptions, RenderOptions, Rendered};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -30,14 +31,14 @@ pub use self::answers::{Judge, Lookup, Refusal, Unjudged, Verdict};
 pub use self::events::{Event, tell_events};
 pub use self::pool::{Busy, PLACE_TIMEOUT, Pool, RENDER_TIMEOUT};
 pub use self::withheld::Withheld;
-use crate::charts::LoadedChart;
-use crate::digest::sha256;
 use crate::release::{self, Desired};
 
 /// What is to be rendered.
 pub struct Request<'a> {
-    /// The chart.
-    pub chart: &'a LoadedChart,
+    /// The chart, with its parsed templates.
+    pub engine: &'a Arc<Engine>,
+    /// Digest of the chart's archive: `sha256:…`.
+    pub chart_digest: &'a str,
     /// Name of the release.
     pub name: &'a str,
     /// Namespace of the release.
@@ -282,7 +283,7 @@ pub async fn render_with<J: Judge>(
                 if let Some(limit) = failed.limit() {
                     events::exceeded(limit);
                 }
-                let chart = request.chart.chart();
+                let chart = request.engine.chart();
                 let withheld = answers.are_withheld().then(|| Withheld::of(&failed.error, chart));
                 let error = match withheld.flatten() {
                     Some(withheld) => Error::Withheld(withheld),
@@ -374,7 +375,8 @@ pub async fn capabilities(cluster: &Cluster) -> Result<Capabilities, Error> {
 
 /// A [`Request`] that can be taken to another thread.
 struct Task {
-    chart: LoadedChart,
+    engine: Arc<Engine>,
+    chart_digest: String,
     release: ReleaseOptions,
     values: Values,
     labels: BTreeMap<String, String>,
@@ -420,7 +422,8 @@ impl Task {
             },
         };
         Self {
-            chart: request.chart.clone(),
+            engine: request.engine.clone(),
+            chart_digest: request.chart_digest.to_owned(),
             release,
             values: request.values.clone(),
             labels: request.labels.clone(),
@@ -441,13 +444,10 @@ impl Task {
         let mut options = RenderOptions::new(self.release.clone(), capabilities.clone(), context);
         options.skip_schema_validation = self.leniency.skip_schema_validation;
         options.subchart_notes = self.leniency.subchart_notes;
-        self.chart
-            .engine
-            .render(values, &options)
-            .map_err(|error| Failed {
-                error: Box::new(error),
-                missing_lookups: options.context.lookups.missing(),
-            })
+        self.engine.render(values, &options).map_err(|error| Failed {
+            error: Box::new(error),
+            missing_lookups: options.context.lookups.missing(),
+        })
     }
 
     fn desired(
@@ -460,8 +460,8 @@ impl Task {
         let desired = Desired {
             name: self.release.name.clone(),
             namespace: self.release.namespace.clone(),
-            chart: rendered.recorded_chart(self.chart.chart()),
-            chart_digest: self.chart.digest.clone(),
+            chart: rendered.recorded_chart(self.engine.chart()),
+            chart_digest: self.chart_digest.clone(),
             environment_digest: Some(environment_digest(capabilities, answers)),
             config: values,
             manifest: rendered.manifest_text(),

@@ -1,4 +1,22 @@
-//! A short hash that tells whether a text changed.
+//! Digests: one that identifies content, and a short hash that tells whether a text changed.
+
+use std::fmt::Write as _;
+
+use sha2::{Digest as _, Sha256};
+
+/// `sha256:` and the hexadecimal digest of `bytes`, by which charts and records are identified.
+pub fn sha256(bytes: &[u8]) -> String {
+    format!("sha256:{}", hex(&Sha256::digest(bytes)))
+}
+
+/// The bytes as lower-case hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
 
 /// FNV-1 of 64 bits, in hexadecimal: what the status of compositions and definitions shows as `digest`.
 ///

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use api::Composition;
 use api::inspection::{Resource, Touches};
+use charts::LoadedChart;
 use cluster::Cluster;
 use composition::{ReleaseName, Schemas, rendering, schema};
-use helm_client::charts::LoadedChart;
 use helm_client::records;
 use helm_client::release::{self, UnservedType};
 use helm_client::rendering::{self as render, Leniency, Rendering, Request, Withheld};
@@ -156,7 +156,8 @@ impl Subject<'_> {
 
     fn request(&self, values: render::Values) -> Request<'_> {
         Request {
-            chart: self.chart,
+            engine: &self.chart.engine,
+            chart_digest: &self.chart.digest,
             name: self.release.as_str(),
             namespace: &self.composition.namespace,
             revision: 1,

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use api::{Composition, CompositionStatus};
+use charts::LoadedChart;
 use cluster::ResourceId;
 use cluster::scripted::Script;
 use composition::scan::Reads;
@@ -11,7 +12,6 @@ use composition::{Bound, ReleaseName, Schemas};
 use helm::chart::{Chart, File, Limits};
 use helm::engine::Engine;
 use helm::origin::ChartSpec;
-use helm_client::charts::LoadedChart;
 use inspection::{Judging, Renderer, Subject};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::core::ApiResource;

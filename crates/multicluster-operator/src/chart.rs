@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use charts::{Charts, LoadedChart};
 use helm::origin::ChartSpec;
 use helm::semver::Version;
-use helm_client::charts::{self, Charts, LoadedChart};
 use serde_json::{Map, Value};
 
 use crate::fingerprint;
@@ -153,7 +153,7 @@ mod tests {
     async fn what_is_no_version_is_not_asked_for() {
         // Nobody is asked: the script is empty.
         let script = cluster::scripted::Script::new("nothing");
-        let charts = Charts::new(script.cluster(), helm_client::source::Limits::default());
+        let charts = Charts::new(script.cluster(), charts::source::Limits::default());
         for version in ["1.x.y", "garbage", "", "^1.2"] {
             let chart = ProcessChart {
                 version: version.to_owned(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use helm::digest::hex;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
@@ -27,14 +28,6 @@ fn digest(repo: &str, name: &str, version: &str, pairs: &BTreeMap<&str, String>)
         let _ = write!(text, "|{key}={value}");
     }
     hex(&Sha256::digest(text))
-}
-
-/// Lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 #[cfg(test)]

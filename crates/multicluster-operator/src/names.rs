@@ -3,7 +3,7 @@
 use api::mesh::annotations::FINGERPRINT;
 use sha2::{Digest as _, Sha256};
 
-use crate::fingerprint::hex;
+use helm::digest::hex;
 
 /// Helm's limit for the name of a release, which ends in names of objects.
 const LONGEST_RELEASE: usize = 53;

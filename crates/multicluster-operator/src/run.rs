@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use api::mesh;
+use charts::Charts;
+use charts::source;
 use cluster::{Cluster, Held, ObjectId, kubeconfig};
-use helm_client::charts::Charts;
 use helm_client::rendering::{self, Event};
-use helm_client::source;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use runtime::{Process, Recorder, Renders, Telemetry};

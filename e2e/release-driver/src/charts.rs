@@ -2,21 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
+use charts::source::folder;
 use cluster::Cluster;
 use helm::engine::Engine;
-use helm::origin::ChartSpec;
-use helm_client::charts::LoadedChart;
 use helm_client::records::Observed;
 use helm_client::release::Desired;
 use helm_client::rendering::{self, Request};
-use helm_client::source::folder;
 use serde_json::{Map, Value};
 
 /// A chart and the user's values.
 pub(crate) struct Input {
-    chart: LoadedChart,
+    engine: Arc<Engine>,
+    digest: String,
     values: Map<String, Value>,
 }
 
@@ -24,20 +24,13 @@ impl Input {
     /// Loads the chart.
     pub(crate) fn load(path: &Path, values: Map<String, Value>) -> Result<Self> {
         let chart = folder::load(path).with_context(|| format!("could not load {}", path.display()))?;
-        let found_at = path.display().to_string();
         let digest = format!("sha256:{}-{}", chart.name(), chart.metadata().version);
-        let chart = LoadedChart {
-            spec: ChartSpec {
-                url: found_at.clone(),
-                ..ChartSpec::default()
-            },
-            version: chart.metadata().version.clone(),
-            engine: Engine::new(chart).into(),
-            signed_by: None,
+        let engine = Arc::new(Engine::new(chart));
+        Ok(Self {
+            engine,
             digest,
-            found_at,
-        };
-        Ok(Self { chart, values })
+            values,
+        })
     }
 
     /// Renders it as the next revision of a release.
@@ -49,7 +42,8 @@ impl Input {
         observed: &Observed,
     ) -> Result<Desired> {
         let request = Request {
-            chart: &self.chart,
+            engine: &self.engine,
+            chart_digest: &self.digest,
             name,
             namespace,
             revision: observed.revision() + 1,

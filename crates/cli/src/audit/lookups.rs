@@ -40,7 +40,7 @@ pub(super) fn run(charts: &[String]) -> Result<()> {
     let mut figures = Figures::default();
     for reference in charts {
         let folder = PathBuf::from(reference);
-        let Ok(chart) = helm_client::source::folder::load(&folder) else {
+        let Ok(chart) = charts::source::folder::load(&folder) else {
             figures.not_loaded += 1;
             continue;
         };

@@ -6,14 +6,14 @@ use std::time::Duration;
 use anyhow::Result;
 use api::inspection::Resource;
 use api::{Composition, CompositionDefinition};
+use charts::source::Limits;
+use charts::{Charts, LoadedChart};
 use cluster::{ObjectId, ResourceId, Selector};
 use composition::bound::{Allowed, Resolved};
 use composition::{Bound, ReleaseName, Schemas, chart_of, governing, scan};
-use helm_client::charts::{Charts, LoadedChart};
 use helm_client::records::Observed;
 use helm_client::release::Desired;
 use helm_client::rendering::Leniency;
-use helm_client::source::Limits;
 use inspection::{Judging, Renderer, ServedKinds, Subject};
 
 use crate::release::session::Session;

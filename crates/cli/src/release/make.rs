@@ -1,14 +1,13 @@
 //! What install, upgrade and diff have in common: chart, values and flags in, the wanted release out.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use cluster::ObjectId;
 use helm::chart::Chart;
 use helm::engine::Engine;
-use helm::origin::ChartSpec;
 use helm::release::{Info, Release, Status};
-use helm_client::charts::LoadedChart;
 use helm_client::records::Observed;
 use helm_client::release::{CrdPolicy, Desired, Options, Wait};
 use helm_client::rendering::{self, Leniency, Request, Unjudged};
@@ -27,7 +26,6 @@ pub(crate) struct Wanted {
     pub(super) name: String,
     pub(super) chart: Chart,
     pub(super) digest: String,
-    pub(super) found_at: String,
     /// What was given on the command line.
     pub(super) values: Map<String, Value>,
 }
@@ -44,7 +42,6 @@ impl Wanted {
             name: name.to_owned(),
             chart: located.chart,
             digest: located.digest,
-            found_at: located.found_at,
             values,
         })
     }
@@ -61,7 +58,6 @@ impl Wanted {
             name,
             mut chart,
             digest,
-            found_at,
             values,
         } = self;
         let is_upgrade = observed.deployed().is_some();
@@ -75,16 +71,10 @@ impl Wanted {
             }
             None => values,
         };
-        let loaded = LoadedChart {
-            spec: spec(&found_at),
-            version: chart.metadata().version.clone(),
-            engine: Engine::new(chart).into(),
-            signed_by: None,
-            digest,
-            found_at,
-        };
+        let engine = Arc::new(Engine::new(chart));
         let request = Request {
-            chart: &loaded,
+            engine: &engine,
+            chart_digest: &digest,
             name: &name,
             namespace: &session.namespace,
             revision: observed.revision() + 1,
@@ -135,13 +125,6 @@ fn labels(
     labels.extend(given.iter().cloned());
     labels.retain(|_, value| value != "null");
     labels
-}
-
-fn spec(found_at: &str) -> ChartSpec {
-    ChartSpec {
-        url: found_at.to_owned(),
-        ..ChartSpec::default()
-    }
 }
 
 /// How releases are to be written.

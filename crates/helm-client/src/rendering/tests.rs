@@ -7,7 +7,6 @@ use cluster::ResourceId;
 use cluster::scripted::Script;
 use helm::chart::{Chart, File, Limits};
 use helm::engine::Engine;
-use helm::origin::ChartSpec;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
@@ -77,16 +76,10 @@ async fn rendered_with(
     ];
     let files = files.map(|(name, text)| File::new(name, text.as_bytes().to_vec()));
     let chart = Chart::from_files(files.into(), &Limits::default()).unwrap();
-    let chart = LoadedChart {
-        spec: ChartSpec::default(),
-        version: "1.0.0".to_owned(),
-        engine: Engine::new(chart).into(),
-        signed_by: None,
-        digest: "sha256:1".to_owned(),
-        found_at: String::new(),
-    };
+    let engine = Arc::new(Engine::new(chart));
     let request = Request {
-        chart: &chart,
+        engine: &engine,
+        chart_digest: "sha256:1",
         name: "web",
         namespace: "shop",
         revision: 1,

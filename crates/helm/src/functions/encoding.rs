@@ -8,6 +8,8 @@ use gotemplate::string::Str;
 use sha1::{Digest, Sha1};
 use sha2::{Sha256, Sha512};
 
+use crate::digest::hex;
+
 pub(super) fn b64enc(text: Str) -> String {
     BASE64_STANDARD.encode(&*text)
 }
@@ -164,14 +166,6 @@ pub(super) fn sha512sum(text: Str) -> String {
 /// In decimal.
 pub(super) fn adler32sum(text: Str) -> String {
     adler2::adler32_slice(&text).to_string()
-}
-
-fn hex(bytes: &[u8]) -> String {
-    let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value)]);
-    bytes
-        .iter()
-        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
-        .collect()
 }
 
 #[cfg(test)]

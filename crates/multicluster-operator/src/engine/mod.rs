@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use api::mesh;
+use charts::Charts;
 use cluster::Cluster;
 use helm_client::authenticity::{Parent, RecordKeys};
-use helm_client::charts::Charts;
 use helm_client::release::{CrdPolicy, Options, Releases, Wait};
 use runtime::queue::Seat;
 use runtime::{Backoff, Queue, Recorder, Watches};

@@ -226,7 +226,8 @@ async fn wanted(
         }
     }
     let request = Request {
-        chart: &chart,
+        engine: &chart.engine,
+        chart_digest: &chart.digest,
         name: &subject.release,
         namespace: &observed.namespace,
         revision: observed.records.revision() + 1,

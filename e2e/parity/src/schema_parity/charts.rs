@@ -22,7 +22,7 @@ pub(crate) struct Subject {
 impl Subject {
     /// `None` for a chart without a schema, or with a name that no type can have.
     pub(crate) fn read(folder: &Path) -> Option<Self> {
-        let chart = helm_client::source::folder::load(folder).ok()?;
+        let chart = charts::source::folder::load(folder).ok()?;
         let metadata = chart.metadata();
         let (names, version) = (
             Names::of_chart(&metadata.name),

@@ -3,10 +3,10 @@
 use std::io::IsTerminal as _;
 
 use anyhow::{Context as _, Result, ensure};
+use charts::source::{self, Access, ChartRef, Limits};
 use futures::StreamExt as _;
 use helm::chart::{Chart, ChartOptions};
 use helm::line::HelmLine;
-use helm_client::source::{self, Access, ChartRef, Limits};
 
 use crate::args;
 use crate::fetch;

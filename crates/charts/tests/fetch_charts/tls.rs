@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::response::{IntoResponse, Redirect};
-use helm_client::source::{Access, CaBundle, ChartRef, ClientCert, Error, Password, Trust, fetch};
+use charts::source::{Access, CaBundle, ChartRef, ClientCert, Error, Password, Trust, fetch};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::RootCertStore;
 use rustls::pki_types::PrivateKeyDer;

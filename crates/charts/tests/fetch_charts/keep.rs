@@ -8,11 +8,11 @@ use axum::body::Bytes;
 use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use charts::{Charts, Error};
 use cluster::scripted::Script;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use helm::origin::{ChartSpec, CredentialsSpec, SecretKey};
-use helm_client::charts::{Charts, Error};
 use serde_json::json;
 
 use super::server::{Artifacts, Server, digest};

@@ -125,7 +125,7 @@ impl Source {
         let answer = self
             .get(url, ARCHIVE, self.http.limits.of_archive(), None, &request)
             .await?;
-        let digest = crate::digest::sha256(&answer.body);
+        let digest = helm::digest::sha256(&answer.body);
         match &resolved.digest {
             Some(announced) if *announced != digest => Err(request.digest(announced.clone(), digest)),
             _ => Ok(answer.body),
@@ -155,7 +155,7 @@ impl Source {
         }
         let resolved = Resolved {
             version: None,
-            digest: Some(crate::digest::sha256(&answer.body)),
+            digest: Some(helm::digest::sha256(&answer.body)),
             manifest_digest: None,
             found_at: without_query(&self.root),
             signed_by: None,

@@ -3,7 +3,7 @@
 use axum::body::Bytes;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
-use helm_client::source::{Access, CosignKey, Keyring, Verify};
+use charts::source::{Access, CosignKey, Keyring, Verify};
 use serde_json::json;
 
 use super::server::{Artifacts, Server};

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
-use helm_client::source::{Access, DockerConfig, Error};
+use charts::source::{Access, DockerConfig, Error};
 
 use super::server::{Server, registry};
 use super::{CHART, MY_HEADER, behind_basic_auth, chart_layer, fetched, me, told};

@@ -14,7 +14,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
-use helm_client::source::{Access, Archive, ChartRef, Credentials, Error, Limits, Password, fetch};
+use charts::source::{Access, Archive, ChartRef, Credentials, Error, Limits, Password, fetch};
 use server::{Artifacts, Server, digest, registry};
 
 const CHART: &[u8] = b"the bytes of a chart archive";

@@ -130,7 +130,7 @@ impl Registry {
         let Some(answer) = self.get(&url, MANIFESTS, MANIFEST, request).await? else {
             return Ok(None);
         };
-        let digest = crate::digest::sha256(&answer.body);
+        let digest = helm::digest::sha256(&answer.body);
         let announced = answer.headers.get("docker-content-digest");
         let announced = announced.and_then(|digest| digest.to_str().ok());
         let expected = [Some(reference), announced].into_iter().flatten();
@@ -160,7 +160,7 @@ impl Registry {
         let url = self.at(&format!("blobs/{}", blob.digest), request)?;
         let answer = self.get(&url, "*/*", limit, request).await?;
         let body = answer.ok_or_else(|| request.answered(404, None))?.body;
-        let digest = crate::digest::sha256(&body);
+        let digest = helm::digest::sha256(&body);
         if digest == blob.digest {
             Ok(body)
         } else {

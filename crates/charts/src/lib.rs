@@ -1,8 +1,12 @@
-//! What a definition says about its chart, turned into the loaded chart: Secrets read, archive fetched, checked and
-//! unpacked, templates parsed; kept, because many objects ask for the same chart.
+//! Charts in: from folders, repositories and registries.
+//!
+//! [`source`] fetches an archive, checks its digest, provenance and signature, and unpacks it. [`Charts`] turns what a
+//! definition says about its chart into a [`LoadedChart`]: Secrets read, archive fetched, templates parsed; and keeps it,
+//! because many objects ask for the same chart.
 
 mod cache;
 mod secrets;
+pub mod source;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -16,7 +20,7 @@ use helm::origin::{ALLOW_FROM_NAMESPACES, ChartSpec};
 
 pub use secrets::Purpose;
 
-use crate::source::{self, Archive, ChartRef, Fetched, InvalidRef, Limits, Resolved};
+use crate::source::{Archive, ChartRef, Fetched, InvalidRef, Limits, Resolved};
 use cache::{Cache, Place};
 
 /// A chart, ready to be rendered.

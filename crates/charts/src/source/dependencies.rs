@@ -218,7 +218,7 @@ fn checked(
         let hashed = go_json(&Helm2 {
             dependencies: declared,
         })
-        .map(|text| crate::digest::sha256(text.as_bytes()));
+        .map(|text| helm::digest::sha256(text.as_bytes()));
         chart.metadata().api_version == "v1" && hashed.is_ok_and(|hashed| hashed == found)
     };
     if is_current || is_of_helm_2() {
@@ -238,7 +238,7 @@ struct Helm2<'a> {
 
 /// The digest by which a lock shows what it was made for (`internal/resolver/resolver.go`).
 fn lock_digest(declared: &[Dependency], locked: &[Dependency]) -> Result<String, serde_json::Error> {
-    Ok(crate::digest::sha256(go_json(&[declared, locked])?.as_bytes()))
+    Ok(helm::digest::sha256(go_json(&[declared, locked])?.as_bytes()))
 }
 
 /// JSON as Go writes it, which escapes what means something in HTML.

@@ -281,7 +281,7 @@ fn now() -> u64 {
 
 impl Archive {
     fn new(bytes: Vec<u8>, resolved: Resolved) -> Self {
-        let digest = crate::digest::sha256(&bytes);
+        let digest = helm::digest::sha256(&bytes);
         Self {
             bytes,
             resolved: Resolved {
