@@ -146,6 +146,7 @@ pub fn run(rig: &Rig) -> Result<Outcome> {
         2,
         |trial| {
             trial.helm_upgrade(&["--set-string", "global.gracefullyPaused=false"])?;
+            trial.mark_objects()?;
             trial.unmark(1)?;
             trial.unmark(2)
         },
@@ -264,6 +265,22 @@ impl Trial<'_> {
             .kubectl(&["annotate", "secret", &record, &format!("{MAC}-")])?;
         self.namespace
             .kubectl(&["label", "secret", &record, "krateo.io/composition-id-"])
+            .map(drop)
+    }
+
+    /// Krateo labels all objects of a release as it renders them; Helm's own upgrade takes that off again.
+    fn mark_objects(&self) -> Result<()> {
+        let manifest = self.namespace.helm(&["get", "manifest", self.name])?;
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("manifest.yaml");
+        std::fs::write(&file, manifest)?;
+        let composition = self.namespace.get(&self.type_.resource(), self.name)?;
+        let composition = composition.context("the composition is gone")?;
+        let uid = composition["metadata"]["uid"].as_str().unwrap_or_default();
+        let label = format!("krateo.io/composition-id={uid}");
+        let file = file.display().to_string();
+        self.namespace
+            .kubectl(&["label", "--overwrite", "--filename", &file, &label])
             .map(drop)
     }
 
