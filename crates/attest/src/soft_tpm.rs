@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::hex::Bytes;
 use crate::nonce::Nonce;
 use crate::register::{CLUSTER_REGISTER, Digest, Registers};
+use crate::sha256;
 use crate::variant::Variant;
 use crate::verify::{Refused, Validator, binding};
 
@@ -62,6 +63,18 @@ pub struct Document {
     pub attestation_key: PublicKey,
     /// An endorser's signature over the key.
     pub endorsement: Signature,
+}
+
+impl Document {
+    /// By what an administrator names the machine.
+    pub fn fingerprint(&self) -> Digest {
+        fingerprint(self.attestation_key)
+    }
+}
+
+/// By what an administrator names the machine with this attestation key: its SHA-256.
+pub fn fingerprint(key: PublicKey) -> Digest {
+    sha256(&[&key.0])
 }
 
 /// What register 15 of a peer must be.

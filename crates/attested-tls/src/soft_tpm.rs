@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use attest::soft_tpm::{Document, PublicKey, Quote, Signature, endorsement_message};
+use attest::soft_tpm::{Document, PublicKey, Quote, Signature, endorsement_message, fingerprint};
 use attest::{Bytes, Digest, IssueError, Issuer, Nonce, Registers, UnknownRegister, Variant, binding};
 use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use serde::{Deserialize, Serialize};
@@ -246,6 +246,11 @@ impl AttestationKey {
             endorsement: read.endorsement,
         })
     }
+
+    /// By what an administrator names the machine.
+    pub fn fingerprint(&self) -> Digest {
+        fingerprint(public_key(&self.key))
+    }
 }
 
 /// The platform: issues documents about its registers.
@@ -264,6 +269,11 @@ impl SoftTpm {
     /// The registers now.
     pub fn registers(&self) -> Registers {
         self.lock().registers().clone()
+    }
+
+    /// By what an administrator names the machine.
+    pub fn fingerprint(&self) -> Digest {
+        self.key.fingerprint()
     }
 
     /// Measures data of this digest into a register, and returns when that is on the disk.

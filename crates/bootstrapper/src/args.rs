@@ -28,8 +28,11 @@ pub enum Command {
     Reset(Box<Run>),
     /// Make the key of an endorser of software platforms, and print its public half. For tests and trials.
     Endorser(Endorser),
-    /// Make the attestation key of this node's software platform, endorsed by that key. For tests and trials.
+    /// Make the attestation key of this node's software platform, endorsed by that key, and print its fingerprint. For
+    /// tests and trials.
     AttestationKey(AttestationKey),
+    /// Print the fingerprint of this node's attestation key: by it an administrator lets the node join as a control plane.
+    Fingerprint(Fingerprint),
 }
 
 /// How the node is attested.
@@ -145,6 +148,14 @@ pub struct AttestationKey {
     /// The file of the endorser's key.
     #[arg(long)]
     pub endorser: PathBuf,
+    /// Folder of the node's record, registers, keys and state disk.
+    #[arg(long, env = "BOOTSTRAPPER_DATA_DIR", default_value = "/var/lib/bootstrapper")]
+    pub data_dir: PathBuf,
+}
+
+/// The attestation key of this node.
+#[derive(Debug, Arguments)]
+pub struct Fingerprint {
     /// Folder of the node's record, registers, keys and state disk.
     #[arg(long, env = "BOOTSTRAPPER_DATA_DIR", default_value = "/var/lib/bootstrapper")]
     pub data_dir: PathBuf,

@@ -14,7 +14,7 @@ use tracing_subscriber::EnvFilter;
 use zeroize::Zeroizing;
 
 use crate::args::{Args, Command, OnFatal, Run};
-use crate::chain::chain;
+use crate::log::Log;
 use crate::node::{Outcome, Start, start};
 use crate::record::{Failure, Record};
 use crate::site::{self, Site};
@@ -43,6 +43,7 @@ impl Args {
             Command::Reset(args) => reset(&args).await,
             Command::Endorser(args) => make_endorser(&args.file),
             Command::AttestationKey(args) => make_key(&args.endorser, &args.data_dir),
+            Command::Fingerprint(args) => print_fingerprint(&args.data_dir),
         }
     }
 }
@@ -168,6 +169,13 @@ fn make_key(endorser: &Path, data: &Path) -> Result<()> {
     };
     let seed = Zeroizing::new(seed.0);
     std::fs::create_dir_all(data).with_context(|| format!("could not make {}", data.display()))?;
-    let made = AttestationKey::create(&site::key(data), &Endorser::from_seed(&seed));
-    made.map(drop).map_err(|error| anyhow::anyhow!(chain(&error)))
+    AttestationKey::create(&site::key(data), &Endorser::from_seed(&seed))?;
+    print_fingerprint(data)
+}
+
+#[expect(clippy::print_stdout, reason = "the fingerprint is what was asked for")]
+fn print_fingerprint(data: &Path) -> Result<()> {
+    let key = AttestationKey::open(&site::key(data))?;
+    println!("{}", key.fingerprint());
+    Ok(())
 }
