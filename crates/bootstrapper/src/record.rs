@@ -1,9 +1,9 @@
 //! How far the node has come, in a file that survives a crash.
 
-use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 
+use attested_tls::private_file;
 use serde::{Deserialize, Serialize};
 
 use crate::stage::{Half, Role, Stage};
@@ -77,16 +77,7 @@ impl RecordFile {
     }
 
     fn replace(&self, record: &Record) -> io::Result<()> {
-        let folder = match self.path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        // Temporary files are readable by their owner only.
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        file.write_all(&serde_json::to_vec(record)?)?;
-        file.as_file().sync_all()?;
-        file.persist(&self.path)?;
-        File::open(folder)?.sync_all()
+        private_file::replace(&self.path, &serde_json::to_vec(record)?)
     }
 
     fn error(&self, action: &'static str, source: io::Error) -> Error {

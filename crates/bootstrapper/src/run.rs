@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use attest::Bytes;
-use attested_tls::soft_tpm::{AttestationKey, Endorser};
+use attested_tls::soft_tpm::{AttestationKey, Endorser, Error::NotAKey, RegisterFile};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -65,14 +65,14 @@ async fn run(args: &Run) -> Result<()> {
             if recorded.as_ref() != Some(&failed) {
                 site.node.record.write(&failed)?;
             }
-            fail(site, &failure).await
+            fail(&site, &failure).await
         }
         Start::Bootstrap => match bootstrap(site.clone()).await? {
             Outcome::Done => {
                 tracing::info!("the node is part of its cluster");
                 Ok(())
             }
-            Outcome::Failed(failure) => fail(site, &failure).await,
+            Outcome::Failed(failure) => fail(&site, &failure).await,
             Outcome::AlreadyLocked => bail!("the node is locked, and nobody has it"),
         },
     }
@@ -105,10 +105,9 @@ async fn bootstrap(site: Arc<Site>) -> Result<Outcome> {
 }
 
 /// The end of a node that failed.
-async fn fail(site: Arc<Site>, failure: &Failure) -> Result<()> {
+async fn fail(site: &Site, failure: &Failure) -> Result<()> {
     if site.args.on_fatal == OnFatal::Reset {
-        let args = site.args.clone();
-        undo(site, &args)
+        undo(&site.args, &site.log)
             .await
             .with_context(|| format!("could not reset the node, which {failure}"))?;
         bail!("the node {failure}; it was reset, and the next start begins anew");
@@ -123,15 +122,27 @@ async fn unlock(args: &Run) -> Result<()> {
     Ok(())
 }
 
+/// Resets the node, also one whose files cannot be read: that is what a reset is for.
 async fn reset(args: &Run) -> Result<()> {
-    let site = Arc::new(Site::open(args)?);
-    undo(site, args).await
+    let data = &args.data_dir;
+    let registers = site::registers(data);
+    // Nobody else may use the node meanwhile. What is in the file does not matter.
+    let held = RegisterFile::lock(&registers);
+    let _held = held.with_context(|| format!("could not take {}", registers.display()))?;
+    undo(args, &Log::default()).await?;
+    let key = site::key(data);
+    if let Err(NotAKey(_)) = AttestationKey::open(&key) {
+        files::remove(&key)?;
+        let key = key.display();
+        tracing::warn!(%key, "removed a file that is no key: `bootstrapper attestation-key` makes one");
+    }
+    Ok(())
 }
 
 /// Undoes what kubeadm did and forgets the node. The record goes last: what is cut off before it is done again.
-async fn undo(site: Arc<Site>, args: &Run) -> Result<()> {
+async fn undo(args: &Run, log: &Log) -> Result<()> {
     kubeadm::end_left_over(&site::kubeadm(&args.data_dir));
-    kubeadm::reset(&site.programs(), &site.log).await?;
+    kubeadm::reset(&site::programs(args), log).await?;
     let data = &args.data_dir;
     for path in [
         site::kubeadm(data),

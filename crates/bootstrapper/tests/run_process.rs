@@ -813,3 +813,81 @@ async fn the_state_disk_of_a_member_is_unlocked_with_the_key_that_the_cluster_gi
     std::fs::write(node.path("data/state-disk.json"), disk).unwrap();
     assert_eq!(node.command("unlock").status().await.unwrap().code(), Some(1));
 }
+
+impl NodeFolder {
+    /// Runs a command that fails at the first byte of a file, as on a full disk: what a crash between the making of a file
+    /// and its first byte leaves, this leaves too.
+    async fn out_of_space(&self, command: Command) -> ExitStatus {
+        let command = command.into_std();
+        let mut limited = Command::new("sh");
+        // The log is a pipe, which has no limit.
+        limited
+            .args([
+                "-c",
+                "trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\" 2>&1 | cat >&2",
+            ])
+            .arg(command.get_program())
+            .args(command.get_args())
+            .kill_on_drop(true)
+            .stdin(Stdio::null());
+        timeout(PATIENCE, limited.status()).await.unwrap().unwrap()
+    }
+
+    fn attestation_key(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_bootstrapper"));
+        command
+            .arg("attestation-key")
+            .arg(format!("--endorser={}", self.path("endorser.key").display()))
+            .arg(format!("--data-dir={}", self.path("data").display()));
+        command
+    }
+}
+
+#[tokio::test]
+async fn a_crash_while_a_file_is_written_leaves_a_node_that_starts() {
+    let node = NodeFolder::new("controlPlane").await;
+    node.with_api_server().await;
+    std::fs::write(node.path("endorser.key"), Bytes([1; 32]).to_string()).unwrap();
+    node.unset("data/attestation-key.json");
+    node.out_of_space(node.attestation_key()).await;
+    assert!(!node.path("data/attestation-key.json").exists());
+    let made = node.attestation_key().output().await.unwrap();
+    assert!(made.status.success());
+    // What an administrator names the machine by.
+    let key = AttestationKey::open(&node.path("data/attestation-key.json")).unwrap();
+    let printed = String::from_utf8(made.stdout).unwrap();
+    assert_eq!(printed.trim(), key.fingerprint().to_string());
+    node.out_of_space(node.command("run")).await;
+    assert!(!node.path("data/state-disk.json").exists());
+    let process = node.started();
+    let (kinds, status) = read(process.init(b"right", false).await.unwrap()).await;
+    status.unwrap();
+    success(&kinds);
+    assert_eq!(process.ended().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_reset_needs_no_file_that_can_be_read() {
+    let node = NodeFolder::new("controlPlane").await;
+    std::fs::write(node.path("endorser.key"), Bytes([1; 32]).to_string()).unwrap();
+    for damaged in [
+        "attestation-key.json",
+        "state-disk.json",
+        "registers",
+        "record.json",
+    ] {
+        std::fs::write(node.path("data").join(damaged), "{\n").unwrap();
+        assert_eq!(node.started().ended().await.code(), Some(1), "{damaged}");
+        let reset = node.command("reset").status().await.unwrap();
+        assert_eq!(reset.code(), Some(0), "{damaged}: {}", node.text("log"));
+        if damaged == "attestation-key.json" {
+            assert_eq!(node.attestation_key().status().await.unwrap().code(), Some(0));
+        }
+        let process = node.started();
+        drop(process.client().await);
+        // A node that runs is not reset under its feet.
+        let refused = node.command("reset").status().await.unwrap();
+        assert_eq!(refused.code(), Some(1), "{damaged}");
+        process.killed().await;
+    }
+}

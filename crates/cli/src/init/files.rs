@@ -1,12 +1,13 @@
 //! What `kco init` leaves: the master secret before the call, the rest after it. Nothing is written over.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use attest::{Bytes, ClusterId, MasterSecret, Salt, Secret};
+use attested_tls::private_file;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
@@ -147,20 +148,9 @@ fn read(json: &[u8]) -> Result<Master> {
     })
 }
 
-/// A file that only its owner can read, and that must not be there.
+/// A file that only its owner can read, and that must not be there. It is there whole, or not at all.
 fn create(path: &Path, content: &[u8]) -> Result<()> {
-    let create = || -> io::Result<()> {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)?;
-        file.write_all(content)?;
-        file.sync_all()?;
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
-    };
-    create().with_context(|| format!("could not write {}", path.display()))
+    private_file::create(path, content).with_context(|| format!("could not write {}", path.display()))
 }
 
 #[cfg(test)]
