@@ -1,15 +1,19 @@
 //! Attested connections for a gRPC server.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
+use std::future::{Future, pending};
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::time::{Instant, Sleep, sleep};
 use tokio_stream::Stream;
 use tonic::transport::server::Connected;
 
@@ -18,8 +22,28 @@ use crate::KEEPALIVE;
 /// How many clients may be in the middle of a handshake. Each costs a key, a signature and up to 30 seconds.
 const HANDSHAKES: usize = 64;
 
+/// How many connections may be open, in a handshake or after it. Each costs a file descriptor, of which a process usually
+/// has 1024.
+const CONNECTIONS: usize = 256;
+
+/// How many of them may be from one address. Nodes behind a Service may all come from the address of the node that
+/// forwards them.
+const CONNECTIONS_OF_ONE: usize = 32;
+
 /// How many calls of one connection are worked on at once.
 const CALLS: usize = 4;
+
+/// How long a call may take until its answer begins.
+const CALL_LIMIT: Duration = Duration::from_mins(1);
+
+/// After this time a connection takes no further call, and is closed when those under way are done.
+const AGE: Duration = Duration::from_mins(2);
+
+/// A peer that is silent for this long is gone: it would answer each [`KEEPALIVE`].
+const SILENCE: Duration = Duration::from_mins(1);
+
+/// No connection lasts longer, whatever is under way. To make a cluster takes at most 18 minutes.
+const LONGEST: Duration = Duration::from_mins(30);
 
 /// Accepts connections, and hands on those whose handshake is done, so that a slow client holds up nobody else.
 ///
@@ -33,8 +57,25 @@ pub struct Incoming {
 impl Incoming {
     /// Accepts what comes in at this socket. Who is refused, and why, is logged.
     pub fn new(listener: TcpListener, server: attested_tls::Server) -> Self {
+        Self::until(listener, server, pending())
+    }
+
+    /// Accepts connections until `closed` returns. Then the socket is closed and handshakes are cut off, and connections
+    /// that were handed on before go on.
+    pub fn until(
+        listener: TcpListener,
+        server: attested_tls::Server,
+        closed: impl Future<Output = ()> + Send + 'static,
+    ) -> Self {
         let (sender, accepted) = mpsc::channel(HANDSHAKES);
-        let accepting = tokio::spawn(accept(listener, server, sender));
+        let accepting = tokio::spawn(async move {
+            tokio::select! {
+                () = closed => {}
+                () = accept(listener, server, sender.clone()) => {}
+            }
+            // A stream that ends would end the connections as well.
+            sender.closed().await;
+        });
         Self { accepted, accepting }
     }
 }
@@ -55,9 +96,13 @@ impl Stream for Incoming {
 
 async fn accept(listener: TcpListener, server: attested_tls::Server, sender: mpsc::Sender<Attested>) {
     let free = Arc::new(Semaphore::new(HANDSHAKES));
+    let connections = Connections::default();
     let mut handshakes = tokio::task::JoinSet::new();
     loop {
         let Ok(permit) = free.clone().acquire_owned().await else {
+            return;
+        };
+        let Ok(place) = connections.free.clone().acquire_owned().await else {
             return;
         };
         let (socket, address) = match listener.accept().await {
@@ -69,9 +114,13 @@ async fn accept(listener: TcpListener, server: attested_tls::Server, sender: mps
                 continue;
             }
         };
+        let Some(place) = connections.place(address.ip(), place) else {
+            tracing::debug!(%address, "connection refused: its address has too many");
+            continue;
+        };
         let (server, sender) = (server.clone(), sender.clone());
         handshakes.spawn(async move {
-            match attest(socket, &server).await {
+            match attest(socket, address, place, &server).await {
                 // It fails when the server has stopped.
                 Ok(attested) => drop(sender.send(attested).await),
                 Err(error) => {
@@ -85,21 +134,87 @@ async fn accept(listener: TcpListener, server: attested_tls::Server, sender: mps
     }
 }
 
-async fn attest(socket: TcpStream, server: &attested_tls::Server) -> Result<Attested, attested_tls::Error> {
+/// The open connections.
+#[derive(Debug)]
+struct Connections {
+    free: Arc<Semaphore>,
+    /// How many each address has.
+    of: Arc<Mutex<HashMap<IpAddr, usize>>>,
+}
+
+impl Default for Connections {
+    fn default() -> Self {
+        Self {
+            free: Arc::new(Semaphore::new(CONNECTIONS)),
+            of: Arc::default(),
+        }
+    }
+}
+
+impl Connections {
+    /// A place for a connection of this address, unless it has too many.
+    fn place(&self, address: IpAddr, permit: OwnedSemaphorePermit) -> Option<Place> {
+        let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = of.entry(address).or_default();
+        if *count >= CONNECTIONS_OF_ONE {
+            return None;
+        }
+        *count += 1;
+        Some(Place {
+            of: self.of.clone(),
+            address,
+            _permit: permit,
+        })
+    }
+}
+
+/// The place of one connection, until it is dropped.
+struct Place {
+    of: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    address: IpAddr,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = of.get_mut(&self.address) {
+            *count -= 1;
+            if *count == 0 {
+                of.remove(&self.address);
+            }
+        }
+    }
+}
+
+async fn attest(
+    socket: TcpStream,
+    address: SocketAddr,
+    place: Place,
+    server: &attested_tls::Server,
+) -> Result<Attested, attested_tls::Error> {
     socket.set_nodelay(true).map_err(attested_tls::Error::Handshake)?;
     let stream = server.accept(socket).await?;
     let certificates = stream.get_ref().1.peer_certificates();
     let certificate = certificates.and_then(|certificates| certificates.first());
     let peer = Peer {
+        address,
         certificate: certificate.map(|certificate| certificate.to_vec().into()),
     };
-    let stream = Box::pin(stream);
-    Ok(Attested { stream, peer })
+    Ok(Attested {
+        stream: Box::pin(stream),
+        peer,
+        silence: Box::pin(sleep(SILENCE)),
+        end: Box::pin(sleep(LONGEST)),
+        _place: place,
+    })
 }
 
 /// Who is at the other end: an extension of every request.
 #[derive(Debug, Clone)]
 pub struct Peer {
+    /// Where it connected from, or where it was connected to.
+    pub address: SocketAddr,
     /// Its certificate, DER, which was verified for this connection; `None` when it was not asked for one.
     pub certificate: Option<Arc<[u8]>>,
 }
@@ -108,6 +223,11 @@ pub struct Peer {
 pub struct Attested {
     stream: Pin<Box<dyn Duplex>>,
     peer: Peer,
+    /// When a peer that says nothing is gone.
+    silence: Pin<Box<Sleep>>,
+    /// When the connection ends in any case.
+    end: Pin<Box<Sleep>>,
+    _place: Place,
 }
 
 trait Duplex: AsyncRead + AsyncWrite + Send {}
@@ -130,11 +250,20 @@ impl Connected for Attested {
 
 impl AsyncRead for Attested {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.stream.as_mut().poll_read(context, buffer)
+        let this = self.get_mut();
+        if this.end.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        if let Poll::Ready(read) = this.stream.as_mut().poll_read(context, buffer) {
+            this.silence.as_mut().reset(Instant::now() + SILENCE);
+            return Poll::Ready(read);
+        }
+        ready!(this.silence.as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -162,4 +291,6 @@ pub fn serve() -> tonic::transport::Server {
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
         .concurrency_limit_per_connection(CALLS)
+        .timeout(CALL_LIMIT)
+        .max_connection_age(AGE)
 }

@@ -6,6 +6,7 @@ use std::error::Error as _;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use attest::soft_tpm::{ClusterRegister, Policy, SoftTpmValidator};
 use attest::{CLUSTER_REGISTER, Refused, sha256};
@@ -17,7 +18,9 @@ use bootstrap_proto::proto::{
     IssueJoinTicketRequest, IssueJoinTicketResponse, IssueRejoinTicketRequest, IssueRejoinTicketResponse,
 };
 use bootstrap_proto::{ConnectError, Incoming, LONGEST_REQUEST, connect, serve};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::time::timeout;
 use tonic::{Code, Request, Response, Status};
 
 struct Echo;
@@ -149,4 +152,82 @@ async fn a_server_that_is_not_there_may_come() {
         matches!(error, ConnectError::Dial(_)) && error.is_transient(),
         "{error:?}"
     );
+}
+
+/// Connections of raw sockets, as many as are asked for, from this address of the loopback.
+async fn sockets(from: &str, to: SocketAddr, count: usize) -> Vec<TcpStream> {
+    let mut sockets = Vec::new();
+    for _ in 0..count {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
+        sockets.push(socket.connect(to).await.unwrap());
+    }
+    sockets
+}
+
+/// True when the other end has closed the connection, or closes it now.
+async fn is_closed(socket: &mut TcpStream) -> bool {
+    let read = timeout(Duration::from_secs(20), socket.read(&mut [0; 1])).await;
+    read.is_ok_and(|read| read.is_err() || read.is_ok_and(|count| count == 0))
+}
+
+#[tokio::test]
+async fn nobody_takes_the_places_of_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = started(folder.path()).await;
+    let mut greedy = sockets("127.0.0.2", address, 40).await;
+    assert!(is_closed(&mut greedy[32]).await, "a place too many");
+    assert!(is_closed(&mut greedy[39]).await, "a place too many");
+    let node = platform(folder.path(), "node", &Endorser::from_seed(&[1; 32]));
+    let mut service = JoinServiceClient::new(connect(&client(node), address).await.unwrap());
+    service.issue_join_ticket(request(100)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_connection_has_its_place_as_long_as_it_is_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let address = started(folder.path()).await;
+    let node = platform(folder.path(), "node", &Endorser::from_seed(&[1; 32]));
+    let client = client(node);
+    let mut open = Vec::new();
+    for _ in 0..32 {
+        open.push(connect(&client, address).await.unwrap());
+    }
+    let refused = connect(&client, address).await.unwrap_err();
+    assert!(
+        matches!(refused, ConnectError::Attest(attested_tls::Error::Handshake(_))) && refused.is_transient(),
+        "{refused:?}"
+    );
+    drop(open);
+    let again = timeout(Duration::from_secs(20), async {
+        while connect(&client, address).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    });
+    assert!(again.await.is_ok(), "the places were not given back");
+}
+
+#[tokio::test]
+async fn a_closed_server_accepts_nobody_and_serves_who_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let endorser = Endorser::from_seed(&[1; 32]);
+    let server = Server::new(platform(folder.path(), "server", &endorser));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (close, closed) = tokio::sync::oneshot::channel::<()>();
+    let incoming = Incoming::until(listener, server, async {
+        let _ = closed.await;
+    });
+    let serving = serve()
+        .add_service(JoinServiceServer::new(Echo))
+        .serve_with_incoming(incoming);
+    tokio::spawn(serving);
+    let node = platform(folder.path(), "node", &endorser);
+    let mut service = JoinServiceClient::new(connect(&client(node.clone()), address).await.unwrap());
+    let mut half_way = sockets("127.0.0.1", address, 1).await;
+    close.send(()).unwrap();
+    assert!(is_closed(&mut half_way[0]).await);
+    let refused = connect(&client(node), address).await.unwrap_err();
+    assert!(matches!(refused, ConnectError::Dial(_)), "{refused:?}");
+    service.issue_join_ticket(request(100)).await.unwrap();
 }

@@ -1,6 +1,7 @@
 //! Whether an init request may lock the node: everything before the lock, which can be tried again.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use attest::{ClusterId, InvalidKmsUri, MasterSecret, Salt, Secret};
@@ -10,8 +11,11 @@ use crate::components;
 /// Wrong init secrets within this time count.
 const WINDOW: Duration = Duration::from_mins(1);
 
-/// How many of them are judged.
+/// How many of them are judged of one peer, so that nobody locks out others.
 const MOST: usize = 5;
+
+/// How many peers are remembered.
+const MOST_PEERS: usize = 4096;
 
 /// The only storage of keys there is: none.
 const NO_STORE: &str = "storage://no-store";
@@ -78,37 +82,59 @@ impl Refusal {
     }
 }
 
-/// Knows the hash of the init secret, and counts wrong ones.
-#[derive(Debug)]
+/// Judges init secrets, and counts wrong ones.
+#[derive(Debug, Default)]
 pub struct SecretCheck {
-    hash: String,
-    /// When wrong secrets came, by a clock of the caller's that never goes back.
-    wrong: VecDeque<Duration>,
+    /// When wrong secrets came from whom, by a clock of the caller's that never goes back.
+    wrong: HashMap<IpAddr, VecDeque<Duration>>,
 }
 
 impl SecretCheck {
-    /// Judges by this bcrypt hash, which comes with the node's metadata.
-    pub fn new(hash: String) -> Self {
-        let wrong = VecDeque::new();
-        Self { hash, wrong }
-    }
-
-    /// Judges a secret that came at `now`. bcrypt compares in constant time, and a hash that is not one fits nothing.
-    pub fn check(&mut self, secret: &[u8], now: Duration) -> Result<(), Refusal> {
-        while self.wrong.front().is_some_and(|wrong| *wrong + WINDOW <= now) {
-            self.wrong.pop_front();
-        }
-        if let Some(oldest) = self.wrong.front()
-            && self.wrong.len() >= MOST
-        {
-            return Err(Refusal::TooManyAttempts((*oldest + WINDOW).saturating_sub(now)));
+    /// Judges a secret that came at `now` from `peer` by a bcrypt hash, which is that of the node's metadata at this time.
+    /// bcrypt compares in constant time, and a hash that is not one fits nothing.
+    pub fn check(&mut self, secret: &[u8], hash: &str, peer: IpAddr, now: Duration) -> Result<(), Refusal> {
+        let peer = network(peer);
+        if let Some(wrong) = self.wrong.get_mut(&peer) {
+            while wrong.front().is_some_and(|wrong| *wrong + WINDOW <= now) {
+                wrong.pop_front();
+            }
+            if let Some(oldest) = wrong.front()
+                && wrong.len() >= MOST
+            {
+                return Err(Refusal::TooManyAttempts((*oldest + WINDOW).saturating_sub(now)));
+            }
         }
         // Never cut off: two secrets that differ behind the 72 bytes bcrypt takes would be the same.
-        if bcrypt::non_truncating_verify(secret, &self.hash).unwrap_or(false) {
+        if bcrypt::non_truncating_verify(secret, hash).unwrap_or(false) {
             return Ok(());
         }
-        self.wrong.push_back(now);
+        self.make_room(now);
+        self.wrong.entry(peer).or_default().push_back(now);
         Err(Refusal::InvalidSecret)
+    }
+
+    /// Forgets peers whose wrong secrets no longer count; when all is full, also the one that was wrong the longest ago.
+    fn make_room(&mut self, now: Duration) {
+        if self.wrong.len() < MOST_PEERS {
+            return;
+        }
+        let last = |wrong: &VecDeque<Duration>| wrong.back().copied().unwrap_or_default();
+        self.wrong.retain(|_, wrong| last(wrong) + WINDOW > now);
+        if self.wrong.len() < MOST_PEERS {
+            return;
+        }
+        let first = self.wrong.iter().min_by_key(|(_, wrong)| last(wrong));
+        if let Some(first) = first.map(|(peer, _)| *peer) {
+            self.wrong.remove(&first);
+        }
+    }
+}
+
+/// Who counts as one peer: an address of IPv4, or what one network of IPv6 can choose addresses in.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
     }
 }
 
@@ -145,9 +171,21 @@ mod tests {
 
     use super::*;
 
-    fn check() -> SecretCheck {
-        // The cheapest cost there is, as every attempt of the test pays it.
-        SecretCheck::new(bcrypt::hash(b"right", 4).unwrap())
+    /// Judges by the hash of `right`, of the cheapest cost there is, as every attempt of the test pays it.
+    struct Right(SecretCheck, String);
+
+    impl Right {
+        fn new() -> Self {
+            Self(SecretCheck::default(), bcrypt::hash(b"right", 4).unwrap())
+        }
+
+        fn check(&mut self, secret: &[u8], now: Duration) -> Result<(), Refusal> {
+            self.of("198.18.0.9", secret, now)
+        }
+
+        fn of(&mut self, peer: &str, secret: &[u8], now: Duration) -> Result<(), Refusal> {
+            self.0.check(secret, &self.1, peer.parse().unwrap(), now)
+        }
     }
 
     fn at(seconds: u64) -> Duration {
@@ -156,14 +194,14 @@ mod tests {
 
     #[test]
     fn the_right_secret_works_after_a_wrong_one() {
-        let mut check = check();
+        let mut check = Right::new();
         assert_eq!(check.check(b"wrong", at(0)), Err(Refusal::InvalidSecret));
         assert_eq!(check.check(b"right", at(0)), Ok(()));
     }
 
     #[test]
     fn five_wrong_secrets_a_minute_are_judged() {
-        let mut check = check();
+        let mut check = Right::new();
         for second in 0..5 {
             assert_eq!(check.check(b"wrong", at(second)), Err(Refusal::InvalidSecret));
         }
@@ -178,14 +216,42 @@ mod tests {
     }
 
     #[test]
+    fn wrong_secrets_of_one_peer_lock_out_no_other() {
+        let mut check = Right::new();
+        for address in 0..5 {
+            let peer = format!("fd00::{address}");
+            assert_eq!(check.of(&peer, b"wrong", at(0)), Err(Refusal::InvalidSecret));
+        }
+        for same in ["fd00::7", "fd00::1:0:0:8"] {
+            let refused = check.of(same, b"right", at(1));
+            assert!(matches!(refused, Err(Refusal::TooManyAttempts(_))), "{same}");
+        }
+        for other in ["198.18.0.9", "fd00:0:0:1::7"] {
+            assert_eq!(check.of(other, b"right", at(1)), Ok(()), "{other}");
+        }
+    }
+
+    #[test]
+    fn the_memory_of_wrong_secrets_is_bounded() {
+        let mut check = Right(SecretCheck::default(), String::new());
+        for peer in 0..MOST_PEERS as u32 + 10 {
+            let peer = std::net::Ipv4Addr::from_bits(peer).to_string();
+            assert_eq!(check.of(&peer, b"", at(0)), Err(Refusal::InvalidSecret));
+        }
+        assert_eq!(check.0.wrong.len(), MOST_PEERS);
+        assert_eq!(check.check(b"", at(60)), Err(Refusal::InvalidSecret));
+        assert_eq!(check.0.wrong.len(), 1);
+    }
+
+    #[test]
     fn a_hash_that_is_not_one_fits_no_secret() {
-        let mut check = SecretCheck::new(String::new());
+        let mut check = Right(SecretCheck::default(), String::new());
         assert_eq!(check.check(b"", at(0)), Err(Refusal::InvalidSecret));
     }
 
     #[test]
     fn a_secret_that_is_too_long_is_not_cut_off() {
-        let mut check = SecretCheck::new(bcrypt::hash(vec![b'a'; 71], 4).unwrap());
+        let mut check = Right(SecretCheck::default(), bcrypt::hash(vec![b'a'; 71], 4).unwrap());
         assert_eq!(check.check(&[b'a'; 71], at(0)), Ok(()));
         assert_eq!(check.check(&[b'a'; 100], at(0)), Err(Refusal::InvalidSecret));
     }

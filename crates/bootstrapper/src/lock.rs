@@ -68,6 +68,14 @@ impl Gate {
         self.state().closed
     }
 
+    /// Blocks until nobody is let in any more.
+    pub fn wait_until_closed(&self) {
+        let mut state = self.state();
+        while !state.closed {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
     /// Blocks until the gate is closed and everybody has left.
     pub fn wait_until_left(&self) {
         let mut state = self.state();

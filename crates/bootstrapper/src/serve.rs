@@ -1,5 +1,6 @@
 //! The half that waits for an init request.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use attested_tls::Server;
 use bootstrap_proto::proto::api_server::{Api, ApiServer};
 use bootstrap_proto::proto::init_response::Kind;
 use bootstrap_proto::proto::{InitFailure, InitRequest, InitResponse, InitSuccess, Log as LogMessage};
-use bootstrap_proto::{Incoming, LONGEST_REQUEST};
+use bootstrap_proto::{Incoming, LONGEST_REQUEST, Peer};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
@@ -40,7 +41,14 @@ pub(crate) async fn serve(
     listener: TcpListener,
     ended: mpsc::Sender<Ended>,
 ) -> Result<(), tonic::transport::Error> {
-    let incoming = Incoming::new(listener, Server::new(site.platform.clone()));
+    let closed = {
+        let site = site.clone();
+        tokio::task::spawn_blocking(move || site.node.cleaner.init.wait_until_closed())
+    };
+    let server = Server::new(site.platform.clone());
+    let incoming = Incoming::until(listener, server, async {
+        let _ = closed.await;
+    });
     let left = {
         let site = site.clone();
         tokio::task::spawn_blocking(move || site.node.cleaner.init.wait_until_left())
@@ -63,8 +71,7 @@ pub(crate) async fn serve(
 struct InitServer {
     site: Arc<Site>,
     ended: mpsc::Sender<Ended>,
-    /// Of the first metadata that was there.
-    check: Arc<Mutex<Option<SecretCheck>>>,
+    check: Arc<Mutex<SecretCheck>>,
     started: Instant,
 }
 
@@ -75,13 +82,15 @@ impl Api for InitServer {
     type InitStream = InitStream;
 
     async fn init(&self, request: tonic::Request<InitRequest>) -> Result<Response<Self::InitStream>, Status> {
+        let peer = request.extensions().get::<Peer>().map(|peer| peer.address);
         let mut request = request.into_inner();
         let refuse = |refusal: Refusal| {
-            tracing::warn!(%refusal, "init request refused");
+            tracing::warn!(?peer, %refusal, "init request refused");
             status(&refusal)
         };
         let secret = Request::secret(&mut request);
-        self.check(secret).await.map_err(refuse)?;
+        let from = peer.map_or(IpAddr::from(Ipv4Addr::UNSPECIFIED), |peer| peer.ip());
+        self.check(secret, from).await.map_err(refuse)?;
         let request = Request::read(request).map_err(refuse)?;
         let prepared = prepare(&request.kms_uri, &request.storage_uri, request.measurement_salt);
         let prepared = prepared.map_err(refuse)?;
@@ -117,21 +126,18 @@ impl Api for InitServer {
 }
 
 impl InitServer {
-    async fn check(&self, secret: Zeroizing<Vec<u8>>) -> Result<(), Refusal> {
+    /// Judges by the metadata as it is now: a secret that was replaced is no longer one.
+    async fn check(&self, secret: Zeroizing<Vec<u8>>, peer: IpAddr) -> Result<(), Refusal> {
         let (check, site) = (self.check.clone(), self.site.clone());
         let started = self.started;
         // bcrypt takes a tenth of a second or more, one after the other.
         let checked = tokio::task::spawn_blocking(move || {
+            let metadata = site.metadata();
+            let hash = metadata
+                .map_err(|error| Refusal::NotReady(chain(&error)))?
+                .init_secret_hash;
             let mut check = check.lock().unwrap_or_else(PoisonError::into_inner);
-            let check = match &mut *check {
-                Some(check) => check,
-                empty => {
-                    let metadata = site.metadata();
-                    let metadata = metadata.map_err(|error| Refusal::NotReady(chain(&error)))?;
-                    empty.insert(SecretCheck::new(metadata.init_secret_hash))
-                }
-            };
-            check.check(&secret, started.elapsed())
+            check.check(&secret, &hash, peer, started.elapsed())
         });
         checked
             .await

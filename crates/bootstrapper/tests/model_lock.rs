@@ -57,6 +57,8 @@ impl Node {
 
     /// What the process waits for before it ends.
     fn wait(&self) {
+        // Nobody is accepted any more, and then who is there leaves.
+        self.cleaner.init.wait_until_closed();
         self.cleaner.init.wait_until_left();
         self.cleaner.join.wait_until_left();
     }

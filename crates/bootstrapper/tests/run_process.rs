@@ -456,25 +456,15 @@ async fn a_second_request_is_refused_while_the_first_one_finishes() {
     node.with_api_server().await;
     node.set("block-certs");
     let process = node.started();
+    let mut second = process.client().await;
     let first = process.init(b"right", false).await.unwrap();
     node.reached("reached-certs").await;
-    // The node is no longer of no cluster, so whoever insists on that is refused before it asks.
-    let any = Arc::new(SoftTpmValidator::new(Policy {
-        endorsers: vec![endorser().public_key()],
-        registers: BTreeMap::new(),
-        cluster_register: ClusterRegister::Any,
-    }));
-    let channel = connect(&Client::new(any), node.listen).await.unwrap();
-    let request = InitRequest {
-        init_secret: b"right".to_vec(),
-        kms_uri: master().to_kms_uri().to_string(),
-        storage_uri: "storage://no-store".to_owned(),
-        kubernetes_version: "v1.36.3".to_owned(),
-        cluster_name: "second".to_owned(),
-        measurement_salt: vec![3; 32],
-        ..Default::default()
-    };
-    let refused = ApiClient::new(channel).init(request).await.unwrap_err();
+    // The second one was connected before the node was locked; now nobody is any more.
+    eventually("the init port is closed", || {
+        std::net::TcpStream::connect(node.listen).is_err()
+    })
+    .await;
+    let refused = second.init(asking(b"right")).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
     node.unset("block-certs");
     let (kinds, status) = read(first).await;
@@ -890,4 +880,22 @@ async fn a_reset_needs_no_file_that_can_be_read() {
         assert_eq!(refused.code(), Some(1), "{damaged}");
         process.killed().await;
     }
+}
+
+#[tokio::test]
+async fn the_secret_is_that_of_the_metadata_as_it_is_now() {
+    let node = NodeFolder::new("controlPlane").await;
+    node.with_api_server().await;
+    let process = node.started();
+    let refused = process.init(b"another", false).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
+    let mut metadata: Value = serde_json::from_str(&node.text("metadata.json")).unwrap();
+    metadata["initSecretHash"] = bcrypt::hash(b"another", 4).unwrap().into();
+    std::fs::write(node.path("metadata.json"), metadata.to_string()).unwrap();
+    let refused = process.init(b"right", false).await.unwrap_err();
+    assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
+    let (kinds, status) = read(process.init(b"another", false).await.unwrap()).await;
+    status.unwrap();
+    success(&kinds);
+    assert_eq!(process.ended().await.code(), Some(0));
 }
