@@ -20,6 +20,28 @@ pub mod proto {
 
 use std::time::Duration;
 
+use zeroize::Zeroize as _;
+
+/// Overwrites the secrets of a message when it is dropped, on whichever way. What the layers below made of it, encoded or
+/// encrypted, is theirs.
+macro_rules! overwritten {
+    ($($message:ident: $($field:ident),+;)+) => {
+        $(impl Drop for proto::$message {
+            fn drop(&mut self) {
+                $(self.$field.zeroize();)+
+            }
+        })+
+    };
+}
+
+overwritten! {
+    InitRequest: kms_uri, init_secret;
+    InitSuccess: kubeconfig;
+    IssueJoinTicketResponse: state_disk_key, measurement_secret, token;
+    ControlPlaneFile: data;
+    IssueRejoinTicketResponse: state_disk_key, measurement_secret;
+}
+
 /// How often each side asks whether the other is still there, and how long it waits for the answer.
 pub const KEEPALIVE: Duration = Duration::from_secs(15);
 

@@ -31,11 +31,9 @@ impl JoinService for Echo {
         &self,
         request: Request<IssueJoinTicketRequest>,
     ) -> Result<Response<IssueJoinTicketResponse>, Status> {
-        let kubelet_cert = request.into_inner().certificate_request;
-        Ok(Response::new(IssueJoinTicketResponse {
-            kubelet_cert,
-            ..Default::default()
-        }))
+        let mut answer = IssueJoinTicketResponse::default();
+        answer.kubelet_cert = request.into_inner().certificate_request;
+        Ok(Response::new(answer))
     }
 
     async fn issue_rejoin_ticket(

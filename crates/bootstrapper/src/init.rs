@@ -46,6 +46,9 @@ pub enum Refusal {
     /// A component cannot be installed.
     #[error(transparent)]
     Component(#[from] components::Invalid),
+    /// kubeadm would refuse it once the node is locked. This is what it says.
+    #[error("kubeadm does not take the request: {0}")]
+    Kubeadm(String),
     /// The node has no metadata, or nobody may initialise it.
     #[error("the node cannot be initialised now: {0}")]
     NotReady(String),
@@ -75,7 +78,9 @@ impl Refusal {
         match self {
             Self::InvalidSecret => Code::PermissionDenied,
             Self::TooManyAttempts(_) => Code::ResourceExhausted,
-            Self::Kms(_) | Self::Storage | Self::Field { .. } | Self::Component(_) => Code::InvalidArgument,
+            Self::Kms(_) | Self::Storage | Self::Field { .. } | Self::Component(_) | Self::Kubeadm(_) => {
+                Code::InvalidArgument
+            }
             Self::NotReady(_) => Code::Unavailable,
             Self::AlreadyLocked => Code::FailedPrecondition,
         }

@@ -1,11 +1,12 @@
 //! Whether a ticket may lock the node, and whether an attempt to join is worth another one.
 
 use std::fmt;
+use std::mem::take;
 use std::time::Duration;
 
 use attest::{Bytes, ClusterId, Digest, Salt, Secret};
 use bootstrap_proto::proto::{ControlPlaneFile, IssueJoinTicketResponse};
-use zeroize::{Zeroize as _, Zeroizing};
+use zeroize::Zeroizing;
 
 use crate::components::{self, Component};
 use crate::request::read_components;
@@ -64,26 +65,24 @@ pub enum Unreadable {
 }
 
 /// The 32 bytes of a field.
-pub fn bytes(field: &'static str, mut bytes: Vec<u8>) -> Result<[u8; 32], WrongLength> {
-    let taken = <[u8; 32]>::try_from(bytes.as_slice()).map_err(|_| WrongLength(field));
-    bytes.zeroize();
-    taken
+pub fn bytes(field: &'static str, bytes: &[u8]) -> Result<[u8; 32], WrongLength> {
+    <[u8; 32]>::try_from(bytes).map_err(|_| WrongLength(field))
 }
 
 impl TryFrom<IssueJoinTicketResponse> for Ticket {
     type Error = Unreadable;
 
-    fn try_from(answer: IssueJoinTicketResponse) -> Result<Self, Unreadable> {
-        let file = |file: ControlPlaneFile| (file.name, Zeroizing::new(file.data));
+    fn try_from(mut answer: IssueJoinTicketResponse) -> Result<Self, Unreadable> {
+        let file = |file: &mut ControlPlaneFile| (take(&mut file.name), Zeroizing::new(take(&mut file.data)));
         Ok(Self {
-            state_disk_key: Secret::new(bytes("state_disk_key", answer.state_disk_key)?),
-            measurement_salt: Bytes(bytes("measurement_salt", answer.measurement_salt)?),
-            measurement_secret: Secret::new(bytes("measurement_secret", answer.measurement_secret)?),
-            kubelet_certificate: answer.kubelet_cert,
-            api_server_endpoint: answer.api_server_endpoint,
-            token: Zeroizing::new(answer.token),
-            authority_hashes: vec![answer.discovery_token_ca_cert_hash],
-            control_plane_files: answer.control_plane_files.into_iter().map(file).collect(),
+            state_disk_key: Secret::new(bytes("state_disk_key", &answer.state_disk_key)?),
+            measurement_salt: Bytes(bytes("measurement_salt", &answer.measurement_salt)?),
+            measurement_secret: Secret::new(bytes("measurement_secret", &answer.measurement_secret)?),
+            kubelet_certificate: take(&mut answer.kubelet_cert),
+            api_server_endpoint: take(&mut answer.api_server_endpoint),
+            token: Zeroizing::new(take(&mut answer.token)),
+            authority_hashes: vec![take(&mut answer.discovery_token_ca_cert_hash)],
+            control_plane_files: answer.control_plane_files.iter_mut().map(file).collect(),
             components: read_components(&answer.kubernetes_components)?,
         })
     }

@@ -13,7 +13,6 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tonic::transport::Channel;
-use zeroize::Zeroizing;
 
 use crate::chain::chain;
 use crate::disk;
@@ -166,9 +165,11 @@ pub(crate) async fn unlock(site: &Site) -> Result<(), Error> {
     };
     let ask =
         async |mut service: JoinServiceClient<Channel>| service.issue_rejoin_ticket(request.clone()).await;
-    let answer = ask_any(site, &metadata, ask).await?;
-    let key = Secret::new(join::bytes("state_disk_key", answer.state_disk_key)?);
-    let _ = Zeroizing::new(answer.measurement_secret);
+    // Its own is the only cluster that has the key.
+    let own = site.platform.registers().value(CLUSTER_REGISTER)?;
+    let validator = site.validator(ClusterRegister::Is(own));
+    let (answer, _) = ask_any(site, &metadata, validator, ask).await?;
+    let key = Secret::new(join::bytes("state_disk_key", &answer.state_disk_key)?);
     Ok(site.disk.unlock(&key)?)
 }
 

@@ -1,6 +1,6 @@
 //! kubeadm, run for real: its configuration, its steps, and what it prints.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -22,6 +22,9 @@ pub const API_PORT: u16 = 6443;
 
 /// How long a program that starts a service may take.
 const START_LIMIT: Duration = Duration::from_mins(1);
+
+/// How long kubeadm may take to judge a configuration.
+const JUDGE_LIMIT: Duration = Duration::from_secs(30);
 
 /// How long kubeadm waits for the API server, as it wants to read it.
 const API_LIMIT: &str = "2m0s";
@@ -61,10 +64,12 @@ pub enum Error {
         last: String,
     },
     /// It took too long.
-    #[error("{what} took longer than {} seconds", START_LIMIT.as_secs())]
+    #[error("{what} took longer than {} seconds", limit.as_secs())]
     TooLong {
         /// What was run.
         what: String,
+        /// How long it may take.
+        limit: Duration,
     },
     /// Its configuration could not be written.
     #[error(transparent)]
@@ -92,25 +97,13 @@ impl Kubeadm {
         documents: &[Value],
         log: Arc<Log>,
     ) -> Result<Self, Error> {
-        let this = Self {
+        let config = config(folder);
+        files::create_private(&config, text(programs, documents)?.as_bytes())?;
+        Ok(Self {
             programs: programs.clone(),
-            config: config(folder),
+            config,
             log,
-        };
-        // JSON is YAML.
-        let documents: Vec<String> = documents.iter().map(Value::to_string).collect();
-        let mut text = Zeroizing::new(documents.join("\n---\n"));
-        let is_init = text.contains(INIT);
-        if let Some(path) = this.programs.documents.as_ref().filter(|_| is_init) {
-            let further = std::fs::read_to_string(path).map_err(|source| Error::Documents {
-                path: path.clone(),
-                source,
-            })?;
-            text.push_str("\n---\n");
-            text.push_str(&further);
-        }
-        files::create_private(&this.config, text.as_bytes())?;
-        Ok(this)
+        })
     }
 
     /// Runs a step, as `init phase preflight`. Its output goes to the log.
@@ -126,11 +119,6 @@ impl Kubeadm {
     /// Starts the kubelet. Whatever runs it tries again until kubeadm has written its configuration.
     pub async fn start_kubelet(&self) -> Result<(), Error> {
         start_kubelet(&self.programs.start_kubelet, &self.log).await
-    }
-
-    /// Removes the configuration, which may hold a token.
-    pub fn forget(&self) -> Result<(), Error> {
-        Ok(files::remove(&self.config)?)
     }
 
     async fn execute(
@@ -178,6 +166,79 @@ impl Kubeadm {
         };
         Err(Error::Ended { what, status, last })
     }
+}
+
+impl Drop for Kubeadm {
+    /// Removes the configuration, which may hold a token, however the steps ended.
+    fn drop(&mut self) {
+        if let Err(error) = files::remove(&self.config) {
+            tracing::warn!(%error, "what kubeadm was told is left on the disk");
+        }
+    }
+}
+
+/// What the configuration file holds: these documents, and for a new cluster those of the node.
+fn text(programs: &Programs, documents: &[Value]) -> Result<Zeroizing<String>, Error> {
+    // JSON is YAML.
+    let documents: Vec<String> = documents.iter().map(Value::to_string).collect();
+    let mut text = Zeroizing::new(documents.join("\n---\n"));
+    let is_init = text.contains(INIT);
+    if let Some(path) = programs.documents.as_ref().filter(|_| is_init) {
+        let further = std::fs::read_to_string(path).map_err(|source| Error::Documents {
+            path: path.clone(),
+            source,
+        })?;
+        text.push_str("\n---\n");
+        text.push_str(&further);
+    }
+    Ok(text)
+}
+
+/// Has kubeadm judge these documents, with its defaults, before anything is done by them: versions, ranges of addresses,
+/// names.
+///
+/// # Errors
+/// [`Error::Ended`] with what is wrong with them; otherwise they could not be judged.
+pub async fn validate(programs: &Programs, folder: &Path, documents: &[Value]) -> Result<(), Error> {
+    const WHAT: &str = "kubeadm config validate";
+    let program = programs.kubeadm.display().to_string();
+    let error = |source| Error::Run {
+        program: program.clone(),
+        source,
+    };
+    let text = text(programs, documents)?;
+    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(error)?;
+    file.write_all(text.as_bytes()).map_err(error)?;
+    let mut command = Command::new(&programs.kubeadm);
+    command
+        .args(["config", "validate"])
+        .arg(format!("--config={}", file.path().display()));
+    let mut child = spawn(&mut command, &program)?;
+    let _group = Group(child.id());
+    // What is judged may be judged often, and is nothing of the log of the bootstrapping.
+    let log = Log::default();
+    let ended = timeout(JUDGE_LIMIT, async {
+        let (out, err) = tokio::join!(
+            follow(child.stdout.take(), &log),
+            follow(child.stderr.take(), &log)
+        );
+        Ok((child.wait().await?, out?, err?))
+    });
+    let (status, out, err) = ended
+        .await
+        .map_err(|_| Error::TooLong {
+            what: WHAT.to_owned(),
+            limit: JUDGE_LIMIT,
+        })?
+        .map_err(error)?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(Error::Ended {
+        what: WHAT.to_owned(),
+        status,
+        last: if err.is_empty() { out } else { err },
+    })
 }
 
 fn config(folder: &Path) -> PathBuf {
@@ -285,6 +346,7 @@ pub async fn start_kubelet(command: &[String], log: &Log) -> Result<(), Error> {
     let status = ended
         .map_err(|_| Error::TooLong {
             what: command.join(" "),
+            limit: START_LIMIT,
         })?
         .map_err(error)?;
     if status.success() {

@@ -6,7 +6,7 @@ use attest::{ClusterId, MasterSecret, Salt};
 use bootstrap_proto::kubelet_certificate::{
     self, Authority, AuthorityError, Refused, Request as KubeletRequest,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use time::OffsetDateTime;
 use zeroize::Zeroizing;
 
@@ -84,17 +84,7 @@ impl InitWork {
         let (site, request, metadata) = (&self.site, &self.request, &self.metadata);
         install(site, &request.components).await?;
         let programs = site.programs();
-        let init = Init {
-            node: &metadata.name,
-            address: metadata.address,
-            cluster: &request.cluster_name,
-            version: &request.version,
-            endpoint: &request.endpoint,
-            sans: &request.sans,
-            service_cidr: &request.service_cidr,
-            pod_cidr: &request.pod_cidr,
-        };
-        let documents = kubeadm::init_documents(&init, &programs, &site.args.pki_dir);
+        let documents = init_documents(site, metadata, request);
         let folder = site::kubeadm(&site.args.data_dir);
         let kubeadm = Kubeadm::configure(&programs, &folder, &documents, site.log.clone())?;
         kubeadm.run(&["init", "phase", "preflight"], &[]).await?;
@@ -121,7 +111,6 @@ impl InitWork {
         };
         let written = objects::write(&about, &path).await;
         files::remove(&path)?;
-        kubeadm.forget()?;
         Ok(written?)
     }
 
@@ -136,6 +125,21 @@ impl InitWork {
         let signed = signed.map_err(Error::Authority)?;
         write_kubelet_certificate(&self.site, &asked.key, signed.as_bytes())
     }
+}
+
+/// What kubeadm is told of a new cluster.
+pub(crate) fn init_documents(site: &Site, metadata: &Metadata, request: &Request) -> Vec<Value> {
+    let init = Init {
+        node: &metadata.name,
+        address: metadata.address,
+        cluster: &request.cluster_name,
+        version: &request.version,
+        endpoint: &request.endpoint,
+        sans: &request.sans,
+        service_cidr: &request.service_cidr,
+        pod_cidr: &request.pod_cidr,
+    };
+    kubeadm::init_documents(&init, &site.programs(), &site.args.pki_dir)
 }
 
 /// The stages of a node that joins.
@@ -187,9 +191,7 @@ impl JoinWork {
         } else {
             &[]
         };
-        let joined = kubeadm.run(&["join"], skipped).await;
-        kubeadm.forget()?;
-        Ok(joined?)
+        Ok(kubeadm.run(&["join"], skipped).await?)
     }
 }
 

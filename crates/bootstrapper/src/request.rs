@@ -1,5 +1,6 @@
 //! An init request, checked before the node is locked: what is wrong with it later would be final.
 
+use std::mem::take;
 use std::net::IpAddr;
 
 use attest::{Bytes, Salt};
@@ -91,15 +92,15 @@ impl Request {
         }
         Ok(Self {
             kms_uri,
-            storage_uri: request.storage_uri,
+            storage_uri: take(&mut request.storage_uri),
             init_secret,
             measurement_salt: Bytes(measurement_salt),
-            cluster_name: request.cluster_name,
-            version: request.kubernetes_version,
-            sans: request.apiserver_cert_sans,
-            service_cidr: request.service_cidr,
-            pod_cidr: request.pod_cidr,
-            endpoint: request.control_plane_endpoint,
+            cluster_name: take(&mut request.cluster_name),
+            version: take(&mut request.kubernetes_version),
+            sans: take(&mut request.apiserver_cert_sans),
+            service_cidr: take(&mut request.service_cidr),
+            pod_cidr: take(&mut request.pod_cidr),
+            endpoint: take(&mut request.control_plane_endpoint),
             components: read_components(&request.kubernetes_components)?,
             stream_log: request.stream_log,
         })
@@ -146,19 +147,18 @@ mod tests {
     use super::*;
 
     fn request() -> InitRequest {
-        InitRequest {
-            kms_uri: "kms://cluster-kms?key=secret".to_owned(),
-            storage_uri: "storage://no-store".to_owned(),
-            kubernetes_version: "v1.36.3".to_owned(),
-            init_secret: b"secret".to_vec(),
-            cluster_name: "test-1".to_owned(),
-            apiserver_cert_sans: vec!["198.18.0.2".to_owned(), "api.example.org".to_owned()],
-            measurement_salt: vec![1; 32],
-            service_cidr: "198.19.0.0/16".to_owned(),
-            pod_cidr: "198.18.64.0/22,fd00::/64".to_owned(),
-            control_plane_endpoint: "198.18.0.2:6443".to_owned(),
-            ..Default::default()
-        }
+        let mut request = InitRequest::default();
+        "kms://cluster-kms?key=secret".clone_into(&mut request.kms_uri);
+        "storage://no-store".clone_into(&mut request.storage_uri);
+        "v1.36.3".clone_into(&mut request.kubernetes_version);
+        request.init_secret = b"secret".to_vec();
+        "test-1".clone_into(&mut request.cluster_name);
+        request.apiserver_cert_sans = vec!["198.18.0.2".to_owned(), "api.example.org".to_owned()];
+        request.measurement_salt = vec![1; 32];
+        "198.19.0.0/16".clone_into(&mut request.service_cidr);
+        "198.18.64.0/22,fd00::/64".clone_into(&mut request.pod_cidr);
+        "198.18.0.2:6443".clone_into(&mut request.control_plane_endpoint);
+        request
     }
 
     #[test]

@@ -53,6 +53,8 @@ async fn run(args: &Run) -> Result<()> {
     if kubeadm::end_left_over(&site::kubeadm(&args.data_dir)) {
         tracing::warn!("ended a step of kubeadm that an earlier process left");
     }
+    // What that process told kubeadm, with a token, and the administrator's kubeconfig.
+    files::remove(&site::kubeadm(&args.data_dir))?;
     let recorded = site.recorded()?;
     match start(site.platform.registers().is_bootstrapped(), recorded.as_ref()) {
         Start::Kubelet => {

@@ -21,9 +21,10 @@ use zeroize::Zeroizing;
 
 use crate::chain::chain;
 use crate::init::{self, Prepared, Refusal, SecretCheck, prepare};
+use crate::kubeadm;
 use crate::log::Log;
 use crate::node::Outcome;
-use crate::perform::{Error, InitWork};
+use crate::perform::{Error, InitWork, init_documents};
 use crate::record::{self, Failure};
 use crate::request::Request;
 use crate::site::Site;
@@ -103,6 +104,12 @@ impl Api for InitServer {
         if self.site.node.cleaner.init.is_closed() {
             return Err(refuse(Refusal::AlreadyLocked));
         }
+        let documents = init_documents(&self.site, &metadata, &request);
+        let judged = kubeadm::validate(&self.site.programs(), &self.site.args.data_dir, &documents).await;
+        judged.map_err(|error| match error {
+            kubeadm::Error::Ended { last, .. } => refuse(Refusal::Kubeadm(last)),
+            error => not_ready(&error),
+        })?;
         let Prepared {
             master, cluster_id, ..
         } = prepared;

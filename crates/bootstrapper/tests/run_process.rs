@@ -46,6 +46,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 const KUBEADM: &str = r#"#!/bin/sh
 cd "$(dirname "$0")"
 case "$*" in
+    "config validate"*) step=validate ;;
     "init phase preflight"*) step=preflight ;;
     "init phase certs"*) step=certs ;;
     "init "*) step=init ;;
@@ -263,16 +264,8 @@ impl Process<'_> {
     }
 
     async fn init(&self, secret: &[u8], stream_log: bool) -> Result<Stream, Status> {
-        let request = InitRequest {
-            kms_uri: master().to_kms_uri().to_string(),
-            storage_uri: "storage://no-store".to_owned(),
-            kubernetes_version: "v1.36.3".to_owned(),
-            init_secret: secret.to_vec(),
-            cluster_name: "test".to_owned(),
-            measurement_salt: vec![3; 32],
-            stream_log,
-            ..Default::default()
-        };
+        let mut request = asking(secret);
+        request.stream_log = stream_log;
         let answer = self.client().await.init(request).await;
         answer.map(Response::into_inner)
     }
@@ -340,7 +333,7 @@ async fn a_bare_node_becomes_a_cluster_and_starts_its_kubelet_after_a_reboot() {
     assert_eq!(node.register(), cluster_id().register());
     assert_eq!(
         node.text("steps"),
-        "preflight\ncerts\nstart-kubelet\ninit\nkubeconfig\n"
+        "validate\npreflight\ncerts\nstart-kubelet\ninit\nkubeconfig\n"
     );
     for private in [
         "kubelet/kubelet.key",
@@ -437,10 +430,8 @@ async fn a_wrong_secret_locks_nothing_and_a_request_that_cannot_work_neither() {
         (refused.code(), refused.message()),
         (Code::PermissionDenied, "invalid init secret")
     );
-    let request = InitRequest {
-        init_secret: b"right".to_vec(),
-        ..Default::default()
-    };
+    let mut request = asking(b"right");
+    request.kms_uri.clear();
     let refused = process.client().await.init(request).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
     assert_eq!((node.record(), node.text("steps")), (None, String::new()));
@@ -498,6 +489,7 @@ async fn a_failure_after_the_lock_is_told_in_order_and_survives_until_a_reset() 
         matches!(&failed, Some(Record::Failed(failure)) if failure.stage == Stage::InitCluster),
         "{failed:?}"
     );
+    assert!(!node.path("data/kubeadm/kubeadm.yaml").exists());
     let steps = node.text("steps");
     assert_eq!(node.started().ended().await.code(), Some(1));
     assert_eq!((node.record(), node.text("steps")), (failed, steps));
@@ -583,16 +575,7 @@ async fn a_node_that_is_killed_at_any_time_is_as_new_or_has_failed() {
         node.set("block-preflight");
         let process = node.started();
         let mut client = process.client().await;
-        let request = InitRequest {
-            init_secret: b"right".to_vec(),
-            kms_uri: master().to_kms_uri().to_string(),
-            storage_uri: "storage://no-store".to_owned(),
-            kubernetes_version: "v1.36.3".to_owned(),
-            cluster_name: "test".to_owned(),
-            measurement_salt: vec![3; 32],
-            ..Default::default()
-        };
-        let asked = tokio::spawn(async move { client.init(request).await.map(drop) });
+        let asked = tokio::spawn(async move { client.init(asking(b"right")).await.map(drop) });
         tokio::time::sleep(Duration::from_micros(1500 * round)).await;
         process.killed().await;
         drop(asked);
@@ -660,18 +643,17 @@ async fn join_service(node: &NodeFolder, files: &[&str]) -> (Arc<Semaphore>, Ask
         name: (*name).to_owned(),
         data: b"key".to_vec(),
     };
+    let mut ticket = IssueJoinTicketResponse::default();
+    ticket.state_disk_key = vec![5; 32];
+    ticket.measurement_salt = vec![3; 32];
+    ticket.measurement_secret = master().measurement_secret().expose().to_vec();
+    ticket.kubelet_cert = b"certificate".to_vec();
+    "198.18.0.2:6443".clone_into(&mut ticket.api_server_endpoint);
+    "abcdef.0123456789abcdef".clone_into(&mut ticket.token);
+    ticket.discovery_token_ca_cert_hash = format!("sha256:{}", Bytes([7; 32]));
+    ticket.control_plane_files = files.iter().map(file).collect();
     let tickets = Tickets {
-        ticket: IssueJoinTicketResponse {
-            state_disk_key: vec![5; 32],
-            measurement_salt: vec![3; 32],
-            measurement_secret: master().measurement_secret().expose().to_vec(),
-            kubelet_cert: b"certificate".to_vec(),
-            api_server_endpoint: "198.18.0.2:6443".to_owned(),
-            token: "abcdef.0123456789abcdef".to_owned(),
-            discovery_token_ca_cert_hash: format!("sha256:{}", Bytes([7; 32])),
-            control_plane_files: files.iter().map(file).collect(),
-            ..Default::default()
-        },
+        ticket,
         allowed: allowed.clone(),
         asked: asked.clone(),
     };
@@ -782,6 +764,10 @@ async fn a_node_that_is_killed_while_it_joins_has_failed() {
     process.killed().await;
     assert!(!is_as_new(&node).await);
     assert!(matches!(node.record(), Some(Record::Failed(failure)) if failure.stage == Stage::JoinCluster));
+    assert!(
+        !node.path("data/kubeadm/kubeadm.yaml").exists(),
+        "the token was left"
+    );
 }
 
 #[tokio::test]
@@ -895,6 +881,43 @@ async fn the_secret_is_that_of_the_metadata_as_it_is_now() {
     let refused = process.init(b"right", false).await.unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
     let (kinds, status) = read(process.init(b"another", false).await.unwrap()).await;
+    status.unwrap();
+    success(&kinds);
+    assert_eq!(process.ended().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn what_kubeadm_does_not_take_locks_nothing() {
+    let node = NodeFolder::new("controlPlane").await;
+    node.with_api_server().await;
+    node.set("fail-validate");
+    let process = node.started();
+    let refused = process.init(b"right", false).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+    assert!(refused.message().contains("port 6443 is in use"), "{refused}");
+    assert_eq!((node.record(), node.text("steps").as_str()), (None, "validate\n"));
+    node.unset("fail-validate");
+    let (kinds, status) = read(process.init(b"right", false).await.unwrap()).await;
+    status.unwrap();
+    success(&kinds);
+    assert_eq!(process.ended().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_node_that_is_killed_before_the_lock_is_as_new() {
+    let node = NodeFolder::new("controlPlane").await;
+    node.with_api_server().await;
+    node.set("block-validate");
+    let process = node.started();
+    let mut client = process.client().await;
+    let asked = tokio::spawn(async move { client.init(asking(b"right")).await.map(drop) });
+    node.reached("reached-validate").await;
+    process.killed().await;
+    asked.abort();
+    node.unset("block-validate");
+    assert!(is_as_new(&node).await);
+    let process = node.started();
+    let (kinds, status) = read(process.init(b"right", false).await.unwrap()).await;
     status.unwrap();
     success(&kinds);
     assert_eq!(process.ended().await.code(), Some(0));

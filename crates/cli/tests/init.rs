@@ -59,6 +59,7 @@ impl Api for Node {
         let success = |cluster_id: &[u8]| {
             Kind::InitSuccess(InitSuccess {
                 kubeconfig: self.kubeconfig.clone(),
+                owner_id: Vec::new(),
                 cluster_id: cluster_id.to_vec(),
                 ..Default::default()
             })

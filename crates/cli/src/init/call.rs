@@ -206,13 +206,13 @@ async fn ask(mut api: ApiClient<Channel>, message: InitRequest, log: &mut Vec<u8
                 }
             }
             Some(Kind::InitFailure(said)) => failure = Some(said.error),
-            Some(Kind::InitSuccess(success)) => {
+            Some(Kind::InitSuccess(mut success)) => {
                 let id = <[u8; 32]>::try_from(success.cluster_id.as_slice());
                 let id = id
                     .ok()
                     .context("the node answered with no cluster id: see its log")?;
                 return Ok(Made {
-                    kubeconfig: success.kubeconfig,
+                    kubeconfig: std::mem::take(&mut success.kubeconfig).into(),
                     cluster_id: ClusterId(Bytes(id)),
                 });
             }

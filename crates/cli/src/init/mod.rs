@@ -13,6 +13,7 @@ use cluster::{Apply, ClientOptions, Cluster, ObjectId};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::json;
+use zeroize::Zeroizing;
 
 use crate::installer;
 use crate::report::warn;
@@ -98,7 +99,7 @@ async fn give_master_secret(folder: &Folder, master: &Master) -> Result<()> {
 
 /// What the node made.
 pub(crate) struct Made {
-    pub(crate) kubeconfig: Vec<u8>,
+    pub(crate) kubeconfig: Zeroizing<Vec<u8>>,
     pub(crate) cluster_id: ClusterId,
 }
 
