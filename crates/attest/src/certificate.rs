@@ -58,6 +58,12 @@ pub fn read(der: &[u8], expected: Variant, now: i64) -> Result<Presented, Refuse
     })
 }
 
+/// The document of a certificate that was verified before.
+pub fn document_of(der: &[u8], expected: Variant) -> Result<Vec<u8>, Refused> {
+    let (_, certificate) = X509Certificate::from_der(der).map_err(|_| Refused::NotACertificate)?;
+    Ok(document(&certificate, expected)?.to_vec())
+}
+
 fn check_times(not_before: i64, not_after: i64, now: i64) -> Result<(), Refused> {
     if now < not_before {
         return Err(Refused::NotYetValid { not_before, now });

@@ -24,7 +24,7 @@ pub mod soft_tpm;
 mod variant;
 mod verify;
 
-pub use certificate::{LIFETIME_SECONDS, Presented, read as read_certificate};
+pub use certificate::{LIFETIME_SECONDS, Presented, document_of as document, read as read_certificate};
 pub use der::is_signed_element;
 pub use hex::Bytes;
 pub use keys::{ClusterId, InvalidKmsUri, MasterSecret, Salt, Secret};

@@ -124,21 +124,17 @@ impl Validator for SoftTpmValidator {
     }
 }
 
-/// The registers that a document states. They are true of a document that was verified, and of no other.
-pub fn registers(document: &[u8]) -> Result<Registers, Refused> {
+/// What a document states. It is true of a document that was verified, and of no other.
+pub fn read(document: &[u8]) -> Result<Document, Refused> {
     if document.len() > LONGEST {
         return Err(Refused::UnreadableDocument);
     }
-    let document: Document = serde_json::from_slice(document).map_err(|_| Refused::UnreadableDocument)?;
-    Ok(document.quote.registers)
+    serde_json::from_slice(document).map_err(|_| Refused::UnreadableDocument)
 }
 
 /// The user data of a document that meets the policy. What a document claims is judged only after the signatures over it.
 fn validate(document: &[u8], nonce: Nonce, policy: &Policy) -> Result<Digest, Refused> {
-    if document.len() > LONGEST {
-        return Err(Refused::UnreadableDocument);
-    }
-    let document: Document = serde_json::from_slice(document).map_err(|_| Refused::UnreadableDocument)?;
+    let document = read(document)?;
     let key = document.attestation_key;
     let endorsed = policy
         .endorsers

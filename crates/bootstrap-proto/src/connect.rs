@@ -9,7 +9,7 @@ use tokio::net::{TcpStream, ToSocketAddrs};
 use tokio::time::timeout;
 use tonic::transport::{Channel, Endpoint, Uri};
 
-use crate::KEEPALIVE;
+use crate::{KEEPALIVE, Peer};
 
 /// Why there is no channel.
 #[derive(Debug, thiserror::Error)]
@@ -45,12 +45,27 @@ pub async fn connect(
     client: &attested_tls::Client,
     address: impl ToSocketAddrs,
 ) -> Result<Channel, ConnectError> {
+    connect_to_peer(client, address).await.map(|(channel, _)| channel)
+}
+
+/// Connects to an attested server, as [`connect`] does, and says who it is.
+pub async fn connect_to_peer(
+    client: &attested_tls::Client,
+    address: impl ToSocketAddrs,
+) -> Result<(Channel, Peer), ConnectError> {
     let dialled = timeout(attested_tls::HANDSHAKE_TIMEOUT, TcpStream::connect(address)).await;
     let socket = dialled
         .map_err(|_| ConnectError::Dial(io::ErrorKind::TimedOut.into()))?
         .map_err(ConnectError::Dial)?;
     socket.set_nodelay(true).map_err(ConnectError::Dial)?;
+    let address = socket.peer_addr().map_err(ConnectError::Dial)?;
     let stream = client.connect(socket).await.map_err(ConnectError::Attest)?;
+    let certificates = stream.get_ref().1.peer_certificates();
+    let certificate = certificates.and_then(|certificates| certificates.first());
+    let peer = Peer {
+        address,
+        certificate: certificate.map(|certificate| certificate.to_vec().into()),
+    };
     let mut stream = BufReader::new(stream);
     // In TLS 1.3 the server judges this side after the handshake. An HTTP/2 server speaks first, so what comes is either its
     // settings or its refusal, which HTTP/2 would make an unspecific error of the first call.
@@ -68,11 +83,12 @@ pub async fn connect(
         async { stream.ok_or_else(|| io::Error::other("the attested connection has ended")) }
     });
     // The name is of nothing: peers are told apart by what they attest.
-    Endpoint::from_static("http://attested.internal")
+    let channel = Endpoint::from_static("http://attested.internal")
         .http2_keep_alive_interval(KEEPALIVE)
         .keep_alive_timeout(KEEPALIVE)
         .keep_alive_while_idle(true)
         .connect_with_connector(connector)
         .await
-        .map_err(ConnectError::Http)
+        .map_err(ConnectError::Http)?;
+    Ok((channel, peer))
 }

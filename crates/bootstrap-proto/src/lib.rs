@@ -5,8 +5,8 @@ mod connect;
 pub mod kubelet_certificate;
 mod serve;
 
-pub use connect::{ConnectError, connect};
-pub use serve::{Attested, Incoming, Peer, serve};
+pub use connect::{ConnectError, connect, connect_to_peer};
+pub use serve::{Attested, Incoming, Peer, Unattested, serve};
 
 /// The messages, clients and servers of `proto/bootstrap.proto`. The messages have no `Debug`: they hold secrets.
 #[expect(

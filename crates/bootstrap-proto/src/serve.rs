@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use attest::Variant;
+use attest::soft_tpm::{self, Document};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -217,6 +219,27 @@ pub struct Peer {
     pub address: SocketAddr,
     /// Its certificate, DER, which was verified for this connection; `None` when it was not asked for one.
     pub certificate: Option<Arc<[u8]>>,
+}
+
+/// A peer has not attested itself in the way that is expected.
+#[derive(Debug, thiserror::Error)]
+pub enum Unattested {
+    /// It was not asked for a certificate.
+    #[error("the peer presented no certificate")]
+    NoCertificate,
+    /// The certificate is not one of `soft-tpm`, which whoever accepted it did not ask for.
+    #[error("the peer's certificate states nothing that can be read")]
+    Unreadable(#[source] attest::Refused),
+}
+
+impl Peer {
+    /// What a peer of the variant `soft-tpm` states, which was verified for this connection. The certificate may have
+    /// expired since then.
+    pub fn attested(&self) -> Result<Document, Unattested> {
+        let certificate = self.certificate.as_deref().ok_or(Unattested::NoCertificate)?;
+        let document = attest::document(certificate, Variant::SoftTpm).map_err(Unattested::Unreadable)?;
+        soft_tpm::read(&document).map_err(Unattested::Unreadable)
+    }
 }
 
 /// A connection whose handshake is done.

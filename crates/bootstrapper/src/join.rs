@@ -134,10 +134,21 @@ pub enum Unusable {
     /// There is nothing in it.
     #[error("the ticket has no kubelet certificate")]
     KubeletCertificate,
+    /// Whoever gave it measured another cluster, so the ticket is not its own to give.
+    #[error(
+        "the ticket is for the cluster {cluster}, and register 15 of the join service that gave it is {found}: it is of another one"
+    )]
+    OtherCluster {
+        /// The cluster of the ticket.
+        cluster: ClusterId,
+        /// What the join service measured.
+        found: Digest,
+    },
 }
 
-/// Judges a ticket for a node of this role, and derives the id of its cluster.
-pub fn accept(ticket: Ticket, role: Role) -> Result<Accepted, Unusable> {
+/// Judges a ticket for a node of this role, and derives the id of its cluster. `register` is what register 15 of the join
+/// service was attested to be: only a member of the cluster lets others into it.
+pub fn accept(ticket: Ticket, role: Role, register: Digest) -> Result<Accepted, Unusable> {
     if !is_endpoint(&ticket.api_server_endpoint) {
         return Err(Unusable::Endpoint(ticket.api_server_endpoint.clone()));
     }
@@ -157,6 +168,12 @@ pub fn accept(ticket: Ticket, role: Role) -> Result<Accepted, Unusable> {
     }
     check_files(&ticket, role)?;
     let cluster_id = ClusterId::derive(&ticket.measurement_secret, ticket.measurement_salt);
+    if register != cluster_id.register() {
+        return Err(Unusable::OtherCluster {
+            cluster: cluster_id,
+            found: register,
+        });
+    }
     Ok(Accepted { cluster_id, ticket })
 }
 
@@ -275,6 +292,12 @@ mod tests {
         ticket
     }
 
+    /// Judges a ticket that a member of its cluster gave.
+    fn accept(ticket: Ticket, role: Role) -> Result<Accepted, Unusable> {
+        let cluster = ClusterId::derive(&ticket.measurement_secret, ticket.measurement_salt);
+        super::accept(ticket, role, cluster.register())
+    }
+
     fn refused(ticket: Ticket, role: Role) -> Unusable {
         accept(ticket, role).unwrap_err()
     }
@@ -327,6 +350,19 @@ mod tests {
         }
         let unusable = with(|ticket| ticket.kubelet_certificate.clear());
         assert_eq!(refused(unusable, Role::Worker), Unusable::KubeletCertificate);
+    }
+
+    #[test]
+    fn only_a_member_lets_others_into_its_cluster() {
+        let cluster = ClusterId::derive(&Secret::new([3; 32]), Bytes([2; 32]));
+        for found in [
+            Bytes([0; 32]),
+            ClusterId(Bytes([8; 32])).register(),
+            cluster.measured(),
+        ] {
+            let refused = super::accept(ticket(), Role::Worker, found).unwrap_err();
+            assert_eq!(refused, Unusable::OtherCluster { cluster, found });
+        }
     }
 
     #[test]

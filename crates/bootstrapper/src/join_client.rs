@@ -4,11 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use attest::Secret;
+use attest::soft_tpm::{ClusterRegister, SoftTpmValidator};
+use attest::{CLUSTER_REGISTER, Digest, Secret, UnknownRegister};
 use attested_tls::Client;
 use bootstrap_proto::proto::join_service_client::JoinServiceClient;
 use bootstrap_proto::proto::{IssueJoinTicketRequest, IssueRejoinTicketRequest};
-use bootstrap_proto::{ConnectError, connect, kubelet_certificate};
+use bootstrap_proto::{ConnectError, Unattested, connect_to_peer, kubelet_certificate};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -53,6 +54,10 @@ pub(crate) enum Error {
     Unusable(#[from] join::Unusable),
     #[error("the other half has the node")]
     AlreadyLocked,
+    #[error("could not read what the join service attested")]
+    Attestation(#[from] Unattested),
+    #[error(transparent)]
+    Register(#[from] UnknownRegister),
     #[error(transparent)]
     Record(#[from] record::Error),
 }
@@ -68,7 +73,9 @@ impl Error {
             | Self::Refused(_)
             | Self::Unreadable(_)
             | Self::Length(_)
-            | Self::Unusable(_) => Failed::Ticket,
+            | Self::Unusable(_)
+            | Self::Attestation(_)
+            | Self::Register(_) => Failed::Ticket,
             Self::AlreadyLocked => Failed::AlreadyLocked,
             Self::Record(_) => Failed::Bootstrap,
         }
@@ -133,9 +140,9 @@ async fn attempt(site: Arc<Site>) -> Result<Outcome, Error> {
     };
     let ask =
         async |mut service: JoinServiceClient<Channel>| service.issue_join_ticket(request.clone()).await;
-    let answer = ask_any(&site, &metadata, ask).await?;
+    let (answer, register) = ask_any(&site, &metadata, site.validator(ClusterRegister::Any), ask).await?;
     let role = metadata.role;
-    let Accepted { cluster_id, ticket } = accept(Ticket::try_from(answer)?, role)?;
+    let Accepted { cluster_id, ticket } = accept(Ticket::try_from(answer)?, role, register)?;
     let mut work = JoinWork {
         site: site.clone(),
         metadata,
@@ -173,21 +180,23 @@ pub(crate) async fn unlock(site: &Site) -> Result<(), Error> {
     Ok(site.disk.unlock(&key)?)
 }
 
-/// The first answer of the control planes, or why the last of them gave none.
+/// The first answer of the control planes, with register 15 of the one that gave it; or why the last of them gave none.
 async fn ask_any<T>(
     site: &Site,
     metadata: &Metadata,
+    validator: Arc<SoftTpmValidator>,
     ask: impl AsyncFn(JoinServiceClient<Channel>) -> Result<tonic::Response<T>, tonic::Status>,
-) -> Result<T, Error> {
-    let client = Client::new(site.validator()).with_issuer(site.platform.clone());
+) -> Result<(T, Digest), Error> {
+    let client = Client::new(validator).with_issuer(site.platform.clone());
     let mut last = Error::NoAddress;
     for address in &metadata.control_planes {
         let address = SocketAddr::new(*address, site.args.join_port);
         let asked = async {
-            let service = JoinServiceClient::new(connect(&client, address).await?);
-            let answered = timeout(CALL_LIMIT, ask(service)).await;
+            let (channel, peer) = connect_to_peer(&client, address).await?;
+            let register = peer.attested()?.quote.registers.value(CLUSTER_REGISTER)?;
+            let answered = timeout(CALL_LIMIT, ask(JoinServiceClient::new(channel))).await;
             let answer = answered.map_err(|_| Error::Silence)?.map_err(Error::Refused)?;
-            Ok(answer.into_inner())
+            Ok((answer.into_inner(), register))
         };
         match asked.await {
             Ok(answer) => return Ok(answer),

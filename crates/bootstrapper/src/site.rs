@@ -70,12 +70,12 @@ impl Site {
         self.platform.measure(CLUSTER_REGISTER, id.measured())
     }
 
-    /// Judges the join service, whose cluster is not known yet.
-    pub fn validator(&self) -> Arc<SoftTpmValidator> {
+    /// Judges the join service. A node that joins does not know its cluster yet, and compares later.
+    pub fn validator(&self, cluster_register: ClusterRegister) -> Arc<SoftTpmValidator> {
         Arc::new(SoftTpmValidator::new(Policy {
             endorsers: self.args.endorsers.clone(),
             registers: self.args.registers.iter().copied().collect(),
-            cluster_register: ClusterRegister::Any,
+            cluster_register,
         }))
     }
 

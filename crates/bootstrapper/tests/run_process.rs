@@ -624,14 +624,17 @@ type Asked = Arc<Mutex<Vec<IssueJoinTicketRequest>>>;
 
 /// A join service of the cluster, at the port where the node looks for it.
 async fn join_service(node: &NodeFolder, files: &[&str]) -> (Arc<Semaphore>, Asked) {
+    join_service_of(cluster_id(), node, files).await
+}
+
+/// One on a node that measured this id, whatever cluster its tickets are for.
+async fn join_service_of(measured: ClusterId, node: &NodeFolder, files: &[&str]) -> (Arc<Semaphore>, Asked) {
     let disk = node.path("disk-of-service");
     let _ = std::fs::create_dir(&disk);
     let registers = RegisterFile::open(&disk.join("registers")).unwrap();
     let key = AttestationKey::create(&disk.join("key"), &endorser()).unwrap();
     let platform = SoftTpm::new(registers, key);
-    platform
-        .measure(CLUSTER_REGISTER, cluster_id().measured())
-        .unwrap();
+    platform.measure(CLUSTER_REGISTER, measured.measured()).unwrap();
     let clients = SoftTpmValidator::new(Policy {
         endorsers: vec![endorser().public_key()],
         registers: BTreeMap::new(),
@@ -921,4 +924,17 @@ async fn a_node_that_is_killed_before_the_lock_is_as_new() {
     status.unwrap();
     success(&kinds);
     assert_eq!(process.ended().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_ticket_for_another_cluster_than_its_giver_is_of_is_not_used() {
+    let node = NodeFolder::new("worker").await;
+    let (allowed, asked) = join_service_of(ClusterId(Bytes([8; 32])), &node, &[]).await;
+    allowed.add_permits(2);
+    let process = node.started();
+    eventually("another attempt", || asked.lock().unwrap().len() > 1).await;
+    let log = node.text("log");
+    assert!(log.contains("it is of another one"), "{log}");
+    process.killed().await;
+    assert_eq!((node.record(), node.register()), (None, Bytes([0; 32])));
 }

@@ -1,6 +1,7 @@
 //! Any bytes as the join service's answer: what is accepted writes no file but those that control planes share.
 #![no_main]
 
+use attest::ClusterId;
 use bootstrap_proto::proto::IssueJoinTicketResponse;
 use bootstrapper::join::{Ticket, accept};
 use bootstrapper::stage::Role;
@@ -12,7 +13,10 @@ fuzz_target!(|bytes: &[u8]| {
         let Ok(answer) = IssueJoinTicketResponse::decode(bytes) else {
             return;
         };
-        let Ok(accepted) = Ticket::try_from(answer).map(|ticket| accept(ticket, role)) else {
+        let Ok(accepted) = Ticket::try_from(answer).map(|ticket| {
+            let id = ClusterId::derive(&ticket.measurement_secret, ticket.measurement_salt);
+            accept(ticket, role, id.register())
+        }) else {
             return;
         };
         let Ok(accepted) = accepted else {
