@@ -34,6 +34,10 @@ pub struct JoiningNodeSpec {
     /// It is to run an API server.
     #[serde(default)]
     pub is_control_plane: bool,
+    /// Of the attestation key that has the ticket: its SHA-256, in hexadecimal.
+    #[serde(default)]
+    #[schemars(length(max = 64))]
+    pub attestation_key: String,
     /// When others need no longer wait for it.
     pub deadline: Time,
 }

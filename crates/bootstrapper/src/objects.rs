@@ -50,6 +50,8 @@ pub struct About<'a> {
     pub measurement_salt: Salt,
     /// `host:port` of the API server.
     pub endpoint: &'a str,
+    /// Names and addresses in the API server's certificate, which no node that joins gets one for.
+    pub sans: &'a [String],
     /// As `v1.36.3`.
     pub version: &'a str,
     /// What was installed.
@@ -77,6 +79,7 @@ pub async fn write(about: &About<'_>, kubeconfig: &Path) -> Result<(), Error> {
         "clusterID": about.cluster_id.to_string(),
         "measurementSalt": about.measurement_salt.to_string(),
         "apiServerEndpoint": about.endpoint,
+        "apiServerCertSANs": about.sans.join(","),
         "kubernetesVersion": about.version,
         "components": name,
     });

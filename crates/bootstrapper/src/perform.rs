@@ -106,6 +106,7 @@ impl InitWork {
             cluster_id: self.cluster_id,
             measurement_salt: request.measurement_salt,
             endpoint,
+            sans: &request.sans,
             version: &request.version,
             components: &request.components,
         };

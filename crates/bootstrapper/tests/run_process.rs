@@ -291,6 +291,19 @@ fn cluster_id() -> ClusterId {
     ClusterId::derive(&master().measurement_secret(), Bytes([3; 32]))
 }
 
+/// An init request that can be worked with.
+fn asking(secret: &[u8]) -> InitRequest {
+    let mut request = InitRequest::default();
+    request.kms_uri = master().to_kms_uri().to_string();
+    "storage://no-store".clone_into(&mut request.storage_uri);
+    "v1.36.3".clone_into(&mut request.kubernetes_version);
+    request.init_secret = secret.to_vec();
+    "test".clone_into(&mut request.cluster_name);
+    request.measurement_salt = vec![3; 32];
+    request.apiserver_cert_sans = ["api.example.org", "198.18.0.9"].map(str::to_owned).to_vec();
+    request
+}
+
 /// All messages, and the status at the end.
 async fn read(mut stream: Stream) -> (Vec<Kind>, Result<(), Status>) {
     let mut kinds = Vec::new();
@@ -358,6 +371,10 @@ async fn a_bare_node_becomes_a_cluster_and_starts_its_kubelet_after_a_reboot() {
         ]
     );
     assert_eq!(requests[1].2["data"]["clusterID"], cluster_id().to_string());
+    assert_eq!(
+        requests[1].2["data"]["apiServerCertSANs"],
+        "api.example.org,198.18.0.9"
+    );
     let annotation = "constellation.edgeless.systems/kubernetes-components";
     let components = requests[2].2["metadata"]["annotations"][annotation]
         .as_str()

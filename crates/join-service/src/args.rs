@@ -47,13 +47,16 @@ pub(crate) struct Args {
     /// Namespace of the list of control planes.
     #[arg(long, env = "POD_NAMESPACE", default_value = "kube-system")]
     pub(crate) namespace: String,
-    /// Name of the ConfigMap whose keys are the names of nodes that may join as control planes.
+    /// Name of the ConfigMap of nodes that may join as control planes: names, each with the fingerprint of its key.
     #[arg(
         long,
         env = "JOIN_SERVICE_CONTROL_PLANES",
         default_value = "join-service-control-planes"
     )]
     pub(crate) control_planes: String,
+    /// Let in a control plane whose entry has no fingerprint, as long as there is no node of that name.
+    #[arg(long, env = "JOIN_SERVICE_CONTROL_PLANES_BY_NAME")]
+    pub(crate) control_planes_by_name: bool,
     /// Port of figures and probes; 0 is none.
     #[arg(long, env = "JOIN_SERVICE_ADMIN_PORT", default_value_t = 8080)]
     pub(crate) admin_port: u16,

@@ -1,6 +1,7 @@
 //! join-service: lets attested nodes into the cluster.
 
 mod args;
+mod issued;
 mod keys;
 mod plan;
 mod run;

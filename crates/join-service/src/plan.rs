@@ -1,13 +1,15 @@
 //! Whether a node gets a ticket: decided on what the node asks for and what the cluster knows of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::IpAddr;
 
 use api::joining::CONTROL_PLANE;
+use attest::Digest;
 use jiff::{SignedDuration, Timestamp};
 
 /// How long others wait for a control plane that joins.
-const CONTROL_PLANE_TIME: SignedDuration = SignedDuration::from_mins(10);
+pub(crate) const CONTROL_PLANE_TIME: SignedDuration = SignedDuration::from_mins(10);
 
 /// How long it is remembered that a worker joins.
 const WORKER_TIME: SignedDuration = SignedDuration::from_hours(48);
@@ -18,6 +20,8 @@ pub(crate) struct Observed {
     pub(crate) now: Timestamp,
     /// The name the node asks for; its certificate request is for that name.
     pub(crate) node: String,
+    /// Of the attestation key of the machine that asks.
+    pub(crate) key: Digest,
     /// Addresses in its certificate request.
     pub(crate) addresses: Vec<IpAddr>,
     pub(crate) is_control_plane: bool,
@@ -25,24 +29,78 @@ pub(crate) struct Observed {
     pub(crate) is_member: bool,
     /// A kubelet of this name renewed its lease a moment ago.
     pub(crate) is_alive: bool,
+    /// The node of this name that is there already.
+    pub(crate) existing: Option<Existing>,
     /// Addresses that are others', each with whose it is.
-    pub(crate) taken: Vec<(IpAddr, String)>,
+    pub(crate) taken: Vec<(IpAddr, Owner)>,
     /// Names by which the API server is known.
     pub(crate) reserved: BTreeSet<String>,
     /// Nodes that an administrator lets join as control planes.
-    pub(crate) allowed: BTreeSet<String>,
+    pub(crate) allowed: BTreeMap<String, Listed>,
     /// The control plane that has a ticket.
     pub(crate) joining: Option<Joining>,
+}
+
+/// A node that is there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Existing {
+    pub(crate) is_control_plane: bool,
+}
+
+/// Whom an entry of the list lets in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Listed {
+    /// The machine with the attestation key of this fingerprint.
+    Machine(Digest),
+    /// The first machine that says it has the name.
+    Name,
+    /// Nobody: it has no fingerprint, and names alone do not count.
+    Empty,
+    /// Nobody, as it is something else.
+    Unreadable,
+}
+
+impl Listed {
+    /// Reads the value of an entry. Names alone count where `by_name` says so.
+    pub(crate) fn read(value: &str, by_name: bool) -> Self {
+        match value.trim() {
+            "" if by_name => Self::Name,
+            "" => Self::Empty,
+            value => value.parse().map_or(Self::Unreadable, Self::Machine),
+        }
+    }
+}
+
+/// Whose an address is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// The Service of the API server, which no node is.
+    Service,
+    /// The API server's, by the endpoint of the cluster or a name in its certificate. It may be that of a control plane.
+    ApiServer,
+    /// A node's.
+    Node(String),
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Service | Self::ApiServer => "the API server",
+            Self::Node(name) => name,
+        })
+    }
 }
 
 /// The control plane that has a ticket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Joining {
     pub(crate) node: String,
+    /// Of the attestation key that has the ticket; `None` when it is not known.
+    pub(crate) key: Option<Digest>,
     pub(crate) deadline: Timestamp,
     /// Of its object, so that only what was judged is replaced.
     pub(crate) version: String,
-    /// It is a node of the cluster and ready.
+    /// It is a ready node of the cluster, and was heard of since it got the ticket.
     pub(crate) has_joined: bool,
 }
 
@@ -65,13 +123,27 @@ pub(crate) enum Refused {
     #[error("the node {0:?} is alive: another machine has this name")]
     Alive(String),
     #[error("the address {address} is that of {whose}")]
-    Address { address: IpAddr, whose: String },
+    Address { address: IpAddr, whose: Owner },
     #[error("the name {0:?} is reserved")]
     Reserved(String),
-    #[error("the node {0:?} is not on the list of control planes")]
-    NotListed(String),
+    #[error("there is a node {0:?} already: delete it first, if it is not to come back")]
+    Exists(String),
+    #[error("the node {node:?} is not on the list of control planes; the fingerprint of its key is {key}")]
+    NotListed { node: String, key: Digest },
+    #[error(
+        "the entry of {node:?} on the list of control planes has no fingerprint; that of the key that asks is {key}"
+    )]
+    NoFingerprint { node: String, key: Digest },
+    #[error(
+        "the name {node:?} is kept on the list of control planes for another machine than the one with the key {key}"
+    )]
+    OtherMachine { node: String, key: Digest },
+    #[error("the entry of {0:?} on the list of control planes is no fingerprint")]
+    Entry(String),
     #[error("the control plane {node:?} is joining, until {deadline} at the latest")]
     Waiting { node: String, deadline: Timestamp },
+    #[error("this machine had too many tickets: the next one at {until}")]
+    TooMany { until: Timestamp },
 }
 
 /// True for the names that every client inside of a cluster knows the API server by. A node's certificate is for its name.
@@ -89,20 +161,8 @@ pub(crate) fn plan(observed: &Observed) -> Result<Plan, Refused> {
     if observed.is_member {
         return Err(Refused::Member);
     }
-    if node == CONTROL_PLANE || is_api_server(node) || observed.reserved.contains(node) {
-        return Err(Refused::Reserved(node.clone()));
-    }
-    if observed.is_alive {
-        return Err(Refused::Alive(node.clone()));
-    }
-    for (address, whose) in &observed.taken {
-        if observed.addresses.contains(address) && whose != node {
-            return Err(Refused::Address {
-                address: *address,
-                whose: whose.clone(),
-            });
-        }
-    }
+    check_name(observed)?;
+    check_addresses(observed)?;
     if !observed.is_control_plane {
         return Ok(Plan {
             object: node.clone(),
@@ -110,13 +170,10 @@ pub(crate) fn plan(observed: &Observed) -> Result<Plan, Refused> {
             replaces: None,
         });
     }
-    if !observed.allowed.contains(node) {
-        return Err(Refused::NotListed(node.clone()));
-    }
     if let Some(joining) = &observed.joining
-        && joining.node != *node
         && !joining.has_joined
         && joining.deadline > observed.now
+        && (joining.node != *node || joining.key.is_some_and(|key| key != observed.key))
     {
         return Err(Refused::Waiting {
             node: joining.node.clone(),
@@ -128,6 +185,67 @@ pub(crate) fn plan(observed: &Observed) -> Result<Plan, Refused> {
         deadline: observed.now + CONTROL_PLANE_TIME,
         replaces: observed.joining.as_ref().map(|joining| joining.version.clone()),
     })
+}
+
+/// Whether this machine may have the name.
+fn check_name(observed: &Observed) -> Result<(), Refused> {
+    let (node, key) = (&observed.node, observed.key);
+    // A control plane is an API server, so it may well have a name of one. Whether it may be one is decided below.
+    let is_reserved = !observed.is_control_plane && observed.reserved.contains(node);
+    if node == CONTROL_PLANE || is_api_server(node) || is_reserved {
+        return Err(Refused::Reserved(node.clone()));
+    }
+    if observed.is_alive {
+        return Err(Refused::Alive(node.clone()));
+    }
+    let listed = observed.allowed.get(node);
+    if let Some(Listed::Machine(listed)) = listed
+        && *listed != key
+    {
+        let node = node.clone();
+        return Err(Refused::OtherMachine { node, key });
+    }
+    if observed.is_control_plane {
+        return check_listed(observed, listed);
+    }
+    // Others may still know it as a control plane.
+    match observed.existing {
+        Some(existing) if existing.is_control_plane => Err(Refused::Exists(node.clone())),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the list lets this machine in as a control plane.
+fn check_listed(observed: &Observed, listed: Option<&Listed>) -> Result<(), Refused> {
+    let (node, key) = (observed.node.clone(), observed.key);
+    match listed {
+        None => Err(Refused::NotListed { node, key }),
+        Some(Listed::Empty) => Err(Refused::NoFingerprint { node, key }),
+        Some(Listed::Unreadable) => Err(Refused::Entry(node)),
+        // So the entry is used up once somebody has joined by it.
+        Some(Listed::Name) if observed.existing.is_some() => Err(Refused::Exists(node)),
+        // A machine that is named may come back, after a reset.
+        Some(Listed::Machine(_) | Listed::Name) => Ok(()),
+    }
+}
+
+/// Whether the addresses are the node's own.
+fn check_addresses(observed: &Observed) -> Result<(), Refused> {
+    for (address, whose) in &observed.taken {
+        let is_own = match whose {
+            Owner::Service => false,
+            // It gets the key of the authority, so a certificate gives it nothing that it has not.
+            Owner::ApiServer => observed.is_control_plane,
+            Owner::Node(name) => *name == observed.node,
+        };
+        if observed.addresses.contains(address) && !is_own {
+            return Err(Refused::Address {
+                address: *address,
+                whose: whose.clone(),
+            });
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -142,16 +260,20 @@ mod tests {
         Observed {
             now: now(),
             node: "node-2".to_owned(),
+            key: KEY,
             addresses: vec!["198.18.0.3".parse().unwrap()],
             is_control_plane: false,
             is_member: false,
             is_alive: false,
+            existing: None,
             taken: vec![
-                ("198.18.0.2".parse().unwrap(), "node-1".to_owned()),
-                ("198.18.0.3".parse().unwrap(), "node-2".to_owned()),
+                ("198.18.0.2".parse().unwrap(), Owner::Node("node-1".to_owned())),
+                ("198.18.0.3".parse().unwrap(), Owner::Node("node-2".to_owned())),
+                ("198.18.0.8".parse().unwrap(), Owner::ApiServer),
+                ("198.19.0.1".parse().unwrap(), Owner::Service),
             ],
             reserved: BTreeSet::from(["api.example.org".to_owned()]),
-            allowed: BTreeSet::new(),
+            allowed: BTreeMap::new(),
             joining: None,
         }
     }
@@ -159,14 +281,18 @@ mod tests {
     fn control_plane() -> Observed {
         Observed {
             is_control_plane: true,
-            allowed: BTreeSet::from(["node-2".to_owned()]),
+            allowed: BTreeMap::from([("node-2".to_owned(), Listed::Machine(KEY))]),
             ..worker()
         }
     }
 
+    const KEY: Digest = attest::Bytes([5; 32]);
+    const OTHER: Digest = attest::Bytes([6; 32]);
+
     fn joining(node: &str, minutes: i64, has_joined: bool) -> Joining {
         Joining {
             node: node.to_owned(),
+            key: Some(if node == "node-2" { KEY } else { OTHER }),
             deadline: now() + SignedDuration::from_mins(minutes),
             version: "7".to_owned(),
             has_joined,
@@ -248,19 +374,131 @@ mod tests {
                 },
                 Refused::Address {
                     address: "198.18.0.2".parse().unwrap(),
-                    whose: "node-1".to_owned(),
+                    whose: Owner::Node("node-1".to_owned()),
                 },
             ),
             (
                 Observed {
-                    allowed: BTreeSet::from(["node-3".to_owned()]),
+                    allowed: BTreeMap::from([("node-3".to_owned(), Listed::Machine(KEY))]),
                     ..control_plane()
                 },
-                Refused::NotListed(name()),
+                Refused::NotListed {
+                    node: name(),
+                    key: KEY,
+                },
             ),
         ] {
             assert_eq!(plan(&observed), Err(refused));
         }
+    }
+
+    /// What becomes of a control plane with this entry on the list.
+    fn listed(entry: Listed, existing: Option<Existing>) -> Result<(), Refused> {
+        let observed = Observed {
+            allowed: BTreeMap::from([("node-2".to_owned(), entry)]),
+            existing,
+            ..control_plane()
+        };
+        plan(&observed).map(drop)
+    }
+
+    #[test]
+    fn an_entry_of_the_list_is_for_one_machine() {
+        let node = || "node-2".to_owned();
+        let there = Some(Existing {
+            is_control_plane: true,
+        });
+        // The same machine comes back after a reset; another one does not come in its place.
+        assert_eq!(listed(Listed::Machine(KEY), None), Ok(()));
+        assert_eq!(listed(Listed::Machine(KEY), there), Ok(()));
+        for existing in [None, there] {
+            let refused = Err(Refused::OtherMachine {
+                node: node(),
+                key: KEY,
+            });
+            assert_eq!(listed(Listed::Machine(OTHER), existing), refused);
+            assert_eq!(listed(Listed::Unreadable, existing), Err(Refused::Entry(node())));
+        }
+        // A name alone is for whoever asks first, and only where that is wanted.
+        let refused = Err(Refused::NoFingerprint {
+            node: node(),
+            key: KEY,
+        });
+        assert_eq!(listed(Listed::Empty, None), refused);
+        assert_eq!(listed(Listed::Name, None), Ok(()));
+        assert_eq!(listed(Listed::Name, there), Err(Refused::Exists(node())));
+    }
+
+    #[test]
+    fn no_other_machine_takes_the_ticket_of_one_that_is_joining() {
+        let observed = Observed {
+            allowed: BTreeMap::from([("node-2".to_owned(), Listed::Name)]),
+            joining: Some(Joining {
+                key: Some(OTHER),
+                ..joining("node-2", 5, false)
+            }),
+            ..control_plane()
+        };
+        assert!(matches!(plan(&observed), Err(Refused::Waiting { .. })));
+    }
+
+    #[test]
+    fn no_worker_takes_the_name_of_a_control_plane() {
+        let kept = Observed {
+            allowed: BTreeMap::from([("node-2".to_owned(), Listed::Machine(OTHER))]),
+            ..worker()
+        };
+        let refused = Refused::OtherMachine {
+            node: "node-2".to_owned(),
+            key: KEY,
+        };
+        assert_eq!(plan(&kept), Err(refused));
+        for (is_control_plane, expected) in
+            [(true, Err(Refused::Exists("node-2".to_owned()))), (false, Ok(()))]
+        {
+            let there = Observed {
+                existing: Some(Existing { is_control_plane }),
+                ..worker()
+            };
+            assert_eq!(plan(&there).map(drop), expected);
+        }
+    }
+
+    #[test]
+    fn entries_of_the_list_are_fingerprints_or_empty() {
+        for (value, by_name, expected) in [
+            ("", false, Listed::Empty),
+            (" \n", true, Listed::Name),
+            ("yes", true, Listed::Unreadable),
+        ] {
+            assert_eq!(Listed::read(value, by_name), expected, "{value:?}");
+        }
+        assert_eq!(Listed::read(&format!("{KEY}\n"), false), Listed::Machine(KEY));
+    }
+
+    #[test]
+    fn only_a_control_plane_has_an_address_of_the_api_server() {
+        for (address, of_worker, of_control_plane) in [
+            ("198.18.0.8", Some(Owner::ApiServer), None),
+            ("198.19.0.1", Some(Owner::Service), Some(Owner::Service)),
+        ] {
+            let address: IpAddr = address.parse().unwrap();
+            for (observed, whose) in [(worker(), of_worker), (control_plane(), of_control_plane)] {
+                let observed = Observed {
+                    addresses: vec![address],
+                    ..observed
+                };
+                let refused = whose.map(|whose| Refused::Address { address, whose });
+                assert_eq!(plan(&observed).err(), refused);
+            }
+        }
+        let named = Observed {
+            node: "api.example.org".to_owned(),
+            addresses: vec!["198.18.0.8".parse().unwrap()],
+            allowed: BTreeMap::from([("api.example.org".to_owned(), Listed::Machine(KEY))]),
+            ..control_plane()
+        };
+        assert!(plan(&named).is_ok());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What was typed, worked out: the keys, the platform, and who is served.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use anyhow::{Context as _, Result, ensure};
 use attest::CLUSTER_REGISTER;
@@ -53,10 +53,12 @@ impl Args {
         let service = Service {
             keys,
             pki: self.pki_dir.clone(),
+            issued: Mutex::default(),
             world: World {
                 cluster: process.cluster().clone(),
                 namespace: self.namespace.clone(),
                 control_planes: self.control_planes.clone(),
+                by_name: self.control_planes_by_name,
             },
         };
         let listener = TcpListener::bind(self.listen)

@@ -1,8 +1,9 @@
 //! The two calls of the service.
 
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
-use attest::{ClusterId, Refused as NotAttested, Registers, Variant, soft_tpm};
+use attest::{CLUSTER_REGISTER, Digest};
 use bootstrap_proto::Peer;
 use bootstrap_proto::kubelet_certificate;
 use bootstrap_proto::proto::join_service_server::JoinService;
@@ -14,14 +15,16 @@ use time::OffsetDateTime;
 use tonic::{Request, Response, Status};
 use uuid::Uuid;
 
+use crate::issued::Issued;
 use crate::keys::{self, MasterKeys};
 use crate::plan::{Refused, plan};
-use crate::world::{self, World};
+use crate::world::{self, Asking, World};
 
 /// Serves connections whose clients were judged before: each is of no cluster or of this one.
 pub(crate) struct Service {
     pub(crate) keys: MasterKeys,
     pub(crate) pki: PathBuf,
+    pub(crate) issued: Mutex<Issued>,
     pub(crate) world: World,
 }
 
@@ -31,13 +34,14 @@ impl JoinService for Service {
         &self,
         request: Request<IssueJoinTicketRequest>,
     ) -> Result<Response<IssueJoinTicketResponse>, Status> {
-        let is_member = is_member(peer(&request)?, self.keys.cluster_id)?;
+        let machine = self.machine(&request)?;
         let request = request.into_inner();
         let node = request.node_name.clone();
-        let issued = self.issue(request, is_member).await;
+        let issued = self.issue(request, machine).await;
+        let key = machine.key;
         match &issued {
-            Ok(_) => tracing::info!(node, "ticket issued"),
-            Err(status) => tracing::warn!(node, reason = status.message(), "no ticket"),
+            Ok(_) => tracing::info!(node, %key, "ticket issued"),
+            Err(status) => tracing::warn!(node, %key, reason = status.message(), "no ticket"),
         }
         issued.map(Response::new)
     }
@@ -46,7 +50,7 @@ impl JoinService for Service {
         &self,
         request: Request<IssueRejoinTicketRequest>,
     ) -> Result<Response<IssueRejoinTicketResponse>, Status> {
-        if !is_member(peer(&request)?, self.keys.cluster_id)? {
+        if !self.machine(&request)?.is_member {
             return Err(Status::permission_denied(
                 "the node is not part of this cluster: ask for a ticket to join",
             ));
@@ -60,11 +64,32 @@ impl JoinService for Service {
     }
 }
 
+/// The machine at the other end, by what it attested for this connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Machine {
+    /// The fingerprint of its attestation key.
+    pub(crate) key: Digest,
+    /// Its register 15 is that of this cluster.
+    pub(crate) is_member: bool,
+}
+
 impl Service {
+    fn machine<T>(&self, request: &Request<T>) -> Result<Machine, Status> {
+        let unauthenticated = |error: &dyn std::error::Error| Status::unauthenticated(runtime::chain(error));
+        let peer = request.extensions().get::<Peer>();
+        let peer = peer.ok_or_else(|| Status::unauthenticated("the node presented no certificate"))?;
+        let attested = peer.attested().map_err(|error| unauthenticated(&error))?;
+        let register = attested.quote.registers.value(CLUSTER_REGISTER);
+        Ok(Machine {
+            key: attested.fingerprint(),
+            is_member: register == Ok(self.keys.cluster_id.register()),
+        })
+    }
+
     async fn issue(
         &self,
         request: IssueJoinTicketRequest,
-        is_member: bool,
+        machine: Machine,
     ) -> Result<IssueJoinTicketResponse, Status> {
         let disk = disk(&request.disk_uuid)?;
         let is_control_plane = request.is_control_plane;
@@ -72,11 +97,19 @@ impl Service {
         let checked = checked.map_err(|refused| Status::invalid_argument(refused.to_string()))?;
         let now = Timestamp::now();
         let config = self.world.config().await.map_err(|error| unavailable(&error))?;
-        let observed = self
-            .world
-            .observe(&checked, is_control_plane, is_member, &config, now);
+        let asking = Asking {
+            checked: &checked,
+            is_control_plane,
+            machine,
+        };
+        let observed = self.world.observe(asking, &config, now);
         let observed = observed.await.map_err(|error| unavailable(&error))?;
         let plan = plan(&observed).map_err(|refused| status(&refused))?;
+        let counted = {
+            let mut issued = self.issued.lock().unwrap_or_else(PoisonError::into_inner);
+            issued.count(machine.key, now)
+        };
+        counted.map_err(|refused| status(&refused))?;
         // Everything that can fail comes before the first write, and the token last.
         let authority = keys::authority(&self.pki).map_err(|error| unavailable(&error))?;
         let signed = authority.sign(&checked, OffsetDateTime::now_utc());
@@ -86,9 +119,7 @@ impl Service {
         } else {
             Vec::new()
         };
-        let noted = self
-            .world
-            .note(&plan, &checked.node, is_control_plane, &config, now);
+        let noted = self.world.note(&plan, asking, &config, now);
         noted.await.map_err(|error| raced_or_unavailable(&error))?;
         let token = self.world.make_token(&checked.node, now).await;
         let token = token.map_err(|error| unavailable(&error))?;
@@ -107,23 +138,6 @@ impl Service {
     }
 }
 
-fn peer<T>(request: &Request<T>) -> Result<&[u8], Status> {
-    let peer = request.extensions().get::<Peer>();
-    peer.and_then(|peer| peer.certificate.as_deref())
-        .ok_or_else(|| Status::unauthenticated("the node presented no certificate"))
-}
-
-/// Whether the node is of this cluster, by the certificate that it was let in with.
-fn is_member(certificate: &[u8], cluster: ClusterId) -> Result<bool, Status> {
-    let judge = || -> Result<Registers, NotAttested> {
-        let now = Timestamp::now().as_second();
-        let presented = attest::read_certificate(certificate, Variant::SoftTpm, now)?;
-        soft_tpm::registers(&presented.document)
-    };
-    let registers = judge().map_err(|refused| Status::unauthenticated(refused.to_string()))?;
-    Ok(registers.value(attest::CLUSTER_REGISTER) == Ok(cluster.register()))
-}
-
 fn disk(text: &str) -> Result<Uuid, Status> {
     text.parse()
         .map_err(|_| Status::invalid_argument("the disk's UUID is not one"))
@@ -132,10 +146,15 @@ fn disk(text: &str) -> Result<Uuid, Status> {
 fn status(refused: &Refused) -> Status {
     let message = refused.to_string();
     match refused {
-        Refused::Member | Refused::NotListed(_) => Status::permission_denied(message),
-        Refused::Alive(_) => Status::already_exists(message),
+        Refused::Member
+        | Refused::NotListed { .. }
+        | Refused::NoFingerprint { .. }
+        | Refused::OtherMachine { .. }
+        | Refused::Entry(_) => Status::permission_denied(message),
+        Refused::Alive(_) | Refused::Exists(_) => Status::already_exists(message),
         Refused::Address { .. } | Refused::Reserved(_) => Status::invalid_argument(message),
         Refused::Waiting { .. } => Status::failed_precondition(message),
+        Refused::TooMany { .. } => Status::resource_exhausted(message),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The cluster, as the service reads and writes it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use api::joining::{CONTROL_PLANE, JoiningNode};
@@ -14,7 +14,8 @@ use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use crate::plan::{Joining, Observed, Plan};
+use crate::plan::{CONTROL_PLANE_TIME, Existing, Joining, Listed, Observed, Owner, Plan};
+use crate::serve::Machine;
 
 /// The field manager.
 const MANAGER: &str = "join-service";
@@ -30,8 +31,12 @@ const TOKEN_TIME: SignedDuration = SignedDuration::from_mins(15);
 /// Kubernetes' group of nodes that join by a token; kubeadm lets it ask for a kubelet's certificate.
 const GROUP: &str = "system:bootstrappers:kubeadm:default-node-token";
 
-/// Whose address of the API server counts as.
-const API_SERVER: &str = "the API server";
+/// How long a node that is not heard of counts as there: so long does Kubernetes keep it ready. Its lease is shorter, and who
+/// came back in between would be taken for one that has joined.
+const NODE_GRACE: SignedDuration = SignedDuration::from_secs(50);
+
+/// Nodes that run an API server, as kubeadm marks them.
+const CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/control-plane";
 
 /// Why the cluster cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -62,10 +67,21 @@ impl Error {
 pub(crate) struct Config {
     /// `host:port`.
     pub(crate) endpoint: String,
+    /// Names and addresses in the API server's certificate.
+    pub(crate) sans: Vec<String>,
     pub(crate) version: String,
     /// Name of the `ConfigMap` of the components.
     pub(crate) reference: String,
     pub(crate) components: Vec<KubernetesComponent>,
+}
+
+/// What a node asks for, and which machine asks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asking<'a> {
+    /// Its certificate request.
+    pub(crate) checked: &'a Checked,
+    pub(crate) is_control_plane: bool,
+    pub(crate) machine: Machine,
 }
 
 /// The cluster, and where the administrator's list is.
@@ -73,6 +89,8 @@ pub(crate) struct World {
     pub(crate) cluster: Cluster,
     pub(crate) namespace: String,
     pub(crate) control_planes: String,
+    /// Its entries count also when they name no machine.
+    pub(crate) by_name: bool,
 }
 
 impl World {
@@ -86,8 +104,12 @@ impl World {
         let components = data.get("kubernetesComponents").map_or("[]", String::as_str);
         let components: Value =
             serde_json::from_str(components).map_err(|_| Error::Config("kubernetesComponents"))?;
+        // A cluster that was made before they were written down has none.
+        let sans = data.get("apiServerCertSANs").map_or("", String::as_str);
+        let sans = sans.split(',').map(str::trim).filter(|san| !san.is_empty());
         Ok(Config {
-            endpoint: field("apiServerEndpoint")?,
+            sans: sans.map(str::to_ascii_lowercase).collect(),
+            endpoint: field("apiServerEndpoint")?.to_ascii_lowercase(),
             version: field("kubernetesVersion")?,
             reference: field("components")?,
             components: components
@@ -102,71 +124,86 @@ impl World {
     /// What the decision needs.
     pub(crate) async fn observe(
         &self,
-        checked: &Checked,
-        is_control_plane: bool,
-        is_member: bool,
+        asking: Asking<'_>,
         config: &Config,
         now: Timestamp,
     ) -> Result<Observed, Error> {
+        let Asking {
+            checked,
+            is_control_plane,
+            machine,
+        } = asking;
         let nodes: Vec<Node> = self.list("the nodes").await?;
-        let lease: Option<Lease> = self
-            .get("the node's lease", Some("kube-node-lease"), &checked.node)
-            .await?;
+        let lease = self.lease(&checked.node).await?;
         let mut taken = self.api_addresses(config).await?;
         taken.extend(nodes.iter().flat_map(addresses));
-        let (allowed, joining) = if is_control_plane {
-            (self.allowed().await?, self.joining(&nodes).await?)
+        let joining = if is_control_plane {
+            self.joining(&nodes).await?
         } else {
-            (BTreeSet::new(), None)
+            None
         };
+        let existing = nodes.iter().find(|node| node.name_any() == checked.node);
         Ok(Observed {
             now,
             node: checked.node.clone(),
+            key: machine.key,
             addresses: checked.addresses.clone(),
             is_control_plane,
-            is_member,
+            is_member: machine.is_member,
             is_alive: lease.is_some_and(|lease| is_alive(&lease, now)),
+            existing: existing.map(|node| Existing {
+                is_control_plane: node.labels().contains_key(CONTROL_PLANE_LABEL),
+            }),
             taken,
-            reserved: BTreeSet::from([host(config).to_ascii_lowercase()]),
-            allowed,
+            reserved: known_as(config).map(str::to_owned).collect(),
+            allowed: self.allowed().await?,
             joining,
         })
     }
 
+    async fn lease(&self, node: &str) -> Result<Option<Lease>, Error> {
+        self.get("the node's lease", Some("kube-node-lease"), node).await
+    }
+
     /// The addresses by which the API server is known, which no kubelet may have a certificate for.
-    async fn api_addresses(&self, config: &Config) -> Result<Vec<(IpAddr, String)>, Error> {
+    async fn api_addresses(&self, config: &Config) -> Result<Vec<(IpAddr, Owner)>, Error> {
         let service: Option<Service> = self
             .get("the API server's Service", Some("default"), "kubernetes")
             .await?;
         let spec = service.and_then(|service| service.spec).unwrap_or_default();
-        let texts = spec
-            .cluster_ips
-            .into_iter()
-            .flatten()
-            .chain([host(config).to_owned()]);
-        let parsed = texts.filter_map(|text| text.parse().ok());
-        Ok(parsed.map(|address| (address, API_SERVER.to_owned())).collect())
+        let service = spec.cluster_ips.into_iter().flatten();
+        let service = service.filter_map(|text| Some((text.parse().ok()?, Owner::Service)));
+        let known = known_as(config).filter_map(|text| Some((text.parse().ok()?, Owner::ApiServer)));
+        Ok(service.chain(known).collect())
     }
 
-    async fn allowed(&self) -> Result<BTreeSet<String>, Error> {
+    async fn allowed(&self) -> Result<BTreeMap<String, Listed>, Error> {
         let what = "the list of control planes";
         let list: Option<ConfigMap> = self
             .get(what, Some(&self.namespace), &self.control_planes)
             .await?;
         let data = list.and_then(|list| list.data).unwrap_or_default();
-        Ok(data.into_keys().collect())
+        let entries = data.into_iter();
+        Ok(entries
+            .map(|(node, value)| (node, Listed::read(&value, self.by_name)))
+            .collect())
     }
 
     async fn joining(&self, nodes: &[Node]) -> Result<Option<Joining>, Error> {
         let found: Option<JoiningNode> = self
             .get("the control plane that joins", None, CONTROL_PLANE)
             .await?;
-        Ok(found.map(|joining| Joining {
-            has_joined: nodes
-                .iter()
-                .any(|node| node.name_any() == joining.spec.name && is_ready(node)),
-            deadline: joining.spec.deadline.0,
+        let Some(joining) = found else {
+            return Ok(None);
+        };
+        let node = nodes.iter().find(|node| node.name_any() == joining.spec.name);
+        let lease = self.lease(&joining.spec.name).await?;
+        let deadline = joining.spec.deadline.0;
+        Ok(Some(Joining {
+            has_joined: has_joined(node, lease.as_ref(), deadline - CONTROL_PLANE_TIME),
+            deadline,
             version: joining.resource_version().unwrap_or_default(),
+            key: joining.spec.attestation_key.parse().ok(),
             node: joining.spec.name,
         }))
     }
@@ -175,18 +212,19 @@ impl World {
     pub(crate) async fn note(
         &self,
         plan: &Plan,
-        node: &str,
-        is_control_plane: bool,
+        asking: Asking<'_>,
         config: &Config,
         now: Timestamp,
     ) -> Result<(), Error> {
         let id = ObjectId::of::<JoiningNode>(None, &plan.object).map_err(Error::Joining)?;
+        let is_control_plane = asking.is_control_plane;
         let mut object = json!({
             "apiVersion": id.resource().api_version(),
             "kind": id.resource().kind,
             "metadata": {"name": plan.object},
             "spec": {
-                "name": node,
+                "name": asking.checked.node,
+                "attestationKey": asking.machine.key,
                 "componentsReference": config.reference,
                 "isControlPlane": is_control_plane,
                 "deadline": plan.deadline.to_string(),
@@ -312,13 +350,15 @@ fn component(object: &Value) -> KubernetesComponent {
     }
 }
 
-fn addresses(node: &Node) -> Vec<(IpAddr, String)> {
+fn addresses(node: &Node) -> Vec<(IpAddr, Owner)> {
     let status = node
         .status
         .iter()
         .flat_map(|status| status.addresses.iter().flatten());
     let parsed = status.filter_map(|address| address.address.parse().ok());
-    parsed.map(|address| (address, node.name_any())).collect()
+    parsed
+        .map(|address| (address, Owner::Node(node.name_any())))
+        .collect()
 }
 
 fn is_ready(node: &Node) -> bool {
@@ -331,25 +371,88 @@ fn is_ready(node: &Node) -> bool {
         .any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-fn is_alive(lease: &Lease, now: Timestamp) -> bool {
-    let Some(spec) = &lease.spec else {
-        return false;
-    };
-    let (Some(renewed), Some(seconds)) = (&spec.renew_time, spec.lease_duration_seconds) else {
-        return false;
-    };
-    renewed.0 + SignedDuration::from_secs(seconds.into()) > now
+/// When a kubelet was heard of last.
+fn renewed(lease: &Lease) -> Option<Timestamp> {
+    Some(lease.spec.as_ref()?.renew_time.as_ref()?.0)
 }
 
-/// The host of the control plane's endpoint.
-fn host(config: &Config) -> &str {
+fn is_alive(lease: &Lease, now: Timestamp) -> bool {
+    let seconds = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
+    let lasts = SignedDuration::from_secs(seconds.unwrap_or_default().into()).max(NODE_GRACE);
+    renewed(lease).is_some_and(|renewed| renewed + lasts > now)
+}
+
+/// True when a ready kubelet was heard of since the ticket went out. One that is merely ready may be what an earlier node of
+/// this name left.
+fn has_joined(node: Option<&Node>, lease: Option<&Lease>, issued: Timestamp) -> bool {
+    node.is_some_and(is_ready) && lease.and_then(renewed).is_some_and(|renewed| renewed > issued)
+}
+
+/// The names and addresses by which the API server is known outside of the cluster, in lower case.
+fn known_as(config: &Config) -> impl Iterator<Item = &str> {
     let host = config.endpoint.rsplit_once(':').map_or("", |(host, _)| host);
-    host.trim_matches(['[', ']'])
+    let host = host.trim_matches(['[', ']']);
+    [host].into_iter().chain(config.sans.iter().map(String::as_str))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+    }
+
+    /// Of a kubelet that was heard of at this time. It lasts as long as Kubernetes makes it.
+    fn lease(renewed: Timestamp) -> Lease {
+        let spec = json!({"leaseDurationSeconds": 40, "renewTime": format!("{renewed:.6}")});
+        serde_json::from_value(json!({"spec": spec})).unwrap()
+    }
+
+    fn node(is_ready: bool) -> Node {
+        let status = if is_ready { "True" } else { "Unknown" };
+        let status = json!({"conditions": [{"type": "Ready", "status": status}]});
+        serde_json::from_value(json!({"status": status})).unwrap()
+    }
+
+    #[test]
+    fn a_node_counts_as_alive_as_long_as_kubernetes_keeps_it_ready() {
+        for (seconds, expected) in [(0, true), (39, true), (45, true), (49, true), (50, false)] {
+            assert_eq!(is_alive(&lease(at(0)), at(seconds)), expected, "{seconds}");
+        }
+        assert!(!is_alive(&Lease::default(), at(0)));
+    }
+
+    #[test]
+    fn who_was_ready_before_its_ticket_has_not_joined() {
+        for (ready, renewed, expected) in [
+            (true, Some(at(1)), true),
+            (true, Some(at(-45)), false),
+            (true, None, false),
+            (false, Some(at(1)), false),
+        ] {
+            let lease = renewed.map(lease);
+            assert_eq!(has_joined(Some(&node(ready)), lease.as_ref(), at(0)), expected);
+        }
+        assert!(!has_joined(None, Some(&lease(at(1))), at(0)));
+    }
+
+    #[test]
+    fn the_api_server_is_known_by_its_endpoint_and_its_certificate() {
+        let config = Config {
+            endpoint: "[fd00::1]:6443".to_owned(),
+            sans: vec!["api.example.org".to_owned()],
+            version: String::new(),
+            reference: String::new(),
+            components: vec![],
+        };
+        assert_eq!(
+            known_as(&config).collect::<Vec<_>>(),
+            ["fd00::1", "api.example.org"]
+        );
+    }
 
     #[test]
     fn tokens_are_of_letters_and_digits_and_differ() {

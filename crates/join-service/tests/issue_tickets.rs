@@ -77,6 +77,7 @@ impl Stage {
             "metadata": {"name": "internal-config", "namespace": "kube-system"},
             "data": {
                 "apiServerEndpoint": "198.18.0.1:6443",
+                "apiServerCertSANs": "api.example.org,198.18.0.7",
                 "kubernetesVersion": "v1.36.3",
                 "components": "k8s-components-0",
                 "kubernetesComponents": json!([
@@ -205,8 +206,17 @@ impl Stage {
         connect(&client, self.address).await.map(JoinServiceClient::new)
     }
 
+    /// Asks as a machine of its own.
     async fn ask(&self, request: IssueJoinTicketRequest) -> Result<IssueJoinTicketResponse, Status> {
         let platform = self.platform(&uuid::Uuid::new_v4().to_string(), &endorser(), None);
+        self.ask_as(platform, request).await
+    }
+
+    async fn ask_as(
+        &self,
+        platform: Arc<SoftTpm>,
+        request: IssueJoinTicketRequest,
+    ) -> Result<IssueJoinTicketResponse, Status> {
         let mut service = self.connect(Some(platform)).await.unwrap();
         service
             .issue_join_ticket(request)
@@ -219,14 +229,27 @@ impl Stage {
         serde_json::from_str(&output(&mut self.plane.kubectl(command)).unwrap()).unwrap()
     }
 
+    /// What the kubelet of a node does every ten seconds.
+    fn renew(&self, node: &str, seconds: u32) {
+        // As Kubernetes wants it: microseconds.
+        let renewed = format!("{:.6}", Timestamp::now());
+        let lease = json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": node, "namespace": "kube-node-lease"},
+            "spec": {"holderIdentity": node, "leaseDurationSeconds": seconds, "renewTime": renewed},
+        });
+        self.plane.apply(&lease.to_string()).unwrap();
+    }
+
     fn tokens(&self) -> Vec<Value> {
         let selector = "--field-selector=type=bootstrap.kubernetes.io/token";
         let list = self.get(&["secrets", "--namespace=kube-system", selector]);
         list["items"].as_array().unwrap().clone()
     }
 
-    fn allow(&self, node: &str) {
-        let patch = json!({"data": {node: ""}}).to_string();
+    /// Lets the machine of this name join as a control plane.
+    fn allow(&self, node: &str, fingerprint: &str) {
+        let patch = json!({"data": {node: fingerprint}}).to_string();
         let list = "join-service-control-planes";
         let arguments = [
             "patch",
@@ -282,6 +305,8 @@ async fn tickets_go_to_attested_nodes_that_may_have_them() {
     let stage = Stage::set().await;
     who_is_refused_leaves_no_token(&stage).await;
     a_worker_gets_what_it_needs(&stage).await;
+    one_machine_gets_no_tickets_without_end(&stage).await;
+    the_list_lets_in_machines_and_no_names(&stage).await;
     control_planes_join_one_after_the_other(&stage).await;
     a_member_gets_the_key_of_its_disk_again(&stage).await;
     nothing_was_asked_that_the_chart_does_not_allow(&stage);
@@ -350,6 +375,16 @@ async fn who_is_refused_leaves_no_token(stage: &Stage) {
             "198.18.0.1 is that of the API server",
         ),
         (
+            asking("node-2", "198.18.0.7", false),
+            Code::InvalidArgument,
+            "198.18.0.7 is that of the API server",
+        ),
+        (
+            asking("api.example.org", "198.18.0.3", false),
+            Code::InvalidArgument,
+            "reserved",
+        ),
+        (
             asking("control-plane", "198.18.0.3", false),
             Code::InvalidArgument,
             "reserved",
@@ -366,14 +401,7 @@ async fn who_is_refused_leaves_no_token(stage: &Stage) {
     }
 
     // Somebody of this name is alive.
-    // As Kubernetes wants it: microseconds.
-    let renewed = format!("{:.6}", Timestamp::now());
-    let lease = json!({
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": {"name": "node-9", "namespace": "kube-node-lease"},
-        "spec": {"holderIdentity": "node-9", "leaseDurationSeconds": 600, "renewTime": renewed},
-    });
-    stage.plane.apply(&lease.to_string()).unwrap();
+    stage.renew("node-9", 600);
     let refused = stage
         .ask(asking("node-9", "198.18.0.9", false))
         .await
@@ -391,7 +419,7 @@ async fn a_worker_gets_what_it_needs(stage: &Stage) {
     let disk = DISK.parse().unwrap();
     assert_eq!(ticket.state_disk_key, master().disk_key(disk).expose());
     let secret = <[u8; 32]>::try_from(ticket.measurement_secret.as_slice()).unwrap();
-    let salt = Bytes(ticket.measurement_salt.try_into().unwrap());
+    let salt = Bytes(ticket.measurement_salt.as_slice().try_into().unwrap());
     assert_eq!(ClusterId::derive(&Secret::new(secret), salt), cluster_id());
     let authority = Authority::read(&fixture("ec-ca.crt"), &fixture("ec-ca.key")).unwrap();
     assert_eq!(ticket.discovery_token_ca_cert_hash, authority.pin());
@@ -439,15 +467,61 @@ async fn a_worker_gets_what_it_needs(stage: &Stage) {
     assert_eq!(stage.tokens().len(), 2);
 }
 
+async fn one_machine_gets_no_tickets_without_end(stage: &Stage) {
+    let machine = stage.platform("greedy", &endorser(), None);
+    let before = stage.tokens().len();
+    for number in 0..5 {
+        let request = asking(&format!("greedy-{number}"), "198.18.0.66", false);
+        stage.ask_as(machine.clone(), request).await.unwrap();
+    }
+    let request = asking("greedy-5", "198.18.0.66", false);
+    let refused = stage.ask_as(machine, request).await.err().unwrap();
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+    assert_eq!(stage.tokens().len(), before + 5);
+}
+
+async fn the_list_lets_in_machines_and_no_names(stage: &Stage) {
+    let (machine, other) = (
+        stage.platform("listed", &endorser(), None),
+        stage.platform("other", &endorser(), None),
+    );
+    let request = asking("node-5", "198.18.0.6", true);
+    for (entry, reason) in [
+        (String::new(), "has no fingerprint"),
+        ("yes".to_owned(), "is no fingerprint"),
+        (other.fingerprint().to_string(), "kept on the list"),
+    ] {
+        stage.allow("node-5", &entry);
+        let refused = stage
+            .ask_as(machine.clone(), request.clone())
+            .await
+            .err()
+            .unwrap();
+        assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
+        assert!(refused.message().contains(reason), "{refused}");
+    }
+    // Nor does another machine take the name as a worker.
+    let worker = asking("node-5", "198.18.0.6", false);
+    let refused = stage.ask_as(machine, worker).await.err().unwrap();
+    assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
+    stage.allow("node-5", "yes");
+}
+
 async fn control_planes_join_one_after_the_other(stage: &Stage) {
     let (third, fourth) = (
         asking("node-3", "198.18.0.4", true),
         asking("node-4", "198.18.0.5", true),
     );
-    stage.allow("node-3");
-    stage.allow("node-4");
-    let (one, other) = tokio::join!(stage.ask(third.clone()), stage.ask(fourth.clone()));
-    let (ticket, waiting, first, second) = match (one, other) {
+    let [machine_3, machine_4] =
+        ["machine-3", "machine-4"].map(|name| stage.platform(name, &endorser(), None));
+    stage.allow("node-3", &machine_3.fingerprint().to_string());
+    stage.allow("node-4", &machine_4.fingerprint().to_string());
+    let (one, other) = tokio::join!(
+        stage.ask_as(machine_3.clone(), third.clone()),
+        stage.ask_as(machine_4.clone(), fourth.clone())
+    );
+    let (third, fourth) = ((machine_3, third), (machine_4, fourth));
+    let (ticket, waiting, (machine, first), (machine_of_second, second)) = match (one, other) {
         (Ok(ticket), Err(waiting)) => (ticket, waiting, third, fourth),
         (Err(waiting), Ok(ticket)) => (ticket, waiting, fourth, third),
         (one, other) => panic!("{:?} {:?}", one.err(), other.err()),
@@ -466,10 +540,14 @@ async fn control_planes_join_one_after_the_other(stage: &Stage) {
     assert!(deadline.duration_since(Timestamp::now()) <= SignedDuration::from_mins(10));
 
     // The one that waits for nobody else may ask again, and the other goes on once it is there.
-    stage.ask(first.clone()).await.unwrap();
-    assert!(stage.ask(second.clone()).await.is_err());
+    stage.ask_as(machine.clone(), first.clone()).await.unwrap();
+    let ask_second = async || stage.ask_as(machine_of_second.clone(), second.clone()).await;
+    assert!(ask_second().await.is_err());
+    // A node that is ready may be what was left of an earlier one of that name.
     node(&stage.plane, &first.node_name, "198.18.0.77");
-    stage.ask(second.clone()).await.unwrap();
+    assert!(ask_second().await.is_err());
+    stage.renew(&first.node_name, 40);
+    ask_second().await.unwrap();
     let joining = stage.get(&["joiningnodes", "control-plane"]);
     assert_eq!(joining["spec"]["name"], second.node_name);
 }
