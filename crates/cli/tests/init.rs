@@ -61,7 +61,6 @@ impl Api for Node {
                 kubeconfig: self.kubeconfig.clone(),
                 owner_id: Vec::new(),
                 cluster_id: cluster_id.to_vec(),
-                ..Default::default()
             })
         };
         let early = log("[certs] Generating\n");
@@ -243,11 +242,62 @@ async fn a_cluster_is_made_once_the_node_is_there() {
     );
     assert!(!said.contains(kept["key"].as_str().unwrap()));
 
-    // The folder is of a cluster now.
+    // The folder is of that cluster now, and of no other.
+    let other = about.to_string().replace("\"test\"", "\"other\"");
+    std::fs::write(trial.path("cluster/cluster-id.json"), other).unwrap();
     let (code, said) = trial.run(&["--skip-platform"]).await;
     assert_eq!(code, Some(1));
     assert!(
-        said.contains("admin.conf is there already") && said.contains("--output"),
+        said.contains("is of another cluster") && said.contains("--output"),
+        "{said}"
+    );
+    assert!(trial.asked.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_run_that_broke_off_after_the_cluster_was_made_is_gone_on_with() {
+    let trial = Trial::new().await;
+    let (api, written) = api_server().await;
+    // Nobody listens there, so the cluster is made and not told its master secret.
+    let nobody = TcpListener::bind("127.0.0.1:0")
+        .await
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    trial.serve(Plan::Succeed, nobody).await;
+    let (code, said) = trial.run(&["--skip-platform"]).await;
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("run the same command again"), "{said}");
+    assert!(written.lock().unwrap().is_empty());
+
+    let admin = trial.path("cluster/admin.conf");
+    let kubeconfig = std::fs::read_to_string(&admin).unwrap();
+    std::fs::write(&admin, kubeconfig.replace(&nobody.to_string(), &api.to_string())).unwrap();
+    std::fs::remove_file(trial.path("cluster/cluster-id.json")).unwrap();
+    let (code, said) = trial.run(&["--skip-platform"]).await;
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("was made by an earlier run"), "{said}");
+    assert_eq!(trial.asked.lock().unwrap().len(), 1, "the node was asked again");
+    let (_, secret) = written.lock().unwrap().remove(0);
+    let kept: Value =
+        serde_json::from_slice(&std::fs::read(trial.path("cluster/master-secret.json")).unwrap()).unwrap();
+    for field in ["key", "salt", "measurementSalt"] {
+        let raw: k8s_openapi::ByteString = serde_json::from_value(secret["data"][field].clone()).unwrap();
+        let raw = <[u8; 32]>::try_from(raw.0).unwrap();
+        assert_eq!(kept[field], Bytes(raw).to_string(), "{field}");
+    }
+    assert!(trial.path("cluster/cluster-id.json").exists());
+}
+
+#[tokio::test]
+async fn an_address_where_nobody_is_is_given_up() {
+    let trial = Trial::new().await;
+    let run = ["--skip-platform", "--connect-timeout=2"];
+    let ended = tokio::time::timeout(Duration::from_mins(1), trial.run(&run)).await;
+    let (code, said) = ended.unwrap();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(
+        said.contains("is it the node's address") && said.contains("--connect-timeout"),
         "{said}"
     );
 }

@@ -52,6 +52,9 @@ pub(crate) struct Init {
     /// Seconds after which a node that is not there yet is tried again.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) retry_interval: u64,
+    /// Seconds after which a node that is not there is given up.
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) connect_timeout: u64,
     /// Make the cluster, and leave it without the platform.
     #[arg(long)]
     pub(crate) skip_platform: bool,

@@ -112,6 +112,7 @@ pub(super) async fn call(init: &Init, request: Request, master: &Master, folder:
         &client,
         &request.address,
         Duration::from_secs(init.retry_interval),
+        Duration::from_secs(init.connect_timeout),
     )
     .await?;
     say(&format!(
@@ -154,21 +155,30 @@ pub(super) async fn call(init: &Init, request: Request, master: &Master, folder:
     Ok(made)
 }
 
-/// Connects. Only a node that is not there yet is tried again.
-async fn dial(client: &Client, address: &str, interval: Duration) -> Result<Channel> {
+/// Connects. Only a node that is not there yet is tried again, for as long as `patience`.
+async fn dial(client: &Client, address: &str, interval: Duration, patience: Duration) -> Result<Channel> {
     let started = Instant::now();
+    let mut last = "no connection was made or refused".to_owned();
     loop {
-        let error = match connect(client, address).await {
-            Ok(channel) => return Ok(channel),
-            Err(error) => error,
-        };
-        if !matches!(&error, ConnectError::Dial(_)) && !error.is_transient() {
-            return Err(error).with_context(|| format!("{address} was not asked for anything"));
+        let left = patience.saturating_sub(started.elapsed());
+        match timeout(left, connect(client, address)).await {
+            Ok(Ok(channel)) => return Ok(channel),
+            Ok(Err(error)) if !matches!(&error, ConnectError::Dial(_)) && !error.is_transient() => {
+                return Err(error).with_context(|| format!("{address} was not asked for anything"));
+            }
+            Ok(Err(error)) => last = chain(&error),
+            Err(_) => {}
+        }
+        if started.elapsed() + interval >= patience {
+            bail!(
+                "{address} did not answer for {} s: {last}; is it the node's address, and does the bootstrapper run \
+                 there? Nothing was asked of it: run the same command again, or with another --connect-timeout",
+                started.elapsed().as_secs(),
+            );
         }
         say(&format!(
-            "{address} does not answer after {} s: {}; trying again in {} s",
+            "{address} does not answer after {} s: {last}; trying again in {} s",
             started.elapsed().as_secs(),
-            chain(&error),
             interval.as_secs()
         ));
         tokio::time::sleep(interval).await;

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use attest::{Bytes, ClusterId, MasterSecret, Salt, Secret};
 use attested_tls::private_file;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
 
 /// The folder of a cluster.
@@ -60,21 +60,59 @@ impl Master {
 }
 
 impl Folder {
-    /// A folder, which is made where it is missing. One of a cluster that was made is refused, before anything is asked of
-    /// a node.
+    /// A folder, which is made where it is missing.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let mut builder = std::fs::DirBuilder::new();
         let made = builder.recursive(true).mode(0o700).create(path);
         made.with_context(|| format!("could not make {}", path.display()))?;
         let this = Self(path.to_owned());
-        for file in [this.kubeconfig(), this.cluster_id()] {
-            ensure!(
-                !file.exists(),
-                "{} is there already: it is of a cluster that was made; say another folder with --output",
-                file.display()
-            );
+        if !this.master_secret().exists() {
+            for file in [this.kubeconfig(), this.cluster_id()] {
+                ensure!(
+                    !file.exists(),
+                    "{} is there, and its master-secret.json is not: put it back, or say another folder with --output",
+                    file.display()
+                );
+            }
         }
         Ok(this)
+    }
+
+    /// The cluster that an earlier run made of this node, under this name and with this master secret. One of something else
+    /// is refused, before anything is asked of a node.
+    pub(crate) fn made(&self, master: &Master, name: &str, node: &str) -> Result<Option<ClusterId>> {
+        let (kubeconfig, path) = (self.kubeconfig(), self.cluster_id());
+        let read = match std::fs::read(&path) {
+            Ok(json) => Some(json),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error).with_context(|| format!("could not read {}", path.display())),
+        };
+        let id = master.cluster_id();
+        match (kubeconfig.exists(), read) {
+            (false, None) => Ok(None),
+            (false, Some(_)) => bail!(
+                "{} is there, and its admin.conf is not: say another folder with --output",
+                path.display()
+            ),
+            // An earlier run ended between the two.
+            (true, None) => {
+                self.keep_id(id, name, node)?;
+                Ok(Some(id))
+            }
+            (true, Some(json)) => {
+                let about: Option<Value> = serde_json::from_slice(&json).ok();
+                ensure!(
+                    about == Some(about_cluster(id, name, node)),
+                    "{} is of another cluster, node or name: say another folder with --output",
+                    path.display()
+                );
+                Ok(Some(id))
+            }
+        }
+    }
+
+    fn master_secret(&self) -> PathBuf {
+        self.0.join("master-secret.json")
     }
 
     /// The administrator's kubeconfig.
@@ -88,7 +126,7 @@ impl Folder {
 
     /// The master secret: that of an earlier attempt, or a new one, which is on the disk when this returns.
     pub(crate) fn master(&self) -> Result<Master> {
-        let path = self.0.join("master-secret.json");
+        let path = self.master_secret();
         match std::fs::read(&path).map(Zeroizing::new) {
             Ok(json) => read(&json).with_context(|| format!("{} is not a master secret", path.display())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -110,7 +148,11 @@ impl Folder {
     pub(crate) fn keep(&self, kubeconfig: &[u8], id: ClusterId, name: &str, node: &str) -> Result<()> {
         // The kubeconfig is what cannot be had again.
         create(&self.kubeconfig(), kubeconfig)?;
-        let about = json!({"clusterID": id.to_string(), "name": name, "node": node});
+        self.keep_id(id, name, node)
+    }
+
+    fn keep_id(&self, id: ClusterId, name: &str, node: &str) -> Result<()> {
+        let about = about_cluster(id, name, node);
         create(&self.cluster_id(), format!("{about:#}\n").as_bytes())
     }
 
@@ -126,6 +168,11 @@ impl Folder {
         written.with_context(|| format!("could not write {}", path.display()))?;
         Ok(path)
     }
+}
+
+/// What `cluster-id.json` says.
+fn about_cluster(id: ClusterId, name: &str, node: &str) -> Value {
+    json!({"clusterID": id.to_string(), "name": name, "node": node})
 }
 
 /// What is wrong with it is not said, as the text might have the secret.
@@ -182,11 +229,25 @@ mod tests {
     fn a_cluster_is_not_written_over() {
         let temporary = tempfile::tempdir().unwrap();
         let folder = Folder::open(temporary.path()).unwrap();
-        let id = folder.master().unwrap().cluster_id();
+        let master = folder.master().unwrap();
+        let id = master.cluster_id();
+        assert_eq!(folder.made(&master, "test", "node").unwrap(), None);
         folder.keep(b"kubeconfig", id, "test", "node").unwrap();
         assert!(folder.keep(b"another", id, "test", "node").is_err());
         assert_eq!(std::fs::read(folder.kubeconfig()).unwrap(), b"kubeconfig");
-        let refused = Folder::open(temporary.path()).err().unwrap().to_string();
-        assert!(refused.contains("--output"), "{refused}");
+        assert_eq!(folder.made(&master, "test", "node").unwrap(), Some(id));
+        for (name, node) in [("other", "node"), ("test", "other")] {
+            let refused = folder.made(&master, name, node).unwrap_err().to_string();
+            assert!(refused.contains("--output"), "{refused}");
+        }
+        // Killed between the two files.
+        std::fs::remove_file(folder.cluster_id()).unwrap();
+        assert_eq!(folder.made(&master, "test", "node").unwrap(), Some(id));
+        assert!(folder.cluster_id().exists());
+        std::fs::remove_file(folder.kubeconfig()).unwrap();
+        assert!(folder.made(&master, "test", "node").is_err());
+        // Another secret would be another cluster.
+        std::fs::remove_file(folder.master_secret()).unwrap();
+        assert!(Folder::open(temporary.path()).is_err());
     }
 }

@@ -36,9 +36,13 @@ pub(crate) fn run(init: &Init) -> Result<()> {
         Some(Platform::try_parse_from(&init.platform)?.install)
     };
     let folder = Folder::open(&init.output)?;
-    let request = call::Request::read(init)?;
     let master = folder.master()?;
-    if master.is_old {
+    let made = folder.made(&master, &init.name, &init.node)?;
+    let request = match made {
+        Some(_) => None,
+        None => Some(call::Request::read(init)?),
+    };
+    if master.is_old && made.is_none() {
         warn("master-secret.json is of an earlier attempt, and is used again");
     }
     // Another one may be there already; both are ring.
@@ -49,16 +53,20 @@ pub(crate) fn run(init: &Init) -> Result<()> {
         .build()
         .context("could not start")?;
     runtime.block_on(async {
-        let made = call::call(init, request, &master, &folder).await?;
-        folder.keep(&made.kubeconfig, made.cluster_id, &init.name, &init.node)?;
+        if let Some(request) = request {
+            let made = call::call(init, request, &master, &folder).await?;
+            folder.keep(&made.kubeconfig, made.cluster_id, &init.name, &init.node)?;
+        }
+        let how = made.map_or("is there", |_| "was made by an earlier run, and is gone on with");
         say(&format!(
-            "cluster {} is there: {}",
-            made.cluster_id,
+            "cluster {} {how}: {}",
+            master.cluster_id(),
             folder.kubeconfig().display()
         ));
-        give_master_secret(&folder, &master)
-            .await
-            .context("the cluster is there, but the join service has no master secret")
+        give_master_secret(&folder, &master).await.context(
+            "the cluster is there, but the join service has no master secret: run the same command again, which goes on \
+             from there",
+        )
     })?;
     drop(runtime);
     let Some(mut install) = platform else {
