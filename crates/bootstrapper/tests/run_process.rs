@@ -955,3 +955,60 @@ async fn a_ticket_for_another_cluster_than_its_giver_is_of_is_not_used() {
     process.killed().await;
     assert_eq!((node.record(), node.register()), (None, Bytes([0; 32])));
 }
+
+/// Kills the process as soon as its record says that it has begun this stage, or a later one of the same node.
+async fn killed_at(node: &NodeFolder, process: Process<'_>, stage: &str) {
+    let record = node.path("data/record.json");
+    let id = process.child.id().unwrap().to_string();
+    let text = format!("\"stage\":\"{stage}\"");
+    let killed = tokio::task::spawn_blocking(move || {
+        let started = std::time::Instant::now();
+        // Without a pause: a stage may last no longer than a file takes to be written.
+        loop {
+            let read = std::fs::read_to_string(&record).unwrap_or_default();
+            if read.contains(&text) || read.contains("\"done\"") {
+                break;
+            }
+            assert!(started.elapsed() < PATIENCE, "{text}: {read}");
+        }
+        std::process::Command::new("kill")
+            .args(["-KILL", &id])
+            .status()
+            .unwrap()
+    });
+    let _ = killed.await.unwrap();
+    process.killed().await;
+}
+
+#[tokio::test]
+async fn a_node_that_is_killed_as_a_stage_begins_is_as_new_or_has_failed() {
+    for stage in ["measure", "disk", "nodeState", "initCluster", "answer"] {
+        let node = NodeFolder::new("controlPlane").await;
+        node.with_api_server().await;
+        let process = node.started();
+        let mut client = process.client().await;
+        let asked = tokio::spawn(async move {
+            let stream = client.init(asking(b"right")).await?;
+            Ok::<_, Status>(read(stream.into_inner()).await.0.len())
+        });
+        killed_at(&node, process, stage).await;
+        asked.abort();
+        let as_new = is_as_new(&node).await;
+        assert!(!as_new || stage == "measure", "{stage}: {:?}", node.record());
+    }
+    for stage in [
+        "measure",
+        "disk",
+        "controlPlaneFiles",
+        "kubeletCertificate",
+        "nodeState",
+        "joinCluster",
+    ] {
+        let node = NodeFolder::new("controlPlane").await;
+        let (allowed, _) = join_service(&node, &SHARED).await;
+        allowed.add_permits(1);
+        killed_at(&node, node.started(), stage).await;
+        let as_new = is_as_new(&node).await;
+        assert!(!as_new || stage == "measure", "{stage}: {:?}", node.record());
+    }
+}
