@@ -14,14 +14,28 @@ bootstrap 1 controlPlane '[]' &
 bootstrapper=$!
 stage() { echo "$(date +%s.%N) $1" >>"$SITE/stages"; }
 stage 'nodes are bare'
-kco init 198.18.0.2 --attestation soft-tpm --endorser "$(cat "$SITE/endorser.pub")" --init-secret "$SITE/secret" \
-    --kubernetes-version "$VERSION" --service-cidr 198.19.0.0/16 --pod-cidr 198.18.64.0/22 --name trial \
-    --retry-interval 1 --output "$SITE/cluster" --skip-platform
+init() {
+    kco init 198.18.0.2 --attestation soft-tpm --endorser "$(cat "$SITE/endorser.pub")" --init-secret "$SITE/secret" \
+        --service-cidr 198.19.0.0/16 --name trial --apiserver-san 198.18.0.4,api.trial.test \
+        --retry-interval 1 --output "$SITE/cluster" --skip-platform "$@"
+}
+# What kubeadm does not take is refused before the node is locked, so that the right request comes in time.
+for wrong in '--kubernetes-version v1.10.0 --pod-cidr 198.18.64.0/22' "--kubernetes-version $VERSION --pod-cidr 198.18.64.0/31"; do
+    # shellcheck disable=SC2086
+    if init $wrong 2>"$SITE/refused"; then
+        echo "kco init $wrong was taken" >&2
+        exit 1
+    fi
+    cat "$SITE/refused"
+    grep -q 'kubeadm does not take the request' "$SITE/refused"
+done
+stage 'wrong requests refused'
+init --kubernetes-version "$VERSION" --pod-cidr 198.18.64.0/22
 wait "$bootstrapper"
 stage 'cluster made'
 export KUBECONFIG="$SITE/cluster/admin.conf"
 kubectl apply --filename "$SITE/joiningnodes.yaml"
-kubectl create configmap join-service-control-planes --namespace kube-system --from-literal node-3=
+kubectl create configmap join-service-control-planes --namespace kube-system
 mkdir /run/master-secret
 for key in key salt measurementSalt; do
     kubectl get secret join-service-master-secret --namespace kube-system --output "jsonpath={.data.$key}" |
@@ -35,12 +49,21 @@ for node in '2 worker' '3 controlPlane'; do
     unshare --mount --pid --fork --kill-child --mount-proc --net --uts --propagation private \
         bash "$SITE/join.sh" "$1" "$2" >"$SITE/node-$1.log" 2>&1 &
     namespace=$!
+    [ "$1" = 2 ] && worker=$namespace
     init=
     while [ -z "$init" ]; do
         init=$(tr -d ' ' <"/proc/$namespace/task/$namespace/children")
     done
     # Not before it has left this namespace.
     while [ "$(readlink "/proc/$init/ns/net")" = "$(readlink /proc/self/ns/net)" ]; do sleep 0.05; done
+    while [ ! -e "$SITE/fingerprint-$1" ]; do
+        [ -e "/proc/$init" ] || exit 1
+        sleep 0.05
+    done
+    if [ "$2" = controlPlane ]; then
+        kubectl patch configmap join-service-control-planes --namespace kube-system --type merge \
+            --patch "{\"data\": {\"node-$1\": \"$(cat "$SITE/fingerprint-$1")\"}}"
+    fi
     ip link add "link-$1" type veth peer name eth0 netns "$init"
     ip link set "link-$1" master eth0 up
     while [ ! -e "$SITE/joined-$1" ]; do
@@ -57,5 +80,20 @@ for _ in $(seq 100); do
     [ "$(kubectl get nodes --output name | wc -l)" = 3 ] && break
     sleep 0.2
 done
-kubectl get --raw /readyz >"$SITE/readyz"
 stage 'all nodes are known'
+tokens() { kubectl get secrets --namespace kube-system --field-selector type=bootstrap.kubernetes.io/token --output name | sort; }
+renewed() { kubectl get lease node-2 --namespace kube-node-lease --output 'jsonpath={.spec.renewTime}'; }
+tokens >"$SITE/tokens"
+touch "$SITE/reboot-2"
+while [ ! -e "$SITE/rebooted-2" ]; do
+    [ -e "/proc/$worker" ] || exit 1
+    sleep 0.1
+done
+before=$(renewed)
+while [ "$(renewed)" = "$before" ]; do sleep 0.2; done
+# It is a node again without another ticket; some end meanwhile.
+[ -z "$(tokens | comm -13 "$SITE/tokens" -)" ]
+stage 'worker rebooted, and heard of again'
+kubeadm certs renew all
+KUBECONFIG=/etc/kubernetes/admin.conf kubectl get --raw /readyz >"$SITE/readyz"
+stage 'certificates of a control plane renewed'

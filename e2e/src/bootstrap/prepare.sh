@@ -29,16 +29,22 @@ prepare() {
     mkdir -p "$SITE/patches-$number"
     sed "s|CONTROL_GROUP|/$group|; s|RESOLV|$SITE/resolv.conf|" "$SITE/kubelet.json" \
         >"$SITE/patches-$number/kubeletconfiguration+merge.json"
-    sed "s|FOLDER|$SITE/node-$number|" "$SITE/containerd.toml" >/run/containerd.toml
-    containerd --config /run/containerd.toml >"$SITE/containerd-$number.log" 2>&1 &
+    run_containerd "$number"
+    for image in "$SITE"/images/*.tar; do
+        ctr --namespace k8s.io images import "$image"
+    done
+    bootstrapper attestation-key --endorser "$SITE/endorser.key" >"$SITE/fingerprint.part-$number"
+    mv "$SITE/fingerprint.part-$number" "$SITE/fingerprint-$number"
+}
+
+# $1: the number of the node.
+run_containerd() {
+    sed "s|FOLDER|$SITE/node-$1|" "$SITE/containerd.toml" >/run/containerd.toml
+    containerd --config /run/containerd.toml >>"$SITE/containerd-$1.log" 2>&1 &
     for _ in $(seq 100); do
         ctr --namespace k8s.io version >/dev/null 2>&1 && break
         sleep 0.1
     done
-    for image in "$SITE"/images/*.tar; do
-        ctr --namespace k8s.io images import "$image"
-    done
-    bootstrapper attestation-key --endorser "$SITE/endorser.key"
 }
 
 # $1: the number of the node; $2: its role; $3: where it looks for the join service.
