@@ -5,8 +5,8 @@ use std::{path::PathBuf, process::ExitCode};
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
-    audit, cluster, composition, crd, dependency, init, installer, migrate, pull, release, report, schema,
-    show, template,
+    audit, cluster, composition, crd, dependency, init, installer, migrate, node, pull, release, report,
+    schema, show, template,
 };
 
 /// Plans for Helm charts and compositions, shown before they run.
@@ -71,6 +71,9 @@ enum Command {
     Installer(installer::args::Command),
     /// Make a cluster of an empty node, and install the platform on it.
     Init(Box<init::args::Init>),
+    /// Look at the nodes of a cluster that `kco init` made, and take out one that does not come back.
+    #[command(subcommand)]
+    Node(node::args::Command),
     /// Say on which clusters the multicluster operator works.
     #[command(subcommand)]
     Cluster(cluster::args::Command),
@@ -104,6 +107,7 @@ impl Kco {
             Command::AuditRbac(args) => audit::run(&args),
             Command::Installer(command) => installer::run(command),
             Command::Init(args) => init::run(&args),
+            Command::Node(command) => node::run(command),
             Command::Cluster(command) => cluster::run(command),
             Command::Migrate(command) => migrate::run(command),
         };

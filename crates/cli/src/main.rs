@@ -15,6 +15,7 @@ mod fetch;
 mod init;
 mod installer;
 mod migrate;
+mod node;
 mod pull;
 mod release;
 mod report;

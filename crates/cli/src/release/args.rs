@@ -82,7 +82,7 @@ fn wait_for(text: &str) -> Result<WaitFor, String> {
 }
 
 /// `5m0s`, as Go prints and reads durations.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }

@@ -1,0 +1,23 @@
+//! `kco node`: the nodes of a cluster that `kco init` made, and what is left of one that does not come back.
+
+pub(crate) mod args;
+mod etcd;
+mod list;
+mod plan;
+mod reset;
+
+use anyhow::Result;
+
+/// Nodes that run an API server, as kubeadm marks them.
+const CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/control-plane";
+
+/// Where kubeadm runs etcd.
+const KUBE_SYSTEM: &str = "kube-system";
+
+/// Runs a command of `kco node`.
+pub(crate) fn run(command: args::Command) -> Result<()> {
+    match command {
+        args::Command::List(args) => list::run(&args),
+        args::Command::Reset(args) => reset::run(&args),
+    }
+}
