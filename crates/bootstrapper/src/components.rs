@@ -77,6 +77,15 @@ impl Component {
         })
     }
 
+    /// True when this file is, or may be, what is installed.
+    pub fn may_install(&self, file: &Path) -> bool {
+        if self.extract {
+            file.starts_with(&self.path)
+        } else {
+            file == self.path
+        }
+    }
+
     /// How the cluster writes it down.
     pub fn described(&self) -> Value {
         json!({
@@ -201,6 +210,19 @@ mod tests {
     fn installable() -> reqwest::Client {
         let _ = rustls::crypto::ring::default_provider().install_default();
         client().unwrap()
+    }
+
+    #[test]
+    fn a_component_may_install_what_is_at_its_path_or_in_its_archive() {
+        let component = |path, extract| {
+            let hash = format!("sha256:{}", attest::Bytes([1; 32]));
+            Component::new("http://host/file", &hash, path, extract).unwrap()
+        };
+        let kubeadm = Path::new("/usr/bin/kubeadm");
+        assert!(component("/usr/bin/kubeadm", false).may_install(kubeadm));
+        assert!(component("/usr", true).may_install(kubeadm));
+        assert!(!component("/usr", false).may_install(kubeadm));
+        assert!(!component("/opt", true).may_install(kubeadm));
     }
 
     #[tokio::test]

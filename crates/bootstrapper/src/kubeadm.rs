@@ -63,6 +63,10 @@ pub enum Error {
         status: ExitStatus,
         last: String,
     },
+    /// It makes no cluster of that version. It would say so itself, but only after the node is locked.
+    #[error("kubeadm {own} makes no cluster of the version {wanted}, which is newer")]
+    #[expect(missing_docs, reason = "the message says what the fields are")]
+    TooNew { own: String, wanted: String },
     /// It took too long.
     #[error("{what} took longer than {} seconds", limit.as_secs())]
     TooLong {
@@ -198,22 +202,47 @@ fn text(programs: &Programs, documents: &[Value]) -> Result<Zeroizing<String>, E
 /// names.
 ///
 /// # Errors
-/// [`Error::Ended`] with what is wrong with them; otherwise they could not be judged.
-pub async fn validate(programs: &Programs, folder: &Path, documents: &[Value]) -> Result<(), Error> {
-    const WHAT: &str = "kubeadm config validate";
-    let program = programs.kubeadm.display().to_string();
-    let error = |source| Error::Run {
-        program: program.clone(),
-        source,
-    };
+/// [`Error::Ended`] with what is wrong with them, or [`Error::TooNew`]; otherwise they could not be judged.
+pub async fn validate(
+    programs: &Programs,
+    folder: &Path,
+    version: &str,
+    documents: &[Value],
+) -> Result<(), Error> {
     let text = text(programs, documents)?;
-    let mut file = tempfile::NamedTempFile::new_in(folder).map_err(error)?;
-    file.write_all(text.as_bytes()).map_err(error)?;
+    let mut file =
+        tempfile::NamedTempFile::new_in(folder).map_err(|source| run_error(&programs.kubeadm, source))?;
+    file.write_all(text.as_bytes())
+        .map_err(|source| run_error(&programs.kubeadm, source))?;
+    let config = format!("--config={}", file.path().display());
+    ask(programs, &["config", "validate", &config]).await?;
+    let own = ask(programs, &["version", "--output=short"]).await?;
+    if minor(version) > minor(&own) {
+        let wanted = version.to_owned();
+        return Err(Error::TooNew { own, wanted });
+    }
+    Ok(())
+}
+
+/// The second number of `v1.36.3`.
+fn minor(version: &str) -> Option<u32> {
+    version.strip_prefix("v1.")?.split('.').next()?.parse().ok()
+}
+
+fn run_error(program: &Path, source: io::Error) -> Error {
+    Error::Run {
+        program: program.display().to_string(),
+        source,
+    }
+}
+
+/// Runs kubeadm for what it says, which is its last line. Nothing is changed by that.
+async fn ask(programs: &Programs, arguments: &[&str]) -> Result<String, Error> {
+    let what = || format!("kubeadm {}", arguments[0]);
+    let error = |source| run_error(&programs.kubeadm, source);
     let mut command = Command::new(&programs.kubeadm);
-    command
-        .args(["config", "validate"])
-        .arg(format!("--config={}", file.path().display()));
-    let mut child = spawn(&mut command, &program)?;
+    command.args(arguments);
+    let mut child = spawn(&mut command, &programs.kubeadm.display().to_string())?;
     let _group = Group(child.id());
     // What is judged may be judged often, and is nothing of the log of the bootstrapping.
     let log = Log::default();
@@ -227,15 +256,15 @@ pub async fn validate(programs: &Programs, folder: &Path, documents: &[Value]) -
     let (status, out, err) = ended
         .await
         .map_err(|_| Error::TooLong {
-            what: WHAT.to_owned(),
+            what: what(),
             limit: JUDGE_LIMIT,
         })?
         .map_err(error)?;
     if status.success() {
-        return Ok(());
+        return Ok(out);
     }
     Err(Error::Ended {
-        what: WHAT.to_owned(),
+        what: what(),
         status,
         last: if err.is_empty() { out } else { err },
     })

@@ -86,6 +86,9 @@ impl Request {
                 return Err(wrong(field, "is not address/length, or two of them with a comma"));
             }
         }
+        if overlap(&request.service_cidr, &request.pod_cidr) {
+            return Err(wrong("pod_cidr", "overlaps with the addresses of Services"));
+        }
         let endpoint = &request.control_plane_endpoint;
         if !endpoint.is_empty() && !is_endpoint(endpoint) {
             return Err(wrong("control_plane_endpoint", "is not host:port"));
@@ -134,12 +137,31 @@ fn is_version(text: &str) -> bool {
 }
 
 fn is_range(text: &str) -> bool {
-    let parsed = text.split_once('/').and_then(|(address, length)| {
-        let address: IpAddr = address.parse().ok()?;
-        let length: u8 = length.parse().ok()?;
-        Some((address, length))
-    });
-    parsed.is_some_and(|(address, length)| length <= if address.is_ipv4() { 32 } else { 128 })
+    range(text).is_some()
+}
+
+/// The bits of a range's address, how many of them there are, and how many count.
+fn range(text: &str) -> Option<(u128, u8, u8)> {
+    let (address, length) = text.split_once('/')?;
+    let length: u8 = length.parse().ok()?;
+    let (bits, width) = match address.parse().ok()? {
+        IpAddr::V4(address) => (address.to_bits().into(), 32),
+        IpAddr::V6(address) => (address.to_bits(), 128),
+    };
+    (length <= width).then_some((bits, width, length))
+}
+
+/// True when an address is in a range of both lists.
+fn overlap(one: &str, other: &str) -> bool {
+    let ranges = |list: &str| -> Vec<_> { list.split(',').filter_map(range).collect() };
+    let others = ranges(other);
+    ranges(one).into_iter().any(|(bits, width, length)| {
+        others.iter().any(|(other, width_of_other, length_of_other)| {
+            let outside = u32::from(width - length.min(*length_of_other));
+            let network = |bits: u128| bits.checked_shr(outside).unwrap_or_default();
+            width == *width_of_other && network(bits) == network(*other)
+        })
+    })
 }
 
 #[cfg(test)]
@@ -208,6 +230,17 @@ mod tests {
                 matches!(refused, Refusal::Field { field, .. } if field == expected),
                 "{expected}: {refused}"
             );
+        }
+        for (services, pods, expected) in [
+            ("198.19.0.0/16", "198.19.64.0/22", true),
+            ("198.19.64.0/22", "198.19.0.0/16", true),
+            ("0.0.0.0/0", "198.19.0.0/16", true),
+            ("198.19.0.0/16,fd00::/108", "198.18.0.0/16,fd00::/64", true),
+            ("198.19.0.0/16,fd00::/108", "198.18.0.0/16,fd00:0:0:1::/64", false),
+            ("::/0", "198.18.0.0/16", false),
+            ("", "198.18.0.0/16", false),
+        ] {
+            assert_eq!(overlap(services, pods), expected, "{services} {pods}");
         }
         let mut request = request();
         request.measurement_salt.pop();

@@ -23,6 +23,7 @@ use crate::chain::chain;
 use crate::init::{self, Prepared, Refusal, SecretCheck, prepare};
 use crate::kubeadm;
 use crate::log::Log;
+use crate::metadata::Metadata;
 use crate::node::Outcome;
 use crate::perform::{Error, InitWork, init_documents};
 use crate::record::{self, Failure};
@@ -104,12 +105,7 @@ impl Api for InitServer {
         if self.site.node.cleaner.init.is_closed() {
             return Err(refuse(Refusal::AlreadyLocked));
         }
-        let documents = init_documents(&self.site, &metadata, &request);
-        let judged = kubeadm::validate(&self.site.programs(), &self.site.args.data_dir, &documents).await;
-        judged.map_err(|error| match error {
-            kubeadm::Error::Ended { last, .. } => refuse(Refusal::Kubeadm(last)),
-            error => not_ready(&error),
-        })?;
+        self.judge(&metadata, &request).await.map_err(refuse)?;
         let Prepared {
             master, cluster_id, ..
         } = prepared;
@@ -133,6 +129,22 @@ impl Api for InitServer {
 }
 
 impl InitServer {
+    /// Has kubeadm judge what it would be told. One that is yet to be installed judges nothing.
+    async fn judge(&self, metadata: &Metadata, request: &Request) -> Result<(), Refusal> {
+        let (programs, data) = (self.site.programs(), &self.site.args.data_dir);
+        let mut components = request.components.iter();
+        if components.any(|component| component.may_install(&programs.kubeadm)) {
+            return Ok(());
+        }
+        let documents = init_documents(&self.site, metadata, request);
+        let judged = kubeadm::validate(&programs, data, &request.version, &documents).await;
+        judged.map_err(|error| match error {
+            kubeadm::Error::Ended { last, .. } => Refusal::Kubeadm(last),
+            error @ kubeadm::Error::TooNew { .. } => Refusal::Kubeadm(error.to_string()),
+            error => Refusal::NotReady(chain(&error)),
+        })
+    }
+
     /// Judges by the metadata as it is now: a secret that was replaced is no longer one.
     async fn check(&self, secret: Zeroizing<Vec<u8>>, peer: IpAddr) -> Result<(), Refusal> {
         let (check, site) = (self.check.clone(), self.site.clone());

@@ -47,6 +47,7 @@ const KUBEADM: &str = r#"#!/bin/sh
 cd "$(dirname "$0")"
 case "$*" in
     "config validate"*) step=validate ;;
+    version*) echo v1.36.3; exit ;;
     "init phase preflight"*) step=preflight ;;
     "init phase certs"*) step=certs ;;
     "init "*) step=init ;;
@@ -917,6 +918,12 @@ async fn what_kubeadm_does_not_take_locks_nothing() {
     assert!(refused.message().contains("port 6443 is in use"), "{refused}");
     assert_eq!((node.record(), node.text("steps").as_str()), (None, "validate\n"));
     node.unset("fail-validate");
+    let mut newer = asking(b"right");
+    "v1.37.0".clone_into(&mut newer.kubernetes_version);
+    let refused = process.client().await.init(newer).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+    assert!(refused.message().contains("which is newer"), "{refused}");
+    assert_eq!(node.record(), None);
     let (kinds, status) = read(process.init(b"right", false).await.unwrap()).await;
     status.unwrap();
     success(&kinds);

@@ -20,7 +20,7 @@ init() {
         --retry-interval 1 --output "$SITE/cluster" --skip-platform "$@"
 }
 # What kubeadm does not take is refused before the node is locked, so that the right request comes in time.
-for wrong in '--kubernetes-version v1.10.0 --pod-cidr 198.18.64.0/22' "--kubernetes-version $VERSION --pod-cidr 198.18.64.0/31"; do
+for wrong in '--kubernetes-version v1.10.0 --pod-cidr 198.18.64.0/22' '--kubernetes-version v1.99.0 --pod-cidr 198.18.64.0/22' "--kubernetes-version $VERSION --pod-cidr 198.18.64.0/31"; do
     # shellcheck disable=SC2086
     if init $wrong 2>"$SITE/refused"; then
         echo "kco init $wrong was taken" >&2
