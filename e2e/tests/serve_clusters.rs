@@ -332,11 +332,62 @@ fn withdraw_a_secret(clusters: &Clusters) -> Result<()> {
     })?;
     lend_to("lenders")?;
     home.wait("kryptondeployments", "ledger", |it| phase(it) == "Ready")?;
-    home.kubectl(&["delete", "kryptondeployment", "ledger"])?;
+
+    // The deprecated field leads there as well.
+    let region = json!({"name": "eu", "kubeconfigSecretName": "lent"});
+    home.apply(&deployment("lenders", "journal", &region, &json!({})))?;
+    home.wait("kryptondeployments", "journal", |it| phase(it) == "Ready")?;
+
+    // What cannot be removed and goes by force is told where the cluster is known.
+    leave_behind(clusters, &home)?;
+    home.kubectl(&["delete", "kryptondeployment", "ledger", "journal"])?;
     clusters.kill_operator(&operator)?;
     clusters
         .at_home(CLUSTERS)
         .kubectl(&["delete", "secret", "lent"])?;
+    Ok(())
+}
+
+/// A release that cannot be removed, because a policy keeps one of its objects.
+fn leave_behind(clusters: &Clusters, home: &Namespace) -> Result<()> {
+    let stuck = clusters.at_remote("stuck");
+    let region = json!({"name": "eu", "kubeconfig": {"secret": {"name": "lent"}}});
+    home.apply(&deployment("lenders", "stuck", &region, &json!({})))?;
+    home.wait("kryptondeployments", "stuck", |it| phase(it) == "Ready")?;
+    stuck.apply(&json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "stuck"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [{
+                "apiGroups": [""], "apiVersions": ["v1"], "resources": ["services"], "operations": ["DELETE"],
+            }]},
+            "validations": [{"expression": "request.namespace != 'stuck'", "message": "it stays"}],
+        },
+    }))?;
+    stuck.apply(&json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "stuck"}, "spec": {"policyName": "stuck", "validationActions": ["Deny"]},
+    }))?;
+    stuck.wait_until("services to stay", || {
+        let refused = stuck.kubectl(&["delete", "service", "web", "--dry-run=server"]);
+        Ok(refused.is_err().then_some(()))
+    })?;
+    home.kubectl(&["delete", "kryptondeployment", "stuck", "--wait=false"])?;
+    home.wait("kryptondeployments", "stuck", |it| reason(it) == "HelmFailed")?;
+    home.kubectl(&[
+        "annotate",
+        "kryptondeployment",
+        "stuck",
+        "mesh.openkcm.io/force-delete=true",
+    ])?;
+    home.wait_gone("kryptondeployments", "stuck")?;
+    clusters.at_home(CLUSTERS).wait("secrets", "lent", |secret| {
+        let told = secret["metadata"]["annotations"]["mesh.openkcm.io/cluster-state"].as_str();
+        told.is_some_and(|told| told.contains("left behind: release ced-stuck in namespace stuck"))
+    })?;
+    for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
+        stuck.kubectl(&["delete", kind, "stuck"])?;
+    }
     Ok(())
 }
 

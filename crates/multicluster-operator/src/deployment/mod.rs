@@ -140,7 +140,8 @@ impl Pass<'_> {
         }
         match self.work().await {
             Err(error) if deleting && self.object.is_forced() => {
-                self.object.orphan(&chain(&error)).await;
+                let what = self.object.orphan(&chain(&error)).await;
+                self.site.left_behind(&what, self.ctx).await;
                 self.let_go().await
             }
             outcome => outcome,

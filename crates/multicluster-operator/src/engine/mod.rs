@@ -5,8 +5,8 @@ mod memory;
 mod observe;
 mod plan;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use api::mesh;
@@ -26,9 +26,10 @@ pub(crate) use plan::{Blocked, Plan, Standing, Step, plan};
 
 use crate::chart::{Form, ProcessChart};
 use crate::claims::Claims;
+use crate::context::Context;
 use crate::figures::Figures;
 use crate::key::{Key, Kind};
-use crate::registry::ClusterId;
+use crate::registry::{ClusterId, Member};
 
 /// Our name on the fields that we set. Objects of releases carry Helm's.
 pub(crate) const FIELD_MANAGER: &str = "multicluster-operator";
@@ -67,6 +68,17 @@ pub(crate) struct Site {
     pub(crate) recorder: Recorder,
     pub(crate) figures: Figures,
     pub(crate) reach: Reach,
+    /// Who tells of the cluster at home.
+    pub(crate) member: Weak<Member>,
+}
+
+impl Site {
+    /// Notes at home what is left behind here by an object that went without it.
+    pub(crate) async fn left_behind(&self, what: &str, ctx: &Context) {
+        if let Some(member) = self.member.upgrade() {
+            member.left_behind(what, ctx).await;
+        }
+    }
 }
 
 /// Whether a cluster answers, as far as that is known.
@@ -74,6 +86,7 @@ pub(crate) struct Site {
 pub(crate) struct Reach {
     is_lost: AtomicBool,
     doubt: Notify,
+    back: Notify,
 }
 
 impl Reach {
@@ -89,6 +102,15 @@ impl Reach {
     /// A request found no answer: the cluster is asked at once whether it is there.
     pub(crate) fn doubt(&self) {
         self.doubt.notify_one();
+    }
+
+    /// It answers again: what waits for that goes on at once.
+    pub(crate) fn is_back(&self) {
+        self.back.notify_one();
+    }
+
+    pub(crate) async fn back(&self) {
+        self.back.notified().await;
     }
 
     pub(crate) async fn doubted(&self) {

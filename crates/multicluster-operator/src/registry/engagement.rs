@@ -130,7 +130,7 @@ async fn serve(
     while tasks.join_next().await.is_some() {}
 }
 
-fn site(cluster: Cluster, server: String, member: &Member, ctx: &Shared) -> Site {
+fn site(cluster: Cluster, server: String, member: &Arc<Member>, ctx: &Shared) -> Site {
     let queue = Arc::new(Queue::new(ctx.telemetry.queue(), Capacity::of(ctx.workers)));
     let owners = Arc::<Owners>::default();
     let (waiting, owned) = (queue.clone(), owners.clone());
@@ -155,6 +155,7 @@ fn site(cluster: Cluster, server: String, member: &Member, ctx: &Shared) -> Site
         recorder: Recorder::new(cluster.clone(), mesh::events::TENANTS, &ctx.instance),
         figures: ctx.figures.clone(),
         reach: Reach::default(),
+        member: Arc::downgrade(member),
         queue,
         cluster,
     }
@@ -179,6 +180,7 @@ async fn keep_probing(site: &Site, member: &Member, ctx: &Shared) {
                 site.reach.set_lost(false);
                 if member.standing().state != State::Engaged {
                     member.stand(State::Engaged, "it answers again", ctx).await;
+                    site.reach.is_back();
                     for key in site.memories.keys() {
                         site.queue.add(key, Priority::Normal);
                     }

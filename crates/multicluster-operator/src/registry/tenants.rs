@@ -54,9 +54,16 @@ impl Listing {
 /// Puts the tenants of a cluster into its queue as they move.
 pub(super) async fn watch(site: Arc<Site>, member: Arc<Member>, ctx: Shared) {
     loop {
-        follow(&site, &member, &ctx).await;
-        // A list without an end is not worth more.
-        tokio::time::sleep(ctx.resync_interval).await;
+        let following = async {
+            follow(&site, &member, &ctx).await;
+            // A list without an end is not worth more.
+            tokio::time::sleep(ctx.resync_interval).await;
+        };
+        tokio::select! {
+            () = following => {}
+            // Sooner than a watch that failed would be tried again.
+            () = site.reach.back() => {}
+        }
     }
 }
 

@@ -168,13 +168,13 @@ impl Pass<'_> {
         match self.work(&subject).await {
             Err(error) if deleting && self.is_forced() => {
                 tracing::warn!(tenant = %self.key, error = crate::message::chain(&error), "letting a tenant go by force");
+                let what = format!("release {} in namespace {}", subject.release, self.key.name);
                 let note = format!(
-                    "the tenant went although its release could not be removed; what stays: release {} in namespace {} ({})",
-                    subject.release,
-                    self.key.name,
+                    "the tenant went although its release could not be removed; what stays: {what} ({})",
                     crate::message::chain(&error)
                 );
                 self.warn(events::RELEASES_ORPHANED, &note).await;
+                self.site.left_behind(&what, self.ctx).await;
                 self.let_go().await
             }
             outcome => outcome,
