@@ -273,6 +273,13 @@ fn leave_a_namespace_that_was_there(clusters: &Clusters, home: &Namespace) -> Re
         "mesh.openkcm.io/kryptondeployment=shared",
     ])?;
     home.wait("kryptondeployments", "shared", |it| phase(it) == "Ready")?;
+    // It agrees no longer. What was released goes with the object all the same.
+    shared.kubectl(&[
+        "annotate",
+        "namespace",
+        "shared",
+        "mesh.openkcm.io/kryptondeployment-",
+    ])?;
     home.kubectl(&["delete", "kryptondeployment", "shared"])?;
     assert!(
         shared

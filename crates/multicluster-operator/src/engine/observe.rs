@@ -110,7 +110,8 @@ pub(crate) async fn observe(
     let found = find_namespace(&namespace, site).await?;
     facts.place = Ok(place(found.as_ref(), subject));
     observed.namespace_uid = found.as_ref().and_then(kube::ResourceExt::uid);
-    if let Ok(Place::Foreign { .. }) = facts.place {
+    // What was released before its namespace became another's goes with the object all the same.
+    if matches!(facts.place, Ok(Place::Foreign { .. })) && !subject.deleting {
         return Ok((facts, observed));
     }
     let is_going = matches!(facts.place, Ok(Place::Going));

@@ -380,6 +380,13 @@ mod tests {
         check(going(Place::Open, Release::Foreign("x".into())), &[], "Gone");
         let needed = String::new();
         check(going(Place::Foreign { needed }, Release::Unseen), &[], "Gone");
+        // It agreed once, and does not any more.
+        let needed = String::new();
+        check(
+            going(Place::Foreign { needed }, Release::Present),
+            std::slice::from_ref(&uninstall),
+            "Gone",
+        );
         let shared = Facts {
             is_shared: true,
             ..going(Place::Ours, Release::Present)
