@@ -83,6 +83,15 @@ pub(crate) struct Args {
     /// The namespaces whose Tenants and `KryptonDeployments` are served, separated by commas; all when empty.
     #[arg(long, env = "WATCH_NAMESPACES", default_value = "", value_delimiter = ',')]
     pub(crate) watch_namespaces: Vec<String>,
+    /// Namespaces, separated by commas, in which releases may have objects besides their own namespace, and besides those
+    /// where the chart has objects of the same kind with its default values.
+    #[arg(
+        long,
+        env = "OPERATOR_ALLOWED_NAMESPACES",
+        default_value = "",
+        value_delimiter = ','
+    )]
+    pub(crate) allowed_namespaces: Vec<String>,
     /// Which types are served.
     #[arg(long, env = "OPERATOR_MODE", value_enum, default_value_t = Mode::Both)]
     pub(crate) mode: Mode,
@@ -170,9 +179,18 @@ impl Args {
 
     /// The namespaces whose objects are served; all when there are none.
     pub(crate) fn served_namespaces(&self) -> Vec<String> {
-        let names = self.watch_namespaces.iter().map(|name| name.trim());
-        names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
+        names(&self.watch_namespaces)
     }
+
+    /// The namespaces in which releases may have objects besides their own.
+    pub(crate) fn open_namespaces(&self) -> Vec<String> {
+        names(&self.allowed_namespaces)
+    }
+}
+
+fn names(listed: &[String]) -> Vec<String> {
+    let names = listed.iter().map(|name| name.trim());
+    names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
 }
 
 fn given(text: Option<&str>) -> Option<&str> {

@@ -135,6 +135,7 @@ impl Args {
                 identity: format!("{}_{}", process.instance(), std::process::id()),
                 max_history: self.helm_max_history,
                 install_crds: self.chart_install_crds,
+                open_namespaces: self.open_namespaces(),
             },
             recorder: Recorder::new(home.clone(), mesh::events::OPERATOR, process.instance()),
             home,

@@ -90,6 +90,12 @@ pub(super) fn attacks() -> Vec<Attack> {
             "a deployment takes a namespace that was there before",
             namespace,
         ),
+        row(
+            "deployment-elsewhere",
+            "the values of a deployment put an object into a namespace of others",
+            elsewhere,
+        )
+        .quick(),
     ]
 }
 
@@ -591,6 +597,54 @@ fn namespace(stage: &Stage, name: &'static str) -> Result<Outcome> {
         None => Outcome::refused(
             format!("the operator: {}", said.join("; ")),
             "nothing was made there",
+        ),
+    })
+}
+
+fn elsewhere(stage: &Stage, name: &'static str) -> Result<Outcome> {
+    let post = Post::start(stage, name)?;
+    let thief = stage.platform().namespace(&format!("{name}-thief"))?;
+    let settled = stage.platform().namespace(&format!("{name}-settled"))?;
+    post.join(
+        HOSTILE,
+        &fs::read(stage.platform().plane().kubeconfig())?,
+        thief.namespace(),
+    )?;
+    thief.wait(
+        "customresourcedefinitions",
+        "kryptondeployments.mesh.openkcm.io",
+        |it| it["status"]["acceptedNames"]["kind"] == "KryptonDeployment",
+    )?;
+    let region = json!({"name": "eu", "kubeconfig": {"secret": {"name": HOSTILE, "namespace": name}}});
+    let targets = ["kube-system", settled.namespace()];
+    let mut said = Vec::new();
+    for (number, target) in targets.iter().enumerate() {
+        let values = json!({"elsewhere": target});
+        let loot = format!("reach-{number}");
+        thief.apply(&deployment(thief.namespace(), &loot, &region, &values))?;
+        said.push(refusal(&thief, &loot, "HelmFailed")?);
+    }
+    let mut seen = None;
+    for target in targets {
+        if Namespace::of(target, thief.site())
+            .get("configmaps", "settings")?
+            .is_some()
+        {
+            seen = Some(format!("the object is in {target}"));
+        }
+    }
+    let victim = post.serve_victim();
+    thief.kubectl(&["delete", "kryptondeployments", "--all", "--wait=false"])?;
+    thief.wait_gone("kryptondeployments", "reach-0")?;
+    post.end()?;
+    if let Err(error) = victim {
+        seen = Some(format!("the tenant beside is not served: {error:#}"));
+    }
+    Ok(match seen {
+        Some(seen) => Outcome::got_through(seen),
+        None => Outcome::refused(
+            format!("the operator: {}", said.join("; ")),
+            "nothing was made there, the tenant beside was served",
         ),
     })
 }

@@ -34,6 +34,9 @@ const CONFIG_MAP: &str = "apiVersion: v1
 kind: ConfigMap
 metadata:
   name: settings
+  {{- with .Values.elsewhere }}
+  namespace: {{ . }}
+  {{- end }}
 data:
   version: {{ .Chart.Version | quote }}
   greeting: {{ .Values.greeting | quote }}
@@ -316,7 +319,7 @@ fn chart(version: &str) -> Result<ChartFolder> {
     chart.remove("values.schema.json")?;
     chart.write(
         "values.yaml",
-        "greeting: hello\nworkload: false\nreplicaCount: 1\n",
+        "greeting: hello\nworkload: false\nreplicaCount: 1\nelsewhere: \"\"\n",
     )?;
     chart.write("templates/config-map.yaml", CONFIG_MAP)?;
     chart.write("templates/service.yaml", SERVICE)?;

@@ -98,13 +98,17 @@ pub(crate) async fn reconcile(key: &Key, site: &Site, ctx: &Context) -> Result<N
 fn subject(object: &Object<'_>, site: &Site) -> Subject {
     let deployment = &object.deployment;
     let annotation = names::fingerprint_annotation(&site.name);
+    let default_values = serde_json::Map::from_iter([("replicaCount".to_owned(), 1.into())]);
     let mut values = deployment.spec.values.clone();
-    values.entry("replicaCount").or_insert_with(|| 1.into());
+    for (name, value) in &default_values {
+        values.entry(name).or_insert_with(|| value.clone());
+    }
     Subject {
         key: object.key.clone(),
         uid: deployment.uid().unwrap_or_default(),
         release: names::deployment_release(&object.key.name),
         values,
+        default_values,
         noted: deployment.annotations().get(&annotation).cloned(),
         revision: object
             .status

@@ -1,6 +1,7 @@
 //! One release on one cluster: observed, planned and written in the same way for tenants and deployments.
 
 mod apply;
+mod elsewhere;
 mod memory;
 mod observe;
 mod plan;
@@ -47,6 +48,8 @@ pub(crate) struct Engine {
     pub(crate) identity: String,
     pub(crate) max_history: i64,
     pub(crate) install_crds: bool,
+    /// Namespaces in which releases may have objects besides their own.
+    pub(crate) open_namespaces: Vec<String>,
 }
 
 /// An API server that releases are written to.
@@ -126,6 +129,8 @@ pub(crate) struct Subject {
     /// Name of the release.
     pub(crate) release: String,
     pub(crate) values: Map<String, Value>,
+    /// What the values are where the object says nothing.
+    pub(crate) default_values: Map<String, Value>,
     /// What was installed last, as the object has noted it.
     pub(crate) noted: Option<String>,
     /// The newest revision, as the object has noted it.

@@ -1,9 +1,10 @@
 //! What there is of a release: its namespace, its records, the chart, and its objects. Never writes.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use api::mesh;
 use cluster::{Health, ObjectId};
+use helm::engine::Rendered;
 use helm::release::Status;
 use helm_client::authenticity::Authenticity;
 use helm_client::records;
@@ -15,6 +16,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 use kube::core::PartialObjectMeta;
 
+use super::elsewhere::{beyond, elsewhere};
 use super::plan::{Facts, Place, Release};
 use super::{Engine, Memory, Site, Subject};
 use crate::names::target_namespace;
@@ -55,13 +57,15 @@ pub(crate) enum Error {
     Release(#[source] release::Error),
     #[error("could not render the chart")]
     Render(#[source] rendering::Error),
+    #[error("could not tell where the objects of the chart would lie")]
+    Locate(#[source] release::Error),
 }
 
 impl Error {
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Namespace { source, .. } => source.is_transient(),
-            Self::Release(error) => error.is_transient(),
+            Self::Release(error) | Self::Locate(error) => error.is_transient(),
             Self::Render(error) => error.is_transient(),
         }
     }
@@ -71,6 +75,8 @@ impl Error {
         match self {
             Self::Namespace { .. } | Self::Release(_) => true,
             Self::Render(_) => false,
+            // Types that nobody serves are the chart's fault.
+            Self::Locate(error) => error.unserved().is_none(),
         }
     }
 }
@@ -86,6 +92,7 @@ pub(crate) async fn observe(
         deleting: subject.deleting,
         place: Ok(Place::Absent),
         chart: None,
+        elsewhere: Vec::new(),
         release: Release::Unseen,
         is_noted: false,
         is_shared: subject.is_shared,
@@ -239,8 +246,20 @@ async fn wanted(
     let judge = OwnSecrets {
         namespace: &observed.namespace,
     };
-    let rendering = rendering::render_with(&site.cluster, &request, Leniency::default(), &judge).await;
-    let desired = rendering.map_err(Error::Render)?.desired;
+    let rendering = rendering::render_with(&site.cluster, &request, Leniency::default(), &judge)
+        .await
+        .map_err(Error::Render)?;
+    let unusual = unusual(&rendering.rendered, request, &judge, subject, site, engine).await?;
+    if !unusual.is_empty() {
+        facts.elsewhere = if rendering.is_withheld {
+            // Names may be made of what was looked up.
+            vec!["which ones is withheld, because the chart looked something up".to_owned()]
+        } else {
+            unusual
+        };
+        return Ok(());
+    }
+    let desired = rendering.desired;
     let state = observed
         .releases
         .state(&desired, &observed.records, Vec::new())
@@ -249,6 +268,37 @@ async fn wanted(
     facts.release = Release::Is(state);
     observed.desired = Some(desired);
     Ok(())
+}
+
+/// The objects that the values put into other namespaces, where the chart by itself has none of their kind.
+async fn unusual(
+    rendered: &Rendered,
+    request: Request<'_>,
+    judge: &OwnSecrets<'_>,
+    subject: &Subject,
+    site: &Site,
+    engine: &Engine,
+) -> Result<Vec<String>, Error> {
+    let (home, open) = (request.namespace, &engine.open_namespaces);
+    let found = elsewhere(&site.cluster, rendered, home, open).await;
+    let found = found.map_err(Error::Locate)?;
+    if found.is_empty() || subject.values == subject.default_values {
+        return Ok(Vec::new());
+    }
+    let by_default = Request {
+        values: subject.default_values.clone().into(),
+        ..request
+    };
+    let rendering = rendering::render_with(&site.cluster, &by_default, Leniency::default(), judge).await;
+    let usual = match rendering {
+        Ok(rendering) => elsewhere(&site.cluster, &rendering.rendered, home, open)
+            .await
+            .map_err(Error::Locate)?,
+        Err(error) if error.is_transient() => return Err(Error::Render(error)),
+        // A chart that asks for values has nothing elsewhere by itself.
+        Err(_) => BTreeSet::new(),
+    };
+    Ok(beyond(&found, &usual))
 }
 
 /// Which objects of the deployed revision are not as they were applied, and which are not up. What has not moved since it

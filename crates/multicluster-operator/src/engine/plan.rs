@@ -18,6 +18,8 @@ pub(crate) struct Facts {
     pub(crate) place: Result<Place, NoTarget>,
     /// Why there is no chart, if there is none.
     pub(crate) chart: Option<Fault>,
+    /// What the values put into namespaces of others.
+    pub(crate) elsewhere: Vec<String>,
     pub(crate) release: Release,
     /// True when the fingerprint says that just this was installed.
     pub(crate) is_noted: bool,
@@ -109,6 +111,11 @@ pub(crate) enum Blocked {
     NamespaceGoes,
     #[error(transparent)]
     Chart(#[from] Fault),
+    #[error(
+        "the values put objects into namespaces of others, where the chart by itself has none of their kind: {}; change the values, or have the operator's admin name the namespaces in --allowed-namespaces",
+        .0.join(", ")
+    )]
+    Elsewhere(Vec<String>),
     #[error("{0}: remove it, or choose another name for the object")]
     Release(String),
     #[error(
@@ -122,7 +129,7 @@ impl Blocked {
     /// True when it can go by itself.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
-            Self::Target(_) => false,
+            Self::Target(_) | Self::Elsewhere(_) => false,
             Self::Chart(fault) => fault.is_transient(),
             Self::Namespace { .. } | Self::NamespaceGoes | Self::Release(_) | Self::Differs(_) => true,
         }
@@ -167,6 +174,9 @@ fn keep(facts: Facts) -> Plan {
     }
     if let Some(fault) = facts.chart {
         return blocked(steps, Blocked::Chart(fault));
+    }
+    if !facts.elsewhere.is_empty() {
+        return blocked(steps, Blocked::Elsewhere(facts.elsewhere));
     }
     let state = match facts.release {
         Release::Foreign(why) => return blocked(steps, Blocked::Release(why)),
@@ -248,6 +258,7 @@ mod tests {
             deleting: false,
             place: Ok(place),
             chart: None,
+            elsewhere: Vec::new(),
             release,
             is_noted: false,
             is_shared: false,
@@ -312,6 +323,15 @@ mod tests {
             ..facts(Place::Ours, Release::Unseen)
         };
         check(facts, &[], "Blocked(Chart(VersionInvalid");
+    }
+
+    #[test]
+    fn nothing_is_released_into_namespaces_of_others() {
+        let facts = Facts {
+            elsewhere: vec!["Pod kube-system/web".into()],
+            ..facts(Place::Ours, Release::Is(State::OutOfSync(Reason::Values)))
+        };
+        check(facts, &[], "Blocked(Elsewhere");
     }
 
     #[test]

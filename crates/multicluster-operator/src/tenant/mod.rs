@@ -282,6 +282,7 @@ impl Pass<'_> {
             uid: self.tenant.uid().unwrap_or_default(),
             release: names::tenant_release(&self.key.name, cluster),
             values: self.tenant.spec.values.clone(),
+            default_values: serde_json::Map::new(),
             noted: self.tenant.annotations().get(&annotation).cloned(),
             revision: known.map_or(0, |known| known.revision),
             deleting,
