@@ -15,6 +15,9 @@ use serde_json::{Value, json};
 use super::token::{self, Token, TokenError, request_token};
 use crate::{Cluster, ObjectId};
 
+/// A new token is good for at least so long before it has to be renewed.
+const SOONEST: SignedDuration = SignedDuration::from_mins(1);
+
 /// On a kubeconfig Secret: when its token expires, RFC 3339.
 pub const TOKEN_EXPIRES: &str = "mesh.openkcm.io/token-expires";
 
@@ -45,6 +48,16 @@ pub enum Error {
         account: String,
         /// Why.
         source: TokenError,
+    },
+    /// The target's token would have to be renewed at once, and the next one again.
+    #[error(
+        "the target's token for {account} expires at {expires}, too soon to be renewed in time: compare the target's clock with ours"
+    )]
+    TooShort {
+        /// `<namespace>/<name>`.
+        account: String,
+        /// When it expires.
+        expires: Timestamp,
     },
     /// The Secret could not be written.
     #[error("could not store the renewed token")]
@@ -140,7 +153,10 @@ pub fn is_due(annotations: &BTreeMap<String, String>, now: Timestamp) -> bool {
 
 /// Has the target make a new token, by the one that there is, and writes it into the Secret at home, in the state in which
 /// that was read. The `ServiceAccount` needs `create` on its own `serviceaccounts/token`, and this process `patch` on
-/// Secrets in the namespace of this one.
+/// Secrets in the namespace of this one. `key` is that of the kubeconfig in the Secret's data.
+///
+/// Who runs the target says how long the token lasts. One that would be due for renewal at once is not taken, so that no
+/// target has home written to all the time.
 ///
 /// # Errors
 ///
@@ -149,6 +165,7 @@ pub async fn renew(
     home: &Cluster,
     target: &Cluster,
     secret: &Secret,
+    key: &str,
     manager: &str,
     now: Timestamp,
 ) -> Result<Renewed, Error> {
@@ -161,7 +178,7 @@ pub async fn renew(
         expires: _,
         lifetime,
     } = &note;
-    let data = secret.data.as_ref().and_then(|data| data.get(super::KEY));
+    let data = secret.data.as_ref().and_then(|data| data.get(key));
     let kubeconfig = data.map(|data| data.0.as_slice()).unwrap_or_default();
     let token = request_token(target, namespace, name, *lifetime)
         .await
@@ -169,8 +186,14 @@ pub async fn renew(
             account: format!("{namespace}/{name}"),
             source,
         })?;
-    let renewed = token::replace_token(kubeconfig, &token.secret)?;
     let note = Note::about(namespace, name, &token, *lifetime, now);
+    if note.due() < now + SOONEST {
+        return Err(Error::TooShort {
+            account: format!("{namespace}/{name}"),
+            expires: token.expires,
+        });
+    }
+    let renewed = token::replace_token(kubeconfig, &token.secret)?;
     let id = ObjectId::of::<Secret>(secret.metadata.namespace.as_deref(), &secret.name_any());
     let id = id.map_err(Error::Store)?;
     let patch = json!({
@@ -178,7 +201,7 @@ pub async fn renew(
             "resourceVersion": secret.metadata.resource_version,
             "annotations": note.annotations(),
         },
-        "stringData": {super::KEY: renewed},
+        "stringData": {key: renewed},
     });
     home.merge(&id, &patch, manager).await.map_err(Error::Store)?;
     Ok(Renewed {
@@ -192,6 +215,7 @@ mod tests {
     use k8s_openapi::ByteString;
 
     use super::*;
+    use crate::kubeconfig::KEY;
     use crate::scripted::Script;
 
     fn time(text: &str) -> Timestamp {
@@ -309,7 +333,7 @@ mod tests {
             json!({"kind": "Secret"}),
         );
         let now = time("2026-01-04T12:00:00Z");
-        let renewed = renew(&home.cluster(), &target.cluster(), &secret(), "test", now)
+        let renewed = renew(&home.cluster(), &target.cluster(), &secret(), KEY, "test", now)
             .await
             .unwrap();
         assert_eq!(renewed.expires, time("2026-01-11T12:00:00Z"));
@@ -318,11 +342,77 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn the_kubeconfig_may_be_under_another_key() {
+        let mut secret = secret();
+        let data = secret.data.take().unwrap();
+        secret.data = data
+            .into_values()
+            .map(|data| ("config".to_owned(), data))
+            .next()
+            .map(|one| [one].into());
+        let target = Script::new("target").on(
+            Method::POST,
+            TOKENS,
+            |_| {},
+            201,
+            json!({"status": {"token": "newer", "expirationTimestamp": "2026-01-11T12:00:00Z"}}),
+        );
+        let home = Script::new("home").on(
+            Method::PATCH,
+            SECRET,
+            |body| {
+                let data = body["stringData"].as_object().unwrap();
+                assert_eq!(data.keys().collect::<Vec<_>>(), ["config"]);
+                assert!(data["config"].as_str().unwrap().contains("newer"));
+            },
+            200,
+            json!({"kind": "Secret"}),
+        );
+        let now = time("2026-01-04T12:00:00Z");
+        renew(&home.cluster(), &target.cluster(), &secret, "config", "test", now)
+            .await
+            .unwrap();
+        target.finish();
+        home.finish();
+    }
+
+    #[tokio::test]
+    async fn a_target_cannot_have_home_written_to_all_the_time_or_at_length() {
+        let long = "x".repeat(20_000);
+        for (token, expires, names) in [
+            ("newer", "2026-01-01T00:00:00Z", "expires at 2026-01-01"),
+            ("newer", "2026-01-04T12:00:01Z", "expires at 2026-01-04"),
+            ("newer", "2026-01-04T12:05:30Z", "expires at 2026-01-04"),
+            (&*long, "2026-01-11T12:00:00Z", "20000 bytes"),
+        ] {
+            let target = Script::new("target").on(
+                Method::POST,
+                TOKENS,
+                |_| {},
+                201,
+                json!({"status": {"token": token, "expirationTimestamp": expires}}),
+            );
+            let home = Script::new("home");
+            let now = time("2026-01-04T12:00:00Z");
+            let error = renew(&home.cluster(), &target.cluster(), &secret(), KEY, "test", now)
+                .await
+                .unwrap_err();
+            let mut told = error.to_string();
+            if let Some(source) = std::error::Error::source(&error) {
+                told += &source.to_string();
+            }
+            assert!(told.contains(names) && !told.contains("xxx"), "{told}");
+            target.finish();
+            home.finish();
+        }
+    }
+
+    #[tokio::test]
     async fn a_target_that_refuses_leaves_the_secret_alone() {
         let target = Script::new("target").refuse(Method::POST, TOKENS, 401, "Unauthorized", "no");
         let home = Script::new("home");
         let now = time("2026-01-04T12:00:00Z");
-        let error = renew(&home.cluster(), &target.cluster(), &secret(), "test", now)
+        let error = renew(&home.cluster(), &target.cluster(), &secret(), KEY, "test", now)
             .await
             .unwrap_err();
         assert!(matches!(error, Error::Request { .. }), "{error}");

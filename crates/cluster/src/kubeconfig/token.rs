@@ -17,6 +17,10 @@ use super::self_contained::read_file;
 use crate::request::Call;
 use crate::{Attempt, ClientOptions, Cluster, ObjectId};
 
+/// The longest token that is taken: it is kept in a Secret, beside what else is in there. API servers make them of about a
+/// thousand bytes.
+const LONGEST_TOKEN: usize = 16 << 10;
+
 /// A token of a ServiceAccount.
 #[derive(Clone)]
 pub struct Token {
@@ -35,6 +39,16 @@ pub enum TokenError {
     /// Its answer holds no token, or no time.
     #[error("the API server's answer to a request for a token of service account {0} holds none")]
     Malformed(String),
+    /// Its token is longer than any API server makes them.
+    #[error(
+        "the token of service account {account} has {length} bytes, and {LONGEST_TOKEN} at most are taken"
+    )]
+    TooLong {
+        /// `<namespace>/<name>`.
+        account: String,
+        /// How long it is.
+        length: usize,
+    },
 }
 
 /// Has the API server make a token for a `ServiceAccount`, for so long; the server may have a longest time of its own, so
@@ -68,8 +82,15 @@ pub async fn request_token(
     let status = &answer["status"];
     let token = status["token"].as_str().filter(|token| !token.is_empty());
     let expires = status["expirationTimestamp"].as_str();
+    let token = token.ok_or_else(malformed)?;
+    if token.len() > LONGEST_TOKEN {
+        return Err(TokenError::TooLong {
+            account: format!("{namespace}/{service_account}"),
+            length: token.len(),
+        });
+    }
     Ok(Token {
-        secret: token.ok_or_else(malformed)?.to_owned().into(),
+        secret: token.to_owned().into(),
         expires: expires.and_then(|time| time.parse().ok()).ok_or_else(malformed)?,
     })
 }

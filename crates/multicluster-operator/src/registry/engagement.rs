@@ -218,17 +218,17 @@ async fn renew_token(site: &Site, member: &Member, ctx: &Context) {
             return;
         }
     };
-    let renewing = kubeconfig::renew::renew(&ctx.home, &site.cluster, &secret, FIELD_MANAGER, now);
+    let key = &ctx.kubeconfig_key;
+    let renewing = kubeconfig::renew::renew(&ctx.home, &site.cluster, &secret, key, FIELD_MANAGER, now);
     match renewing.await {
         Ok(renewed) => {
             tracing::info!(cluster = member.name, expires = %renewed.expires, "renewed the token of a cluster");
         }
+        // The Secret changed meanwhile, and is looked at again.
+        Err(kubeconfig::renew::Error::Store(error)) if error.is_conflict() => {}
         Err(error) => {
-            tracing::warn!(
-                cluster = member.name,
-                error = chain(&error),
-                "could not renew the token of a cluster"
-            );
+            let why = format!("its token could not be renewed: {}", chain(&error));
+            member.complain(&why, ctx).await;
         }
     }
 }
