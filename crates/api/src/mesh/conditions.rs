@@ -37,8 +37,6 @@ pub const VERSION_NOT_FOUND: &str = "VersionNotFound";
 pub const NAMESPACE_REFUSED: &str = "NamespaceRefused";
 /// The release is another's.
 pub const RELEASE_FOREIGN: &str = "ReleaseForeign";
-/// Something else failed.
-pub const PASS_FAILED: &str = "PassFailed";
 
 /// In progress: an install.
 pub const INSTALLING: &str = "Installing";
