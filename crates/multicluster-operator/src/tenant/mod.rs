@@ -82,9 +82,12 @@ fn served(cluster_ref: Option<&ClusterRef>, cluster: &str, discovery_namespace: 
 
 /// One pass: read, decide, write, report.
 pub(crate) async fn reconcile(key: &Key, site: &Site, ctx: &Context) -> Result<Next, Error> {
+    let Some(seen) = site.memories.version(key) else {
+        // It is gone, as the watch says. Nobody comes back to it, whatever else the cluster says of it.
+        return Ok(Next::OnChange);
+    };
     let mut memory = site.memories.take(key);
-    let seen = site.memories.version(key);
-    if let Some(left) = memory.holds_for(seen.as_deref(), site, ctx.resync_interval) {
+    if let Some(left) = memory.holds_for(Some(&seen), site, ctx.resync_interval) {
         site.memories.put(key.clone(), memory);
         return Ok(Next::After(left, Priority::Low));
     }
