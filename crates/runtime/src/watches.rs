@@ -35,6 +35,8 @@ pub struct Watches<K> {
     /// Selects the objects of all releases.
     selector: String,
     reading: Reading<K>,
+    /// How many places are watched at once; of objects in others it is not known how they are.
+    most: usize,
     places: Mutex<HashMap<Place, Watch<K>>>,
 }
 
@@ -111,8 +113,15 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Watches<K> {
                 owner,
                 told: Arc::new(told),
             },
+            most: usize::MAX,
             places: Mutex::default(),
         }
+    }
+
+    /// The same with so many watches at most. Each is a connection.
+    #[must_use]
+    pub fn at_most(self, most: usize) -> Self {
+        Self { most, ..self }
     }
 
     /// Watches where an owner has these objects, and no longer where it has none.
@@ -130,6 +139,9 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Watches<K> {
             !seen.users.is_empty()
         });
         for place in wanted {
+            if places.len() >= self.most && !places.contains_key(&place) {
+                continue;
+            }
             let watch = places.entry(place).or_insert_with_key(|place| self.begin(place));
             lock(&watch.seen).users.insert(key.clone());
         }
@@ -306,6 +318,26 @@ mod tests {
 
     fn owner(object: &Metadata) -> Option<String> {
         object.labels().get("owner").cloned()
+    }
+
+    #[tokio::test]
+    async fn there_are_no_more_watches_than_may_be_and_one_that_ends_makes_room() {
+        use k8s_openapi::api::core::v1::ConfigMap;
+        let script = cluster::scripted::Script::new("nothing");
+        let watches = Watches::new(script.cluster(), "owner".to_owned(), owner, |_| {}).at_most(2);
+        let id = |namespace: &str| ObjectId::of::<ConfigMap>(Some(namespace), "web").unwrap();
+        let is_watched = |namespace: &str| {
+            let places = watches.lock();
+            places.contains_key(&Place::of(&id(namespace)))
+        };
+        watches.follow(&"one".to_owned(), [id("a"), id("b"), id("c")].iter());
+        assert!(is_watched("a") && is_watched("b") && !is_watched("c"));
+        watches.follow(&"other".to_owned(), [id("b"), id("c")].iter());
+        assert!(!is_watched("c"));
+        assert_eq!(watches.sight(&id("c")), Sight::Unknown);
+        watches.leave(&"one".to_owned());
+        watches.follow(&"other".to_owned(), [id("b"), id("c")].iter());
+        assert!(!is_watched("a") && is_watched("b") && is_watched("c"));
     }
 
     #[test]

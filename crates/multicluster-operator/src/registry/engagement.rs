@@ -29,6 +29,10 @@ const PROBE_AGAIN: Duration = Duration::from_secs(5);
 /// Shortest and longest pause before a cluster that could not be engaged is tried again.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 
+/// How many watches there are on objects of releases on one cluster, each a connection: a cluster that tells of ever more
+/// releases leaves connections to the others. Releases beyond that are compared at each resync alone.
+const MOST_WATCHES: usize = 500;
+
 type Metadata = Item<PartialObjectMeta<DynamicObject>>;
 
 /// A cluster could not be engaged.
@@ -148,7 +152,8 @@ fn site(cluster: Cluster, server: String, member: &Arc<Member>, ctx: &Shared) ->
             cluster.clone(),
             helm_client::release::Options::default(),
         ),
-        watches: Watches::new(cluster.clone(), mesh::OWNER_UID.to_owned(), owner, moved),
+        watches: Watches::new(cluster.clone(), mesh::OWNER_UID.to_owned(), owner, moved)
+            .at_most(MOST_WATCHES),
         owners,
         memories: Memories::default(),
         backoff: Backoff::new(ctx.min_retry, ctx.max_retry),
