@@ -17,5 +17,6 @@ pub const FOR_TENANT: &str = "mesh.openkcm.io/tenant";
 /// The same of a [`KryptonDeployment`](super::KryptonDeployment).
 pub const FOR_DEPLOYMENT: &str = "mesh.openkcm.io/kryptondeployment";
 
-/// On the Secret of a cluster: how the operator stands to it, a JSON object of `state`, `since` and `message`.
+/// On the Secret of a cluster: how the operator stands to it, a JSON object of `state`, `since`, `message`, and `leftBehind`
+/// where objects went without their releases.
 pub const CLUSTER_STATE: &str = "mesh.openkcm.io/cluster-state";

@@ -65,6 +65,9 @@ pub(crate) struct Join {
     /// the operator's namespace may anyway.
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
     pub(crate) allow_from: Vec<String>,
+    /// The operator's `--kubeconfig-key`: the key of the kubeconfig in the Secret.
+    #[arg(long, value_name = "KEY", default_value = cluster::kubeconfig::KEY)]
+    pub(crate) kubeconfig_key: String,
     /// Print what would be written to the target, and write nothing.
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -75,6 +78,9 @@ pub(crate) struct Join {
 /// What to list.
 #[derive(Debug, Args)]
 pub(crate) struct List {
+    /// The operator's `--kubeconfig-key`: the key of the kubeconfig in the Secrets.
+    #[arg(long, value_name = "KEY", default_value = cluster::kubeconfig::KEY)]
+    pub(crate) kubeconfig_key: String,
     #[command(flatten)]
     pub(crate) output: Output,
     #[command(flatten)]

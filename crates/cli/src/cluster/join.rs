@@ -214,7 +214,7 @@ async fn tell(
             "name": args.name, "namespace": session.namespace, "annotations": annotations,
             "labels": {kubeconfig::LABEL: "true", "app.kubernetes.io/managed-by": MANAGER},
         },
-        "stringData": {kubeconfig::KEY: text},
+        "stringData": {&args.kubeconfig_key: text},
     });
     match session.cluster.create(id, &secret, MANAGER).await {
         Err(error) if error.is_already_exists() => {

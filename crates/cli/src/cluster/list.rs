@@ -17,11 +17,12 @@ use crate::release::table::{Cell, table};
 
 /// What the operator wrote about a cluster.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct Noted {
     state: String,
     since: String,
     message: String,
+    left_behind: Vec<String>,
 }
 
 /// A cluster.
@@ -37,6 +38,9 @@ struct Row {
     token_expires: Option<Timestamp>,
     #[serde(skip_serializing_if = "String::is_empty")]
     message: String,
+    /// What is left there of objects that went by force.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    left_behind: Vec<String>,
 }
 
 /// Prints the clusters by name.
@@ -52,14 +56,17 @@ pub(super) fn run(args: List) -> Result<()> {
             .list(&ResourceId::of::<Secret>(), selector)
             .await?;
         let now = Timestamp::now();
-        let mut rows: Vec<Row> = found.iter().map(|secret| row(secret, now)).collect();
+        let mut rows: Vec<Row> = found
+            .iter()
+            .map(|secret| row(secret, &args.kubeconfig_key, now))
+            .collect();
         rows.sort_by(|one, other| one.name.cmp(&other.name));
         Ok((rows, session.screen))
     })?;
     output::print(args.output.output, &rows, || text(&rows, screen))
 }
 
-fn row(secret: &Secret, now: Timestamp) -> Row {
+fn row(secret: &Secret, key: &str, now: Timestamp) -> Row {
     let annotations = secret.metadata.annotations.clone().unwrap_or_default();
     let noted: Noted = annotations
         .get(CLUSTER_STATE)
@@ -69,8 +76,9 @@ fn row(secret: &Secret, now: Timestamp) -> Row {
         mut state,
         since,
         mut message,
+        left_behind,
     } = noted;
-    let data = secret.data.as_ref().and_then(|data| data.get(kubeconfig::KEY));
+    let data = secret.data.as_ref().and_then(|data| data.get(key));
     // Which addresses are allowed is the operator's to say.
     let limits = Limits {
         loopback: true,
@@ -105,6 +113,7 @@ fn row(secret: &Secret, now: Timestamp) -> Row {
         since: plain(&since),
         token_expires,
         message: plain(&message),
+        left_behind: left_behind.iter().map(|left| plain(left)).collect(),
     }
 }
 
@@ -126,6 +135,7 @@ fn text(rows: &[Row], screen: Screen) -> String {
             since,
             token_expires,
             message,
+            left_behind,
         } = row;
         vec![
             name.as_str().into(),
@@ -135,10 +145,20 @@ fn text(rows: &[Row], screen: Screen) -> String {
             token_expires
                 .map_or_else(|| "-".to_owned(), |time| time.to_string())
                 .into(),
-            message.as_str().into(),
+            told(message, left_behind).into(),
         ]
     }));
     table(&cells)
+}
+
+/// What there is to say of a cluster.
+fn told(message: &str, left_behind: &[String]) -> String {
+    let left = left_behind.join(", ");
+    match (message.is_empty(), left.is_empty()) {
+        (_, true) => message.to_owned(),
+        (true, false) => format!("left behind: {left}"),
+        (false, false) => format!("{message}; left behind: {left}"),
+    }
 }
 
 fn paint(state: &str) -> Paint {
@@ -188,6 +208,7 @@ mod tests {
         ];
         let shown = row(
             &secret(&kubeconfig(), &noted),
+            kubeconfig::KEY,
             "2026-01-02T00:00:00Z".parse().unwrap(),
         );
         assert_eq!(
@@ -199,9 +220,27 @@ mod tests {
     }
 
     #[test]
+    fn what_is_left_behind_is_told_beside_the_state() {
+        let state = r#"{"state":"Engaged","since":"","message":"it answers again","leftBehind":["release a","release b"]}"#;
+        let shown = row(
+            &secret(&kubeconfig(), &[(CLUSTER_STATE, state)]),
+            kubeconfig::KEY,
+            "2026-01-02T00:00:00Z".parse().unwrap(),
+        );
+        let json = serde_json::to_value(&shown).unwrap();
+        assert_eq!(json["leftBehind"], json!(["release a", "release b"]));
+        assert_eq!(
+            told(&shown.message, &shown.left_behind),
+            "it answers again; left behind: release a, release b"
+        );
+        assert_eq!(told("", &shown.left_behind), "left behind: release a, release b");
+        assert_eq!(told("no answer", &[]), "no answer");
+    }
+
+    #[test]
     fn a_cluster_that_cannot_be_used_says_why() {
         let now: Timestamp = "2026-02-01T00:00:00Z".parse().unwrap();
-        let bad = row(&secret("s3cr3t", &[]), now);
+        let bad = row(&secret("s3cr3t", &[]), kubeconfig::KEY, now);
         assert_eq!((bad.state.as_str(), bad.server.as_str()), ("-", "-"));
         assert!(
             bad.message.contains("cannot be read") && !bad.message.contains("s3cr3t"),
@@ -214,9 +253,12 @@ mod tests {
             (renew::SERVICE_ACCOUNT, "ops/edge"),
         ];
         assert!(
-            row(&secret(&kubeconfig(), &expired), now)
+            row(&secret(&kubeconfig(), &expired), kubeconfig::KEY, now)
                 .message
                 .contains("expired")
         );
+        // The operator was told of another key.
+        let elsewhere = row(&secret(&kubeconfig(), &[]), "config", now);
+        assert_eq!(elsewhere.server, "-");
     }
 }

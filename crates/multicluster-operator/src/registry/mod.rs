@@ -8,7 +8,8 @@ mod tenants;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use api::mesh::{annotations, events};
+use api::mesh::annotations::CLUSTER_STATE;
+use api::mesh::events;
 use cluster::ObjectId;
 pub(crate) use cluster::kubeconfig::Limits;
 use helm::origin::ALLOW_FROM_NAMESPACES;
@@ -25,10 +26,13 @@ pub(crate) use state::{Standing, State};
 use crate::context::{Context, Shared};
 use crate::engine::{FIELD_MANAGER, Site};
 use crate::key::Key;
-use crate::message::chain;
+use crate::message::{chain, told};
 
 /// The name under which the watch cluster itself is served.
 pub(crate) const SELF: &str = "self-cluster";
+
+/// The longest text that is kept about one release that was left behind: three names, and what stands between them.
+const LONGEST_ENTRY: usize = 500;
 
 /// A cluster, by the Secret with its kubeconfig.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -95,7 +99,8 @@ impl Member {
             if standing.state == state {
                 return;
             }
-            *standing = Standing::new(state, message, Timestamp::now());
+            let left = std::mem::take(&mut standing.left_behind);
+            *standing = Standing::new(state, message, Timestamp::now()).leaving(left);
             standing.clone()
         };
         tracing::info!(cluster = self.name, state = state.as_str(), message, "cluster");
@@ -103,7 +108,7 @@ impl Member {
         // Nobody listens once the process ends.
         let _ = ctx.news.send(self.id.clone());
         if matches!(state, State::Engaged | State::Unreachable) {
-            self.tell(&next, ctx).await;
+            self.tell(&next, message, ctx).await;
         }
     }
 
@@ -118,30 +123,28 @@ impl Member {
             standing.clone()
         };
         tracing::warn!(cluster = self.name, why, "cluster");
-        self.tell(&standing, ctx).await;
+        self.tell(&standing, why, ctx).await;
     }
 
     /// Notes on the Secret what was left behind there when an object had to go without it.
     pub(crate) async fn left_behind(&self, what: &str, ctx: &Context) {
-        const LONGEST: usize = 4096;
+        let what = told(&what.chars().take(LONGEST_ENTRY).collect::<String>());
         let standing = {
             let mut standing = lock(&self.standing);
-            if standing.message.len() < LONGEST {
-                standing.message = format!("{}; left behind: {what}", standing.message);
-            }
+            standing.leave(&what);
             standing.clone()
         };
-        self.tell(&standing, ctx).await;
+        self.tell(&standing, &format!("left behind: {what}"), ctx).await;
     }
 
     /// Says it on the Secret, where users see it.
-    async fn tell(&self, standing: &Standing, ctx: &Context) {
+    async fn tell(&self, standing: &Standing, news: &str, ctx: &Context) {
         let severity = if standing.state == State::Engaged {
             Severity::Normal
         } else {
             Severity::Warning
         };
-        let note = format!("{}: {}", standing.state.as_str(), standing.message);
+        let note = format!("{}: {news}", standing.state.as_str());
         let happening = Happening {
             severity,
             reason: events::CLUSTER_STATE,
@@ -159,7 +162,7 @@ impl Member {
         let telling = async {
             let id = ObjectId::of::<Secret>(Some(&self.id.namespace), &self.id.name)?;
             let text = serde_json::to_string(standing).unwrap_or_default();
-            let annotation = [(annotations::CLUSTER_STATE, Some(text.as_str()))];
+            let annotation = [(CLUSTER_STATE, Some(text.as_str()))];
             ctx.home.annotate(&id, annotation, FIELD_MANAGER).await
         };
         match telling.await {
@@ -313,9 +316,19 @@ impl Registry {
     }
 
     /// Notes the annotations of a Secret; those look again who may use it no longer, or may now.
-    fn note(&self, member: &Member, annotations: BTreeMap<String, String>) {
+    fn note(&self, member: &Arc<Member>, annotations: BTreeMap<String, String>) {
         let mut known = lock(&member.annotations);
         let is_other = known.get(ALLOW_FROM_NAMESPACES) != annotations.get(ALLOW_FROM_NAMESPACES);
+        if known.contains_key(CLUSTER_STATE) && !annotations.contains_key(CLUSTER_STATE) {
+            // Somebody has read what is left behind there.
+            lock(&member.standing).left_behind.clear();
+            let (member, ctx) = (member.clone(), self.ctx.clone());
+            tokio::spawn(async move {
+                let standing = member.standing();
+                let news = "the list of what was left behind begins anew";
+                member.tell(&standing, news, &ctx).await;
+            });
+        }
         *known = annotations;
         if is_other {
             // Nobody listens once the process ends.
@@ -350,12 +363,15 @@ impl Registry {
             Source::Kubeconfig { annotations, .. } => annotations.clone(),
             Source::Home => BTreeMap::new(),
         };
+        let known = former.as_ref().map(|former| former.member.standing());
+        let left = known.map_or_else(|| state::left_behind(&annotations), |known| known.left_behind);
+        let standing = Standing::new(State::Discovered, "", Timestamp::now()).leaving(left);
         let member = Arc::new(Member {
             id: id.clone(),
             name,
             has_tenants,
             site: Mutex::default(),
-            standing: Mutex::new(Standing::new(State::Discovered, "", Timestamp::now())),
+            standing: Mutex::new(standing),
             annotations: Mutex::new(annotations),
         });
         let digest = source.digest();

@@ -1,5 +1,8 @@
 //! How the operator stands to a cluster. Pure.
 
+use std::collections::BTreeMap;
+
+use api::mesh::annotations::CLUSTER_STATE;
 use serde::{Deserialize, Serialize};
 
 /// How the operator stands to a cluster.
@@ -37,13 +40,24 @@ impl State {
     }
 }
 
+/// How many releases are listed that were left behind on a cluster.
+const MOST_LEFT: usize = 50;
+
+/// The last entry of a list that has no room for more.
+const MORE: &str = "more, which the events about the cluster tell";
+
 /// A state, since when, and why: the annotation on the Secret of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Standing {
     pub(crate) state: State,
     /// RFC 3339, to the second.
     pub(crate) since: String,
     pub(crate) message: String,
+    /// What is left there of objects that went without it. It outlives states and processes, until somebody removes the
+    /// annotation.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) left_behind: Vec<String>,
 }
 
 impl Standing {
@@ -53,13 +67,58 @@ impl Standing {
             state,
             since: now.to_string(),
             message: message.into(),
+            left_behind: Vec::new(),
         }
     }
+
+    /// The same with what was left behind before.
+    #[must_use]
+    pub(crate) fn leaving(self, left_behind: Vec<String>) -> Self {
+        Self { left_behind, ..self }
+    }
+
+    /// Notes what is left behind.
+    pub(crate) fn leave(&mut self, what: &str) {
+        let left = &mut self.left_behind;
+        if left.iter().any(|known| known == what || known == MORE) {
+            return;
+        }
+        let is_full = left.len() >= MOST_LEFT;
+        left.push(if is_full { MORE } else { what }.to_owned());
+    }
+}
+
+/// What is left behind on a cluster, as the annotations of its Secret say.
+pub(super) fn left_behind(annotations: &BTreeMap<String, String>) -> Vec<String> {
+    let text = annotations.get(CLUSTER_STATE);
+    let standing = text.and_then(|text| serde_json::from_str::<Standing>(text).ok());
+    let mut left = standing.map(|standing| standing.left_behind).unwrap_or_default();
+    left.truncate(MOST_LEFT + 1);
+    left
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_behind_is_listed_once_and_read_back() {
+        let at = jiff::Timestamp::from_second(30).unwrap_or_default();
+        let mut standing = Standing::new(State::Unreachable, "no answer", at);
+        for number in 0..2 * MOST_LEFT {
+            standing.leave(&format!("release {number}"));
+            standing.leave(&format!("release {number}"));
+        }
+        assert_eq!(standing.left_behind.len(), MOST_LEFT + 1);
+        assert_eq!(standing.left_behind.last().map(String::as_str), Some(MORE));
+        let text = serde_json::to_string(&standing).unwrap_or_default();
+        let annotations = BTreeMap::from([(CLUSTER_STATE.to_owned(), text)]);
+        assert_eq!(left_behind(&annotations), standing.left_behind);
+        for other in ["", "{}", r#"{"state":"Engaged","since":"","message":""}"#] {
+            let annotations = BTreeMap::from([(CLUSTER_STATE.to_owned(), other.to_owned())]);
+            assert!(left_behind(&annotations).is_empty(), "{other}");
+        }
+    }
 
     #[test]
     fn a_state_is_written_as_json() {
