@@ -102,7 +102,8 @@ pub(crate) struct Args {
     /// watched, are compared then.
     #[arg(long, env = "OPERATOR_RESYNC_INTERVAL", default_value = "10m")]
     pub(crate) resync_interval: GoDuration,
-    /// How often an engaged cluster is asked whether it is there.
+    /// How often an engaged cluster is asked whether it is there while no watch of it says anything, and one that is away
+    /// whether it is back; where a watch has said something within 70 s, nobody asks.
     #[arg(long, env = "OPERATOR_PROBE_INTERVAL", default_value = "30s")]
     pub(crate) probe_interval: GoDuration,
     /// How many objects are worked on at once on each cluster.

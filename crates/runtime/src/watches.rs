@@ -45,6 +45,7 @@ pub struct Watches<K> {
 struct Reading<K> {
     owner: fn(&Metadata) -> Option<K>,
     told: Arc<dyn Fn(K) + Send + Sync>,
+    failed: Arc<dyn Fn() + Send + Sync>,
 }
 
 /// As many objects of one kind and namespace are remembered; of more it is not known how they are.
@@ -112,10 +113,18 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Watches<K> {
             reading: Reading {
                 owner,
                 told: Arc::new(told),
+                failed: Arc::new(|| {}),
             },
             most: usize::MAX,
             places: Mutex::default(),
         }
+    }
+
+    /// The same, which calls `failed` when a watch fails.
+    #[must_use]
+    pub fn when_one_fails(mut self, failed: impl Fn() + Send + Sync + 'static) -> Self {
+        self.reading.failed = Arc::new(failed);
+        self
     }
 
     /// The same with so many watches at most. Each is a connection.
@@ -179,6 +188,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Watches<K> {
         .default_backoff();
         let (theirs, reading, place, until) =
             (seen.clone(), self.reading.clone(), place.clone(), ends.clone());
+        let failed = reading.failed.clone();
         tokio::spawn(async move {
             let events = events
                 .inspect_err(|error| {
@@ -187,6 +197,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static> Watches<K> {
                         error = error as &dyn std::error::Error,
                         "watch of objects"
                     );
+                    failed();
                 })
                 .filter_map(|event| async { event.ok() })
                 .take_until(until.cancelled());

@@ -5,7 +5,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -53,6 +53,26 @@ const WATCHED: (u32, u32) = (8 << 20, 1 << 20);
 /// What reading an event takes, however small it is.
 const LEAST_EVENT: usize = 2 << 10;
 
+/// When something of a watch came last; cheap to clone. Servers say about once a minute how far a watch has come, so that
+/// silence tells of more than that nothing moves.
+#[derive(Debug, Clone, Default)]
+pub struct Pulse(Arc<Mutex<Option<Instant>>>);
+
+impl Pulse {
+    /// For how long nothing of a watch has come; none when nothing ever has.
+    pub fn silent_for(&self) -> Option<Duration> {
+        self.lock().map(|at| at.elapsed())
+    }
+
+    fn beat(&self) {
+        *self.lock() = Some(Instant::now());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// A client for the server of an untrusted kubeconfig.
 ///
 /// What the server's name resolves to is judged at every connection, so a name that is one address when it is written
@@ -68,15 +88,30 @@ const LEAST_EVENT: usize = 2 << 10;
 ///
 /// [`Error::Client`] when certificates, keys or headers cannot be used.
 pub fn client(
-    mut config: Config,
+    config: Config,
     limits: &Limits,
     user_agent: &str,
     told: impl Fn(&Answered) + Send + Sync + 'static,
 ) -> Result<Client, Error> {
+    client_heard(config, limits, user_agent, told, &Pulse::default())
+}
+
+/// The same, whose watches are heard by `pulse`.
+///
+/// # Errors
+///
+/// As [`client`].
+pub fn client_heard(
+    mut config: Config,
+    limits: &Limits,
+    user_agent: &str,
+    told: impl Fn(&Answered) + Send + Sync + 'static,
+    pulse: &Pulse,
+) -> Result<Client, Error> {
     if let Ok(agent) = HeaderValue::from_str(user_agent) {
         config.headers.push((header::USER_AGENT, agent));
     }
-    stack(&config, *limits, GaiResolver::new(), told).map_err(|error| Error::Client(Box::new(error)))
+    stack(&config, *limits, GaiResolver::new(), told, pulse).map_err(|error| Error::Client(Box::new(error)))
 }
 
 fn stack<R>(
@@ -84,6 +119,7 @@ fn stack<R>(
     limits: Limits,
     resolver: R,
     told: impl Fn(&Answered) + Send + Sync + 'static,
+    pulse: &Pulse,
 ) -> Result<Client, kube::Error>
 where
     R: Service<Name, Error = io::Error> + Clone + Send + Sync + 'static,
@@ -123,6 +159,7 @@ where
     let bounding = Bounding {
         limits,
         requests: Arc::new(Mutex::new(Pace::new(REQUESTS.0, REQUESTS.1, Instant::now()))),
+        pulse: pulse.clone(),
     };
     Ok(ClientBuilder::new(service, namespace)
         .with_layer(&bounding)
@@ -238,6 +275,7 @@ enum NotRead {
 struct Bounding {
     limits: Limits,
     requests: Arc<Mutex<Pace>>,
+    pulse: Pulse,
 }
 
 impl<S> Layer<S> for Bounding {
@@ -280,6 +318,7 @@ where
         let pause = requests.take(1, Instant::now());
         drop(requests);
         let answering = self.inner.call(request);
+        let pulse = self.bounding.pulse.clone();
         async move {
             tokio::time::sleep(pause).await;
             let answer = answering.await?;
@@ -290,10 +329,13 @@ where
                 }
                 .into());
             }
+            let is_watch = matches!(room, Room::Event { .. });
+            let pulse = (is_watch && status.is_success()).then_some(pulse);
             Ok(answer.map(|body| BoundedBody {
                 body,
                 room,
                 pause: None,
+                pulse,
             }))
         }
         .boxed()
@@ -409,6 +451,8 @@ struct BoundedBody<B> {
     room: Room,
     /// Until then nothing is read, so that the server has to wait, too.
     pause: Option<Pin<Box<Sleep>>>,
+    /// Told of what comes.
+    pulse: Option<Pulse>,
 }
 
 impl<B> HttpBody for BoundedBody<B>
@@ -433,6 +477,9 @@ where
                 let frame = frame.map_err(Into::into)?;
                 if let Some(data) = frame.data_ref() {
                     let pause = this.room.take(data)?;
+                    if let Some(pulse) = this.pulse.as_ref().filter(|_| !data.is_empty()) {
+                        pulse.beat();
+                    }
                     if !pause.is_zero() {
                         this.pause = Some(Box::pin(tokio::time::sleep(pause)));
                     }
@@ -543,6 +590,28 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_watch_that_says_something_is_heard_and_no_other_answer_is() {
+        let port = server(|asked| {
+            if asked.contains("refused") {
+                return b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"
+                    .to_vec();
+            }
+            ok("{}\n")
+        })
+        .await;
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let config = untrusted(kubeconfig("127.0.0.1", port).as_bytes(), &NEAR).unwrap();
+        let pulse = Pulse::default();
+        let client = client_heard(config, &NEAR, "test/1", |_: &Answered| {}, &pulse).unwrap();
+        for unheard in ["/version", "/refused?watch=true"] {
+            get(&client, unheard).await.unwrap();
+            assert_eq!(pulse.silent_for(), None, "{unheard}");
+        }
+        get(&client, "/api/v1/pods?watch=true").await.unwrap();
+        assert!(pulse.silent_for().is_some());
+    }
+
+    #[tokio::test]
     async fn a_redirect_is_not_followed() {
         let elsewhere = server(|_| ok("followed")).await;
         let port = server(move |_| {
@@ -624,7 +693,8 @@ mod tests {
         };
         let _ = rustls::crypto::ring::default_provider().install_default();
         let told = |_: &Answered| {};
-        let to_us = stack(&config(&strict), strict, rebound(&[[127, 0, 0, 1]]), told).unwrap();
+        let pulse = Pulse::default();
+        let to_us = stack(&config(&strict), strict, rebound(&[[127, 0, 0, 1]]), told, &pulse).unwrap();
         let error = get(&to_us, "/version").await.unwrap_err();
         assert!(error.contains("host \"far.example\" is 127.0.0.1"), "{error}");
         let to_metadata = stack(
@@ -632,11 +702,12 @@ mod tests {
             NEAR,
             rebound(&[[198, 18, 0, 1], [169, 254, 169, 254]]),
             told,
+            &pulse,
         )
         .unwrap();
         let error = get(&to_metadata, "/version").await.unwrap_err();
         assert!(error.contains("is 169.254.169.254"), "{error}");
-        let allowed = stack(&config(&NEAR), NEAR, rebound(&[[127, 0, 0, 1]]), told).unwrap();
+        let allowed = stack(&config(&NEAR), NEAR, rebound(&[[127, 0, 0, 1]]), told, &pulse).unwrap();
         assert_eq!(get(&allowed, "/version").await.unwrap(), "reached");
     }
 

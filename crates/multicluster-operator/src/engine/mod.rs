@@ -70,7 +70,7 @@ pub(crate) struct Site {
     pub(crate) backoff: Backoff<Key>,
     pub(crate) recorder: Recorder,
     pub(crate) figures: Figures,
-    pub(crate) reach: Reach,
+    pub(crate) reach: Arc<Reach>,
     /// Who tells of the cluster at home.
     pub(crate) member: Weak<Member>,
 }

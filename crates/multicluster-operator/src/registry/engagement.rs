@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::mesh::{self, Tenant};
-use cluster::{Answered, Cluster, Item, ObjectId, kubeconfig};
+use cluster::kubeconfig::{self, Pulse};
+use cluster::{Answered, Cluster, Item, ObjectId};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::core::{DynamicObject, PartialObjectMeta};
@@ -25,6 +26,12 @@ const PROBED_WITHIN: Duration = Duration::from_secs(5);
 
 /// How often one is asked that was not there.
 const PROBE_AGAIN: Duration = Duration::from_secs(5);
+
+/// How soon one is asked again that a request doubted.
+const DOUBTED_AGAIN: Duration = Duration::from_secs(1);
+
+/// A server says about once a minute on each watch how far it has come. One that has said nothing for longer is asked.
+const SILENT_AT_MOST: Duration = Duration::from_secs(70);
 
 /// Shortest and longest pause before a cluster that could not be engaged is tried again.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
@@ -56,8 +63,8 @@ pub(super) async fn run(member: Arc<Member>, source: Source, ctx: Shared, until:
         let connecting = connect(&source, &member, &ctx);
         match until.run_until_cancelled(connecting).await {
             None => return,
-            Some(Ok((cluster, server))) => {
-                serve(cluster, server, &member, &ctx, &until).await;
+            Some(Ok(connected)) => {
+                serve(connected, &member, &ctx, &until).await;
                 *lock(&member.site) = None;
                 ctx.claims.release(&member.name);
                 return;
@@ -78,29 +85,46 @@ pub(super) async fn run(member: Arc<Member>, source: Source, ctx: Shared, until:
     }
 }
 
-/// The cluster, and where its API server is.
-async fn connect(source: &Source, member: &Member, ctx: &Context) -> Result<(Cluster, String), Error> {
-    let (cluster, server) = match source {
-        Source::Home => (ctx.home.clone(), String::new()),
+/// A cluster that has answered.
+struct Connected {
+    cluster: Cluster,
+    /// Where its API server is.
+    server: String,
+    /// When its watches said something last.
+    pulse: Pulse,
+}
+
+async fn connect(source: &Source, member: &Member, ctx: &Context) -> Result<Connected, Error> {
+    let connected = match source {
+        Source::Home => Connected {
+            cluster: ctx.home.clone(),
+            server: String::new(),
+            pulse: Pulse::default(),
+        },
         Source::Kubeconfig { text, .. } => client(text, &ctx.limits).map_err(Error::Kubeconfig)?,
     };
-    probe(&cluster).await?;
+    probe(&connected.cluster).await?;
     if member.has_tenants {
         let definition = Tenant::crd();
-        let ensuring = crds::ensure(&cluster, &definition);
+        let ensuring = crds::ensure(&connected.cluster, &definition);
         ensuring.await.map_err(Error::Type)?;
     }
     tracing::debug!(cluster = member.name, "connected");
-    Ok((cluster, server))
+    Ok(connected)
 }
 
 /// A client, and where it leads.
-fn client(text: &[u8], limits: &Limits) -> Result<(Cluster, String), kubeconfig::Error> {
+fn client(text: &[u8], limits: &Limits) -> Result<Connected, kubeconfig::Error> {
     let config = kubeconfig::untrusted(text, limits)?;
     let server = config.cluster_url.to_string();
     let agent = concat!("multicluster-operator/", env!("CARGO_PKG_VERSION"));
-    let client = kubeconfig::client(config, limits, agent, |_: &Answered| {})?;
-    Ok((Cluster::new(client), server.trim_end_matches('/').to_owned()))
+    let pulse = Pulse::default();
+    let client = kubeconfig::client_heard(config, limits, agent, |_: &Answered| {}, &pulse)?;
+    Ok(Connected {
+        cluster: Cluster::new(client),
+        server: server.trim_end_matches('/').to_owned(),
+        pulse,
+    })
 }
 
 async fn probe(cluster: &Cluster) -> Result<(), Error> {
@@ -113,13 +137,12 @@ async fn probe(cluster: &Cluster) -> Result<(), Error> {
 }
 
 /// Works on what is on the cluster until `until`.
-async fn serve(
-    cluster: Cluster,
-    server: String,
-    member: &Arc<Member>,
-    ctx: &Shared,
-    until: &CancellationToken,
-) {
+async fn serve(connected: Connected, member: &Arc<Member>, ctx: &Shared, until: &CancellationToken) {
+    let Connected {
+        cluster,
+        server,
+        pulse,
+    } = connected;
     let site = Arc::new(site(cluster, server, member, ctx));
     *lock(&member.site) = Some(site.clone());
     member.stand(State::Engaged, "", ctx).await;
@@ -130,14 +153,17 @@ async fn serve(
         let until = until.clone();
         tasks.spawn(async move { until.run_until_cancelled(watching).await.unwrap_or_default() });
     }
-    until.run_until_cancelled(keep_probing(&site, member, ctx)).await;
+    until
+        .run_until_cancelled(keep_probing(&site, &pulse, member, ctx))
+        .await;
     while tasks.join_next().await.is_some() {}
 }
 
 fn site(cluster: Cluster, server: String, member: &Arc<Member>, ctx: &Shared) -> Site {
     let queue = Arc::new(Queue::new(ctx.telemetry.queue(), Capacity::of(ctx.workers)));
     let owners = Arc::<Owners>::default();
-    let (waiting, owned) = (queue.clone(), owners.clone());
+    let reach = Arc::<Reach>::default();
+    let (waiting, owned, doubted) = (queue.clone(), owners.clone(), reach.clone());
     let moved = move |uid: String| {
         if let Some(key) = owned.get(&uid) {
             waiting.add(key, Priority::Normal);
@@ -153,13 +179,14 @@ fn site(cluster: Cluster, server: String, member: &Arc<Member>, ctx: &Shared) ->
             helm_client::release::Options::default(),
         ),
         watches: Watches::new(cluster.clone(), mesh::OWNER_UID.to_owned(), owner, moved)
-            .at_most(MOST_WATCHES),
+            .at_most(MOST_WATCHES)
+            .when_one_fails(move || doubted.doubt()),
         owners,
         memories: Memories::default(),
         backoff: Backoff::new(ctx.min_retry, ctx.max_retry),
         recorder: Recorder::new(cluster.clone(), mesh::events::TENANTS, &ctx.instance),
         figures: ctx.figures.clone(),
-        reach: Reach::default(),
+        reach,
         member: Arc::downgrade(member),
         queue,
         cluster,
@@ -171,17 +198,38 @@ fn owner(object: &Metadata) -> Option<String> {
     object.labels().get(mesh::OWNER_UID).cloned()
 }
 
-/// Asks the cluster now and then whether it is there, and renews the token by which it is reached.
-async fn keep_probing(site: &Site, member: &Member, ctx: &Shared) {
-    let mut pause = ctx.probe_interval;
+/// For how long the cluster is known to be there without a question, because a watch of it has said something of late; none
+/// when it is to be asked.
+fn heard_for(
+    silent_for: Option<Duration>,
+    is_lost: bool,
+    is_doubted: bool,
+    interval: Duration,
+) -> Option<Duration> {
+    let left = SILENT_AT_MOST.max(interval).checked_sub(silent_for?)?;
+    (!left.is_zero() && !is_lost && !is_doubted).then_some(left)
+}
+
+/// Asks the cluster whether it is there when nothing has been heard of it, and renews the token by which it is reached.
+async fn keep_probing(site: &Site, pulse: &Pulse, member: &Member, ctx: &Shared) {
+    let interval = ctx.probe_interval;
+    let mut pause = interval;
     loop {
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            () = site.reach.doubted() => {}
-        }
-        match probe(&site.cluster).await {
+        // A cluster can have us doubt it all the time.
+        let floor = DOUBTED_AGAIN.min(pause);
+        tokio::time::sleep(floor).await;
+        let is_doubted = tokio::select! {
+            () = tokio::time::sleep(pause.saturating_sub(floor)) => false,
+            () = site.reach.doubted() => true,
+        };
+        let heard = heard_for(pulse.silent_for(), site.reach.is_lost(), is_doubted, interval);
+        pause = heard.map_or(interval, |left| left.min(interval));
+        let probed = match heard {
+            Some(_) => Ok(()),
+            None => probe(&site.cluster).await,
+        };
+        match probed {
             Ok(()) => {
-                pause = ctx.probe_interval;
                 site.reach.set_lost(false);
                 if member.standing().state != State::Engaged {
                     member.stand(State::Engaged, "it answers again", ctx).await;
@@ -193,7 +241,7 @@ async fn keep_probing(site: &Site, member: &Member, ctx: &Shared) {
                 renew_token(site, member, ctx).await;
             }
             Err(error) => {
-                pause = PROBE_AGAIN.min(ctx.probe_interval);
+                pause = PROBE_AGAIN.min(interval);
                 site.reach.set_lost(true);
                 member.stand(State::Unreachable, &chain(&error), ctx).await;
             }
@@ -235,5 +283,35 @@ async fn renew_token(site: &Site, member: &Member, ctx: &Context) {
             let why = format!("its token could not be renewed: {}", chain(&error));
             member.complain(&why, ctx).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_is_asked_when_no_watch_has_said_anything_for_longer_than_they_are_silent() {
+        let second = Duration::from_secs;
+        let heard = |silent_for: Option<u64>, interval| {
+            let left = heard_for(silent_for.map(second), false, false, second(interval));
+            left.map(|left| left.as_secs())
+        };
+        assert_eq!((heard(Some(0), 30), heard(Some(61), 30)), (Some(70), Some(9)));
+        assert_eq!(heard(Some(61), 1), Some(9));
+        assert_eq!((heard(Some(70), 30), heard(Some(3600), 30)), (None, None));
+        // Without a watch there is nothing to hear.
+        assert_eq!(heard(None, 30), None);
+        // Who is content to ask rarely is not asked for more.
+        assert_eq!((heard(Some(100), 120), heard(Some(120), 120)), (Some(20), None));
+    }
+
+    #[test]
+    fn what_a_watch_said_before_counts_no_more_once_a_request_failed() {
+        let interval = Duration::from_secs(30);
+        let just_now = Some(Duration::from_secs(1));
+        assert!(heard_for(just_now, false, false, interval).is_some());
+        assert!(heard_for(just_now, true, false, interval).is_none());
+        assert!(heard_for(just_now, false, true, interval).is_none());
     }
 }

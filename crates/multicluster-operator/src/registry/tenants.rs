@@ -104,6 +104,7 @@ async fn follow(site: &Site, member: &Member, ctx: &Context) {
                     error = chain(&error),
                     "could not watch the tenants"
                 );
+                site.reach.doubt();
             }
         }
     }
