@@ -15,7 +15,11 @@ fn everything() -> Value {
             "rules": [{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get", "list", "watch", "patch"]}],
         },
         "foreignKubeconfigs": [{"namespace": "team-a", "secrets": ["edge"]}],
-        "chart": {"registrySecret": "login"},
+        "chart": {
+            "registrySecret": "login", "username": "robot", "passwordSecret": "login/secret", "caSecret": "authority",
+            "cosignKeySecret": "signer",
+        },
+        "allowedNamespaces": ["kube-system"],
         "ensureWatchCRDs": true,
         "networkPolicy": {"enabled": true, "metrics": [{"podSelector": {}}]},
         "otel": {"enabled": true, "endpoint": "http://collector:4318"},

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
+use helm::origin::{ChartSpec, ClientCertSpec, CredentialsSpec, SecretKey, VerifySpec};
 use runtime::args::{ChartArgs, ClientArgs, boolean};
 use runtime::{GoDuration, PushArgs};
 
@@ -39,6 +40,8 @@ pub(crate) struct Args {
     /// Talk to the chart's registry without TLS.
     #[arg(long, env = "CHART_PLAIN_HTTP", value_parser = truth, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     pub(crate) chart_plain_http: bool,
+    #[command(flatten)]
+    pub(crate) chart_access: ChartAccess,
     /// Make the definitions in `crds/` of the chart on the clusters.
     #[arg(long, env = "CHART_INSTALL_CRDS", value_parser = truth, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true")]
     pub(crate) chart_install_crds: bool,
@@ -139,6 +142,123 @@ pub(crate) struct Args {
     /// Port of the probes; 0 is none.
     #[arg(long, env = "OPERATOR_HEALTH_PORT", default_value_t = 8081)]
     pub(crate) health_port: u16,
+}
+
+/// Who we are where the chart is kept, and whom we trust there. All Secrets are those of the operator's own namespace.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[expect(clippy::struct_field_names, reason = "they are named as their flags")]
+pub(crate) struct ChartAccess {
+    /// User name at the chart's repository or registry.
+    #[arg(
+        long,
+        env = "CHART_USERNAME",
+        requires = "chart_password_secret",
+        conflicts_with = "chart_docker_config_secret"
+    )]
+    pub(crate) chart_username: Option<String>,
+    /// Secret with the password; without a key `password`.
+    #[arg(
+        long,
+        env = "CHART_PASSWORD_SECRET",
+        value_name = "NAME[/KEY]",
+        requires = "chart_username"
+    )]
+    pub(crate) chart_password_secret: Option<SecretName>,
+    /// Secret with a Docker configuration that has the login; without a key `.dockerconfigjson`.
+    #[arg(long, env = "CHART_DOCKER_CONFIG_SECRET", value_name = "NAME[/KEY]")]
+    pub(crate) chart_docker_config_secret: Option<SecretName>,
+    /// Secret with PEM certificates of authorities that are trusted besides those of the system; without a key `ca.crt`.
+    #[arg(long, env = "CHART_CA_SECRET", value_name = "NAME[/KEY]")]
+    pub(crate) chart_ca_secret: Option<SecretName>,
+    /// Secret with the certificate and key by which the operator shows who it is: `tls.crt` and `tls.key`.
+    #[arg(long, env = "CHART_CLIENT_CERT_SECRET", value_name = "NAME")]
+    pub(crate) chart_client_cert_secret: Option<String>,
+    /// Secret with the `OpenPGP` keys of which one must have signed the chart; without a key
+    /// `keyring.gpg`.
+    #[arg(
+        long,
+        env = "CHART_KEYRING_SECRET",
+        value_name = "NAME[/KEY]",
+        conflicts_with = "chart_cosign_key_secret"
+    )]
+    pub(crate) chart_keyring_secret: Option<SecretName>,
+    /// Secret with the public key by which the chart must be signed with cosign in its registry; without a key
+    /// `cosign.pub`.
+    #[arg(long, env = "CHART_COSIGN_KEY_SECRET", value_name = "NAME[/KEY]")]
+    pub(crate) chart_cosign_key_secret: Option<SecretName>,
+}
+
+/// A Secret by its name, and a key in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SecretName {
+    name: String,
+    key: Option<String>,
+}
+
+impl std::str::FromStr for SecretName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, key) = match text.split_once('/') {
+            Some((name, key)) => (name, Some(key)),
+            None => (text, None),
+        };
+        if name.is_empty() || key.is_some_and(|key| key.is_empty() || key.contains('/')) {
+            return Err("write the name of a Secret, or <name>/<key>".to_owned());
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            key: key.map(str::to_owned),
+        })
+    }
+}
+
+impl SecretName {
+    fn in_namespace(&self, namespace: &str, usual_key: &str) -> SecretKey {
+        SecretKey {
+            namespace: namespace.to_owned(),
+            name: self.name.clone(),
+            key: self.key.clone().unwrap_or_else(|| usual_key.to_owned()),
+        }
+    }
+}
+
+impl ChartAccess {
+    /// What a chart's origin has of it, with Secrets of this namespace.
+    pub(crate) fn origin(&self, namespace: &str) -> ChartSpec {
+        let Self {
+            chart_username,
+            chart_password_secret,
+            chart_docker_config_secret,
+            chart_ca_secret,
+            chart_client_cert_secret,
+            chart_keyring_secret,
+            chart_cosign_key_secret,
+        } = self;
+        let key = |secret: &Option<SecretName>, usual: &str| {
+            secret
+                .as_ref()
+                .map(|secret| secret.in_namespace(namespace, usual))
+        };
+        let password = key(chart_password_secret, "password");
+        let keyring = key(chart_keyring_secret, "keyring.gpg").map(VerifySpec::Keyring);
+        let cosign = key(chart_cosign_key_secret, "cosign.pub").map(VerifySpec::CosignKey);
+        ChartSpec {
+            namespace: Some(namespace.to_owned()),
+            credentials: chart_username
+                .clone()
+                .zip(password)
+                .map(|(username, password)| CredentialsSpec { username, password }),
+            docker_config: key(chart_docker_config_secret, ".dockerconfigjson"),
+            ca_bundle: key(chart_ca_secret, "ca.crt"),
+            client_cert: chart_client_cert_secret.as_ref().map(|name| ClientCertSpec {
+                namespace: namespace.to_owned(),
+                name: name.clone(),
+            }),
+            verify: keyring.or(cosign),
+            ..ChartSpec::default()
+        }
+    }
 }
 
 /// Which types are served.
@@ -279,6 +399,55 @@ mod tests {
         assert_eq!(args.check_interval.0.as_secs(), 90);
         assert!(args.mode.has_tenants() && !args.mode.has_deployments());
         assert!(parse(&["--check-interval=soon"]).is_err_and(|error| error.contains("check-interval")));
+        Ok(())
+    }
+
+    #[test]
+    fn what_charts_are_fetched_with_lies_in_secrets_of_the_operators_own_namespace() -> Result<(), String> {
+        let args = parse(&[
+            "--chart-username=robot",
+            "--chart-password-secret=login/secret",
+            "--chart-ca-secret=authority",
+            "--chart-client-cert-secret=operator",
+            "--chart-cosign-key-secret=signer",
+        ])?;
+        let origin = args.chart_access.origin("ops");
+        assert_eq!(
+            origin.credentials.as_ref().map(|login| login.username.as_str()),
+            Some("robot")
+        );
+        let keys: Vec<String> = origin
+            .secret_keys()
+            .iter()
+            .map(|key| format!("{key} {}", key.key))
+            .collect();
+        assert_eq!(
+            keys,
+            [
+                "ops/login secret",
+                "ops/authority ca.crt",
+                "ops/signer cosign.pub",
+                "ops/operator tls.crt",
+                "ops/operator tls.key"
+            ]
+        );
+        assert_eq!(origin.namespace.as_deref(), Some("ops"));
+        let none = parse(&[])?.chart_access.origin("ops");
+        assert!(none.secret_keys().is_empty() && none.credentials.is_none());
+        for wrong in [
+            &["--chart-username=robot"][..],
+            &["--chart-password-secret=login"],
+            &["--chart-ca-secret=a/b/c"],
+            &["--chart-ca-secret=/b"],
+            &["--chart-keyring-secret=a", "--chart-cosign-key-secret=b"],
+            &[
+                "--chart-username=a",
+                "--chart-password-secret=b",
+                "--chart-docker-config-secret=c",
+            ],
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong:?}");
+        }
         Ok(())
     }
 

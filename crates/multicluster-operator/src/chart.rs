@@ -18,6 +18,8 @@ pub(crate) struct ProcessChart {
     /// Empty for any.
     pub(crate) digest: String,
     pub(crate) plain_http: bool,
+    /// Who we are there, and whom we trust.
+    pub(crate) access: ChartSpec,
 }
 
 /// How a chart is asked for.
@@ -90,7 +92,7 @@ impl ProcessChart {
             url: self.repo.clone(),
             digest: Some(self.digest.clone()).filter(|digest| !digest.is_empty()),
             plain_http: self.plain_http,
-            ..ChartSpec::default()
+            ..self.access.clone()
         };
         match form {
             Form::Archive if !self.repo.starts_with("oci://") => ChartSpec {
@@ -122,6 +124,10 @@ mod tests {
             version: "1.2.3".to_owned(),
             digest: String::new(),
             plain_http: false,
+            access: ChartSpec {
+                namespace: Some("ops".to_owned()),
+                ..ChartSpec::default()
+            },
         }
     }
 
@@ -129,7 +135,7 @@ mod tests {
     fn a_deployments_chart_is_an_archive_of_the_repository() {
         let archive = chart("https://charts.example.org/").spec(Form::Archive);
         assert_eq!(
-            (archive.url.as_str(), archive.repo),
+            (archive.url.as_str(), archive.repo.as_deref()),
             ("https://charts.example.org/web-1.2.3.tgz", None)
         );
         let listed = chart("https://charts.example.org").spec(Form::Listed);
@@ -147,6 +153,11 @@ mod tests {
             ("oci://host/charts", Some("1.2.3"))
         );
         assert_eq!(chart("https://a/").title(), "https://a/web:1.2.3");
+        assert!(
+            [archive, listed, registry]
+                .iter()
+                .all(|spec| spec.namespace.as_deref() == Some("ops"))
+        );
     }
 
     #[tokio::test]

@@ -128,6 +128,7 @@ impl Args {
                     version: self.chart_version.clone(),
                     digest: self.chart_digest.clone(),
                     plain_http: self.chart_plain_http,
+                    access: self.chart_access.origin(&self.home_namespace()),
                 },
                 charts: Charts::new(home.clone(), source::Limits::default())
                     .with_registry_config(self.charts.helm_registry_config_path.clone()),
