@@ -1,14 +1,29 @@
 //! The key that the records of releases are authenticated with: in a Secret of the operator's own namespace, which no cluster
 //! that is served can read.
+//!
+//! An admin rotates it there: what was under `key` goes to `previous`, and another one takes its place. It counts at once, and
+//! records that the former one signed are signed anew, release by release.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use api::release_key::{KEY, LENGTH, PREVIOUS};
-use cluster::{Apply, Cluster, ObjectId};
+use cluster::{Apply, Cluster, Item, ObjectId};
+use futures::StreamExt as _;
 use helm_client::authenticity::{RecordKeys, ShortKey};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kube::runtime::watcher::Event;
+use kube::runtime::{WatchStreamExt as _, watcher};
 use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use tokio_util::sync::CancellationToken;
 
+use crate::context::Context;
 use crate::engine::FIELD_MANAGER;
+use crate::message::chain;
+use crate::registry::Registry;
 
 /// Name of the Secret.
 const NAME: &str = "multicluster-operator-release-key";
@@ -28,28 +43,153 @@ pub(crate) enum Error {
     Unusable(String, #[source] ShortKey),
 }
 
+/// The key that signs and the one before it, as they are now.
+pub(crate) struct Keys(RwLock<Known>);
+
+struct Known {
+    keys: Arc<RecordKeys>,
+    /// The same for the same keys.
+    digest: [u8; 32],
+}
+
+type Data = BTreeMap<String, ByteString>;
+
+impl Known {
+    fn of(data: &Data) -> Result<Self, ShortKey> {
+        let key = |name: &str| data.get(name).map(|ByteString(bytes)| bytes.as_slice());
+        let (current, previous) = (key(KEY).unwrap_or_default(), key(PREVIOUS));
+        let mut digest = Sha256::new();
+        for key in [current, previous.unwrap_or_default()] {
+            digest.update(key.len().to_be_bytes());
+            digest.update(key);
+        }
+        Ok(Self {
+            // Emptied is gone.
+            keys: Arc::new(RecordKeys::new(current, previous.filter(|key| !key.is_empty()))?),
+            digest: digest.finalize().into(),
+        })
+    }
+}
+
+impl Keys {
+    /// As they are now.
+    pub(crate) fn get(&self) -> Arc<RecordKeys> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).keys.clone()
+    }
+
+    /// Takes what the Secret says; true when that is something else.
+    fn take(&self, data: &Data) -> Result<bool, ShortKey> {
+        let found = Known::of(data)?;
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let is_other = known.digest != found.digest;
+        if is_other {
+            *known = found;
+        }
+        Ok(is_other)
+    }
+}
+
 /// The key; made when there is none. One process at a time asks: the one that has the Lease.
-pub(crate) async fn keys(home: &Cluster, namespace: &str) -> Result<RecordKeys, Error> {
+pub(crate) async fn read_or_make(home: &Cluster, namespace: &str) -> Result<Keys, Error> {
     let read = |error| Error::Read(namespace.to_owned(), error);
+    let unusable = |error| Error::Unusable(namespace.to_owned(), error);
     let id = ObjectId::of::<Secret>(Some(namespace), NAME).map_err(read)?;
     let secret: Option<Secret> = home.get(&id).await.map_err(read)?;
-    let data = secret.and_then(|secret| secret.data).unwrap_or_default();
-    let key = |name: &str| data.get(name).map(|ByteString(bytes)| bytes.as_slice());
-    if let Some(current) = key(KEY).filter(|key| !key.is_empty()) {
-        let keys = RecordKeys::new(current, key(PREVIOUS));
-        return keys.map_err(|error| Error::Unusable(namespace.to_owned(), error));
+    let mut data = secret.and_then(|secret| secret.data).unwrap_or_default();
+    if data.get(KEY).is_some_and(|ByteString(key)| !key.is_empty()) {
+        return Ok(Keys(RwLock::new(Known::of(&data).map_err(unusable)?)));
     }
     let mut drawn = vec![0; LENGTH];
     getrandom::fill(&mut drawn).map_err(Error::Draw)?;
-    let keys = RecordKeys::new(&drawn, None);
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
         "metadata": {"name": NAME, "namespace": namespace},
-        "data": {KEY: ByteString(drawn)},
+        "data": {KEY: ByteString(drawn.clone())},
     });
     home.apply(&id, &secret, &Apply::by(FIELD_MANAGER))
         .await
         .map_err(|error| Error::Make(namespace.to_owned(), error))?;
     tracing::info!(secret = NAME, namespace, "made the key of release records");
-    keys.map_err(|error| Error::Unusable(namespace.to_owned(), error))
+    data.insert(KEY.to_owned(), ByteString(drawn));
+    Ok(Keys(RwLock::new(Known::of(&data).map_err(unusable)?)))
+}
+
+/// Takes another key as soon as there is one, until `until`, and has all releases looked at, so that their records are signed
+/// with it. While the Secret holds none that can be used, or is gone, the key that was there counts.
+pub(crate) async fn follow(ctx: &Context, namespace: &str, registry: &Registry, until: CancellationToken) {
+    let api: Api<Item<Secret>> = Api::namespaced(ctx.home.client(), namespace);
+    let config = watcher::Config::default().fields(&format!("metadata.name={NAME}"));
+    let events = watcher(api, config)
+        .default_backoff()
+        .take_until(until.cancelled());
+    tokio::pin!(events);
+    while let Some(event) = events.next().await {
+        let secret = match event {
+            Ok(Event::InitApply(Item::Read(secret)) | Event::Apply(Item::Read(secret))) => secret,
+            Ok(Event::Delete(_)) => {
+                tracing::warn!(
+                    secret = NAME,
+                    namespace,
+                    "the key of release records was deleted: put it back before the operator ends, or it makes another one, and \
+                     takes no record of its own for one any more"
+                );
+                continue;
+            }
+            Ok(Event::Init | Event::InitDone | Event::InitApply(_) | Event::Apply(_)) => continue,
+            Err(error) => {
+                tracing::warn!(
+                    error = chain(&error),
+                    "could not watch the key of release records"
+                );
+                continue;
+            }
+        };
+        match ctx.engine.keys.take(&secret.data.unwrap_or_default()) {
+            Ok(true) => {
+                tracing::info!(secret = NAME, namespace, "took another key of release records");
+                registry.look_again();
+            }
+            Ok(false) => {}
+            Err(error) => tracing::warn!(
+                secret = NAME,
+                namespace,
+                error = chain(&error),
+                "the key of release records cannot be used, the one before it counts"
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(entries: &[(&str, &[u8])]) -> Data {
+        let owned = entries
+            .iter()
+            .map(|(name, bytes)| ((*name).to_owned(), ByteString(bytes.to_vec())));
+        owned.collect()
+    }
+
+    #[test]
+    fn another_key_is_taken_once_and_one_that_is_none_never() -> Result<(), ShortKey> {
+        let (one, other) = ([1; LENGTH], [2; LENGTH]);
+        let keys = Keys(RwLock::new(Known::of(&data(&[(KEY, &one)]))?));
+        let first = keys.get();
+        assert_eq!(keys.take(&data(&[(KEY, &one)])), Ok(false));
+        for unusable in [
+            data(&[]),
+            data(&[(KEY, &other[1..])]),
+            data(&[(KEY, &other), (PREVIOUS, &one[1..])]),
+        ] {
+            assert!(keys.take(&unusable).is_err());
+        }
+        assert!(Arc::ptr_eq(&keys.get(), &first));
+        assert_eq!(keys.take(&data(&[(KEY, &other), (PREVIOUS, &one)])), Ok(true));
+        assert!(!Arc::ptr_eq(&keys.get(), &first));
+        // The former one is taken away.
+        assert_eq!(keys.take(&data(&[(KEY, &other), (PREVIOUS, &[])])), Ok(true));
+        assert_eq!(keys.take(&data(&[(KEY, &other)])), Ok(false));
+        Ok(())
+    }
 }

@@ -49,7 +49,7 @@ impl Args {
         // A replica that waits for the Lease is ready to take over.
         process.readiness().set(true);
         let mut leading = None;
-        let served = self.serve(&process, &mut leading).await;
+        let served = Box::pin(self.serve(&process, &mut leading)).await;
         process.finish(leading).await;
         match served {
             Err(error) if error.is::<Ended>() => Ok(()),
@@ -93,7 +93,14 @@ impl Args {
             || {},
         );
         let routing = crate::deployment::route(registry.clone(), ctx.clone(), changes, until.clone());
-        let working = async { tokio::join!(following, routing) };
+        let home_namespace = self.home_namespace();
+        let following_key = Box::pin(release_key::follow(
+            &ctx,
+            &home_namespace,
+            &registry,
+            until.clone(),
+        ));
+        let working = async { tokio::join!(following, routing, following_key) };
         let is_lost = tokio::select! {
             _ = working => false,
             // Another process begins: what is under way here stops before its next write.
@@ -114,7 +121,7 @@ impl Args {
 
     async fn context(&self, process: &Process, news: mpsc::UnboundedSender<ClusterId>) -> Result<Context> {
         let home = self.watch_cluster(process).await?;
-        let keys = release_key::keys(&home, &self.home_namespace()).await?;
+        let keys = release_key::read_or_make(&home, &self.home_namespace()).await?;
         let limits = Limits {
             loopback: self.allow_loopback_clusters,
             link_local: self.allow_link_local_clusters,
@@ -132,7 +139,7 @@ impl Args {
                 },
                 charts: Charts::new(home.clone(), source::Limits::default())
                     .with_registry_config(self.charts.helm_registry_config_path.clone()),
-                keys: Arc::new(keys),
+                keys,
                 identity: format!("{}_{}", process.instance(), std::process::id()),
                 max_history: self.helm_max_history,
                 install_crds: self.chart_install_crds,

@@ -74,6 +74,11 @@ impl Memories {
         }
     }
 
+    /// Every object is looked at as a whole once more.
+    pub(crate) fn unsettle(&self) {
+        lock(&self.memories).values_mut().for_each(Memory::unsettle);
+    }
+
     pub(crate) fn forget(&self, key: &Key) {
         lock(&self.memories).remove(key);
         lock(&self.versions).remove(key);

@@ -13,7 +13,7 @@ use std::time::Duration;
 use api::mesh;
 use charts::Charts;
 use cluster::Cluster;
-use helm_client::authenticity::{Parent, RecordKeys};
+use helm_client::authenticity::Parent;
 use helm_client::release::{CrdPolicy, Options, Releases, Wait};
 use runtime::queue::Seat;
 use runtime::{Backoff, Queue, Recorder, Watches};
@@ -31,6 +31,7 @@ use crate::context::Context;
 use crate::figures::Figures;
 use crate::key::{Key, Kind};
 use crate::registry::{ClusterId, Member};
+use crate::release_key::Keys;
 
 /// Our name on the fields that we set. Objects of releases carry Helm's.
 pub(crate) const FIELD_MANAGER: &str = "multicluster-operator";
@@ -43,7 +44,7 @@ pub(crate) struct Engine {
     pub(crate) chart: ProcessChart,
     pub(crate) charts: Charts,
     /// What authenticates the records of releases.
-    pub(crate) keys: Arc<RecordKeys>,
+    pub(crate) keys: Keys,
     /// Tells this process apart from others that act on releases.
     pub(crate) identity: String,
     pub(crate) max_history: i64,
@@ -187,7 +188,7 @@ impl Engine {
         let parent = Parent {
             label: mesh::OWNER_UID,
             uid: subject.uid.clone(),
-            keys: Some(self.keys.clone()),
+            keys: Some(self.keys.get()),
         };
         site.releases
             .clone()

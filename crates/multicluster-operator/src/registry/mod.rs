@@ -16,6 +16,7 @@ use helm::origin::ALLOW_FROM_NAMESPACES;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ObjectReference, Secret};
 use runtime::events::{Happening, Severity};
+use runtime::queue::Priority;
 use sha2::{Digest as _, Sha256};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -263,6 +264,22 @@ impl Registry {
     /// A cluster, if it is known.
     pub(crate) fn member(&self, id: &ClusterId) -> Option<Arc<Member>> {
         lock(&self.clusters).get(id).map(|entry| entry.member.clone())
+    }
+
+    /// Has every object on every cluster looked at as a whole.
+    pub(crate) fn look_again(&self) {
+        let clusters = lock(&self.clusters);
+        let sites: Vec<Arc<Site>> = clusters
+            .values()
+            .filter_map(|entry| entry.member.site())
+            .collect();
+        drop(clusters);
+        for site in sites {
+            site.memories.unsettle();
+            for key in site.memories.keys() {
+                site.queue.add(key, Priority::Low);
+            }
+        }
     }
 
     /// The clusters whose Secrets were found.
