@@ -4,7 +4,7 @@
 //! templates look up. Those are asked for in rounds, because an answer may lead to further questions; a [`Judge`] decides
 //! which are answered, before anything is read.
 //!
-//! Templates run in the [`Pool`] of the process, in the name of the release's namespace.
+//! Templates run in the [`Pool`] of the process, in the name of whose release it is: most often its namespace.
 
 mod answers;
 mod events;
@@ -43,6 +43,9 @@ pub struct Request<'a> {
     pub name: &'a str,
     /// Namespace of the release.
     pub namespace: &'a str,
+    /// Who takes turns with others for the places where templates run, and gives way once it took long: the namespace, or
+    /// what many namespaces belong to, as the cluster for a program that serves several.
+    pub party: &'a str,
     /// The revision that it would become.
     pub revision: i64,
     /// True when a revision is deployed already.
@@ -247,7 +250,7 @@ pub async fn render_with<J: Judge>(
     judge: &J,
 ) -> Result<Rendering, Error> {
     let mut capabilities = capabilities(cluster).await?;
-    let mut answers = Answers::new(cluster, judge, request.namespace, leniency.ask_first);
+    let mut answers = Answers::new(cluster, judge, request.party, leniency.ask_first);
     let task = Arc::new(Task::new(request, leniency));
     let pool = Pool::of_process();
     for _ in 0..ROUNDS {
@@ -257,7 +260,7 @@ pub async fn render_with<J: Judge>(
             answers: answers.known.clone(),
         };
         let work = move |deadline| round.run(deadline);
-        let missing = match pool.run(request.namespace, RENDER_TIMEOUT, work).await? {
+        let missing = match pool.run(request.party, RENDER_TIMEOUT, work).await? {
             Ok(Outcome::Desired(desired, rendered)) => {
                 let is_withheld = answers.are_withheld();
                 let desired = desired.map_err(|error| {

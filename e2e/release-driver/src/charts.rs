@@ -46,6 +46,7 @@ impl Input {
             chart_digest: &self.digest,
             name,
             namespace,
+            party: namespace,
             revision: observed.revision() + 1,
             is_upgrade: observed.deployed().is_some(),
             values: self.values.clone().into(),

@@ -77,6 +77,7 @@ impl Wanted {
             chart_digest: &digest,
             name: &name,
             namespace: &session.namespace,
+            party: &session.namespace,
             revision: observed.revision() + 1,
             is_upgrade,
             values: values.into(),

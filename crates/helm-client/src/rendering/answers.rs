@@ -90,7 +90,7 @@ pub(super) struct Answers<'a, J> {
     cluster: &'a Cluster,
     judge: &'a J,
     /// Whose render it is.
-    namespace: &'a str,
+    party: &'a str,
     ask_first: bool,
     /// What the objects take that are known, in bytes of memory.
     weight: usize,
@@ -105,11 +105,11 @@ pub(super) struct Answers<'a, J> {
 }
 
 impl<'a, J: Judge> Answers<'a, J> {
-    pub(super) fn new(cluster: &'a Cluster, judge: &'a J, namespace: &'a str, ask_first: bool) -> Self {
+    pub(super) fn new(cluster: &'a Cluster, judge: &'a J, party: &'a str, ask_first: bool) -> Self {
         Self {
             cluster,
             judge,
-            namespace,
+            party,
             ask_first,
             weight: 0,
             place: None,
@@ -261,7 +261,7 @@ impl<'a, J: Judge> Answers<'a, J> {
             return Err(Error::TooMuch { what });
         }
         if self.weight > FEW_ANSWERS && self.place.is_none() {
-            self.place = Some(ANSWER_PLACES.place(self.namespace).await?);
+            self.place = Some(ANSWER_PLACES.place(self.party).await?);
         }
         Ok(())
     }

@@ -48,7 +48,7 @@ const MOST_REMEMBERED: usize = 10_000;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Busy {
     /// The namespace's turn did not come.
-    #[error("no chart or release of namespace {namespace} could be worked on within {}s: others are", .waited.as_secs())]
+    #[error("no chart or release of {namespace} could be worked on within {}s: others are", .waited.as_secs())]
     Waited {
         /// Whose render it was.
         namespace: String,
@@ -56,7 +56,7 @@ pub enum Busy {
         waited: Duration,
     },
     /// The namespace has too many renders waiting already.
-    #[error("{waiting} charts and releases of namespace {namespace} wait to be worked on already")]
+    #[error("{waiting} charts and releases of {namespace} wait to be worked on already")]
     Full {
         /// Whose render it was.
         namespace: String,

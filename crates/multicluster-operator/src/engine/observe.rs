@@ -238,6 +238,8 @@ async fn wanted(
         chart_digest: &chart.digest,
         name: &subject.release,
         namespace: &observed.namespace,
+        // A cluster has as many namespaces as it says.
+        party: &site.name,
         revision: observed.records.revision() + 1,
         is_upgrade: observed.has_deployed(),
         values: subject.values.clone().into(),
