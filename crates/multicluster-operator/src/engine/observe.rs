@@ -245,8 +245,9 @@ async fn wanted(
         values: subject.values.clone().into(),
         labels: BTreeMap::from([(mesh::OWNER_UID.to_owned(), subject.uid.clone())]),
     };
-    let judge = OwnSecrets {
+    let judge = OwnNamespace {
         namespace: &observed.namespace,
+        open: &engine.open_namespaces,
     };
     let rendering = rendering::render_with(&site.cluster, &request, Leniency::default(), &judge)
         .await
@@ -276,7 +277,7 @@ async fn wanted(
 async fn unusual(
     rendered: &Rendered,
     request: Request<'_>,
-    judge: &OwnSecrets<'_>,
+    judge: &OwnNamespace<'_>,
     subject: &Subject,
     site: &Site,
     engine: &Engine,
@@ -346,25 +347,80 @@ async fn look(
     Ok((drifted, not_up.collect()))
 }
 
-/// Lets templates look up what the kubeconfig lets us read, but of Secrets those of the release's own namespace: values are
-/// written by others than who chose the chart.
-struct OwnSecrets<'a> {
+/// Lets templates look up what the kubeconfig lets us read of objects outside of namespaces and in the release's own, of
+/// Secrets there by name: values are written by others than who chose the chart, and what is answered comes to lie where they
+/// read it. The admin opens other namespaces, but no Secrets in them.
+struct OwnNamespace<'a> {
     namespace: &'a str,
+    open: &'a [String],
 }
 
-impl Judge for OwnSecrets<'_> {
-    async fn judge(&self, lookup: &Lookup, _: bool) -> Result<Verdict, cluster::Error> {
-        if !lookup.resource.is_secret() || (lookup.namespace == self.namespace && !lookup.name.is_empty()) {
-            return Ok(Verdict::Answer);
+impl OwnNamespace<'_> {
+    /// Why it is refused, if it is.
+    fn refusal(&self, lookup: &Lookup) -> Option<String> {
+        let Self { namespace: own, open } = self;
+        let (kind, namespace, name) = (&lookup.resource.kind, &lookup.namespace, &lookup.name);
+        if lookup.resource.is_secret() {
+            return (namespace != own || name.is_empty()).then(|| {
+                format!(
+                    "the chart looks up Secret {namespace}/{name}: of Secrets, those of namespace {own} alone may be looked up, by name"
+                )
+            });
         }
-        let why = format!(
-            "the chart looks up Secret {}/{}: of Secrets, those of namespace {} alone may be looked up, by name",
-            lookup.namespace, lookup.name, self.namespace
-        );
-        Ok(Verdict::Refuse(why.into()))
+        let is_open = !lookup.resource.namespaced || namespace == own || open.contains(namespace);
+        (!is_open).then(|| {
+            let place = if namespace.is_empty() { "all namespaces" } else { namespace };
+            format!(
+                "the chart looks up {kind} {name} in {place}: only what is in namespace {own} may be looked up, and in those that the operator's admin names in --allowed-namespaces"
+            )
+        })
+    }
+}
+
+impl Judge for OwnNamespace<'_> {
+    async fn judge(&self, lookup: &Lookup, _: bool) -> Result<Verdict, cluster::Error> {
+        let refusal = self.refusal(lookup);
+        Ok(refusal.map_or(Verdict::Answer, |why| Verdict::Refuse(why.into())))
     }
 
     fn withholds(&self) -> bool {
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cluster::ResourceId;
+    use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+
+    use super::*;
+
+    #[test]
+    fn templates_see_the_releases_own_namespace_and_those_that_are_open() {
+        let judge = OwnNamespace {
+            namespace: "acme",
+            open: &["shared".to_owned()],
+        };
+        let is_refused = |resource: ResourceId, namespace: &str, name: &str| {
+            let lookup = Lookup {
+                resource,
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+                denied: false,
+            };
+            judge.refusal(&lookup).is_some()
+        };
+        let (config_maps, secrets) = (ResourceId::of::<ConfigMap>, ResourceId::of::<Secret>);
+        for (namespace, name) in [("acme", "a"), ("acme", ""), ("shared", "a")] {
+            assert!(!is_refused(config_maps(), namespace, name), "{namespace}/{name}");
+        }
+        for (namespace, name) in [("victim", "a"), ("", ""), ("kube-system", "a")] {
+            assert!(is_refused(config_maps(), namespace, name), "{namespace}/{name}");
+        }
+        assert!(!is_refused(ResourceId::of::<Namespace>(), "", "kube-system"));
+        assert!(!is_refused(secrets(), "acme", "a"));
+        for (namespace, name) in [("acme", ""), ("shared", "a"), ("victim", "a"), ("", "")] {
+            assert!(is_refused(secrets(), namespace, name), "{namespace}/{name}");
+        }
     }
 }
