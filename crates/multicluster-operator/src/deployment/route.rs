@@ -1,7 +1,7 @@
 //! Deployments to their clusters: what is said at home is worked on where it runs, so that a cluster that gives no answer
 //! keeps nobody else waiting.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -87,12 +87,12 @@ impl Router {
             .default_backoff()
             .take_until(until.cancelled());
         tokio::pin!(events);
-        let mut listing = Vec::new();
+        let mut listing = HashSet::new();
         while let Some(event) = events.next().await {
             match event {
                 Ok(Event::Init) => listing.clear(),
                 Ok(Event::InitApply(deployment)) => {
-                    listing.push(key_of(&deployment));
+                    listing.insert(key_of(&deployment));
                     self.saw(&deployment, Priority::Low);
                 }
                 Ok(Event::InitDone) => {
