@@ -4,6 +4,7 @@ use std::net::TcpListener;
 use std::process::Command;
 
 use anyhow::Result;
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use e2e::Namespace;
 use e2e::host_platform::free_port;
 use e2e::multicluster::{CLUSTERS, Clusters, deployment, events, said, tenant};
@@ -346,7 +347,7 @@ fn withdraw_a_secret(clusters: &Clusters) -> Result<()> {
     home.wait("kryptondeployments", "journal", |it| phase(it) == "Ready")?;
 
     // What cannot be removed and goes by force is told where the cluster is known.
-    leave_behind(clusters, &home)?;
+    let operator = leave_behind(clusters, &home, &operator)?;
     home.kubectl(&["delete", "kryptondeployment", "ledger", "journal"])?;
     clusters.kill_operator(&operator)?;
     clusters
@@ -355,8 +356,9 @@ fn withdraw_a_secret(clusters: &Clusters) -> Result<()> {
     Ok(())
 }
 
-/// A release that cannot be removed, because a policy keeps one of its objects.
-fn leave_behind(clusters: &Clusters, home: &Namespace) -> Result<()> {
+/// A release that cannot be removed, because a policy keeps one of its objects; gives the name of the operator that runs after
+/// it.
+fn leave_behind(clusters: &Clusters, home: &Namespace, operator: &str) -> Result<String> {
     let stuck = clusters.at_remote("stuck");
     let region = json!({"name": "eu", "kubeconfig": {"secret": {"name": "lent"}}});
     home.apply(&deployment("lenders", "stuck", &region, &json!({})))?;
@@ -388,14 +390,40 @@ fn leave_behind(clusters: &Clusters, home: &Namespace) -> Result<()> {
         "mesh.openkcm.io/force-delete=true",
     ])?;
     home.wait_gone("kryptondeployments", "stuck")?;
-    clusters.at_home(CLUSTERS).wait("secrets", "lent", |secret| {
+    let left = |secret: &Value| {
         let told = secret["metadata"]["annotations"]["mesh.openkcm.io/cluster-state"].as_str();
-        told.is_some_and(|told| told.contains("left behind: release ced-stuck in namespace stuck"))
+        let told: Value = serde_json::from_str(told.unwrap_or("null")).unwrap_or_default();
+        told["leftBehind"] == json!(["release ced-stuck in namespace stuck of cluster lent"])
+    };
+    clusters.at_home(CLUSTERS).wait("secrets", "lent", left)?;
+    // It is still told once the cluster was away, and by another operator.
+    clusters.remote.kill_component("kube-apiserver")?;
+    home.wait_until("the cluster to be missed", || {
+        Ok((clusters.state("lent")?.as_deref() == Some("Unreachable")).then_some(()))
     })?;
+    clusters.remote.restart_component("kube-apiserver")?;
+    home.wait_until("the cluster to be back", || {
+        Ok((clusters.state("lent")?.as_deref() == Some("Engaged")).then_some(()))
+    })?;
+    clusters.at_home(CLUSTERS).wait("secrets", "lent", left)?;
+    clusters.kill_operator(operator)?;
+    let operator = clusters.start_operator(&["--self-cluster=false"])?;
+    clusters
+        .at_home(CLUSTERS)
+        .wait("leases", "multicluster-operator", |it| {
+            it["spec"]["holderIdentity"]
+                .as_str()
+                .is_some_and(|holder| !holder.is_empty())
+        })?;
+    clusters
+        .at_home(CLUSTERS)
+        .kubectl(&["annotate", "secret", "lent", "touched=1"])?;
+    home.wait("kryptondeployments", "ledger", |it| phase(it) == "Ready")?;
+    clusters.at_home(CLUSTERS).wait("secrets", "lent", left)?;
     for kind in ["validatingadmissionpolicybinding", "validatingadmissionpolicy"] {
         stuck.kubectl(&["delete", kind, "stuck"])?;
     }
-    Ok(())
+    Ok(operator)
 }
 
 #[test]
@@ -430,6 +458,180 @@ fn miss_the_repository(clusters: &Clusters) -> Result<()> {
     })?;
     home.kubectl(&["delete", "tenant", "beta"])?;
     clusters.kill_operator(&operator)
+}
+
+#[test]
+fn a_failing_install_hook_is_told_tried_again_and_survives_a_crash() -> Result<()> {
+    Clusters::shared()?.explained(fail_a_hook)
+}
+
+fn fail_a_hook(clusters: &Clusters) -> Result<()> {
+    let (teams, hooky) = (clusters.at_remote("hooks"), clusters.at_remote("hooky"));
+    teams.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "hooks"}}))?;
+    let operator = clusters.start_operator(&["--self-cluster=false", "--mode=tenant"])?;
+    clusters.join("hooked", &clusters.remote.kubeconfig(), "")?;
+    teams.wait_until("the cluster to be engaged", || {
+        Ok((clusters.state("hooked")?.as_deref() == Some("Engaged")).then_some(()))
+    })?;
+    teams.apply(&tenant("hooks", "hooky", &json!({"values": {"hooked": true}})))?;
+    // The kubelet's part.
+    let pod = |ends_as: &str, but: &Value| -> Result<Value> {
+        let pod = hooky.wait("pods", "check", |pod| pod["metadata"]["uid"] != *but)?;
+        let patch = json!({"status": {"phase": ends_as}}).to_string();
+        let patch = format!("--patch={patch}");
+        hooky.kubectl(&[
+            "patch",
+            "pod",
+            "check",
+            "--subresource=status",
+            "--type=merge",
+            &patch,
+        ])?;
+        Ok(pod["metadata"]["uid"].clone())
+    };
+    let first = pod("Failed", &Value::Null)?;
+    let failed = teams.wait("tenants", "hooky", |tenant| {
+        said(tenant, "ClusterError/hooked") == "True InstallFailed"
+    })?;
+    assert_eq!(phase(&failed), "Error");
+    let why = condition(&failed, "ClusterError/hooked").unwrap()["message"].to_string();
+    assert!(why.contains("check"), "{why}");
+    assert!(
+        failed["metadata"]["annotations"]["mesh.openkcm.io/fingerprint-hooked"].is_null(),
+        "{failed}"
+    );
+    assert!(hooky.get("configmaps", "settings")?.is_none());
+    assert!(events(&teams, "hooky")?.contains(&"HelmInstallFailed".to_owned()));
+
+    // It is tried again by itself, with a hook of its own. Its operator dies while that runs, and the next one goes on.
+    hooky.wait("pods", "check", |pod| pod["metadata"]["uid"] != first)?;
+    clusters.kill_operator(&operator)?;
+    hooky.kubectl(&["delete", "leases", "--all"])?;
+    let operator = clusters.start_operator(&["--self-cluster=false", "--mode=tenant"])?;
+    let ready = teams.wait("tenants", "hooky", |tenant| {
+        // Whether the hook runs once more is the next operator's to say.
+        let pod = hooky.get("pods", "check").ok().flatten().unwrap_or_default();
+        if pod["metadata"]["uid"].is_string() && pod["metadata"]["uid"] != first {
+            let done = "--patch={\"status\":{\"phase\":\"Succeeded\"}}";
+            let _ = hooky.kubectl(&[
+                "patch",
+                "pod",
+                "check",
+                "--subresource=status",
+                "--type=merge",
+                done,
+            ]);
+        }
+        phase(tenant) == "Ready"
+    })?;
+    assert_eq!(said(&ready, "ClusterError/hooked"), "False Resolved", "{ready}");
+    hooky.wait("configmaps", "settings", |_| true)?;
+    assert!(ready["metadata"]["annotations"]["mesh.openkcm.io/fingerprint-hooked"].is_string());
+    teams.kubectl(&["delete", "tenant", "hooky", "--timeout=60s"])?;
+    clusters.kill_operator(&operator)?;
+    clusters
+        .at_home(CLUSTERS)
+        .kubectl(&["delete", "secret", "hooked"])?;
+    Ok(())
+}
+
+#[test]
+fn a_chart_is_fetched_with_the_login_and_the_authority_that_the_operator_is_given() -> Result<()> {
+    Clusters::shared()?.explained(fetch_with_a_login)
+}
+
+fn fetch_with_a_login(clusters: &Clusters) -> Result<()> {
+    let (repository, authority) = clusters.guarded_repository("robot:s3cr3t-of-the-charts")?;
+    let (own, teams) = (clusters.at_home(CLUSTERS), clusters.at_home("readers"));
+    own.apply(&json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "chart-login", "namespace": CLUSTERS},
+        "stringData": {"password": "s3cr3t-of-the-charts", "ca.crt": authority},
+    }))?;
+    teams.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "readers"}}))?;
+    let repo = format!("--chart-repo={}", repository.url("/charts"));
+    let ca = "--chart-ca-secret=chart-login";
+    let operator = clusters.start_operator(&[&repo, ca])?;
+    own.wait("customresourcedefinitions", "tenants.mesh.openkcm.io", |it| {
+        it["status"]["acceptedNames"]["kind"] == "Tenant"
+    })?;
+    teams.apply(&tenant("readers", "reader", &json!({})))?;
+    teams.wait("tenants", "reader", |it| {
+        said(it, "ClusterError/self-cluster") == "True ChartNotLoaded"
+    })?;
+    clusters.kill_operator(&operator)?;
+    let login = ["--chart-username=robot", "--chart-password-secret=chart-login"];
+    let operator = clusters.start_operator(&[&repo, ca, login[0], login[1]])?;
+    let ready = teams.wait("tenants", "reader", |it| phase(it) == "Ready")?;
+    assert!(!ready.to_string().contains("s3cr3t"), "{ready}");
+    teams.kubectl(&["delete", "tenant", "reader", "--timeout=60s"])?;
+    clusters.kill_operator(&operator)?;
+    own.kubectl(&["delete", "secret", "chart-login"])?;
+    Ok(())
+}
+
+#[test]
+fn another_key_of_records_counts_at_once() -> Result<()> {
+    Clusters::shared()?.explained(rotate_the_key_of_records)
+}
+
+fn rotate_the_key_of_records(clusters: &Clusters) -> Result<()> {
+    const KEY: &str = "multicluster-operator-release-key";
+    const RECORD: &str = "sh.helm.release.v1.tenant-signed-self-cluster.v1";
+    let (own, teams, signed) = (
+        clusters.at_home(CLUSTERS),
+        clusters.at_home("signers"),
+        clusters.at_home("signed"),
+    );
+    teams.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "signers"}}))?;
+    let operator = clusters.start_operator(&[])?;
+    own.wait("customresourcedefinitions", "tenants.mesh.openkcm.io", |it| {
+        it["status"]["acceptedNames"]["kind"] == "Tenant"
+    })?;
+    teams.apply(&tenant("signers", "signed", &json!({})))?;
+    teams.wait("tenants", "signed", |it| phase(it) == "Ready")?;
+    let mac = |record: &Value| record["metadata"]["annotations"]["krateo.io/release-mac"].clone();
+    let before = mac(&signed.get("secrets", RECORD)?.unwrap());
+    let rotate = |previous: &str, seed: &str| {
+        let data = json!({"data": {"previous": previous, "key": BASE64_STANDARD.encode(seed.repeat(8))}});
+        own.kubectl(&["patch", "secret", KEY, "--type=merge", &format!("--patch={data}")])
+    };
+    let key = own.get("secrets", KEY)?.unwrap()["data"]["key"].clone();
+    rotate(key.as_str().unwrap_or_default(), "abcd")?;
+    // The same revision, signed anew by the same process.
+    signed.wait("secrets", RECORD, |record| mac(record) != before)?;
+    assert_eq!(records(&signed)?, [RECORD]);
+    // With the former key away, the release is still ours.
+    rotate("", "abcd")?;
+    signed.kubectl(&["delete", "service", "web"])?;
+    signed.wait("services", "web", |_| true)?;
+    assert_eq!(records(&signed)?, [RECORD]);
+    teams.kubectl(&["delete", "tenant", "signed", "--timeout=60s"])?;
+    assert!(signed.get("configmaps", "settings")?.is_none());
+    clusters.kill_operator(&operator)?;
+    Ok(())
+}
+
+#[test]
+fn a_cluster_from_which_nothing_comes_any_more_is_missed() -> Result<()> {
+    Clusters::shared()?.explained(miss_a_silent_cluster)
+}
+
+fn miss_a_silent_cluster(clusters: &Clusters) -> Result<()> {
+    let operator = clusters.start_operator(&["--self-cluster=false", "--probe-interval=30s"])?;
+    let mut way = clusters.join_by_a_way("silent")?;
+    let home = clusters.at_home(CLUSTERS);
+    let stands = |as_: &'static str| {
+        home.wait_until(as_, || {
+            Ok((clusters.state("silent")?.as_deref() == Some(as_)).then_some(()))
+        })
+    };
+    stands("Engaged")?;
+    // Nobody works there, no connection breaks, and no request fails.
+    way.cut();
+    stands("Unreachable")?;
+    clusters.kill_operator(&operator)?;
+    home.kubectl(&["delete", "secret", "silent"])?;
+    Ok(())
 }
 
 #[test]

@@ -16,9 +16,11 @@ use std::sync::{Arc, MutexGuard};
 
 use anyhow::{Context as _, Result};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
+use local_cluster::certificates::Authority;
 use local_cluster::{ControlPlane, Options};
 use serde_json::{Value, json};
 
+use self::wire::Wire;
 use crate::http_server::Answer;
 use crate::{ChartFolder, HttpServer, Namespace, Shared, Site, image, progress};
 
@@ -63,6 +65,20 @@ spec:
     metadata: {labels: {app: web}}
     spec:
       containers: [{name: web, image: web.invalid/web}]
+{{- end }}
+";
+
+/// Nobody runs pods on a control plane: whoever plays the kubelet says how it ends.
+const HOOK: &str = "{{- if .Values.hooked }}
+apiVersion: v1
+kind: Pod
+metadata:
+  name: check
+  annotations:
+    helm.sh/hook: pre-install,pre-upgrade
+spec:
+  restartPolicy: Never
+  containers: [{name: check, image: web.invalid/check}]
 {{- end }}
 ";
 
@@ -224,6 +240,44 @@ impl Clusters {
         }))
     }
 
+    /// The same of the remote cluster by a way that can be cut, see [`Way::cut`].
+    ///
+    /// # Errors
+    /// When the way cannot be made, or the API server refuses the Secret.
+    pub fn join_by_a_way(&self, name: &str) -> Result<Way> {
+        let server = self.remote.api_server();
+        let address = server.trim_start_matches("https://");
+        let wire = Wire::to(address.parse().context("the API server has no address")?)?;
+        let text = fs::read_to_string(self.remote.kubeconfig())?;
+        let text = text.replace(address, &wire.address().to_string());
+        let kubeconfig = self.remote.folder().join(format!("{name}.kubeconfig"));
+        fs::write(&kubeconfig, text)?;
+        self.join(name, &kubeconfig, "")?;
+        Ok(Way(wire))
+    }
+
+    /// Serves the same charts by TLS, for whoever shows this user name and password. Gives the server and the certificate of
+    /// its authority.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn guarded_repository(&self, login: &str) -> Result<(HttpServer, String)> {
+        let folder = tempfile::tempdir()?;
+        let authority = Authority::create(folder.path().to_owned())?;
+        authority.serve("server", vec!["127.0.0.1".to_owned()])?;
+        let (certificate, key) = (folder.path().join("server.crt"), folder.path().join("server.key"));
+        let files = charts(&self.home_site)?;
+        let shown = format!("Basic {}", BASE64_STANDARD.encode(login));
+        let server = HttpServer::start_tls(&certificate, &key, move |asked| {
+            if asked.authorization.as_ref() != Some(&shown) {
+                return Answer::Status(401);
+            }
+            let file = files.get(&asked.path);
+            file.map_or(Answer::Status(404), |bytes| Answer::Content(bytes.clone()))
+        })?;
+        Ok((server, fs::read_to_string(authority.certificate())?))
+    }
+
     /// How the operator stands to a cluster, as the Secret says.
     ///
     /// # Errors
@@ -235,6 +289,16 @@ impl Clusters {
         let text = secret["metadata"]["annotations"]["mesh.openkcm.io/cluster-state"].as_str();
         let standing: Value = serde_json::from_str(text.unwrap_or("null"))?;
         Ok(standing["state"].as_str().map(str::to_owned))
+    }
+}
+
+/// The way to a cluster.
+pub struct Way(Wire);
+
+impl Way {
+    /// Cuts it: connections stay, and nothing comes any more.
+    pub fn cut(&mut self) {
+        self.0.cut();
     }
 }
 
@@ -319,11 +383,12 @@ fn chart(version: &str) -> Result<ChartFolder> {
     chart.remove("values.schema.json")?;
     chart.write(
         "values.yaml",
-        "greeting: hello\nworkload: false\nreplicaCount: 1\nelsewhere: \"\"\n",
+        "greeting: hello\nworkload: false\nreplicaCount: 1\nhooked: false\nelsewhere: \"\"\n",
     )?;
     chart.write("templates/config-map.yaml", CONFIG_MAP)?;
     chart.write("templates/service.yaml", SERVICE)?;
     chart.write("templates/deployment.yaml", DEPLOYMENT)?;
+    chart.write("templates/hook.yaml", HOOK)?;
     if version == "2.0.0" {
         chart.write("templates/refused.yaml", REFUSED)?;
     }
