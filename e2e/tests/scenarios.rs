@@ -22,4 +22,5 @@ mod report_failed_hook;
 mod restrict_controller;
 mod restrict_inspector;
 mod run_demo;
+mod serve_tenant_pods;
 mod update_composition;

@@ -1,0 +1,159 @@
+//! The multicluster operator in pods, from its chart, and releases with pods of their own.
+
+use anyhow::{Context as _, Result};
+use e2e::multicluster::{deployment, tenant};
+use e2e::namespace::condition;
+use e2e::{ChartFolder, Namespace, Scenario, image};
+use serde_json::{Value, json};
+
+const OPERATOR: &str = "multicluster-operator";
+const HOME: &str = "mesh-home";
+const CHART: &str = "tenant-web";
+
+fn is_ready(object: &Value) -> bool {
+    object["status"]["phase"] == "Ready"
+}
+
+fn reason(object: &Value) -> &str {
+    let ready = condition(object, "Ready");
+    ready
+        .and_then(|ready| ready["reason"].as_str())
+        .unwrap_or_default()
+}
+
+fn has_pods(place: &Namespace, number: usize) -> Result<()> {
+    place.wait_until("the pods of the release to run", || {
+        let phases = place.kubectl(&[
+            "get",
+            "pods",
+            "--output=jsonpath={range .items[*]}{.status.phase}{\"\\n\"}{end}",
+        ])?;
+        let running = phases.lines().filter(|phase| *phase == "Running").count();
+        Ok((running == number).then_some(()))
+    })
+}
+
+#[test]
+fn tenants_and_deployments_get_pods_from_an_operator_in_pods() -> Result<()> {
+    let scenario = Scenario::start("serve-tenant-pods")?;
+    let home = Namespace::make(HOME, scenario.site())?;
+    let outcome = serve(&scenario, &home);
+    if outcome.is_err() {
+        let logs = home.kubectl(&[
+            "logs",
+            "--selector=app.kubernetes.io/name=multicluster-operator",
+            "--tail=200",
+        ]);
+        e2e::progress(logs.unwrap_or_default());
+    }
+    home.helm(&["uninstall", OPERATOR])?;
+    outcome
+}
+
+fn serve(scenario: &Scenario, home: &Namespace) -> Result<()> {
+    let site = scenario.site();
+    let chart = ChartFolder::copy("web", CHART, "1.0.0")?;
+    let url = chart.push(site)?;
+    let repo = url.strip_suffix(&format!("/{CHART}")).context("an unusual URL")?;
+    let folder = chart.folder().to_string_lossy().into_owned();
+    let kubeconfig = scenario.cluster().kubeconfig().to_string_lossy().into_owned();
+    let target = [
+        "--target-kubeconfig",
+        &kubeconfig,
+        "--chart",
+        &folder,
+        "--namespace",
+        HOME,
+    ];
+
+    // What the chart's objects take, as joining would give it.
+    let mut dry = site.kco(["cluster", "join", "here", "--dry-run"])?;
+    dry.args(target);
+    let printed: Value = serde_json::from_str(&site.run(dry)?)?;
+    let objects = printed["items"].as_array().into_iter().flatten();
+    let role = objects.into_iter().find(|object| object["kind"] == "ClusterRole");
+    let rules = role.context("no ClusterRole is printed")?["rules"]
+        .as_array()
+        .cloned();
+    let of_chart = |rule: &Value| {
+        ["deployments", "services", "configmaps"]
+            .iter()
+            .any(|kind| rule["resources"].to_string().contains(kind))
+    };
+    let rules: Vec<Value> = rules.into_iter().flatten().filter(of_chart).collect();
+    let values = tempfile::NamedTempFile::new()?;
+    let given = json!({
+        "image": {"name": image::reference(site, OPERATOR)},
+        "chart": {"repo": repo, "name": CHART, "version": "1.0.0", "plainHTTP": true},
+        "selfCluster": {"enabled": true, "rules": rules},
+        "env": {"KRYPTON_CHECK_INTERVAL": "15"},
+    });
+    std::fs::write(values.path(), given.to_string())?;
+    home.helm(&[
+        "install",
+        OPERATOR,
+        &image::root()
+            .join("charts/multicluster-operator")
+            .to_string_lossy(),
+        "--values",
+        &values.path().to_string_lossy(),
+    ])?;
+    home.kubectl(&["rollout", "status", "deployment", OPERATOR, "--timeout=120s"])?;
+
+    // A Tenant at home.
+    let web = |greeting: &str| json!({"image": scenario.web_image(), "greeting": greeting});
+    let acme = Namespace::of("pods-acme", site);
+    let spec =
+        |greeting: &str| json!({"clusterRef": {"secretName": "self-cluster"}, "values": web(greeting)});
+    scenario.apply(&tenant(scenario.namespace(), "pods-acme", &spec("one")))?;
+    scenario.wait("tenants", "pods-acme", is_ready)?;
+    has_pods(&acme, 1)?;
+
+    // A KryptonDeployment on a cluster that joined.
+    let mut join = site.kco(["cluster", "join", "edge", "--allow-from", scenario.namespace()])?;
+    join.args(target);
+    site.run(join)?;
+    let shop = Namespace::of("pods-shop", site);
+    let region = json!({"name": "eu", "kubeconfig": {"secret": {"name": "edge"}}});
+    let shop_with =
+        |values: &Value| scenario.apply(&deployment(scenario.namespace(), "pods-shop", &region, values));
+    shop_with(&web("one"))?;
+    scenario.wait("kryptondeployments", "pods-shop", is_ready)?;
+    has_pods(&shop, 1)?;
+
+    // What is deleted comes back, and what cannot run is told until it can.
+    shop.kubectl(&["delete", "service", "ced-pods-shop-web"])?;
+    shop.wait("services", "ced-pods-shop-web", |_| true)?;
+    shop_with(&json!({"image": "web.invalid/none:1"}))?;
+    scenario.wait("kryptondeployments", "pods-shop", |it| reason(it) == "NotReady")?;
+    shop_with(&web("two"))?;
+    scenario.wait("kryptondeployments", "pods-shop", is_ready)?;
+    has_pods(&shop, 1)?;
+
+    // The replica that leads goes, and the other goes on.
+    let lease = home.get("leases", OPERATOR)?.context("nobody leads")?;
+    let holder = lease["spec"]["holderIdentity"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    let pods = home.kubectl(&["get", "pods", "--output=name"])?;
+    let leader = pods
+        .lines()
+        .find(|pod| holder.contains(pod.trim_start_matches("pod/")));
+    let leader = leader.with_context(|| format!("no pod is called as the holder {holder}"))?;
+    home.kubectl(&["delete", leader, "--wait=false"])?;
+    scenario.apply(&tenant(scenario.namespace(), "pods-acme", &spec("two")))?;
+    acme.wait("configmaps", "tenant-pods-acme-self-cluster-web", |it| {
+        it["data"]["GREETING"] == "two"
+    })?;
+    scenario.wait("tenants", "pods-acme", is_ready)?;
+    has_pods(&acme, 1)?;
+
+    scenario.kubectl(&["delete", "tenant", "pods-acme", "--timeout=120s"])?;
+    scenario.kubectl(&["delete", "kryptondeployment", "pods-shop", "--timeout=120s"])?;
+    scenario.wait_gone("namespace", "pods-acme")?;
+    scenario.wait_gone("namespace", "pods-shop")?;
+    let mut leave = site.kco(["cluster", "leave", "edge", "--target-kubeconfig", &kubeconfig])?;
+    leave.args(["--namespace", HOME]);
+    site.run(leave).map(drop)
+}
