@@ -305,7 +305,7 @@ impl Pass<'_> {
                     self.object.report(outcome).await?;
                     continue;
                 }
-                Step::MakeNamespace | Step::Sign | Step::Uninstall => continue,
+                Step::MakeNamespace | Step::Sign | Step::Uninstall | Step::AwaitNamespace => continue,
                 Step::RemoveNamespace => {
                     let name = &self.object.key.name;
                     self.object

@@ -148,6 +148,7 @@ impl Pass<'_> {
             }
             Step::Uninstall => Box::pin(self.uninstall()).await.map_err(Error::Uninstall),
             Step::RemoveNamespace => self.remove_namespace().await,
+            Step::AwaitNamespace => self.await_namespace().await,
         }
     }
 
@@ -221,6 +222,16 @@ impl Pass<'_> {
         Ok(Some(Change::Uninstalled(
             kept.iter().map(ToString::to_string).collect(),
         )))
+    }
+
+    /// Waits until the namespace is gone. What holds it for longer than that is not the release's.
+    async fn await_namespace(&self) -> Result<Option<Change>, Error> {
+        match self.remove_namespace().await {
+            Err(Error::RemoveNamespace { source, .. }) if matches!(*source, cluster::Error::Wait { .. }) => {
+                Ok(None)
+            }
+            awaited => awaited,
+        }
     }
 
     /// Removes the namespace, if it is still the one that was seen.

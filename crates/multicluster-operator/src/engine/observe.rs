@@ -121,7 +121,7 @@ pub(crate) async fn observe(
     if matches!(facts.place, Ok(Place::Foreign { .. })) && !subject.deleting {
         return Ok((facts, observed));
     }
-    let is_going = matches!(facts.place, Ok(Place::Going));
+    let is_going = matches!(facts.place, Ok(Place::Going { .. }));
     if found.is_some() {
         let records = observed
             .releases
@@ -158,10 +158,11 @@ async fn find_namespace(namespace: &str, site: &Site) -> Result<Option<PartialOb
 /// Whose the namespace is.
 fn place(found: Option<&PartialObjectMeta>, subject: &Subject) -> Place {
     let Some(found) = found else { return Place::Absent };
+    let is_ours = found.labels().get(mesh::OWNER_UID) == Some(&subject.uid);
     if found.metadata.deletion_timestamp.is_some() {
-        return Place::Going;
+        return Place::Going { is_ours };
     }
-    if found.labels().get(mesh::OWNER_UID) == Some(&subject.uid) {
+    if is_ours {
         return Place::Ours;
     }
     let (key, name) = (&subject.key, subject.opening());

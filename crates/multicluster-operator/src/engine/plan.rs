@@ -41,8 +41,8 @@ pub(crate) enum Place {
     Open,
     /// It was there, and does not.
     Foreign { needed: String },
-    /// It is being removed.
-    Going,
+    /// It is being removed; it may be the one that we made for this object.
+    Going { is_ours: bool },
 }
 
 /// How the release stands.
@@ -70,6 +70,8 @@ pub(crate) enum Step {
     Correct(Vec<DriftedObject>),
     Uninstall,
     RemoveNamespace,
+    /// Wait for a while until the namespace is gone, whose removal was begun before.
+    AwaitNamespace,
 }
 
 /// What is to be done, and what to say of it.
@@ -153,9 +155,13 @@ fn leave(facts: Facts) -> Plan {
         }
         Release::Is(_) | Release::Unseen | Release::Foreign(_) => {}
     }
-    let is_ours = matches!(facts.place, Ok(Place::Ours));
-    if is_ours && !facts.is_shared {
-        steps.push(Step::RemoveNamespace);
+    if !facts.is_shared {
+        match facts.place {
+            Ok(Place::Ours) => steps.push(Step::RemoveNamespace),
+            Ok(Place::Going { is_ours: true }) => steps.push(Step::AwaitNamespace),
+            Ok(Place::Absent | Place::Open | Place::Foreign { .. } | Place::Going { is_ours: false })
+            | Err(_) => {}
+        }
     }
     Plan {
         steps,
@@ -168,7 +174,7 @@ fn keep(facts: Facts) -> Plan {
     match facts.place {
         Err(wrong) => return blocked(steps, Blocked::Target(wrong)),
         Ok(Place::Foreign { needed }) => return blocked(steps, Blocked::Namespace { needed }),
-        Ok(Place::Going) => return blocked(steps, Blocked::NamespaceGoes),
+        Ok(Place::Going { .. }) => return blocked(steps, Blocked::NamespaceGoes),
         Ok(Place::Absent) => steps.push(Step::MakeNamespace),
         Ok(Place::Ours | Place::Open) => {}
     }
@@ -305,7 +311,8 @@ mod tests {
             &[],
             "Blocked(Namespace",
         );
-        check(facts(Place::Going, Release::Unseen), &[], "Blocked(NamespaceGoes");
+        let going = Place::Going { is_ours: true };
+        check(facts(going, Release::Unseen), &[], "Blocked(NamespaceGoes");
         let reserved = Facts {
             place: Err(NoTarget::Reserved("default".into())),
             ..facts(Place::Absent, Release::Unseen)
@@ -400,6 +407,10 @@ mod tests {
         check(going(Place::Open, Release::Foreign("x".into())), &[], "Gone");
         let needed = String::new();
         check(going(Place::Foreign { needed }, Release::Unseen), &[], "Gone");
+        // Whoever began to remove it may not have come to see its end.
+        for (is_ours, steps) in [(true, &[Step::AwaitNamespace][..]), (false, &[])] {
+            check(going(Place::Going { is_ours }, Release::Unseen), steps, "Gone");
+        }
         // It agreed once, and does not any more.
         let needed = String::new();
         check(

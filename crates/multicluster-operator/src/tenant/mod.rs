@@ -342,7 +342,8 @@ impl Pass<'_> {
                 | Step::Sign
                 | Step::Correct(_)
                 | Step::Uninstall
-                | Step::RemoveNamespace => {}
+                | Step::RemoveNamespace
+                | Step::AwaitNamespace => {}
             }
             let is_install = match step {
                 Step::Install => true,
@@ -351,7 +352,8 @@ impl Pass<'_> {
                 | Step::Sign
                 | Step::Correct(_)
                 | Step::Uninstall
-                | Step::RemoveNamespace => continue,
+                | Step::RemoveNamespace
+                | Step::AwaitNamespace => continue,
             };
             let release = names::tenant_release(&self.key.name, &self.site.name);
             let (event, reason, message) = if is_install {
