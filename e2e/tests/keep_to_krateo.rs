@@ -70,6 +70,85 @@ fn manifests_and_charts_of_krateo_do_what_they_did() -> Result<()> {
     orphaned(&home)
 }
 
+/// A namespace of the release's own, and an object that is somebody else's by then.
+const LODGING: &str = "
+apiVersion: v1
+kind: Namespace
+metadata: {name: keep-to-krateo-lodging}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: inside, namespace: keep-to-krateo-lodging}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: taken}
+";
+
+#[test]
+fn a_namespace_that_a_chart_brings_goes_with_a_composition_that_never_became_a_release() -> Result<()> {
+    let platform = HostPlatform::shared()?;
+    let home = platform.namespace("keep-to-krateo-lodgers")?;
+    an_apply_can_make_without_changing(&home)?;
+    let registry = platform
+        .plane()
+        .start_registry("keep-to-krateo-lodgers", &Settings::default())?;
+    let chart = ChartFolder::copy("web", "lodger", "1.0.0")?;
+    chart.write("templates/lodging.yaml", LODGING)?;
+    let package = chart.package(home.site())?;
+    let url = package.push(home.site(), &registry.to_string(), &["--plain-http"])?;
+    home.apply(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "taken", "namespace": home.namespace()}}))?;
+    home.apply(&json!({
+        "apiVersion": "core.krateo.io/v1alpha1", "kind": "CompositionDefinition",
+        "metadata": {"name": "lodger", "namespace": home.namespace(), "annotations": {
+            "krateo.io/allowed-namespaces": "keep-to-krateo-lodging",
+        }},
+        "spec": {"chart": {"url": url, "version": "1.0.0"}},
+    }))?;
+    home.platform()
+        .wait("deployments", "lodgers-v1-0-0-controller", |_| true)?;
+    platform.run_controller("lodgers", "v1-0-0")?;
+    let composition = json!({
+        "apiVersion": "composition.krateo.io/v1-0-0", "kind": "Lodger",
+        "metadata": {"name": "web", "namespace": home.namespace()}, "spec": {"image": "nginx"},
+    });
+    home.wait_until("the type", || Ok(home.apply(&composition).ok()))?;
+    home.wait("lodgers", "web", |lodger| {
+        condition(lodger, "Synced").is_some_and(|synced| {
+            let message = synced["message"].as_str().unwrap_or_default();
+            synced["status"] == "False" && message.contains("taken")
+        })
+    })?;
+    let lodging = || home.get("namespaces", "keep-to-krateo-lodging");
+    let made = lodging()?.context("the namespace was not made")?;
+    ensure!(made["metadata"]["deletionTimestamp"].is_null(), "{made}");
+    home.kubectl(&["delete", "lodger", "web", "--wait=false"])?;
+    home.wait_gone("lodgers", "web")?;
+    // Nothing here empties namespaces, so one that is deleted stays on its way.
+    let left = lodging()?.filter(|left| left["metadata"]["deletionTimestamp"].is_null());
+    ensure!(left.is_none(), "{left:?}");
+    ensure!(
+        home.get("configmaps", "taken")?.is_some(),
+        "somebody else's object was removed"
+    );
+    Ok(())
+}
+
+/// What the controller counts on when it makes a namespace: an apply of version 1 makes, and never changes what is there.
+fn an_apply_can_make_without_changing(home: &Namespace) -> Result<()> {
+    let object = |value: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "data": {"a": value},
+            "metadata": {"name": "new", "namespace": home.namespace(), "resourceVersion": "1"},
+        })
+    };
+    home.apply(&object("first"))?;
+    let refused = home.apply(&object("second"));
+    let there = home.get("configmaps", "new")?.unwrap_or_default();
+    ensure!(refused.is_err() && there["data"]["a"] == "first", "{there}");
+    Ok(())
+}
+
 /// With the policy observe nothing is made; without it, all is.
 fn observed_alone(home: &Namespace, url: &str) -> Result<()> {
     home.apply(&json!({

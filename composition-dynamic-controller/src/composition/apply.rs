@@ -60,6 +60,11 @@ pub(crate) enum Error {
     Mark(#[source] cluster::Error),
     #[error("could not grant the permissions that the release needs")]
     Grant(#[source] cluster::Error),
+    #[error("could not make namespace {namespace}, which the chart brings, to grant permissions in it")]
+    Namespace {
+        namespace: String,
+        source: release::Error,
+    },
     #[error("could not remove the permissions of the release")]
     Revoke(#[source] cluster::Error),
     #[error("could not install the release")]
@@ -83,6 +88,7 @@ impl Error {
             Self::Install(error) | Self::Upgrade(error) => error.unserved(),
             Self::Mark(_)
             | Self::Grant(_)
+            | Self::Namespace { .. }
             | Self::Revoke(_)
             | Self::Sign(_)
             | Self::Correct(_)
@@ -96,7 +102,8 @@ impl Error {
             Self::Mark(error) | Self::Grant(error) | Self::Revoke(error) | Self::Clear(error) => {
                 error.is_transient()
             }
-            Self::Install(error)
+            Self::Namespace { source: error, .. }
+            | Self::Install(error)
             | Self::Upgrade(error)
             | Self::Sign(error)
             | Self::Correct(error)
@@ -176,8 +183,7 @@ impl Pass<'_> {
             Step::Label { .. } | Step::Name(_) | Step::Hold | Step::ForgetPause => Ok(None),
             Step::Grant(grants) => {
                 let parts = &self.ctx.parts;
-                let granting = parts.time(Part::RbacApply, Box::pin(self.grant(grants)));
-                granting.await.map_err(Error::Grant)
+                parts.time(Part::RbacApply, Box::pin(self.grant(grants))).await
             }
             Step::Revoke(namespaces) => self.revoke(namespaces).await.map_err(Error::Revoke),
             Step::Install => {
@@ -330,7 +336,7 @@ impl Pass<'_> {
 
     /// Writes the roles, then waits until the API server acts by them: its authoriser learns of a role a moment
     /// after it is stored, and a release that begins before would fail halfway.
-    async fn grant(&mut self, grants: &[Grant]) -> Result<Option<Change>, cluster::Error> {
+    async fn grant(&mut self, grants: &[Grant]) -> Result<Option<Change>, Error> {
         // Until all is written it is not known what is there.
         self.memory.granted = None;
         // A chart may bring a namespace of its own, which is not there yet.
@@ -340,12 +346,12 @@ impl Pass<'_> {
                 Err(missing) if missing.is_not_found() && !grant.namespace().is_empty() => {
                     homeless.push((grant, missing));
                 }
-                written => written?,
+                written => written.map_err(Error::Grant)?,
             }
         }
         for (grant, missing) in homeless {
             self.make_namespace(grant.namespace(), missing).await?;
-            self.write(grant).await?;
+            self.write(grant).await.map_err(Error::Grant)?;
         }
         let news: Vec<Access> = grants
             .iter()
@@ -353,7 +359,11 @@ impl Pass<'_> {
             .collect();
         let waiting = self.ctx.cluster.wait_until_allowed(&news, GRANTED_WITHIN);
         let key = Key::of_composition(self.composition);
-        self.ctx.queue.waiting(&key, waiting).await?;
+        self.ctx
+            .queue
+            .waiting(&key, waiting)
+            .await
+            .map_err(Error::Grant)?;
         self.memory.granted = Some(grants.to_vec());
         Ok(Some(Change::Granted))
     }
@@ -376,22 +386,27 @@ impl Pass<'_> {
 
     /// Makes a namespace that the release itself brings, once the cluster-wide role allows it. Where it brings none of that
     /// name, permissions in it are `missing` for that reason.
-    async fn make_namespace(&self, name: &str, missing: cluster::Error) -> Result<(), cluster::Error> {
+    async fn make_namespace(&self, name: &str, missing: cluster::Error) -> Result<(), Error> {
         let Some(wanted) = &self.observed.wanted else {
-            return Err(missing);
+            return Err(Error::Grant(missing));
         };
-        let id = ObjectId::of::<Namespace>(None, name)?;
+        let id = ObjectId::of::<Namespace>(None, name).map_err(Error::Grant)?;
         let to = |verb: &str| Access::to(verb, id.resource(), None).named(name);
-        let needed = ["create", "patch"].map(to);
-        self.ctx
-            .cluster
-            .wait_until_allowed(&needed, GRANTED_WITHIN)
-            .await?;
-        let releases = &self.observed.releases;
-        match releases.make_own_namespace(&wanted.desired, name).await {
+        let needed = ["create", "get", "patch"].map(to);
+        let allowed = self.ctx.cluster.wait_until_allowed(&needed, GRANTED_WITHIN);
+        allowed.await.map_err(Error::Grant)?;
+        let made = self
+            .observed
+            .releases
+            .make_own_namespace(&wanted.desired, name)
+            .await;
+        match made {
             Ok(true) => Ok(()),
-            Err(release::Error::Objects { source, .. }) => Err(*source),
-            Ok(false) | Err(_) => Err(missing),
+            Ok(false) => Err(Error::Grant(missing)),
+            Err(source) => Err(Error::Namespace {
+                namespace: name.to_owned(),
+                source,
+            }),
         }
     }
 
@@ -508,9 +523,14 @@ impl Pass<'_> {
         Ok(Some(Change::Uninstalled))
     }
 
-    async fn clear(&self) -> Result<Option<Change>, cluster::Error> {
+    async fn clear(&mut self) -> Result<Option<Change>, cluster::Error> {
         for object in &self.observed.outlying {
-            going::clear(object, self.composition, self.ctx).await?;
+            let cleared = going::clear(object, self.composition, self.ctx).await;
+            if cleared.is_err() {
+                // Roles may have gone with their namespace: which are there is read again.
+                self.memory.granted = None;
+            }
+            cleared?;
         }
         Ok(Some(Change::Uninstalled))
     }

@@ -337,6 +337,13 @@ pub(super) async fn observe(
         standing = drifted.await?;
     }
     let outlying = unrecorded(composition, &standing.release, &granted, ctx).await?;
+    let needed = if outlying.is_empty() {
+        needed
+    } else {
+        // What they are removed by, which the controller before us may have had.
+        let granted = granted.iter().cloned();
+        granted.map(|grant| grant.given_to(&ctx.account)).collect()
+    };
     Ok(Observed {
         facts: plan::Observed {
             definition: intention.as_ref().and_then(|it| it.definition.clone()),
@@ -360,7 +367,8 @@ pub(super) async fn observe(
     })
 }
 
-/// What roles alone tell of objects to remove, since the record of the release is not ours.
+/// What roles alone tell of objects to remove, since there is no record of the release, or none of ours: a namespace that
+/// the chart brings is made before the first record.
 async fn unrecorded(
     composition: &Composition,
     release: &Release,
@@ -368,7 +376,7 @@ async fn unrecorded(
     ctx: &Context,
 ) -> Result<Vec<ObjectId>, Error> {
     match release {
-        Release::Foreign(_) if composition.deleting && composition.is_held() => {
+        Release::Absent | Release::Foreign(_) if composition.deleting && composition.is_held() => {
             Ok(going::told_by_grants(granted, ctx).await?)
         }
         _ => Ok(Vec::new()),

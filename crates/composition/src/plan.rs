@@ -319,12 +319,17 @@ fn removal(
         return Plan::removed(clear.into_iter().chain([revoke, Step::LetGo]).collect());
     }
     match &observed.release {
-        Release::Absent => return Plan::removed(vec![revoke, Step::LetGo]),
-        // A release that is not ours is not ours to remove; objects that name this composition are.
-        Release::Foreign(_) => {
+        // Without a record of ours nothing tells what the release has, and a release that is not ours is not ours to remove;
+        // objects that name this composition are.
+        Release::Absent | Release::Foreign(_) => {
             let unrecorded = &observed.unrecorded;
-            let clear = (!unrecorded.is_empty()).then(|| Step::Clear(unrecorded.clone()));
-            return Plan::removed(clear.into_iter().chain([revoke, Step::LetGo]).collect());
+            if unrecorded.is_empty() {
+                return Plan::removed(vec![revoke, Step::LetGo]);
+            }
+            if let Some(steps) = permitting(observed) {
+                return Plan::underway(steps);
+            }
+            return Plan::removed(vec![Step::Clear(unrecorded.clone()), revoke, Step::LetGo]);
         }
         Release::Locked(_) => return Plan::nothing(Standing::Waiting),
         Release::Unreadable
@@ -819,14 +824,24 @@ pub(crate) mod tests {
             &[revoke(), Step::LetGo],
             Standing::Removed,
         );
-        let mut replaced = foreign();
-        replaced.unrecorded = vec!["ConfigMap web".into()];
-        check(
-            &deleted(composition()),
-            &replaced,
-            &[Step::Clear(vec!["ConfigMap web".into()]), revoke(), Step::LetGo],
-            Standing::Removed,
-        );
+    }
+
+    #[test]
+    fn what_no_record_tells_of_is_removed_before_the_permissions() {
+        for release in [Release::Absent, Release::Foreign("it belongs to another".into())] {
+            let mut unrecorded = observed(release);
+            unrecorded.unrecorded = vec!["Namespace own".into()];
+            check(
+                &deleted(composition()),
+                &unrecorded,
+                &[Step::Clear(vec!["Namespace own".into()]), revoke(), Step::LetGo],
+                Standing::Removed,
+            );
+            // What was granted to the controller before this one.
+            let needed = std::mem::take(&mut unrecorded.granted);
+            let grant = [Step::Grant(needed)];
+            check(&deleted(composition()), &unrecorded, &grant, Standing::Underway);
+        }
     }
 
     #[test]

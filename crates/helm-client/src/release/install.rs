@@ -6,7 +6,8 @@ use serde_json::json;
 
 use super::change::{Change, Wanted};
 use super::ownership::Owner;
-use super::{Action, Deployed, Desired, Error, Releases};
+use super::{Action, Deployed, Desired, Error, Releases, apply};
+use crate::json;
 use crate::records::{MANAGER, Observed};
 
 impl Releases {
@@ -67,13 +68,18 @@ impl Releases {
     }
 }
 
+/// With this version an object is made and never changed: the store counts from 1 before its first object, so none that is
+/// there has it. A plain creation cannot be allowed by name.
+const NEW: &str = "1";
+
 impl Releases {
     /// Makes a namespace that the release itself brings, as its manifest has it, so that permissions can be granted there
-    /// before the release is installed. It is an object of the release from then on. False when the release brings none of
-    /// that name.
+    /// before the release is installed. It is an object of the release from then on. One that somebody else made in the
+    /// meantime is left as it is. False when the release brings none of that name.
     ///
     /// # Errors
-    /// [`Error::Parse`] when a document of the manifest is no object; [`Error::Objects`] when the namespace cannot be made.
+    /// [`Error::Parse`] when a document of the manifest is no object; [`Error::Objects`] when the namespace cannot be made;
+    /// [`Error::NotOurs`] when it is there and not of the release.
     pub async fn make_own_namespace(&self, desired: &Desired, name: &str) -> Result<bool, Error> {
         let objects = super::objects::parse(&desired.manifest, "the manifest")?;
         let own = objects.into_iter().find(|object| {
@@ -84,11 +90,21 @@ impl Releases {
         let Some(mut namespace) = own else {
             return Ok(false);
         };
-        self.owner_of(desired).claim(&mut namespace);
+        let owner = self.owner_of(desired);
+        owner.claim(&mut namespace);
         let failed = Error::objects;
         let id = ObjectId::of::<Namespace>(None, name).map_err(failed("make"))?;
-        let made = self.cluster.apply(&id, &namespace, &Apply::by(MANAGER)).await;
-        made.map_err(failed("make"))?;
+        namespace["metadata"]["resourceVersion"] = NEW.into();
+        match self.cluster.apply(&id, &namespace, &Apply::by(MANAGER)).await {
+            Err(taken) if taken.is_conflict() => {}
+            made => return made.map(|_| true).map_err(failed("make")),
+        }
+        let live = self.cluster.get_metadata(&id).await.map_err(failed("look for"))?;
+        if let Some(live) = live {
+            owner
+                .check(&json::of(&live))
+                .map_err(|reason| apply::not_ours(&id, "install", reason))?;
+        }
         Ok(true)
     }
 }

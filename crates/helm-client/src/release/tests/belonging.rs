@@ -219,6 +219,33 @@ async fn every_object_that_is_there_is_looked_at_before_anything_is_written() {
 }
 
 #[tokio::test]
+async fn a_namespace_that_came_in_between_is_asked_whose_it_is() {
+    const OWN: &str = "/api/v1/namespaces/own";
+    let taken = |script: &'static str, found: Value| {
+        Script::new(script)
+            .on(
+                Method::PATCH,
+                OWN,
+                |sent| assert_eq!(sent["metadata"]["resourceVersion"], "1"),
+                409,
+                json!({"kind": "Status", "code": 409, "reason": "Conflict", "message": "the object has been modified"}),
+            )
+            .get(OWN, found)
+    };
+    let wanted = desired(&[("Namespace", "own")]);
+    let anothers = taken("of another", live("own", "43"));
+    let refused = releases(&anothers)
+        .make_own_namespace(&wanted, "own")
+        .await
+        .unwrap_err();
+    assert!(refused.to_string().contains("must equal \"42\""), "{refused}");
+    anothers.finish();
+    let ours = taken("of an earlier pass", live("own", "42"));
+    assert!(releases(&ours).make_own_namespace(&wanted, "own").await.unwrap());
+    ours.finish();
+}
+
+#[tokio::test]
 async fn an_object_is_written_as_long_as_it_is_the_one_that_was_looked_at() {
     let current = authentic(1, Status::Deployed, &desired(&[("ConfigMap", "a")]));
     let script = Script::new("a hook replaced it")
