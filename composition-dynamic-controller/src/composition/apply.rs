@@ -63,7 +63,7 @@ pub(crate) enum Error {
     #[error("could not make namespace {namespace}, which the chart brings, to grant permissions in it")]
     Namespace {
         namespace: String,
-        source: release::Error,
+        source: Box<release::Error>,
     },
     #[error("could not remove the permissions of the release")]
     Revoke(#[source] cluster::Error),
@@ -102,8 +102,8 @@ impl Error {
             Self::Mark(error) | Self::Grant(error) | Self::Revoke(error) | Self::Clear(error) => {
                 error.is_transient()
             }
-            Self::Namespace { source: error, .. }
-            | Self::Install(error)
+            Self::Namespace { source, .. } => source.is_transient(),
+            Self::Install(error)
             | Self::Upgrade(error)
             | Self::Sign(error)
             | Self::Correct(error)
@@ -405,7 +405,7 @@ impl Pass<'_> {
             Ok(false) => Err(Error::Grant(missing)),
             Err(source) => Err(Error::Namespace {
                 namespace: name.to_owned(),
-                source,
+                source: Box::new(source),
             }),
         }
     }

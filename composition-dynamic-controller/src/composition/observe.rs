@@ -336,14 +336,7 @@ pub(super) async fn observe(
         let drifted = release.standing(held.records(), intention.as_ref(), &drifted);
         standing = drifted.await?;
     }
-    let outlying = unrecorded(composition, &standing.release, &granted, ctx).await?;
-    let needed = if outlying.is_empty() {
-        needed
-    } else {
-        // What they are removed by, which the controller before us may have had.
-        let granted = granted.iter().cloned();
-        granted.map(|grant| grant.given_to(&ctx.account)).collect()
-    };
+    let (outlying, needed) = unrecorded(composition, &standing.release, &granted, needed, ctx).await?;
     Ok(Observed {
         facts: plan::Observed {
             definition: intention.as_ref().and_then(|it| it.definition.clone()),
@@ -368,19 +361,26 @@ pub(super) async fn observe(
 }
 
 /// What roles alone tell of objects to remove, since there is no record of the release, or none of ours: a namespace that
-/// the chart brings is made before the first record.
+/// the chart brings is made before the first record. With what they are removed by, which the controller before us may have
+/// had; without any, what is `needed` stays.
 async fn unrecorded(
     composition: &Composition,
     release: &Release,
     granted: &[Grant],
+    needed: Vec<Grant>,
     ctx: &Context,
-) -> Result<Vec<ObjectId>, Error> {
-    match release {
-        Release::Absent | Release::Foreign(_) if composition.deleting && composition.is_held() => {
-            Ok(going::told_by_grants(granted, ctx).await?)
-        }
-        _ => Ok(Vec::new()),
+) -> Result<(Vec<ObjectId>, Vec<Grant>), Error> {
+    let is_leaving = composition.deleting && composition.is_held();
+    if !is_leaving || !matches!(release, Release::Absent | Release::Foreign(_)) {
+        return Ok((Vec::new(), needed));
     }
+    let outlying = going::told_by_grants(granted, ctx).await?;
+    if outlying.is_empty() {
+        return Ok((outlying, needed));
+    }
+    let granted = granted.iter().cloned();
+    let own = granted.map(|grant| grant.given_to(&ctx.account)).collect();
+    Ok((outlying, own))
 }
 
 /// A composition that is deleted with its namespace: what the release has outside of it is all there is to remove.
