@@ -147,6 +147,10 @@ fn first(breakers: &[Breaker]) -> String {
 
 /// Decides the steps of one pass.
 pub(crate) fn plan(definition: &CompositionDefinition, observed: &Observed) -> Result<Plan, Blocked> {
+    // Whose the Secret is decides that, and no word of the definition's author does.
+    if let Observed::Barred(barred) = observed {
+        return Ok(withdraw(barred));
+    }
     let management = ManagementPolicy::of(definition.annotations())?;
     let deletion = DeletionPolicy::of(definition.annotations())?;
     let plan = match observed {
@@ -159,7 +163,7 @@ pub(crate) fn plan(definition: &CompositionDefinition, observed: &Observed) -> R
         Observed::Leaving(leaving) => {
             let leaves_all = deletion == DeletionPolicy::Orphan || !management.may_delete();
             return Ok(if leaves_all {
-                orphan(definition)
+                orphan(definition, leaving)
             } else {
                 remove(definition, leaving)
             });
@@ -177,10 +181,19 @@ pub(crate) fn plan(definition: &CompositionDefinition, observed: &Observed) -> R
     })
 }
 
-/// Type, controller and compositions stay where they are, and go on.
-fn orphan(definition: &CompositionDefinition) -> Plan {
+/// Type, controller and compositions stay where they are, and go on. What we read Secrets by for the definition alone goes:
+/// without the definition nobody would ever take it back.
+fn orphan(definition: &CompositionDefinition, leaving: &Leaving) -> Plan {
+    let mut steps = Vec::new();
+    if is_held(definition) {
+        let bundles = leaving.made.iter().flat_map(|made| &made.bundles);
+        let kept: Vec<&ObjectId> = bundles.collect();
+        let grants = leaving.grants.iter().filter(|id| !kept.contains(id));
+        steps.extend(grants.cloned().map(Step::Remove));
+        steps.push(Step::LetGo);
+    }
     Plan {
-        steps: is_held(definition).then_some(Step::LetGo).into_iter().collect(),
+        steps,
         standing: Standing::Removed,
     }
 }
@@ -661,12 +674,12 @@ mod tests {
     fn an_orphaned_type_survives_its_definition() {
         let leaving = || {
             Observed::Leaving(Leaving {
-                grants: vec![id("grant")],
+                grants: vec![id("grant"), id("role-of-controller")],
                 made: Some(Made {
                     moves: Vec::new(),
                     compositions: vec![id("composition")],
                     own_types: vec![id("type")],
-                    bundles: vec![id("account")],
+                    bundles: vec![id("account"), id("role-of-controller")],
                     stand_ins: Vec::new(),
                 }),
             })
@@ -679,12 +692,13 @@ mod tests {
             (annotations::MANAGEMENT_POLICY, "observe-delete", false),
         ] {
             let plan = plan(&annotated(name, value), &leaving()).unwrap();
-            let expected = if leaves_all {
-                "let go"
+            // The controller goes on reading what it reads; what core-provider reads for the definition alone goes.
+            let expected: &[&str] = if leaves_all {
+                &["remove grant", "let go"]
             } else {
-                "remove composition"
+                &["remove composition"]
             };
-            assert_eq!(words(&plan.steps), [expected], "{name}: {value}");
+            assert_eq!(words(&plan.steps), expected, "{name}: {value}");
         }
     }
 
@@ -861,8 +875,16 @@ mod tests {
         });
         assert!(why.is_without_consent());
         let grants = vec![id("binding"), id("role")];
-        let plan = plan(&definition(), &Observed::Barred(Barred { grants, why })).unwrap();
-        assert_eq!(words(&plan.steps), ["remove binding", "remove role"]);
+        let barred = Observed::Barred(Barred { grants, why });
+        for definition in [
+            definition(),
+            annotated(annotations::MANAGEMENT_POLICY, "observe"),
+            annotated(annotations::MANAGEMENT_POLICY, "mistyped"),
+            annotated(annotations::DELETION_POLICY, "orphan"),
+        ] {
+            let plan = plan(&definition, &barred).unwrap();
+            assert_eq!(words(&plan.steps), ["remove binding", "remove role"]);
+        }
     }
 
     #[test]
