@@ -58,7 +58,11 @@ fn copied() -> Value {
     let mut values = with(json!({
         "image": {"repository": "ghcr.io/krateoplatformops/core-provider", "pullPolicy": "IfNotPresent", "tag": ""},
         "service": {"type": "ClusterIP", "port": 80}, "env": {"CORE_PROVIDER_DEBUG": "true"},
-        "ingress": {"enabled": false, "className": "", "hosts": [], "tls": []},
+        "ingress": {
+            "enabled": false, "className": "", "annotations": {}, "tls": [],
+            "hosts": [{"host": "chart-example.local", "paths": [{"path": "/", "pathType": "ImplementationSpecific"}]}],
+        },
+        "core-provider-crd": {},
     }));
     values["chartInspector"] = with(json!({
         "image": image("chart-inspector"), "service": {"type": "ClusterIP", "port": 80}, "env": {"HOME": "/tmp"},
@@ -107,6 +111,11 @@ fn a_values_file_of_krateos_chart_does_what_it_says() -> Result<()> {
     let inspector = deployment(site, &values, "core-provider-chart-inspector")?;
     let image = &inspector["spec"]["template"]["spec"]["containers"][0]["image"];
     ensure!(*image == "ghcr.io/krateo/chart-inspector:0.1.0", "{image}");
+    values["replicaCount"] = json!(0);
+    let stopped = deployment(site, &values, "core-provider")?;
+    ensure!(stopped["spec"]["replicas"] == 0, "{stopped}");
+    let as_it_is = deployment(site, &json!({}), "core-provider")?;
+    ensure!(as_it_is["spec"]["replicas"] == 2, "{as_it_is}");
     Ok(())
 }
 
@@ -146,6 +155,37 @@ fn a_value_of_krateos_chart_without_a_meaning_here_is_refused_with_what_to_write
         ),
         ("/volumes", json!([{"name": "a"}]), "volumes: write nothing"),
         ("/ingress/enabled", json!(true), "ingress.enabled: write nothing"),
+        (
+            "/ingress/className",
+            json!("nginx"),
+            "ingress.className: write nothing",
+        ),
+        (
+            "/ingress/hosts",
+            json!([{"host": "krateo.example"}]),
+            "ingress.hosts: write nothing",
+        ),
+        (
+            "/core-provider-crd",
+            json!({"keep": true}),
+            "core-provider-crd: write nothing",
+        ),
+        (
+            "/cdc/image/tag",
+            json!("0.20.1"),
+            "cdc.image.tag: write nothing, or cdc.image as one text",
+        ),
+        (
+            "/chartInspector/image",
+            json!({"tag": "0.20.1"}),
+            "chartInspector.image.tag: write nothing, or chartInspector.image as one text",
+        ),
+        (
+            "/cdc/image/pullPolicy",
+            json!("Always"),
+            "cdc.image.pullPolicy: write image.pullPolicy",
+        ),
+        ("/cdc/replicaCount", json!(0), "at '/cdc/replicaCount': minimum"),
         (
             "/chartInspector/service/port",
             json!(81),

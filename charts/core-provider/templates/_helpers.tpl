@@ -87,6 +87,14 @@ Values of Krateo's chart that have no meaning here: the value that means nothing
 {{ $prefix }}volumeMounts: {now: "nothing: the programs keep no files"}
 {{- end }}
 ingress.enabled: {same: false, now: "nothing: nothing of it is for outside of the cluster"}
+{{- range list "className" "annotations" "tls" }}
+ingress.{{ . }}: {now: "nothing: nothing of it is for outside of the cluster"}
+{{- end }}
+ingress.hosts: {same: [{host: chart-example.local, paths: [{path: /, pathType: ImplementationSpecific}]}], now: "nothing: nothing of it is for outside of the cluster"}
+core-provider-crd: {now: "nothing: the type of definitions comes with this chart"}
+{{- range list "cdc" "chartInspector" }}
+{{ . }}.image.pullPolicy: {same: IfNotPresent, now: "image.pullPolicy, which is for all programs"}
+{{- end }}
 chartInspector.imagePullSecrets: {now: "imagePullSecrets, which is for all programs"}
 chartInspector.nameOverride: {now: "nameOverride"}
 chartInspector.fullnameOverride: {now: "fullnameOverride"}
@@ -127,6 +135,12 @@ cdc.autoscaling.enabled: {same: false, now: "cdc.replicas"}
 {{- if and $repository (not (hasPrefix "ghcr.io/krateoplatformops/" $repository)) }}
 {{- $now := ternary "image.registry" (printf "%s as one text, or image.registry" $path) (eq $path "image") }}
 {{- $lost = append $lost (printf "%s.repository: write %s; %s is an image of Krateo's program" $path $now $repository) }}
+{{- end }}
+{{- if and (kindIs "map" $image) (ne $path "image") }}
+{{- $tag := get $image "tag" | toString }}
+{{- if not (has $tag (list "" "1.0.0")) }}
+{{- $lost = append $lost (printf "%s.tag: write nothing, or %s as one text with registry and tag; %s is a version of Krateo's program" $path $path $tag) }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- if and .Values.image.repository .Values.image.tag }}
