@@ -15,6 +15,9 @@ const HOME: &str = "migrate-krateo";
 const TYPE: &str = "shopfronts.composition.krateo.io";
 const BASE: &str = "shopfronts-v1-0-0";
 
+/// A tenant's own, labelled as Krateo labels controllers. No definition is for such a type.
+const TENANTS: &str = "tenants-v1-0-0-controller";
+
 /// A password that is another one at each render.
 const PASSWORD: &str = "
 {{- if .Values.greeting | contains \"password\" }}
@@ -136,6 +139,7 @@ impl Stage {
             ("services", "settled-web"),
             ("secrets", "drawn-password"),
             ("secrets", "sh.helm.release.v1.settled.v1"),
+            ("deployments", TENANTS),
         ] {
             let object = self.home.get(kind, name)?;
             let object = object.with_context(|| format!("{kind} {name} is gone"))?;
@@ -416,6 +420,14 @@ fn controller(home: &Namespace) -> Result<()> {
             "spec": {"selector": {"matchLabels": pod}, "template": {
                 "metadata": {"labels": pod},
                 "spec": {"serviceAccountName": BASE, "containers": [{"name": "c", "image": "krateo/cdc:1"}]},
+            }},
+        }),
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": TENANTS, "namespace": HOME, "labels": labels},
+            "spec": {"selector": {"matchLabels": {"app": "tenants"}}, "template": {
+                "metadata": {"labels": {"app": "tenants"}},
+                "spec": {"containers": [{"name": "c", "image": "tenants/own:1"}]},
             }},
         }),
         json!({

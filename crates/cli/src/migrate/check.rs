@@ -7,7 +7,7 @@ use cluster::{ObjectId, ResourceId, Selector};
 use composition::plan::Release;
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt as _;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::args::Check;
 use super::findings::{Finding, Report};
@@ -121,6 +121,9 @@ async fn platform(session: &Session, upgrade: &Upgrade) -> Result<Vec<Finding>> 
     }
     let observed = session.find(&upgrade.release).await?;
     let wanted = Wanted::load(&upgrade.release, &upgrade.chart, &upgrade.making)?;
+    if let Some(tag) = krateos_tag(&wanted.values_upon(&observed, upgrade.earlier_values)) {
+        findings.push(Finding::settled_by(&about, "its values are not taken", tag));
+    }
     let render = Box::pin(wanted.render(session, &observed, upgrade.earlier_values, &upgrade.making));
     findings.push(match render.await {
         Ok(_) => Finding::told(&about, "its values are taken, and it becomes this platform's"),
@@ -149,6 +152,25 @@ async fn platform(session: &Session, upgrade: &Upgrade) -> Result<Vec<Finding>> 
          COMPOSITION_CONTROLLER_READY_MEANS: released in cdc.env keeps the former meaning",
     ));
     Ok(findings)
+}
+
+/// What to write in place of `image.tag` without a registry: in Krateo's chart it is the version of one program, and in ours of
+/// all.
+pub(super) fn krateos_tag(values: &Map<String, Value>) -> Option<String> {
+    let text = |path: [&str; 2]| {
+        let said = values.get(path[0]).and_then(|map| map.get(path[1]));
+        said.and_then(Value::as_str).filter(|said| !said.is_empty())
+    };
+    let tag = text(["image", "tag"])?;
+    let is_ours = text(["image", "registry"])
+        .or(text(["global", "imageRegistry"]))
+        .is_some();
+    (!is_ours).then(|| {
+        format!(
+            "image.tag: write nothing, {tag} is a version of Krateo's program; for a version of this platform's write \
+             image.registry along with it"
+        )
+    })
 }
 
 /// Versions of types that Krateo served for ever, and that nobody needs.
@@ -264,7 +286,7 @@ async fn of_composition(
 ) -> Vec<Finding> {
     let Composition { namespace, name, .. } = composition;
     let about = format!("{} {name} in namespace {namespace}", resource.kind);
-    let kubectl = |what: &str| {
+    let kubectl = &|what: &str| {
         format!(
             "kubectl annotate {} {name} --namespace {namespace} {what}",
             resource.plural
@@ -311,6 +333,9 @@ async fn of_composition(
         }
     };
     findings.push(of_release(&about, &seen, kubectl));
+    if annotations::is_true(&composition.annotations, annotations::ADOPT) {
+        findings.push(adopting(&about, &seen.release, kubectl));
+    }
     if seen.compares_pause {
         findings.push(Finding::settled_by(
             &about,
@@ -319,6 +344,20 @@ async fn of_composition(
         ));
     }
     findings
+}
+
+/// Whoever could write the composition could set the annotation, as long as no policy of ours asked who does.
+fn adopting(about: &str, release: &str, annotate: impl Fn(&str) -> String) -> Finding {
+    let remove = annotate(&format!("{}-", annotations::ADOPT));
+    Finding::settled_by(
+        about,
+        format!(
+            "it carries {}, and nobody was asked who set it: release {release} would become its own if Helm's marks say nothing \
+             against it",
+            annotations::ADOPT
+        ),
+        format!("{remove}, and set it again once this platform runs: then the API server asks who may"),
+    )
 }
 
 /// What becomes of a release.
@@ -357,7 +396,10 @@ fn of_release(about: &str, seen: &Foreseen, annotate: impl Fn(&str) -> String) -
         Release::Foreign(why) => Finding::settled_by(
             about,
             format!("it is held: {why}"),
-            annotate(&format!("{}=true", annotations::ADOPT)),
+            format!(
+                "once this platform runs: {}",
+                annotate(&format!("{}=true", annotations::ADOPT))
+            ),
         ),
         Release::Locked(who) => Finding::settled_by(
             about,
@@ -420,6 +462,41 @@ mod tests {
         );
         assert!(drawn.what.contains("Secret a: .data.password"), "{}", drawn.what);
         let foreign = find(Release::Foreign("release a is not of this composition".into()));
-        assert_eq!(foreign.settle.as_deref(), Some("annotate krateo.io/adopt=true"));
+        assert_eq!(
+            foreign.settle.as_deref(),
+            Some("once this platform runs: annotate krateo.io/adopt=true")
+        );
+    }
+
+    #[test]
+    fn what_nobody_was_asked_about_is_not_obeyed_without_a_word() {
+        let found = adopting("Web a", "a", |what| format!("annotate {what}"));
+        assert!(
+            found.what.contains("release a would become its own"),
+            "{}",
+            found.what
+        );
+        assert!(found.settle.unwrap().starts_with("annotate krateo.io/adopt-, "));
+    }
+
+    #[test]
+    fn a_tag_of_krateos_program_is_not_taken_for_one_of_ours() {
+        let check = |values: Value, expected: bool| {
+            let Value::Object(values) = values else {
+                panic!("no map")
+            };
+            assert_eq!(krateos_tag(&values).is_some(), expected, "{values:?}");
+        };
+        check(json!({"image": {"tag": "0.20.1"}}), true);
+        check(
+            json!({"image": {"tag": "0.20.1", "registry": "mirror.example"}}),
+            false,
+        );
+        check(
+            json!({"image": {"tag": "0.20.1"}, "global": {"imageRegistry": "mirror.example"}}),
+            false,
+        );
+        check(json!({"image": {"tag": ""}}), false);
+        check(json!({}), false);
     }
 }

@@ -1,14 +1,15 @@
 //! What there is of Krateo in a cluster: its controllers, its webhook, its roles.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
-use api::labels;
+use api::{CompositionDefinition, labels};
 use cluster::{Cluster, ObjectId, ResourceId, Selector};
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use kube::ResourceExt as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -34,26 +35,46 @@ impl Controller {
     }
 }
 
-/// The controllers that run.
+/// The controllers that run. A Deployment of the same labels and name that no definition stands for is somebody else's:
+/// whoever may make Deployments can label one so.
 pub(super) async fn controllers(cluster: &Cluster) -> Result<Vec<Controller>> {
+    let definitions: Vec<CompositionDefinition> = cluster
+        .list(&ResourceId::of::<CompositionDefinition>(), Selector::default())
+        .await?;
     let selector = Selector {
         namespace: None,
         labels: Some("app.kubernetes.io/part-of=krateoplatformops,app.kubernetes.io/component=controller"),
     };
     let all: Vec<Value> = cluster.list(&ResourceId::of::<Deployment>(), selector).await?;
-    let mut controllers: Vec<_> = all
+    let wanted: BTreeSet<Controller> = definitions.iter().flat_map(defined).collect();
+    let running = all.iter().filter(|deployment| is_krateos(deployment));
+    let running: BTreeSet<(&str, &str)> = running.map(|it| (namespace(it), name(it))).collect();
+    let runs = |controller: &Controller| {
+        running.contains(&(controller.namespace.as_str(), controller.deployment().as_str()))
+    };
+    Ok(wanted.into_iter().filter(runs).collect())
+}
+
+/// The controllers that Krateo's core-provider runs for a definition, as it wrote into the status: one for each version that
+/// compositions may be of.
+fn defined(definition: &CompositionDefinition) -> Vec<Controller> {
+    let Some(status) = &definition.status else {
+        return Vec::new();
+    };
+    let Some(plural) = &status.resource else {
+        return Vec::new();
+    };
+    let current = status
+        .api_version
         .iter()
-        .filter(|deployment| is_krateos(deployment))
-        .filter_map(|deployment| {
-            let base = name(deployment).strip_suffix("-controller")?;
-            Some(Controller {
-                namespace: namespace(deployment).to_owned(),
-                base: base.to_owned(),
-            })
-        })
-        .collect();
-    controllers.sort();
-    Ok(controllers)
+        .filter_map(|said| said.split('/').nth(1));
+    let managed = status.managed.iter().flat_map(|managed| &managed.version_info);
+    let versions = current.chain(managed.map(|info| info.version.as_str()));
+    let controller = |version: &str| Controller {
+        namespace: definition.namespace().unwrap_or_default(),
+        base: format!("{plural}-{version}"),
+    };
+    versions.map(controller).collect()
 }
 
 /// True of a Deployment that Krateo made: its selector cannot become ours.
@@ -180,6 +201,37 @@ mod tests {
         assert!(!of(
             json!({"app.kubernetes.io/name": "webs-v1-0-0", "app.kubernetes.io/component": "controller"})
         ));
+    }
+
+    #[test]
+    fn controllers_are_those_that_a_definition_says() {
+        let definition: CompositionDefinition = serde_json::from_value(json!({
+            "metadata": {"name": "web", "namespace": "defs"}, "spec": {"chart": {"url": "oci://r/web"}},
+            "status": {
+                "resource": "webs", "apiVersion": "composition.krateo.io/v1-1-0", "kind": "Web",
+                "managed": {
+                    "group": "composition.krateo.io", "kind": "Web",
+                    "versionInfo": [
+                        {"version": "v1-0-0", "served": true, "stored": false},
+                        {"version": "v1-1-0", "served": true, "stored": true},
+                    ],
+                },
+            },
+        }))
+        .unwrap();
+        let names: BTreeSet<_> = defined(&definition)
+            .iter()
+            .map(|controller| format!("{}/{}", controller.namespace, controller.deployment()))
+            .collect();
+        assert_eq!(
+            Vec::from_iter(names),
+            ["defs/webs-v1-0-0-controller", "defs/webs-v1-1-0-controller"]
+        );
+        let fresh = CompositionDefinition {
+            status: None,
+            ..definition
+        };
+        assert!(defined(&fresh).is_empty());
     }
 
     #[test]

@@ -80,6 +80,9 @@ async fn prepared(session: &Session, args: &Run) -> Result<Backup> {
     // Values that our chart does not take are told while all of Krateo still runs.
     let wanted = Wanted::load(&upgrade.release, &upgrade.chart, &upgrade.making)?;
     let observed = session.find(&upgrade.release).await?;
+    if let Some(tag) = check::krateos_tag(&wanted.values_upon(&observed, upgrade.earlier_values)) {
+        bail!("{tag}");
+    }
     Box::pin(wanted.render(session, &observed, upgrade.earlier_values, &upgrade.making)).await?;
     if !args.unsettled {
         let unsettled = check::unsettled(session, upgrade).await?;

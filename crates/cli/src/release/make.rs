@@ -46,6 +46,14 @@ impl Wanted {
         })
     }
 
+    /// Its values upon what is stored of the release, without those of the chart.
+    pub(crate) fn values_upon(&self, observed: &Observed, earlier: EarlierValues) -> Map<String, Value> {
+        match base(observed) {
+            Some(before) => kept_values(earlier, self.values.clone(), before),
+            None => self.values.clone(),
+        }
+    }
+
     /// Renders it upon what is stored of the release.
     pub(crate) async fn render(
         self,
