@@ -27,7 +27,7 @@ pub(super) fn run(args: &Undo) -> Result<()> {
         let backup = Backup::load(&args.backup, &cluster)?;
         let backup = backup.with_context(|| format!("there is no backup {}", args.backup.display()))?;
         let session = session.at(&backup.namespace);
-        // Controllers first: two of them would work on one release. Then what starts them.
+        // Programs first: two controllers would work on one release.
         stop(&session, &backup).await?;
         withdraw(&session.cluster).await?;
         remove_platform(&session, &backup).await?;
@@ -76,13 +76,10 @@ async fn of_controllers(cluster: &Cluster, kind: &ResourceId) -> Result<Vec<Valu
     Ok(cluster.list(kind, selector).await?)
 }
 
-/// What bounds and allows this platform's controllers goes: the policies would refuse writes of the former ones of the same
+/// What allows and bounds this platform's controllers goes: the policies would refuse writes of the former ones of the same
 /// name. The keys of types stay: no release has to be taken over anew at the next try.
 async fn withdraw(cluster: &Cluster) -> Result<()> {
-    let kinds = [
-        ResourceId::of::<ValidatingAdmissionPolicyBinding>(),
-        ResourceId::of::<ValidatingAdmissionPolicy>(),
-        ResourceId::of::<ValidatingWebhookConfiguration>(),
+    let mut kinds = [
         ResourceId::of::<ClusterRoleBinding>(),
         ResourceId::of::<RoleBinding>(),
         ResourceId::of::<Role>(),
@@ -90,7 +87,11 @@ async fn withdraw(cluster: &Cluster) -> Result<()> {
         ResourceId::of::<Service>(),
         ResourceId::of::<ConfigMap>(),
         ResourceId::of::<ServiceAccount>(),
+        ResourceId::of::<ValidatingAdmissionPolicyBinding>(),
+        ResourceId::of::<ValidatingAdmissionPolicy>(),
+        ResourceId::of::<ValidatingWebhookConfiguration>(),
     ];
+    kinds.sort_by_key(turn);
     for kind in kinds {
         for object in of_controllers(cluster, &kind).await? {
             let place = Some(krateo::namespace(&object)).filter(|place| !place.is_empty());
@@ -102,6 +103,17 @@ async fn withdraw(cluster: &Cluster) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// When an object of this kind goes: rights first, by their bindings, and what bounds them last. In the other order, whoever
+/// has the token of an account could do for that time, and however long an interrupted `undo` lies, what was never allowed.
+fn turn(kind: &ResourceId) -> u8 {
+    match (kind.group.as_str(), kind.kind.as_str()) {
+        ("rbac.authorization.k8s.io", "ClusterRoleBinding" | "RoleBinding") => 0,
+        ("rbac.authorization.k8s.io", _) => 1,
+        ("admissionregistration.k8s.io", _) => 3,
+        _ => 2,
+    }
 }
 
 /// What this platform's chart has beyond Krateo's goes.
@@ -119,7 +131,9 @@ async fn remove_platform(session: &Session, backup: &Backup) -> Result<()> {
                 .await?,
         );
     }
-    for id in session.releases().objects(&record).await? {
+    let mut objects = session.releases().objects(&record).await?;
+    objects.sort_by_key(|id| turn(id.resource()));
+    for id in objects {
         if !is_type(&id) && !before.contains(&id) {
             session
                 .cluster
@@ -169,4 +183,30 @@ async fn restore(session: &Session, backup: &Backup) -> Result<()> {
         told("put back", &[id.to_string()])?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+
+    use super::*;
+
+    #[test]
+    fn rights_go_before_what_bounds_them() {
+        let bounds = [
+            ResourceId::of::<ValidatingAdmissionPolicyBinding>(),
+            ResourceId::of::<ValidatingAdmissionPolicy>(),
+            ResourceId::of::<ValidatingWebhookConfiguration>(),
+            ResourceId::of::<MutatingWebhookConfiguration>(),
+        ];
+        for bindings in [
+            ResourceId::of::<ClusterRoleBinding>(),
+            ResourceId::of::<RoleBinding>(),
+        ] {
+            for role in [ResourceId::of::<ClusterRole>(), ResourceId::of::<Role>()] {
+                assert!(turn(&bindings) < turn(&role));
+                assert!(bounds.iter().all(|bound| turn(&role) < turn(bound)));
+            }
+        }
+    }
 }
