@@ -99,6 +99,26 @@ fn a_cluster_that_runs_krateo_goes_over_and_back_without_a_release_touched() -> 
     ensure!(run.status.success(), "{run:?}");
     ensure!(stage.uids()? == before);
     stage.nothing_is_left()?;
+
+    progress("kco migrate undo, once the type is converted by copying");
+    let conversion = || -> Result<Value> {
+        let type_ = home.get("crd", TYPE)?.unwrap_or_default();
+        Ok(type_["spec"]["conversion"]["strategy"].clone())
+    };
+    ensure!(conversion()? == "None", "{}", conversion()?);
+    platform.plane().kill_component(&HostPlatform::provider_name())?;
+    let undone = stage.undo()?;
+    ensure!(undone.status.success(), "{undone:?}");
+    // Krateo's core-provider does not start with another one.
+    ensure!(conversion()? == "Webhook", "{}", conversion()?);
+    ensure!(stage.uids()? == before);
+    platform
+        .plane()
+        .restart_component(&HostPlatform::provider_name())?;
+    let run = stage.kco("run", &[])?;
+    ensure!(run.status.success(), "{run:?}");
+    ensure!(stage.uids()? == before);
+    stage.nothing_is_left()?;
     stage.goes_on(&before)
 }
 

@@ -1,5 +1,6 @@
 //! The objects of Krateo's programs as they were, in a file that its owner alone can read.
 
+use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -33,6 +34,10 @@ pub(super) struct Backup {
     pub(super) platform: Vec<Value>,
     /// What ran the controllers, and the webhook.
     pub(super) others: Vec<Value>,
+    /// `spec.conversion` of the types that Krateo's webhook converts, by their names. Its core-provider does not start where
+    /// one of them has none.
+    #[serde(default)]
+    pub(super) conversions: BTreeMap<String, Value>,
 }
 
 impl Backup {
@@ -47,6 +52,7 @@ impl Backup {
             controllers: Vec::new(),
             platform: Vec::new(),
             others: Vec::new(),
+            conversions: BTreeMap::new(),
         }
     }
 

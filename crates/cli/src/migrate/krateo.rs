@@ -9,6 +9,7 @@ use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -100,6 +101,20 @@ pub(super) async fn webhooks(cluster: &Cluster) -> Result<Vec<Value>> {
         webhooks.any(|webhook| webhook["name"] == WEBHOOK)
     });
     Ok(all)
+}
+
+/// How the types of compositions are converted that a webhook converts, by their names.
+pub(super) async fn conversions(cluster: &Cluster) -> Result<BTreeMap<String, Value>> {
+    let kind = ResourceId::of::<CustomResourceDefinition>();
+    let all: Vec<Value> = cluster.list(&kind, Selector::default()).await?;
+    Ok(all.iter().filter_map(converted).collect())
+}
+
+/// The name of a type of compositions and how a webhook converts it; none where no webhook does.
+fn converted(type_: &Value) -> Option<(String, Value)> {
+    let spec = &type_["spec"];
+    let is_ours = spec["group"] == api::COMPOSITION_GROUP && spec["conversion"]["webhook"].is_object();
+    is_ours.then(|| (name(type_).to_owned(), spec["conversion"].clone()))
 }
 
 /// All that runs the controllers, in the order in which it is put back: what they may do, then they themselves.
@@ -248,6 +263,24 @@ mod tests {
         check(json!([account("krateo-system")]), false);
         check(json!([account("defs"), {"kind": "User", "name": "ann"}]), false);
         check(json!([]), false);
+    }
+
+    #[test]
+    fn of_types_that_a_webhook_converts_the_conversion_is_kept() {
+        let type_ = |group: &str, conversion: Value| {
+            json!({
+                "metadata": {"name": format!("webs.{group}")}, "spec": {"group": group, "conversion": conversion},
+            })
+        };
+        let webhook =
+            || json!({"strategy": "Webhook", "webhook": {"clientConfig": {"service": {"path": "/convert"}}}});
+        let kept = converted(&type_("composition.krateo.io", webhook()));
+        assert_eq!(kept, Some(("webs.composition.krateo.io".to_owned(), webhook())));
+        assert_eq!(
+            converted(&type_("composition.krateo.io", json!({"strategy": "None"}))),
+            None
+        );
+        assert_eq!(converted(&type_("example.org", webhook())), None);
     }
 
     #[test]

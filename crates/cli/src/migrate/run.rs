@@ -103,6 +103,7 @@ async fn prepared(session: &Session, args: &Run) -> Result<Backup> {
     backup.platform = platform(session, &upgrade.release, &record).await?;
     backup.others = krateo::objects(&session.cluster, &backup.controllers).await?;
     backup.others.extend(krateo::webhooks(&session.cluster).await?);
+    backup.conversions = krateo::conversions(&session.cluster).await?;
     for object in backup.platform.iter_mut().chain(&mut backup.others) {
         *object = cleaned(object.take());
     }

@@ -1,7 +1,7 @@
 //! `kco migrate undo`: Krateo's programs are put back, and this platform's go.
 //!
 //! Types, definitions, compositions and the objects of releases stay: types keep all fields that they serve, so that nothing
-//! is pruned.
+//! is pruned. Of types, how they are converted is put back alone.
 
 use anyhow::{Context as _, Result, bail};
 use cluster::{Apply, Cluster, Delete, ObjectId, Propagation, ResourceId, Selector};
@@ -11,7 +11,8 @@ use k8s_openapi::api::admissionregistration::v1::{
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
-use serde_json::Value;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use serde_json::{Value, json};
 
 use super::args::Undo;
 use super::backup::Backup;
@@ -31,6 +32,7 @@ pub(super) fn run(args: &Undo) -> Result<()> {
         stop(&session, &backup).await?;
         withdraw(&session.cluster).await?;
         remove_platform(&session, &backup).await?;
+        convert(&session.cluster, &backup).await?;
         restore(&session, &backup).await?;
         out(&format!(
             "\n{} controllers of Krateo's are back, and so is release {} in revision {}.\n",
@@ -148,6 +150,23 @@ async fn remove_platform(session: &Session, backup: &Backup) -> Result<()> {
             .cluster
             .delete(&id, &Delete::with(Propagation::Background))
             .await?;
+    }
+    Ok(())
+}
+
+/// Types are converted by Krateo's webhook again: its core-provider writes its certificates into that configuration, and does
+/// not start where there is none. What types serve stays.
+async fn convert(cluster: &Cluster, backup: &Backup) -> Result<()> {
+    for (name, conversion) in &backup.conversions {
+        let id = ObjectId::of::<CustomResourceDefinition>(None, name)?;
+        let Some(live) = cluster.get::<Value>(&id).await? else {
+            continue;
+        };
+        if live["spec"]["conversion"] != *conversion {
+            let patch = json!({"spec": {"conversion": conversion}});
+            cluster.merge(&id, &patch, MANAGER).await?;
+            told("converted by Krateo again:", &[id.to_string()])?;
+        }
     }
     Ok(())
 }
