@@ -98,6 +98,10 @@ pub(crate) struct Args {
     /// How many replicas each controller has; a definition's annotation krateo.io/controller-replicas says otherwise.
     #[arg(long, env = "CDC_REPLICAS", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=i64::from(api::MOST_SHARDS)))]
     pub(crate) cdc_replicas: u16,
+    /// Let controllers read `HelmReleases` of Flux, in all namespaces: to adopt a release of Flux, they have to see that it is
+    /// suspended.
+    #[arg(long, env = "CDC_READ_HELMRELEASES", action = clap::ArgAction::Set, default_value_t = false)]
+    pub(crate) cdc_read_helm_releases: bool,
     /// Further environment variables of every controller, as a JSON object of strings.
     #[arg(long, env = "CDC_ENV", default_value = "{}", value_parser = environment)]
     pub(crate) cdc_env: Environment,

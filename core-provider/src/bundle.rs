@@ -109,6 +109,8 @@ pub struct Platform {
     pub inspector_service_account: String,
     /// ServiceAccount of core-provider.
     pub provider_service_account: String,
+    /// True when controllers may read `HelmReleases` of Flux, in all namespaces.
+    pub reads_helm_releases: bool,
     /// How many replicas each controller has.
     pub replicas: u16,
     /// Into how many parts its replicas cut the work.
@@ -367,6 +369,7 @@ fn variables(target: &Target, platform: &Platform) -> Map<String, Value> {
         "providerServiceAccount": platform.provider_service_account,
         "providerNamespace": platform.krateo_namespace,
         "krateoNamespace": platform.krateo_namespace,
+        "readsHelmReleases": platform.reads_helm_releases,
         "releaseKeySecret": release_key::secret_name(&target.resource, &target.group),
         "replicas": target.replicas.unwrap_or(platform.replicas),
         "shardLeases": cluster::shard_leases(&base, platform.shards),
@@ -486,6 +489,7 @@ pub(crate) mod tests {
             chart_inspector_url: "http://chart-inspector.krateo-system.svc.cluster.local:8081/".into(),
             inspector_service_account: "chart-inspector".into(),
             provider_service_account: "core-provider".into(),
+            reads_helm_releases: false,
             replicas: 1,
             shards: 2,
             metrics_port: METRICS_PORT,
@@ -566,6 +570,22 @@ pub(crate) mod tests {
             .iter()
             .filter(|o| named(o) == "RoleBinding/fireworksapps-v1-1-6-secret");
         assert_eq!(bindings.count(), 2);
+    }
+
+    #[test]
+    fn releases_of_flux_are_read_where_that_is_asked_for() {
+        let reads = |reads_helm_releases| {
+            let platform = Platform {
+                reads_helm_releases,
+                ..platform()
+            };
+            let objects = objects(&target(), &platform);
+            let role = objects
+                .iter()
+                .find(|o| named(o) == "ClusterRole/fireworksapps-v1-1-6");
+            role.unwrap()["rules"].to_string().contains("helmreleases")
+        };
+        assert_eq!([false, true].map(reads), [false, true]);
     }
 
     #[test]

@@ -325,6 +325,7 @@ impl Args {
                 chart_inspector_url: self.url_chart_inspector.clone(),
                 inspector_service_account: self.chart_inspector_service_account.clone(),
                 provider_service_account: self.service_account.clone(),
+                reads_helm_releases: self.cdc_read_helm_releases,
                 replicas: self.cdc_replicas,
                 shards: self.shards().map_err(anyhow::Error::msg)?,
                 metrics_port: self.metrics_port().map_err(anyhow::Error::msg)?,

@@ -72,8 +72,6 @@ fn a_controllers_token_holds_nothing_else() -> Result<()> {
         "compositiondefinitions.core.krateo.io",
         "customresourcedefinitions.apiextensions.k8s.io",
         "events.events.k8s.io",
-        // Who else installs a release that is to be adopted.
-        "helmreleases.helm.toolkit.fluxcd.io",
         "rolebindings.rbac.authorization.k8s.io",
         "roles.rbac.authorization.k8s.io",
     ];

@@ -10,7 +10,9 @@ use helm::release::Status;
 use helm_client::authenticity::Authenticity;
 use helm_client::records::{Observed, Record};
 use helm_client::release::drift::{DriftedObject, InvalidPolicy, Policy};
-use helm_client::release::{self, Desired, Marks, NamedParent, Presence, Reason, Releases, Retry, State};
+use helm_client::release::{
+    self, Desired, Flux, Marks, NamedParent, Presence, Reason, Releases, Retry, State,
+};
 use jiff::Timestamp;
 
 /// How a release stands.
@@ -102,13 +104,19 @@ pub async fn standing(
             Whose::Foreign => return Ok(Release::Foreign(foreign(newest)).into()),
         }
         for (namespace, name) in &marks.flux {
-            if releases.is_run_by_flux(namespace, name).await? {
-                return Ok(Release::Foreign(format!(
-                    "{} and is installed by HelmRelease {name} in namespace {namespace}, which is not suspended",
-                    foreign(newest)
-                ))
-                .into());
-            }
+            let because = match releases.flux(namespace, name).await? {
+                Flux::Rests => continue,
+                Flux::Runs => "which is not suspended",
+                Flux::Unread => {
+                    "of which the controller may not see whether it is suspended: set cdc.readHelmReleases in the values of \
+                     core-provider's chart until the release is adopted"
+                }
+            };
+            return Ok(Release::Foreign(format!(
+                "{} and is installed by HelmRelease {name} in namespace {namespace}, {because}",
+                foreign(newest)
+            ))
+            .into());
         }
     }
     let moment = releases.moment(records).await?;

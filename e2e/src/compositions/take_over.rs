@@ -159,6 +159,7 @@ pub fn run(rig: &Rig) -> Result<Outcome> {
         .others
         .push(trial("krateo-leaving").leaves("Krateo's", |trial| trial.unmark(1))?);
     outcome.same.push(adopted(rig)?);
+    outcome.same.push(adopted_unnamed(rig)?);
     outcome.others.push(drawn(rig)?);
     Ok(outcome)
 }
@@ -424,6 +425,61 @@ const HELM_RELEASES: &str = r#"{
     }
 }"#;
 
+/// Gives the controller what `cdc.readHelmReleases` gives it.
+fn reads_helm_releases(namespace: &Namespace, type_: &Type) -> Result<()> {
+    let name = "take-over-flux";
+    namespace.kubectl(&[
+        "create",
+        "clusterrole",
+        name,
+        "--verb=get",
+        "--resource=helmreleases",
+    ])?;
+    let account = format!("--serviceaccount={NAMESPACE}:{}-{}", type_.plural, type_.version);
+    let role = format!("--clusterrole={name}");
+    namespace
+        .kubectl(&["create", "clusterrolebinding", name, &role, &account])
+        .map(drop)
+}
+
+/// A release of plain Helm is adopted by a composition of which nothing but the annotation speaks for it: its objects carry no
+/// composition's id, and the composition says no release name, which is the definition's.
+fn adopted_unnamed(rig: &Rig) -> Result<Case> {
+    let namespace = rig.platform.namespace("take-over-unnamed")?;
+    let chart = TrialChart::named("several-kinds")?;
+    let url = rig.push(Path::new(&chart.path()), "unnamed")?;
+    let name = "of-the-definition";
+    let annotations = BTreeMap::from([("krateo.io/release-name", name)]);
+    let type_ = rig.define(&namespace, "unnamed", &url, &annotations, &[])?;
+    namespace.helm(&["install", name, &url, "--version", "1.0.0", "--plain-http"])?;
+    let trial = Trial {
+        rig,
+        namespace: &namespace,
+        type_: &type_,
+        url: &url,
+        name,
+    };
+    let before = trial.uids()?;
+    let mut composition = type_.composition(namespace.namespace(), "plain", &json!({}));
+    composition["metadata"] = json!({
+        "name": "plain", "namespace": namespace.namespace(), "annotations": {"krateo.io/adopt": "true"},
+    });
+    compose(&namespace, &[composition])?;
+    let adoption = until("the record to be signed and the composition to be marked", || {
+        let adopter = namespace.get(&type_.resource(), "plain")?.unwrap_or_default();
+        let is_synced = condition(&adopter, "Synced").is_some_and(|synced| synced["status"] == "True");
+        let is_named = adopter["metadata"]["labels"]["krateo.io/release-name"] == name;
+        Ok((trial.mac(1)?.is_some() && is_synced && is_named).then_some(()))
+    });
+    let after = trial.uids()?;
+    Ok(Case {
+        what: "helm install: adopted by the annotation alone, under the definition's name".to_owned(),
+        upgrades: trial.newest()? - 1,
+        recreated: before.iter().filter(|uid| !after.contains(uid)).count(),
+        fault: adoption.err().map(|fault| format!("{fault:#}")),
+    })
+}
+
 /// A release of plain Helm, which Flux then says it installs, is adopted by who may write its records, and not while Flux is at
 /// it.
 fn adopted(rig: &Rig) -> Result<Case> {
@@ -495,7 +551,9 @@ fn adopted(rig: &Rig) -> Result<Case> {
         let service = format!("service/{name}");
         namespace.kubectl(&["label", &service, "helm.toolkit.fluxcd.io/name=of-flux", &of_flux])?;
         namespace.kubectl(&adopt)?;
-        held("is installed by HelmRelease of-flux")?;
+        held("set cdc.readHelmReleases")?;
+        reads_helm_releases(&namespace, &type_)?;
+        held("is installed by HelmRelease of-flux in namespace take-over-adopted, which is not suspended")?;
         let suspend = r#"{"spec":{"suspend":true}}"#;
         namespace.kubectl(&[
             "patch",

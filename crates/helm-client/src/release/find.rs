@@ -48,6 +48,17 @@ const FLUX_VERSIONS: [&str; 3] = ["v2", "v2beta2", "v2beta1"];
 /// How old an answer about what is served may be: none that was asked for earlier, for Flux may have come since.
 const SERVED_AGE: Duration = Duration::ZERO;
 
+/// Whether Flux would write a release back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flux {
+    /// Its `HelmRelease` is suspended, or not there.
+    Rests,
+    /// It is there and not suspended.
+    Runs,
+    /// It may not be read.
+    Unread,
+}
+
 impl Releases {
     /// Reads what is stored of a release, without knowing about where its newest revision is.
     ///
@@ -157,11 +168,11 @@ impl Releases {
         Ok(marks)
     }
 
-    /// True when this `HelmRelease` of Flux is there and not suspended.
+    /// What becomes of the objects of this `HelmRelease` of Flux.
     ///
     /// # Errors
-    /// [`Error::Objects`] when it cannot be read.
-    pub async fn is_run_by_flux(&self, namespace: &str, name: &str) -> Result<bool, Error> {
+    /// [`Error::Objects`] when it cannot be read for another reason than a lack of rights.
+    pub async fn flux(&self, namespace: &str, name: &str) -> Result<Flux, Error> {
         let reading = Error::objects("find out who installs");
         let discovery = self.cluster.discovery();
         let mut resource = None;
@@ -176,10 +187,14 @@ impl Releases {
             break;
         }
         let Some(resource) = resource else {
-            return Ok(false);
+            return Ok(Flux::Rests);
         };
         let id = ObjectId::new(resource, Some(namespace), name).map_err(reading)?;
-        let live: Option<Value> = self.cluster.get(&id).await.map_err(reading)?;
-        Ok(live.is_some_and(|live| live["spec"]["suspend"] != true))
+        match self.cluster.get::<Value>(&id).await {
+            Ok(Some(live)) if live["spec"]["suspend"] != true => Ok(Flux::Runs),
+            Ok(_) => Ok(Flux::Rests),
+            Err(refused) if refused.is_forbidden() => Ok(Flux::Unread),
+            Err(error) => Err(reading(error)),
+        }
     }
 }

@@ -47,7 +47,7 @@ pub use action::Action;
 pub(crate) use crds::defined_versions;
 pub use desired::Desired;
 pub use error::{Error, Undone, UnservedType};
-pub use find::{Marks, NamedParent};
+pub use find::{Flux, Marks, NamedParent};
 pub use hold::{Hold, writer};
 pub use options::{CrdPolicy, OnFailure, Options, Retries, Retry, Wait};
 pub use preview::{Change, Effect};
