@@ -1,20 +1,43 @@
 //! `CompositionDefinition`: a chart that is to become a type.
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaPropsOrArray,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::{CustomResource, CustomResourceExt as _, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The edition of [`crd`]. Whoever changes that raises it, so that core-provider puts the newer one in the place of the older.
-pub const EDITION: u32 = 1;
+pub const EDITION: u32 = 2;
 
 /// The definition of [`CompositionDefinition`], as `charts/core-provider/crds` has it: with its [`EDITION`].
 pub fn crd() -> CustomResourceDefinition {
     let mut crd = CompositionDefinition::crd();
     let annotations = crd.metadata.annotations.get_or_insert_default();
     annotations.insert(crate::annotations::EDITION.to_owned(), EDITION.to_string());
+    take_conditions_without_message(&mut crd);
     crd
+}
+
+/// Krateo's core-provider writes conditions without a message. The type stays as it is when that one is put back, and its writes
+/// of the status would be refused.
+fn take_conditions_without_message(crd: &mut CustomResourceDefinition) {
+    let schemas = crd.spec.versions.iter_mut();
+    for schema in schemas.filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut()) {
+        let status = schema
+            .properties
+            .as_mut()
+            .and_then(|fields| fields.get_mut("status"));
+        let fields = status.and_then(|status| status.properties.as_mut());
+        let conditions = fields.and_then(|fields| fields.get_mut("conditions"));
+        if let Some(JSONSchemaPropsOrArray::Schema(condition)) =
+            conditions.and_then(|conditions| conditions.items.as_mut())
+            && let Some(required) = &mut condition.required
+        {
+            required.retain(|field| field != "message");
+        }
+    }
 }
 
 /// A chart whose values become the fields of a new kind, and whose releases a controller of its own runs.
