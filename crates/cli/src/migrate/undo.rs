@@ -43,28 +43,29 @@ pub(super) fn run(args: &Undo) -> Result<()> {
     })
 }
 
-/// This platform's Deployments go: core-provider, which would start controllers again, chart-inspector, and the controllers.
+/// This platform's Deployments go: core-provider, which would start controllers again, chart-inspector, and then the controllers
+/// that are there once it is gone.
 async fn stop(session: &Session, backup: &Backup) -> Result<()> {
-    let mut ids = Vec::new();
     for object in backup
         .platform
         .iter()
         .filter(|object| object["kind"] == "Deployment")
     {
-        ids.push(ObjectId::of::<Deployment>(
-            Some(krateo::namespace(object)),
-            krateo::name(object),
-        )?);
+        let place = Some(krateo::namespace(object));
+        stop_ours(session, &ObjectId::of::<Deployment>(place, krateo::name(object))?).await?;
     }
     for deployment in of_controllers(&session.cluster, &ResourceId::of::<Deployment>()).await? {
-        ids.push(session.cluster.locate(&deployment, None).await?);
+        stop_ours(session, &session.cluster.locate(&deployment, None).await?).await?;
     }
-    for id in ids {
-        let live: Option<Value> = session.cluster.get(&id).await?;
-        if live.is_some_and(|live| !krateo::is_krateos(&live)) {
-            remove_and_wait(session, &id).await?;
-            told("stopped", &[id.to_string()])?;
-        }
+    Ok(())
+}
+
+/// Removes a Deployment and waits until its pods are gone; one of Krateo's stays.
+async fn stop_ours(session: &Session, id: &ObjectId) -> Result<()> {
+    let live: Option<Value> = session.cluster.get(id).await?;
+    if live.is_some_and(|live| !krateo::is_krateos(&live)) {
+        remove_and_wait(session, id).await?;
+        told("stopped", &[id.to_string()])?;
     }
     Ok(())
 }
