@@ -150,6 +150,13 @@ walk-through: ## The reference's walk-throughs, command by command, with charts 
 	$(BUILD) --quiet --bin walk_through
 	$(DEBUG)/walk_through $(CHARTS)
 
+.PHONY: migrate
+migrate: ## A cluster goes over from Krateo's real programs in KRATEO=<folder of them, built, and of their chart>, back, and over again; prints what was touched (needs root, and Go)
+	@[ -n "$(KRATEO)" ] || { echo "say where Krateo's programs are: make migrate KRATEO=<folder with core-provider, composition-dynamic-controller, chart-inspector and chart>" >&2; exit 2; }
+	$(MAKE) --no-print-directory setup programs
+	$(BUILD) --quiet --bin migrate
+	$(DEBUG)/migrate $(KRATEO)
+
 TENANTS ?= 50
 .PHONY: multicluster
 multicluster: ## Passes on three live clusters of TENANTS=50 tenants each, alone and beside a cluster whose packets are lost; then 20 kubeconfigs of 4 API servers at rest

@@ -22,6 +22,7 @@ pub mod http_server;
 pub mod image;
 pub mod installer;
 pub mod kills;
+pub mod migration;
 pub mod multicluster;
 pub mod namespace;
 pub mod network_policies;

@@ -1,0 +1,429 @@
+//! A cluster that runs Krateo's real programs goes over to this platform, back, and over again.
+//!
+//! Pods run it all: core-provider of Krateo is called through its Service by the API server, and whether a pod of a release was
+//! started anew cannot be told without a kubelet.
+//!
+//! Krateo's controllers upgrade each release whenever they look at it: that adds a revision, runs hooks and draws passwords anew.
+//! So they are told to look once a day, and what they did when they were started is over before a picture is taken.
+
+mod krateo;
+mod picture;
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use local_cluster::{Cluster, Options};
+use serde_json::{Value, json};
+
+use crate::namespace::condition;
+use crate::platform::{self, NAMESPACE, RELEASE};
+use crate::proxy::{KillAt, Proxy, Side};
+use crate::{Namespace, Site, image, progress, scenario};
+
+use krateo::Krateo;
+use picture::{Figures, Picture};
+
+/// `kco migrate run` is killed at this write, then at twice that many, and so on.
+const STRIDE: usize = 5;
+
+/// After so many kills Krateo is put back.
+const KILLS_BEFORE_UNDO: usize = 4;
+
+/// As long as nothing changes where all is done: Krateo tries again what failed after a minute at most.
+const QUIET: Duration = Duration::from_secs(90);
+
+/// How long a release, or a definition of Krateo's that compiles, may take.
+const PATIENCE: Duration = Duration::from_mins(15);
+
+/// Where the compositions are.
+const TEAM: &str = "team";
+
+/// Where the definitions are.
+const DEFINITIONS: &str = "definitions";
+
+/// How many compositions there are of each definition.
+const COMPOSITIONS: [(&str, usize); 3] = [("shop-one", 8), ("shop-two", 7), ("vault", 5)];
+
+/// What came of each way over, in its order.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    ways: Vec<(String, Figures)>,
+}
+
+impl Outcome {
+    /// True when nothing was touched.
+    pub fn is_well(&self) -> bool {
+        self.ways.len() == 3
+            && self
+                .ways
+                .iter()
+                .all(|(_, figures)| *figures == Figures::default())
+    }
+}
+
+impl std::fmt::Display for Outcome {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut worst = Figures::default();
+        for (way, figures) in &self.ways {
+            writeln!(f, "{way}: {figures}")?;
+            worst = worst.worst(figures);
+        }
+        write!(f, "{worst}")
+    }
+}
+
+struct Stage {
+    cluster: Cluster,
+    site: Site,
+    team: Namespace,
+    definitions: Namespace,
+    folder: tempfile::TempDir,
+    krateo: Krateo,
+    /// Roles with a `*` that are there without any Krateo.
+    own_stars: Vec<String>,
+}
+
+/// Goes over and back. `folder` has Krateo's programs, built, and its chart: `core-provider`,
+/// `composition-dynamic-controller`, `chart-inspector`, `chart`.
+///
+/// # Errors
+/// When something does not come to its end; what was touched is in the outcome.
+pub fn run(folder: &Path) -> Result<Outcome> {
+    let stage = Stage::set(folder)?;
+    let outcome = stage.go();
+    if outcome.is_err() {
+        let logs = scenario::logs().join("migrate");
+        stage.cluster.collect_logs(&logs)?;
+        progress(format_args!("logs are in {}", logs.display()));
+    }
+    outcome
+}
+
+impl Stage {
+    fn set(folder: &Path) -> Result<Self> {
+        let (cluster, site) = scenario::cluster_with_images(Options::default(), |_| Ok(()))?;
+        let own_stars = picture::stars(&site)?;
+        let krateo = Krateo::install(folder, &cluster, &site)?;
+        let stage = Self {
+            team: Namespace::make(TEAM, &site)?,
+            definitions: Namespace::of(DEFINITIONS, &site),
+            folder: tempfile::tempdir()?,
+            cluster,
+            site,
+            krateo,
+            own_stars,
+        };
+        stage.definitions.apply(&json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": DEFINITIONS},
+        }))?;
+        stage.krateo.define(&stage.definitions)?;
+        stage.compose()?;
+        Ok(stage)
+    }
+
+    fn go(&self) -> Result<Outcome> {
+        let mut outcome = Outcome::default();
+        let before = self.picture()?;
+        progress(format_args!("{before}"));
+
+        let checked = self.kco("check", &[])?;
+        progress(String::from_utf8_lossy(&checked.stdout).trim_end());
+        ensure!(checked.status.code() == Some(2), "{checked:?}");
+
+        succeeded(&self.kco("run", &["--unsettled", "--timeout", "10m"])?)?;
+        self.is_taken_over()?;
+        self.note("run", &before, &mut outcome)?;
+
+        self.go_back()?;
+        let before = self.picture()?;
+        let kills = self.run_killed(Some(KILLS_BEFORE_UNDO))?;
+        // Krateo's own roles may still be there.
+        let half = before.against(&self.picture()?, &[]).without_stars();
+        let way = format!("run, killed {kills} times");
+        progress(format_args!("{way}: {half}"));
+        outcome.ways.push((way, half));
+
+        self.go_back()?;
+        let before = self.picture()?;
+        let kills = self.run_killed(None)?;
+        self.is_taken_over()?;
+        let way = format!("after undo, run to its end, killed {kills} times");
+        self.note(&way, &before, &mut outcome)?;
+        self.goes_on()?;
+        Ok(outcome)
+    }
+
+    fn note(&self, way: &str, before: &Picture, outcome: &mut Outcome) -> Result<()> {
+        let figures = before.against(&self.picture()?, &self.own_stars);
+        progress(format_args!("{way}: {figures}"));
+        outcome.ways.push((way.to_owned(), figures));
+        Ok(())
+    }
+
+    fn picture(&self) -> Result<Picture> {
+        Picture::take(&self.site, TEAM)
+    }
+
+    /// Twenty compositions, and their releases by Krateo's controllers.
+    fn compose(&self) -> Result<()> {
+        for (definition, count) in COMPOSITIONS {
+            let status = self
+                .definitions
+                .get("compositiondefinitions", definition)?
+                .unwrap_or_default();
+            let status = &status["status"];
+            for number in 0..count {
+                self.team.apply(&json!({
+                    "apiVersion": status["apiVersion"], "kind": status["kind"],
+                    "metadata": {"name": format!("{definition}-{number}"), "namespace": TEAM},
+                    "spec": {"image": image::reference(&self.site, "web-server"), "greeting": "Hello", "replicas": 1},
+                }))?;
+            }
+        }
+        until("Krateo's controllers to make all releases", || {
+            Ok(self
+                .are_all(|composition| is_true(composition, "Ready"))?
+                .then_some(()))
+        })?;
+        self.is_settled()
+    }
+
+    /// Waits until all pods of releases run, and Krateo's controllers make no revisions any more.
+    fn is_settled(&self) -> Result<()> {
+        until("all releases of Krateo's to be well", || {
+            let deployments = objects(&self.team, "deployments")?;
+            let is_up = |it: &Value| it["status"]["availableReplicas"] == 1;
+            let are_up = !deployments.is_empty() && deployments.iter().all(is_up);
+            Ok((are_up && self.are_all(|composition| is_true(composition, "Ready"))?).then_some(()))
+        })?;
+        let mut last = self.picture()?;
+        until_so("Krateo's controllers to rest", || {
+            std::thread::sleep(QUIET);
+            let now = self.picture()?;
+            let is_same = last.against(&now, &now.stars) == Figures::default();
+            last = now;
+            Ok(is_same.then_some(()))
+        })
+    }
+
+    fn compositions(&self) -> Result<Vec<Value>> {
+        let mut all = objects(&self.team, "shops.composition.krateo.io")?;
+        all.extend(objects(&self.team, "vaults.composition.krateo.io")?);
+        Ok(all)
+    }
+
+    fn are_all(&self, is_so: impl Fn(&Value) -> bool) -> Result<bool> {
+        let wanted: usize = COMPOSITIONS.iter().map(|(_, count)| count).sum();
+        let all = self.compositions()?;
+        Ok(all.len() == wanted && all.iter().all(is_so))
+    }
+
+    /// Each release is signed by one of our controllers, or its composition is held with the password named.
+    fn is_taken_over(&self) -> Result<()> {
+        until("our controllers to have taken all compositions over", || {
+            let records = objects(&self.team, "secrets")?;
+            let is_current = |record: &&Value| {
+                let name = record["metadata"]["name"].as_str().unwrap_or_default();
+                name.starts_with("sh.helm.release.v1.shop-")
+                    && record["metadata"]["labels"]["status"] == "deployed"
+            };
+            let shops: Vec<&Value> = records.iter().filter(is_current).collect();
+            let is_signed =
+                |record: &&Value| record["metadata"]["annotations"]["krateo.io/release-mac"].is_string();
+            let wanted = COMPOSITIONS[0].1 + COMPOSITIONS[1].1;
+            let are_signed = shops.len() == wanted && shops.iter().all(is_signed);
+            let is_so = |composition: &Value| {
+                let synced = condition(composition, "Synced").cloned().unwrap_or_default();
+                let said = synced["message"].as_str().unwrap_or_default();
+                let is_held = said.contains("krateo.io/take-over-revision");
+                match composition["kind"].as_str() {
+                    Some("Vault") => is_held,
+                    _ => synced["status"] == "True",
+                }
+            };
+            Ok((are_signed && self.are_all(is_so)?).then_some(()))
+        })
+    }
+
+    /// `undo`, and Krateo's programs are up again.
+    fn go_back(&self) -> Result<()> {
+        let mut command = self.site.kco(["migrate", "undo", "--backup"])?;
+        progress("kco migrate undo");
+        succeeded(&command.arg(self.backup()).output()?)?;
+        Krateo::is_up(&self.site, &self.definitions)?;
+        self.is_settled()
+    }
+
+    /// `run`, killed at its fifth write, then at its tenth, and so on, until it ends by itself or was killed so often. Gives the
+    /// number of kills.
+    fn run_killed(&self, most: Option<usize>) -> Result<usize> {
+        let proxy = Proxy::open(&self.cluster)?;
+        let mut kills = 0;
+        let begun = Instant::now();
+        loop {
+            let mut command = self.command("run", &["--unsettled", "--timeout", "10m"])?;
+            command.env("NO_PROXY", "127.0.0.1");
+            let kill = KillAt {
+                write: STRIDE * (kills + 1),
+                side: if kills % 2 == 0 { Side::Before } else { Side::After },
+            };
+            let run = proxy.run(command, Some(kill))?;
+            if run.status.success() {
+                return Ok(kills);
+            }
+            ensure!(
+                run.status.code().is_none(),
+                "it was not killed, and failed: {}",
+                run.said
+            );
+            kills += 1;
+            progress(format_args!(
+                "killed at {}",
+                run.writes.last().map_or("", String::as_str)
+            ));
+            if most == Some(kills) {
+                return Ok(kills);
+            }
+            ensure!(
+                begun.elapsed() < PATIENCE * 2,
+                "after {kills} kills there is no end"
+            );
+        }
+    }
+
+    /// What users do afterwards: a value, a version of the chart, a removal; the platform's own upgrade and removal.
+    fn goes_on(&self) -> Result<()> {
+        progress("a change, an upgrade and removals by our controllers");
+        let shop = [
+            "patch",
+            "shops.composition.krateo.io",
+            "shop-one-0",
+            "--type=merge",
+            "--patch",
+        ];
+        self.team
+            .kubectl(&[&shop[..], &[r#"{"spec":{"greeting":"Bye"}}"#]].concat())?;
+        until("a changed greeting", || {
+            let all = objects(&self.team, "configmaps")?;
+            Ok(all
+                .iter()
+                .any(|map| map["data"]["GREETING"] == "Bye")
+                .then_some(()))
+        })?;
+        let next = json!({"spec": {"chart": {"version": krateo::NEXT}}}).to_string();
+        let upgrade = [
+            "patch",
+            "compositiondefinition",
+            "shop-two",
+            "--type=merge",
+            "--patch",
+            &next,
+        ];
+        self.definitions.kubectl(&upgrade)?;
+        until("all of shop-two to be of the next version", || {
+            let label = krateo::NEXT.replace('.', "-");
+            let of_next = objects(&self.team, "shops.composition.krateo.io")?;
+            let is_next = |shop: &&Value| {
+                shop["metadata"]["labels"]["krateo.io/composition-version"] == format!("v{label}").as_str()
+                    && is_true(shop, "Ready")
+            };
+            let count = of_next.iter().filter(is_next).count();
+            Ok((count == COMPOSITIONS[1].1).then_some(()))
+        })?;
+        for type_ in ["shops.composition.krateo.io", "vaults.composition.krateo.io"] {
+            self.team.kubectl(&["delete", type_, "--all", "--wait=false"])?;
+        }
+        until("all compositions and the objects of their releases to go", || {
+            let mut left = self.compositions()?;
+            for kind in ["deployments", "services"] {
+                left.extend(objects(&self.team, kind)?);
+            }
+            Ok(left.is_empty().then_some(()))
+        })?;
+        progress("helm upgrade and helm uninstall of the platform");
+        platform::install(&self.site)?;
+        Namespace::of(NAMESPACE, &self.site).helm(&["uninstall", RELEASE, "--wait"])?;
+        let left = objects(&self.definitions, "compositiondefinitions")?;
+        ensure!(
+            left.len() == COMPOSITIONS.len(),
+            "Helm removed definitions: {left:?}"
+        );
+        Ok(())
+    }
+
+    fn backup(&self) -> PathBuf {
+        self.folder.path().join("backup.json")
+    }
+
+    fn command(&self, verb: &str, further: &[&str]) -> Result<std::process::Command> {
+        let chart = image::root().join("charts/core-provider");
+        let mut command = self
+            .site
+            .kco(["migrate", verb, RELEASE, &chart.to_string_lossy()])?;
+        command.args(["--namespace", NAMESPACE]);
+        for value in [
+            format!("image.registry={}", self.site.registry()),
+            format!("image.tag={}", image::TAG),
+            "image.pullPolicy=Always".to_owned(),
+            "coreProvider.env.CORE_PROVIDER_POLL_INTERVAL=10s".to_owned(),
+        ] {
+            command.args(["--set", &value]);
+        }
+        if verb == "run" {
+            command.arg("--backup").arg(self.backup());
+        }
+        command.args(further);
+        Ok(command)
+    }
+
+    fn kco(&self, verb: &str, further: &[&str]) -> Result<Output> {
+        progress(format_args!("kco migrate {verb} {}", further.join(" ")));
+        Ok(self.command(verb, further)?.output()?)
+    }
+}
+
+fn succeeded(output: &Output) -> Result<()> {
+    ensure!(
+        output.status.success(),
+        "{}\n{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(())
+}
+
+fn is_true(object: &Value, type_: &str) -> bool {
+    condition(object, type_).is_some_and(|condition| condition["status"] == "True")
+}
+
+/// All objects of a type in a namespace.
+fn objects(namespace: &Namespace, type_: &str) -> Result<Vec<Value>> {
+    let all: Value = serde_json::from_str(&namespace.kubectl(&["get", type_, "--output=json"])?)?;
+    Ok(all["items"].as_array().cloned().unwrap_or_default())
+}
+
+/// Asks until there is an answer.
+fn until<T>(what: &str, ask: impl Fn() -> Result<Option<T>>) -> Result<T> {
+    until_so(what, ask)
+}
+
+/// The same, of what remembers what it saw.
+fn until_so<T>(what: &str, mut ask: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    let begun = Instant::now();
+    loop {
+        let asked = ask();
+        if let Ok(Some(answer)) = asked {
+            progress(format_args!("{:5.1} s  {what}", begun.elapsed().as_secs_f32()));
+            return Ok(answer);
+        }
+        if begun.elapsed() > PATIENCE {
+            return match asked {
+                Err(error) => Err(error).context(format!("waited for {what}")),
+                Ok(_) => bail!("waited in vain for {what}"),
+            };
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
