@@ -470,7 +470,7 @@ impl Observed {
 
 /// True when no pass has ever acted for the composition: our finalizer comes before anything else.
 fn is_new(composition: &Composition) -> bool {
-    !composition.is_held() && composition.status.release_revision.is_none()
+    !composition.is_held() && composition.revision_hint().is_none()
 }
 
 /// Nothing was ever granted for it, so there is nothing that may be read; nor is there a release, unless its name could
@@ -492,7 +492,7 @@ async fn records(
     releases: &mut Releases,
     ctx: &Context,
 ) -> Result<Option<records::Observed>, Error> {
-    let hint = composition.status.release_revision.unwrap_or(0);
+    let hint = composition.revision_hint().unwrap_or(0);
     let (namespace, name) = (&composition.namespace, release.as_str());
     let mut observed = releases.observe(namespace, name, hint).await;
     let newest = observed

@@ -54,6 +54,10 @@ pub const TAKE_OVER_REVISION: &str = "krateo.io/take-over-revision";
 /// somebody else installed by Helm or Flux becomes its own.
 pub const ADOPT: &str = "krateo.io/adopt";
 
+/// On a composition: a revision of its release, near which the search for its records starts. `kco migrate run` writes it, for
+/// Krateo's status says none.
+pub const RELEASE_REVISION: &str = "krateo.io/release-revision";
+
 /// On a definition, the admin's word: kinds (`group/resource`, separated by commas) that its releases may hold
 /// besides those that a scan of the chart finds.
 pub const ALLOWED_KINDS: &str = "krateo.io/allowed-kinds";

@@ -77,7 +77,19 @@ pub enum Malformed {
     Status(#[source] serde_json::Error),
 }
 
+/// No release has more revisions: a hint is whatever somebody wrote.
+const MOST_REVISIONS: i64 = 1_000_000_000;
+
 impl Composition {
+    /// Near which revision the records of its release are looked for; none where nobody ever told. It is no more than that:
+    /// who may write the composition may write both places.
+    pub fn revision_hint(&self) -> Option<i64> {
+        let told = self.annotations.get(annotations::RELEASE_REVISION);
+        let told = told.and_then(|told| told.parse().ok());
+        let told = told.filter(|told| (1..=MOST_REVISIONS).contains(told));
+        self.status.release_revision.max(told)
+    }
+
     /// Reads an object of type `resource`.
     ///
     /// # Errors

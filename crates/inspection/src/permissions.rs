@@ -21,7 +21,7 @@ pub fn permissions(
     if revisions.is_empty() {
         // What cannot be read yet is where the last pass left it, maybe that of another version's controller. Where
         // there is nothing, the first one follows at once. So the permissions need not be written again then.
-        let last = composition.status.release_revision.filter(|_| records.is_none());
+        let last = composition.revision_hint().filter(|_| records.is_none());
         revisions.push(last.unwrap_or(1));
     }
     Permissions::of_records(&composition.namespace, release, &revisions, max_history)

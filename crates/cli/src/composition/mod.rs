@@ -6,7 +6,7 @@ pub(crate) mod find;
 mod foreseen;
 mod inspect;
 mod list;
-mod names;
+pub(crate) mod names;
 mod permissions;
 mod plan;
 mod standing;

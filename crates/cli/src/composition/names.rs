@@ -21,8 +21,8 @@ pub(super) struct Names<'s> {
 }
 
 /// The name of a release, and who gave it.
-pub(super) struct Named {
-    pub(super) release: ReleaseName,
+pub(crate) struct Named {
+    pub(crate) release: ReleaseName,
     /// By the definition.
     pub(super) given: Given,
 }
@@ -31,7 +31,7 @@ pub(super) struct Named {
 ///
 /// # Errors
 /// As [`Names::of`].
-pub(super) async fn name(
+pub(crate) async fn name(
     session: &Session,
     resource: &ResourceId,
     composition: &Composition,

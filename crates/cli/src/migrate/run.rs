@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
+use api::annotations;
 use cluster::{Delete, Goal, ObjectId, Propagation, ResourceId, Selector};
 use helm::release::{self, Release, Status};
 use helm_client::records::Record;
@@ -17,6 +18,7 @@ use super::args::Run;
 use super::backup::{Backup, cleaned};
 use super::krateo::{self, Controller};
 use super::{MANAGER, check, identity};
+use crate::composition::{find, names};
 use crate::release::make::Wanted;
 use crate::release::session::{self, Session};
 use crate::report::out;
@@ -37,6 +39,8 @@ pub(super) fn run(args: &Run) -> Result<()> {
         let backup = prepared(session, args).await?;
         keep_definitions(session, &backup).await?;
         stop(session, &backup).await?;
+        open_types(session, &backup).await?;
+        tell_revisions(session).await?;
         Ok(backup)
     })?;
     let is_upgraded = session::run(&upgrade.connection, async |session| {
@@ -242,6 +246,57 @@ pub(super) async fn remove_and_wait(session: &Session, id: &ObjectId) -> Result<
 
 /// How long pods may take to end.
 const STOPPED_WITHIN: Duration = Duration::from_mins(3);
+
+/// Compositions can be read and changed while nobody answers Krateo's webhooks: types are converted by copying, as our
+/// core-provider has it, and new compositions alone wait for somebody who labels them.
+async fn open_types(session: &Session, backup: &Backup) -> Result<()> {
+    for name in backup.conversions.keys() {
+        let id = ObjectId::of::<CustomResourceDefinition>(None, name)?;
+        let live: Option<Value> = session.cluster.get(&id).await?;
+        if live.is_some_and(|live| backup.conversions.get(name) == Some(&live["spec"]["conversion"])) {
+            let copying = json!({"spec": {"conversion": {"strategy": "None", "webhook": null}}});
+            session.cluster.merge(&id, &copying, MANAGER).await?;
+        }
+    }
+    for mut configuration in krateo::webhooks(&session.cluster).await? {
+        let id = session.cluster.locate(&configuration, None).await?;
+        let mut webhooks = configuration["webhooks"].take();
+        for rule in webhooks
+            .as_array_mut()
+            .into_iter()
+            .flatten()
+            .filter_map(|webhook| webhook["rules"].as_array_mut())
+            .flatten()
+        {
+            rule["operations"] = json!(["CREATE"]);
+        }
+        session
+            .cluster
+            .merge(&id, &json!({"webhooks": webhooks}), MANAGER)
+            .await?;
+    }
+    Ok(())
+}
+
+/// Tells controllers where the records of releases are: they list no Secrets, and Krateo, which makes a revision at every look
+/// and keeps three, says in no status where it is. A release whose records are not found would be installed anew.
+async fn tell_revisions(session: &Session) -> Result<()> {
+    for resource in find::types(session, None).await? {
+        for composition in find::all(session, &resource, Selector::default()).await? {
+            let at_home = session.at(&composition.namespace);
+            let release = names::name(&at_home, &resource, &composition).await?.release;
+            let newest = at_home.find(release.as_str()).await?.revision();
+            if newest <= composition.revision_hint().unwrap_or(0) {
+                continue;
+            }
+            let id = ObjectId::new(resource.clone(), Some(&composition.namespace), &composition.name)?;
+            let told =
+                json!({"metadata": {"annotations": {annotations::RELEASE_REVISION: newest.to_string()}}});
+            session.cluster.merge(&id, &told, MANAGER).await?;
+        }
+    }
+    Ok(())
+}
 
 /// Where a policy of ours labels compositions, nobody answers Krateo's webhook any more, and every write would be refused.
 async fn unhook(session: &Session, backup: &Backup) -> Result<()> {
