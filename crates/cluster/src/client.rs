@@ -9,10 +9,13 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use http::{HeaderValue, Method, Request, Response, header};
 use kube::client::{Body, Client, ClientBuilder};
-use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use kube::config::{Config, ExecAuthCluster, Kubeconfig, KubeconfigError};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use tower::{Layer, Service};
 
 use crate::Error;
+use crate::proxy::{self, Variables};
 
 /// An API server that does not accept a connection for so long counts as away.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -63,7 +66,7 @@ pub async fn client_told(
     options: &ClientOptions,
     told: impl Fn(&Answered) + Send + Sync + 'static,
 ) -> Result<Client, Error> {
-    let mut config = config(options).await?;
+    let mut config = config(options)?;
     config.default_retry = false;
     config.connect_timeout = Some(CONNECT_TIMEOUT);
     if let Ok(agent) = HeaderValue::from_str(&options.user_agent) {
@@ -149,11 +152,8 @@ where
     }
 }
 
-async fn config(options: &ClientOptions) -> Result<Config, Error> {
-    let selection = KubeConfigOptions {
-        context: options.context.clone(),
-        ..KubeConfigOptions::default()
-    };
+fn config(options: &ClientOptions) -> Result<Config, Error> {
+    let context = options.context.as_deref();
     let unread = |origin: &str, source: Box<dyn std::error::Error + Send + Sync>| Error::ReadConfig {
         origin: origin.to_owned(),
         source,
@@ -161,8 +161,7 @@ async fn config(options: &ClientOptions) -> Result<Config, Error> {
     if let Some(path) = &options.kubeconfig {
         let origin = path.display().to_string();
         let kubeconfig = Kubeconfig::read_from(path).map_err(|error| unread(&origin, error.into()))?;
-        let config = Config::from_custom_kubeconfig(kubeconfig, &selection).await;
-        return config.map_err(|error| unread(&origin, error.into()));
+        return configured(kubeconfig, context).map_err(|error| unread(&origin, error));
     }
     // In a pod its service account wins, as in client-go; a context is only found in a kubeconfig.
     if options.context.is_none()
@@ -170,8 +169,66 @@ async fn config(options: &ClientOptions) -> Result<Config, Error> {
     {
         return Ok(config);
     }
-    let config = Config::from_kubeconfig(&selection).await;
-    config.map_err(|error| unread("$KUBECONFIG or ~/.kube/config", error.into()))
+    let unread = |error| unread("$KUBECONFIG or ~/.kube/config", error);
+    let kubeconfig = Kubeconfig::read().map_err(|error| unread(error.into()))?;
+    configured(kubeconfig, context).map_err(unread)
+}
+
+/// What a context of a kubeconfig, by default its current one, leads to, and through which proxy.
+///
+/// As kube's `Config::from_custom_kubeconfig`, but for the proxy: kube looks for it in the environment by rules of its own,
+/// and fails on variables that other programs read.
+pub(crate) fn configured(
+    kubeconfig: Kubeconfig,
+    context: Option<&str>,
+) -> Result<Config, Box<dyn std::error::Error + Send + Sync>> {
+    let name = context.or(kubeconfig.current_context.as_deref());
+    let name = name.ok_or(KubeconfigError::CurrentContextNotSet)?.to_owned();
+    let mut contexts = kubeconfig.contexts.into_iter();
+    let context = contexts
+        .find(|one| one.name == name)
+        .and_then(|one| one.context)
+        .ok_or(KubeconfigError::LoadContext(name))?;
+    let mut clusters = kubeconfig.clusters.into_iter();
+    let cluster = clusters
+        .find(|one| one.name == context.cluster)
+        .and_then(|one| one.cluster)
+        .ok_or(KubeconfigError::LoadClusterOfContext(context.cluster))?;
+    let mut users = kubeconfig.auth_infos.into_iter();
+    // As in client-go, a user that is missing is nobody.
+    let mut user = users
+        .find(|one| Some(&one.name) == context.user.as_ref())
+        .and_then(|one| one.auth_info)
+        .unwrap_or_default();
+    // This also reads the certificates.
+    let told = ExecAuthCluster::try_from(&cluster)?;
+    let authorities = told.certificate_authority_data.as_deref().map(certificates);
+    if let Some(exec) = &mut user.exec
+        && exec.provide_cluster_info
+    {
+        exec.cluster = Some(told.clone());
+    }
+    let server = cluster.server.ok_or(KubeconfigError::MissingClusterUrl)?;
+    let server: http::Uri = server.parse().map_err(KubeconfigError::ParseClusterUrl)?;
+    let proxy = proxy::proxy(&server, cluster.proxy_url.as_deref(), &Variables::of_process())?;
+    let mut config = Config::new(server);
+    config.root_cert = authorities.transpose()?;
+    config.accept_invalid_certs = cluster.insecure_skip_tls_verify.unwrap_or(false);
+    config.disable_compression = cluster.disable_compression.unwrap_or(false);
+    config.tls_server_name = cluster.tls_server_name;
+    config.proxy_url = proxy;
+    config.auth_info = user;
+    if let Some(namespace) = context.namespace {
+        config.default_namespace = namespace;
+    }
+    Ok(config)
+}
+
+/// The certificates of a PEM file, each as DER.
+fn certificates(pem: &[u8]) -> Result<Vec<Vec<u8>>, rustls::pki_types::pem::Error> {
+    CertificateDer::pem_slice_iter(pem)
+        .map(|found| found.map(|found| found.to_vec()))
+        .collect()
 }
 
 #[cfg(test)]
@@ -208,9 +265,9 @@ users:
             kubeconfig: Some(file.path().to_owned()),
             ..ClientOptions::default()
         };
-        assert_eq!(config(&options).await.unwrap().cluster_url.port_u16(), Some(1));
+        assert_eq!(config(&options).unwrap().cluster_url.port_u16(), Some(1));
         options.context = Some("far".to_owned());
-        let far = config(&options).await.unwrap();
+        let far = config(&options).unwrap();
         assert_eq!(
             (far.cluster_url.port_u16(), far.default_namespace.as_str()),
             (Some(2), "shop")

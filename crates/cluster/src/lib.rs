@@ -23,6 +23,7 @@ pub mod kubeconfig;
 mod lease;
 mod logs;
 mod parking;
+mod proxy;
 mod read;
 pub mod readiness;
 mod request;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use kube::config::{AuthInfo, Cluster as Server, Config, KubeConfigOptions, Kubeconfig};
+use kube::config::{AuthInfo, Cluster as Server, Config, Kubeconfig};
 use serde_json::json;
 
 use super::parts::{self, Parts};
@@ -142,7 +142,7 @@ where
     E: Into<Box<dyn StdError + Send + Sync>>,
 {
     let kubeconfig: Kubeconfig = parts::parse(text.as_bytes())?;
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    let config = crate::client::configured(kubeconfig, None)?;
     validate(config).await.map_err(Into::into)
 }
 
