@@ -42,9 +42,14 @@ app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
 {{- end }}
 
+{{- /* A tag as text: of digits alone, --set and YAML read it as a number. */}}
+{{- define "core-provider.tag" -}}
+{{- if kindIs "string" . }}{{ . }}{{ else if not (kindIs "invalid" .) }}{{ int64 . }}{{ end }}
+{{- end }}
+
 {{- define "core-provider.image" -}}
 {{- $registry := dig "imageRegistry" "" (.root.Values.global | default dict) | default .root.Values.image.registry }}
-{{- ternary .image "" (kindIs "string" .image) | default (printf "%s/%s:%s" $registry .program (.root.Values.image.tag | default .root.Chart.AppVersion)) }}
+{{- ternary .image "" (kindIs "string" .image) | default (printf "%s/%s:%s" $registry .program (include "core-provider.tag" .root.Values.image.tag | default .root.Chart.AppVersion)) }}
 {{- end }}
 
 {{- define "core-provider.placement" -}}
@@ -144,7 +149,7 @@ cdc.autoscaling.enabled: {same: false, now: "cdc.replicas"}
 {{- end }}
 {{- end }}
 {{- if and .Values.image.repository .Values.image.tag }}
-{{- $lost = append $lost (printf "image.tag: write nothing, %s is a version of Krateo's program" .Values.image.tag) }}
+{{- $lost = append $lost (printf "image.tag: write nothing, %s is a version of Krateo's program" (include "core-provider.tag" .Values.image.tag)) }}
 {{- end }}
 {{- with $lost }}
 {{- fail (printf "these values are of Krateo's chart:\n- %s" (join "\n- " .)) }}

@@ -141,6 +141,11 @@ composition.krateo.io/{{ include "installer.servedVersion" . }}
 {{- (.Values.global | default dict).imageRegistry | default .Values.hooks.image.registry }}
 {{- end }}
 
+{{- /* A tag as text: of digits alone, --set and YAML read it as a number. */}}
+{{- define "installer.tag" -}}
+{{- if kindIs "string" . }}{{ . }}{{ else if not (kindIs "invalid" .) }}{{ int64 . }}{{ end }}
+{{- end }}
+
 {{- /* Annotations of a hook. Takes event and weight. */}}
 {{- define "installer.hookAnnotations" -}}
 helm.sh/hook: {{ .event }}
@@ -191,7 +196,7 @@ spec:
         seccompProfile: {type: RuntimeDefault}
       containers:
         - name: kco
-          image: {{ printf "%s:%s" $repository ($image.tag | default .root.Chart.AppVersion) | quote }}
+          image: {{ printf "%s:%s" $repository (include "installer.tag" $image.tag | default .root.Chart.AppVersion) | quote }}
           imagePullPolicy: {{ $image.pullPolicy }}
           args: {{ concat (list "installer" "hook") .arguments | toJson }}
           env:
@@ -229,7 +234,8 @@ spec:
 {{- $_ := set $bootstrap . (dict "enabled" false) }}
 {{- end }}
 {{- $_ := set $spec "bootstrap" $bootstrap }}
-{{- $image := merge (dict "registry" (include "installer.imageRegistry" .)) .Values.hooks.image }}
+{{- $tag := include "installer.tag" .Values.hooks.image.tag }}
+{{- $image := merge (dict "registry" (include "installer.imageRegistry" .) "tag" $tag) .Values.hooks.image }}
 {{- $_ := set $spec "hooks" (merge (dict "image" $image) .Values.hooks) }}
 {{- with (.Values.global | default dict).imageRegistry }}
 {{- $_ := set $spec "global" (dict "imageRegistry" .) }}

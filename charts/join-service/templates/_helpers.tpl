@@ -13,7 +13,12 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: join-service
 {{- end }}
 
+{{- /* A tag as text: of digits alone, --set and YAML read it as a number. */}}
+{{- define "join-service.tag" -}}
+{{- if kindIs "string" . }}{{ . }}{{ else if not (kindIs "invalid" .) }}{{ int64 . }}{{ end }}
+{{- end }}
+
 {{- define "join-service.image" -}}
 {{- $registry := dig "imageRegistry" "" (.Values.global | default dict) | default .Values.image.registry }}
-{{- .Values.image.name | default (printf "%s/join-service:%s" $registry (.Values.image.tag | default .Chart.AppVersion)) }}
+{{- .Values.image.name | default (printf "%s/join-service:%s" $registry (include "join-service.tag" .Values.image.tag | default .Chart.AppVersion)) }}
 {{- end }}

@@ -30,9 +30,14 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: multicluster-operator
 {{- end }}
 
+{{- /* A tag as text: of digits alone, --set and YAML read it as a number. */}}
+{{- define "multicluster-operator.tag" -}}
+{{- if kindIs "string" . }}{{ . }}{{ else if not (kindIs "invalid" .) }}{{ int64 . }}{{ end }}
+{{- end }}
+
 {{- define "multicluster-operator.image" -}}
 {{- $registry := dig "imageRegistry" "" (.Values.global | default dict) | default .Values.image.registry }}
-{{- .Values.image.name | default (printf "%s/multicluster-operator:%s" $registry (.Values.image.tag | default .Chart.AppVersion)) }}
+{{- .Values.image.name | default (printf "%s/multicluster-operator:%s" $registry (include "multicluster-operator.tag" .Values.image.tag | default .Chart.AppVersion)) }}
 {{- end }}
 
 {{- define "multicluster-operator.placement" -}}
