@@ -86,6 +86,20 @@ fn this_machine_is_asked_without_a_proxy() {
     assert_eq!(asked.recv().unwrap(), "GET /web-1.2.3.tgz HTTP/1.1");
 }
 
+#[test]
+fn plain_http_needs_no_certificates() {
+    let (server, asked) = proxy();
+    let url = format!("{server}/web-1.2.3.tgz");
+    // As in an image without a bundle of authorities.
+    let folder = tempfile::tempdir().unwrap();
+    let nowhere = folder.path().to_str().unwrap();
+    assert!(template(
+        &url,
+        &[("SSL_CERT_FILE", "/dev/null"), ("SSL_CERT_DIR", nowhere)]
+    ));
+    assert_eq!(asked.recv().unwrap(), "GET /web-1.2.3.tgz HTTP/1.1");
+}
+
 /// An API server without releases, which serves TLS on this machine, and its kubeconfig.
 struct Cluster {
     address: SocketAddr,

@@ -92,7 +92,21 @@ impl Http {
         limits: Limits,
     ) -> Result<Self, Error> {
         let build = |shows_certificate| {
-            client(url, trust, insecure_skip_verify, shows_certificate).map_err(|source| Error::Connect {
+            let made = client(
+                url,
+                trust,
+                insecure_skip_verify,
+                shows_certificate,
+                Roots::Machine,
+            );
+            // An image may have no certificates, and plain HTTP needs none. A redirect to TLS then fails on its own.
+            let made = match made {
+                Err(_) if url.scheme() == "http" => {
+                    client(url, trust, insecure_skip_verify, shows_certificate, Roots::Given)
+                }
+                made => made,
+            };
+            made.map_err(|source| Error::Connect {
                 host: host(url),
                 source,
             })
@@ -197,11 +211,21 @@ impl Http {
     }
 }
 
+/// Which authorities are trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Roots {
+    /// Those of this machine, and those that are given.
+    Machine,
+    /// Those that are given.
+    Given,
+}
+
 fn client(
     url: &Url,
     trust: &Trust,
     insecure_skip_verify: bool,
     shows_certificate: bool,
+    roots: Roots,
 ) -> Result<Client, reqwest::Error> {
     // Chooses the TLS implementation of the process, unless it has chosen one already; without any, the client would
     // panic.
@@ -217,9 +241,11 @@ fn client(
         .no_gzip()
         .redirect(reqwest::redirect::Policy::none())
         .referer(false);
-    if let Some(bundle) = &trust.ca_bundle {
-        client = client.tls_certs_merge(bundle.0.iter().cloned());
-    }
+    let given = trust.ca_bundle.iter().flat_map(|bundle| bundle.0.iter().cloned());
+    client = match roots {
+        Roots::Machine => client.tls_certs_merge(given),
+        Roots::Given => client.tls_certs_only(given),
+    };
     if shows_certificate && let Some(cert) = &trust.client_cert {
         client = client.identity(cert.0.clone());
     }
