@@ -4,7 +4,7 @@ use p256::{
     ecdsa::signature::Signer,
     elliptic_curve::{Generate, sec1::ToSec1Point},
 };
-use ring::signature::{Ed25519KeyPair, KeyPair};
+use ring::signature::{Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256, RsaKeyPair};
 use rsa::{
     Pkcs1v15Sign, RsaPrivateKey,
     pkcs1::{DecodeRsaPrivateKey, EncodeRsaPrivateKey, EncodeRsaPublicKey},
@@ -196,6 +196,9 @@ impl PrivateKey {
     pub(super) fn sign(&self, message: &[u8]) -> Result<Vec<u8>, Error> {
         match self {
             Self::Rsa(key) => {
+                if let Some(signature) = sign_in_constant_time(key, message) {
+                    return Ok(signature);
+                }
                 let padding = Pkcs1v15Sign {
                     hash_len: Some(32),
                     prefix: SHA256_PREFIX.into(),
@@ -215,6 +218,19 @@ impl PrivateKey {
     }
 }
 
+/// By ring, whose arithmetic takes as long for every key and message. It takes keys of 2048 to 4096 bits with two primes of
+/// the same length, as all are that are made here; what a chart brings itself may be otherwise.
+fn sign_in_constant_time(key: &RsaPrivateKey, message: &[u8]) -> Option<Vec<u8>> {
+    let document = key.to_pkcs1_der().ok()?;
+    let pair = RsaKeyPair::from_der(document.as_bytes()).ok()?;
+    let mut signature = vec![0; pair.public().modulus_len()];
+    // PKCS #1 v1.5 is deterministic: the randomness is not used.
+    let random = ring::rand::SystemRandom::new();
+    pair.sign(&RSA_PKCS1_SHA256, &random, message, &mut signature)
+        .ok()?;
+    Some(signature)
+}
+
 /// Version, p, q, g, y and x: OpenSSL's format.
 fn generate_dsa(source: &mut Source<'_>) -> Vec<u8> {
     let Ok(components) =
@@ -230,4 +246,32 @@ fn generate_dsa(source: &mut Source<'_>) -> Vec<u8> {
         &der::unsigned(&public.y().to_be_bytes()),
         &der::unsigned(&key.x().to_be_bytes()),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use ring::rand::{SecureRandom as _, SystemRandom};
+    use ring::signature::{RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY, UnparsedPublicKey};
+
+    use super::*;
+
+    fn rsa(bits: usize) -> RsaPrivateKey {
+        let context = Context::new(jiff::Timestamp::UNIX_EPOCH, |bytes: &mut [u8]| {
+            let _ = SystemRandom::new().fill(bytes);
+        });
+        RsaPrivateKey::new(&mut Source(&context), bits).unwrap()
+    }
+
+    #[test]
+    fn keys_of_every_length_sign() {
+        for (bits, by_ring) in [(1024, false), (2048, true)] {
+            let key = rsa(bits);
+            assert_eq!(sign_in_constant_time(&key, b"text").is_some(), by_ring, "{bits}");
+            let key = PrivateKey::Rsa(Box::new(key));
+            let signature = key.sign(b"text").unwrap();
+            UnparsedPublicKey::new(&RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY, key.public_bits())
+                .verify(b"text", &signature)
+                .unwrap();
+        }
+    }
 }
