@@ -341,7 +341,7 @@ mod tests {
                     verify: Some(VerifySpec::Keyring(key("password"))),
                     ..ChartSpec::default()
                 }),
-                "key password of Secret vault/registry cannot be used as the signers' keys: no OpenPGP key that can sign is in it: expected is what gpg --export prints, with RSA or Ed25519 keys",
+                "key password of Secret vault/registry cannot be used as the signers' keys: no OpenPGP key that can sign is in it: expected is what gpg --export prints, with keys of RSA, Ed25519, or ECDSA on the curves P-256 and P-384",
             ),
             (
                 own(ChartSpec {

@@ -180,7 +180,7 @@ fn a_chart_without_provenance_and_a_keyring_without_keys_are_refused() -> Result
         "no-keys",
         &by_keyring(&server.url(path), "none"),
         "key keyring.gpg of Secret unsigned/none cannot be used as the signers' keys: no OpenPGP key that can sign is \
-         in it: expected is what gpg --export prints, with RSA or Ed25519 keys",
+         in it: expected is what gpg --export prints, with keys of RSA, Ed25519, or ECDSA on the curves P-256 and P-384",
     )
     .map(drop)
 }

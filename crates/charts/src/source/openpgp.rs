@@ -1,16 +1,18 @@
 //! An `OpenPGP` keyring and a clear-signed text in; who signed it, and what, out (RFC 4880 and RFC 9580, verification
 //! only).
 //!
-//! Helm's provenance files need no more of `OpenPGP` than this: keys and signatures of version 4, RSA and Ed25519,
-//! SHA-2. The library for all of it (`pgp`) brings more than ninety crates, most of them a second, older generation of
+//! Helm's provenance files need no more of `OpenPGP` than this: keys and signatures of version 4, RSA, Ed25519
+//! and ECDSA, SHA-2. The library for all of it (`pgp`) brings more than ninety crates, most of them a second, older generation of
 //! the ciphers and hashes that are here already, and leaves expiry, revocation and key flags to its caller as well.
-//! The arithmetic is ring's.
+//! The arithmetic is ring's, but for ECDSA: `helm package --sign` hashes with SHA-512 whatever the curve, a pair that ring
+//! does not have.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use p256::ecdsa::signature::hazmat::PrehashVerifier as _;
 use ring::digest;
 use ring::signature::{ED25519, RsaParameters, RsaPublicKeyComponents, UnparsedPublicKey};
 use ring::signature::{RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_2048_8192_SHA512};
@@ -53,7 +55,8 @@ pub(super) struct Signed {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Error {
     #[error(
-        "no OpenPGP key that can sign is in it: expected is what gpg --export prints, with RSA or Ed25519 keys"
+        "no OpenPGP key that can sign is in it: expected is what gpg --export prints, with keys of RSA, \
+         Ed25519, or ECDSA on the curves P-256 and P-384"
     )]
     NoKeys,
     #[error("it is cut off or damaged: export the keys again")]
@@ -63,7 +66,8 @@ pub(super) enum Error {
     #[error("the signature is malformed")]
     Malformed,
     #[error(
-        "the signature is of a kind that is not accepted: RSA or Ed25519 with SHA-256, SHA-384 or SHA-512 is"
+        "the signature is of a kind that is not accepted: RSA, Ed25519, or ECDSA on the curves P-256 and P-384, with SHA-256, \
+         SHA-384 or SHA-512 is"
     )]
     Kind,
     #[error("no key of the keyring made it; it is by key {key}")]
@@ -358,10 +362,15 @@ struct PublicKey {
 enum Material {
     Rsa { n: Vec<u8>, e: Vec<u8> },
     Ed25519(Vec<u8>),
+    P256(p256::ecdsa::VerifyingKey),
+    P384(p384::ecdsa::VerifyingKey),
 }
 
 impl PublicKey {
     fn parse(body: &[u8]) -> Option<Self> {
+        /// `1.2.840.10045.3.1.7` and `1.3.132.0.34`, each with its length in front.
+        const P256_CURVE: [u8; 9] = [8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
+        const P384_CURVE: [u8; 6] = [5, 0x2b, 0x81, 0x04, 0x00, 0x22];
         /// `1.3.6.1.4.1.11591.15.1`, with its length in front.
         const ED25519_CURVE: [u8; 10] = [9, 0x2b, 0x06, 0x01, 0x04, 0x01, 0xda, 0x47, 0x0f, 0x01];
         let (&[4, created @ .., algorithm], material) = body.split_first_chunk::<6>()? else {
@@ -375,6 +384,14 @@ impl PublicKey {
                     n: n.to_vec(),
                     e: e.to_vec(),
                 }
+            }
+            19 if material.starts_with(&P256_CURVE) => {
+                let (point, _) = integer(&material[P256_CURVE.len()..])?;
+                Material::P256(p256::ecdsa::VerifyingKey::from_sec1_bytes(point).ok()?)
+            }
+            19 => {
+                let (point, _) = integer(material.strip_prefix(&P384_CURVE)?)?;
+                Material::P384(p384::ecdsa::VerifyingKey::from_sec1_bytes(point).ok()?)
             }
             22 => {
                 let (point, _) = integer(material.strip_prefix(&ED25519_CURVE)?)?;
@@ -408,7 +425,15 @@ struct Signature {
     issuers: Vec<Vec<u8>>,
     /// Signatures within, which hold no further ones.
     embedded: Vec<Signature>,
-    value: Vec<u8>,
+    value: Numbers,
+}
+
+/// What a signature is made of.
+#[derive(Debug, Clone)]
+enum Numbers {
+    One(Vec<u8>),
+    /// Without zeros in front.
+    Two(Vec<u8>, Vec<u8>),
 }
 
 /// Where a signature stands.
@@ -461,7 +486,7 @@ impl Signature {
             flags: None,
             issuers: Vec::new(),
             embedded: Vec::new(),
-            value: value(algorithm, material)?,
+            value: Numbers::of(algorithm, material)?,
         };
         signature.read(hashed, true, place)?;
         signature.read(unhashed, false, place)?;
@@ -536,48 +561,91 @@ impl Signature {
                     Hash::Sha384 => &RSA_PKCS1_2048_8192_SHA384,
                     Hash::Sha512 => &RSA_PKCS1_2048_8192_SHA512,
                 };
-                let Some(missing) = n.len().checked_sub(self.value.len()) else {
+                let Some(value) = self.value.one(n.len()) else {
                     return false;
                 };
-                let value = [vec![0; missing].as_slice(), &self.value].concat();
                 RsaPublicKeyComponents { n, e }
                     .verify(parameters, &content, &value)
                     .is_ok()
             }
             Material::Ed25519(point) => {
-                let algorithm = match self.hash {
-                    Hash::Sha256 => &digest::SHA256,
-                    Hash::Sha384 => &digest::SHA384,
-                    Hash::Sha512 => &digest::SHA512,
+                let Some(value) = self.value.two(32) else {
+                    return false;
                 };
-                let hash = digest::digest(algorithm, &content);
                 UnparsedPublicKey::new(&ED25519, point)
-                    .verify(hash.as_ref(), &self.value)
+                    .verify(self.hash.of(&content).as_ref(), &value)
                     .is_ok()
+            }
+            Material::P256(key) => {
+                let value = self.value.two(32);
+                let value = value.and_then(|value| p256::ecdsa::Signature::from_slice(&value).ok());
+                value.is_some_and(|value| {
+                    key.verify_prehash(self.hash.of(&content).as_ref(), &value)
+                        .is_ok()
+                })
+            }
+            Material::P384(key) => {
+                let value = self.value.two(48);
+                let value = value.and_then(|value| p384::ecdsa::Signature::from_slice(&value).ok());
+                value.is_some_and(|value| {
+                    key.verify_prehash(self.hash.of(&content).as_ref(), &value)
+                        .is_ok()
+                })
             }
         }
     }
 }
 
-/// The numbers of a signature as ring expects them.
-fn value(algorithm: u8, material: &[u8]) -> Option<Vec<u8>> {
-    match algorithm {
-        1 | 3 => Some(integer(material)?.0.to_vec()),
-        22 => {
-            let (r, rest) = integer(material)?;
-            let (s, _) = integer(rest)?;
-            let mut value = vec![0; 64];
-            value
-                .get_mut(32_usize.checked_sub(r.len())?..32)?
-                .copy_from_slice(r);
-            value
-                .get_mut(64_usize.checked_sub(s.len()).filter(|start| *start >= 32)?..)?
-                .copy_from_slice(s);
-            Some(value)
-        }
-        27 => Some(material.get(..64)?.to_vec()),
-        _ => None,
+impl Hash {
+    fn of(self, content: &[u8]) -> digest::Digest {
+        let algorithm = match self {
+            Self::Sha256 => &digest::SHA256,
+            Self::Sha384 => &digest::SHA384,
+            Self::Sha512 => &digest::SHA512,
+        };
+        digest::digest(algorithm, content)
     }
+}
+
+impl Numbers {
+    /// What a signature by this algorithm is made of.
+    fn of(algorithm: u8, material: &[u8]) -> Option<Self> {
+        match algorithm {
+            1 | 3 => Some(Self::One(integer(material)?.0.to_vec())),
+            19 | 22 => {
+                let (r, rest) = integer(material)?;
+                let (s, _) = integer(rest)?;
+                Some(Self::Two(r.to_vec(), s.to_vec()))
+            }
+            27 => {
+                let (r, s) = material.get(..64)?.split_at(32);
+                Some(Self::Two(r.to_vec(), s.to_vec()))
+            }
+            _ => None,
+        }
+    }
+
+    /// A single number as so many bytes.
+    fn one(&self, size: usize) -> Option<Vec<u8>> {
+        match self {
+            Self::One(number) => padded(number, size),
+            Self::Two(..) => None,
+        }
+    }
+
+    /// Two numbers as so many bytes each.
+    fn two(&self, size: usize) -> Option<Vec<u8>> {
+        match self {
+            Self::One(_) => None,
+            Self::Two(r, s) => Some([padded(r, size)?, padded(s, size)?].concat()),
+        }
+    }
+}
+
+/// A number with zeros in front.
+fn padded(number: &[u8], size: usize) -> Option<Vec<u8>> {
+    let missing = size.checked_sub(number.len())?;
+    Some([vec![0; missing].as_slice(), number].concat())
 }
 
 /// A number, by its length in bits and without zeros in front.
@@ -741,7 +809,8 @@ mod tests {
             ed-sha384 ok; ed-sha512 ok; expired Expired; from-the-future Future; key-expired KeyExpired;
             key-prolonged ok; key-revoked-SHA1 NoKeys; key-revoked-SHA1-twice NoKeys; key-revoked-SHA512 NoKeys;
             key-revoked-SHA512-twice NoKeys; keys-cut-off Damaged; line-added Wrong; line-ends-of-dos ok;
-            name-revoked ok; nistp256 NoKeys; no-hash-header ok; noted ok; other-header NotSigned;
+            name-revoked ok; nistp256 ok; nistp256-sha256 ok;
+            nistp256-text-changed Wrong; nistp384 ok; nistp384-sha384 ok; nistp521 NoKeys; no-hash-header ok; noted ok; other-header NotSigned;
             other-key UnknownKey; revoked-by-another NoKeys; revoked-by-another-there UnknownKey; rsa-1024-bits NoKeys;
             rsa-ripemd160 Kind; rsa-sha1 Kind; rsa-sha224 Kind; rsa-sha256 ok; rsa-sha384 ok; rsa-sha512 ok;
             second-key ok; signed-as-file ok; subkey ok; subkey-expired KeyExpired; subkey-of-expired KeyExpired;

@@ -132,7 +132,7 @@ mod tests {
         );
         assert_eq!(
             refused("sha1.prov"),
-            "the signature is of a kind that is not accepted: RSA or Ed25519 with SHA-256, SHA-384 or SHA-512 is"
+            "the signature is of a kind that is not accepted: RSA, Ed25519, or ECDSA on the curves P-256 and P-384, with SHA-256, SHA-384 or SHA-512 is"
         );
         assert_eq!(refused("payload.json"), "it is no clear-signed text");
         assert_eq!(refused("keyring.gpg"), "it is no text");

@@ -48,6 +48,8 @@ key rsa rsa2048
 key ed ed25519
 key short rsa1024
 key curve nistp256
+key wide nistp384
+key widest nistp521
 key other ed25519
 
 for digest in SHA256 SHA384 SHA512 SHA224 SHA1 RIPEMD160; do
@@ -59,6 +61,12 @@ for digest in SHA256 SHA384 SHA512 SHA224 SHA1 RIPEMD160; do
 done
 signed rsa-1024-bits "<short@example.com>" && keys short >"$out/rsa-1024-bits.keys"
 signed nistp256 "<curve@example.com>" && keys curve >"$out/nistp256.keys"
+signed nistp256-sha256 "<curve@example.com>" --digest-algo SHA256 && keys curve >"$out/nistp256-sha256.keys"
+sed 's/^version: 1.2.3/version: 1.2.4/' <"$out/nistp256.prov" >"$out/nistp256-text-changed.prov"
+keys curve >"$out/nistp256-text-changed.keys"
+signed nistp384 "<wide@example.com>" && keys wide >"$out/nistp384.keys"
+signed nistp384-sha384 "<wide@example.com>" --digest-algo SHA384 && keys wide >"$out/nistp384-sha384.keys"
+signed nistp521 "<widest@example.com>" && keys widest >"$out/nistp521.keys"
 signed other-key "<other@example.com>" && keys rsa ed >"$out/other-key.keys"
 signed second-key "<ed@example.com>" && keys rsa ed >"$out/second-key.keys"
 signed two-signatures "<other@example.com>" --local-user "<ed@example.com>" && keys ed >"$out/two-signatures.keys"
