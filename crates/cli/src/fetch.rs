@@ -10,7 +10,7 @@ use charts::source::{
 };
 use helm::chart::{self, File};
 
-use crate::args;
+use crate::{args, credential_helper};
 
 /// Any version, pre-releases included.
 const DEVELOPMENT: &str = ">0.0.0-0";
@@ -85,6 +85,7 @@ pub(crate) fn access(args: &args::Access) -> Result<Access> {
     Ok(Access {
         credentials,
         docker_configs,
+        credential_helper: Some(credential_helper::ask),
         trust: trust(args)?,
         verify: args.verify.then(|| keyring(args)).transpose()?,
     })

@@ -10,6 +10,7 @@ mod chart_at;
 mod cluster;
 mod composition;
 mod crd;
+mod credential_helper;
 mod dependency;
 mod fetch;
 mod init;

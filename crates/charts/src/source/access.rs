@@ -4,6 +4,7 @@ use std::fmt;
 
 use super::cosign::CosignKey;
 use super::credentials::Login;
+use super::docker_config::{self, NeedsHelper};
 use super::provenance::Keyring;
 use super::{Credentials, DockerConfig, Error, Password};
 
@@ -14,10 +15,24 @@ pub struct Access {
     pub credentials: Option<Credentials>,
     /// Logins by host, in the order in which they are looked at when there are no `credentials`.
     pub docker_configs: Vec<DockerConfig>,
+    /// Runs the credential helpers that these name. Without it, a host whose login is left to one is an error.
+    pub credential_helper: Option<CredentialHelper>,
     /// Who proves its identity by what.
     pub trust: Trust,
     /// Whose signature the chart must carry.
     pub verify: Option<Verify>,
+}
+
+/// Asks a credential helper, by its name, for the login at a server; the error says what is wrong, without a secret.
+pub type CredentialHelper = fn(helper: &str, server: &str) -> Result<Option<Kept>, String>;
+
+/// What a credential helper keeps.
+#[derive(Debug, Clone)]
+pub enum Kept {
+    /// A user name and a password.
+    Credentials(Credentials),
+    /// A token that the registry's token service exchanges for one of a single repository.
+    IdentityToken(Password),
 }
 
 /// The two sides of TLS.
@@ -95,14 +110,28 @@ impl Access {
             return Ok(Some(Login::Basic(credentials.clone())));
         }
         for config in &self.docker_configs {
-            let found = config.login(host, path).map_err(|needs| Error::Helper {
-                host: host.to_owned(),
-                helper: needs.helper,
-            })?;
-            if let Some(login) = found {
-                return Ok(Some(login.clone()));
+            let helper = match config.login(host, path) {
+                Ok(Some(login)) => return Ok(Some(login.clone())),
+                Ok(None) => continue,
+                Err(NeedsHelper { helper }) => helper,
+            };
+            if let Some(login) = self.ask(helper, host)? {
+                return Ok(Some(login));
             }
         }
         Ok(None)
+    }
+    fn ask(&self, helper: String, host: &str) -> Result<Option<Login>, Error> {
+        let host = host.to_owned();
+        let Some(ask) = self.credential_helper else {
+            return Err(Error::Helper { host, helper });
+        };
+        match ask(&helper, docker_config::server(&host)) {
+            Ok(kept) => Ok(kept.map(|kept| match kept {
+                Kept::Credentials(credentials) => Login::Basic(credentials),
+                Kept::IdentityToken(token) => Login::Identity(token),
+            })),
+            Err(reason) => Err(Error::HelperFailed { host, helper, reason }),
+        }
     }
 }

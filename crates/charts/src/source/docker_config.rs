@@ -63,7 +63,7 @@ pub enum Unreadable {
     },
 }
 
-/// The login for a host is left to another program, which is not run.
+/// The login for a host is left to another program.
 #[derive(Debug)]
 pub(super) struct NeedsHelper {
     pub(super) helper: String,
@@ -213,6 +213,14 @@ fn place(registry: &str) -> String {
     match place.split_once('/') {
         Some((host, path)) => format!("{}/{path}", alias(host)),
         None => alias(place).to_owned(),
+    }
+}
+
+/// A host as credential helpers know it.
+pub(super) fn server(host: &str) -> &str {
+    match alias(host) {
+        "registry-1.docker.io" => "https://index.docker.io/v1/",
+        host => host,
     }
 }
 

@@ -118,6 +118,18 @@ pub enum Error {
         /// The name of the helper.
         helper: String,
     },
+    /// The program that keeps the login for the host gave none.
+    #[error(
+        "the login for {host} is left to docker-credential-{helper}: {reason}; try it by `echo {host} | docker-credential-{helper} get`"
+    )]
+    HelperFailed {
+        /// The host.
+        host: String,
+        /// The name of the helper.
+        helper: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// The registry names a token service that would get the password in plain text.
     #[error(
         "{host} sends those who log in to {realm}, which is no TLS: refused, for a password would be readable on the way; tell who runs the registry to name a token service with https"
@@ -287,6 +299,7 @@ impl Error {
             | Self::ChallengedElsewhere { .. }
             | Self::TokenServiceMoved { .. }
             | Self::Helper { .. }
+            | Self::HelperFailed { .. }
             | Self::InsecureRealm { .. }
             | Self::LocalRealm { .. }
             | Self::Pinned { .. }

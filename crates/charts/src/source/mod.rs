@@ -29,7 +29,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use url::Url;
 
-pub use access::{Access, CaBundle, ClientCert, InvalidPem, Trust, Verify};
+pub use access::{Access, CaBundle, ClientCert, CredentialHelper, InvalidPem, Kept, Trust, Verify};
 pub use cosign::{CosignKey, InvalidCosignKey};
 pub use credentials::{Credentials, Password};
 pub use docker_config::{DockerConfig, Malformed, Unreadable};
