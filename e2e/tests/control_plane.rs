@@ -7,6 +7,7 @@ mod attack_others;
 mod await_types;
 mod bind_roles;
 mod change_bound;
+mod compare_verbs;
 mod convert_versions;
 mod delete_policies;
 mod fetch_charts;

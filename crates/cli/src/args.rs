@@ -1,13 +1,16 @@
 //! What was typed.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{ffi::OsString, path::Path, path::PathBuf, process::ExitCode};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::{
-    audit, cluster, composition, crd, dependency, init, installer, migrate, node, pull, release, report,
-    schema, show, template,
+    audit, cluster, completion, composition, crd, dependency, environment, init, installer, lint, migrate,
+    node, package, pull, release, report, schema, show, template, version,
 };
+
+/// What kubectl calls the program as a plugin.
+const PLUGIN: &str = "kubectl-kco";
 
 /// Plans for Helm charts and compositions, shown before they run.
 #[derive(Debug, Parser)]
@@ -32,6 +35,10 @@ enum Command {
     /// Fetch the charts that a chart needs.
     #[command(visible_aliases = ["dep", "dependencies"])]
     Dependency(Box<dependency::Dependency>),
+    /// Examine charts for possible issues, as `helm lint` does.
+    Lint(Box<lint::Lint>),
+    /// Package chart folders into archives, as `helm package` does.
+    Package(Box<package::Package>),
     /// Look at a chart's values.schema.json.
     #[command(subcommand)]
     Schema(schema::Schema),
@@ -80,9 +87,30 @@ enum Command {
     /// Put this platform in the place of a Krateo that runs in the cluster, and back.
     #[command(subcommand)]
     Migrate(migrate::args::Command),
+    /// Print the version of this program, and of Helm as which it behaves.
+    Version(version::Version),
+    /// Print the variables of the environment that Helm knows.
+    Env(environment::Env),
+    /// Print completions for a shell.
+    Completion(completion::Completion),
+    /// Write manual pages.
+    #[command(hide = true)]
+    Docs(completion::Docs),
 }
 
 impl Kco {
+    /// Reads a command line, the first of which is the name by which the program was called.
+    pub(crate) fn of(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let arguments: Vec<OsString> = arguments.into_iter().collect();
+        let called = arguments.first().map(Path::new).and_then(Path::file_stem);
+        let mut command = Self::command();
+        if called.is_some_and(|called| called == PLUGIN) {
+            command = command.bin_name("kubectl kco");
+        }
+        let mut matches = command.try_get_matches_from_mut(arguments)?;
+        Self::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+    }
+
     pub(crate) fn run(self) -> ExitCode {
         let outcome = match self.command {
             Command::Template(args) => template::run(&args),
@@ -90,6 +118,8 @@ impl Kco {
             Command::Pull(args) => pull::run(&args),
             Command::Show(args) => show::run(&args),
             Command::Dependency(args) => dependency::run(&args),
+            Command::Lint(args) => lint::run(&args),
+            Command::Package(args) => package::run(&args),
             Command::Schema(args) => schema::run(&args),
             Command::Install(args) => release::install(&args),
             Command::Upgrade(args) => release::upgrade(&args),
@@ -110,6 +140,10 @@ impl Kco {
             Command::Node(command) => node::run(command),
             Command::Cluster(command) => cluster::run(command),
             Command::Migrate(command) => migrate::run(command),
+            Command::Version(args) => version::run(&args),
+            Command::Env(args) => environment::run(&args),
+            Command::Completion(args) => completion::run(&args),
+            Command::Docs(args) => completion::docs(&args),
         };
         match outcome {
             Ok(()) => ExitCode::SUCCESS,

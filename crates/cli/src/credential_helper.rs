@@ -1,7 +1,7 @@
 //! What a program of Docker's, such as `docker-credential-ecr-login`, keeps as the login for a registry.
 
+use charts::source::{Credentials, Kept, Password};
 use docker_credential::{CredentialRetrievalError as Failure, DockerCredential};
-use helm_client::source::{Credentials, Kept, Password};
 use serde_json::json;
 
 /// Asks a helper for the login at a server. None when it keeps none.

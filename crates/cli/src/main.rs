@@ -2,21 +2,23 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 mod args;
 mod audit;
 mod chart_at;
 mod cluster;
+mod completion;
 mod composition;
 mod crd;
 mod credential_helper;
 mod dependency;
+mod environment;
 mod fetch;
 mod init;
 mod installer;
+mod lint;
 mod migrate;
 mod node;
+mod package;
 mod pull;
 mod release;
 mod report;
@@ -24,6 +26,7 @@ mod schema;
 mod show;
 mod template;
 mod values;
+mod version;
 
 /// As the controllers do; see the crate `runtime`.
 #[cfg(feature = "jemalloc")]
@@ -31,7 +34,7 @@ mod values;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    match args::Kco::try_parse() {
+    match args::Kco::of(std::env::args_os()) {
         Ok(kco) => kco.run(),
         Err(error) => {
             // Help is asked for and no failure; everything else ends with 1, as in Helm, where clap would end with 2.

@@ -12,7 +12,7 @@ use std::thread;
 
 /// A server of one chart for those who log in as `robot` with `s3cret`.
 fn server() -> String {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../helm-client/tests/signatures/web-1.2.3.tgz");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/tests/signatures/web-1.2.3.tgz");
     let file = fs::read(file).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let host = listener.local_addr().unwrap().to_string();

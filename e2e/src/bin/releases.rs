@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use e2e::releases::{Rig, TrialChart, crashes, drift, figures, idle, interop, live};
+use e2e::releases::{Rig, TrialChart, crashes, drift, figures, idle, interop, live, verbs};
 
 /// Releases tried at length, each on an API server of its own.
 #[derive(Debug, Parser)]
@@ -115,7 +115,11 @@ fn interop(rig: &Rig, charts: &[String]) -> Result<bool> {
     };
     let table = interop::run(rig, &charts)?;
     println!("{table}");
-    Ok(table.rows.iter().all(|row| row.fault.is_none()))
+    let verbs = verbs::run()?;
+    println!("{verbs}");
+    let rows = table.rows.iter().map(|row| &row.fault);
+    let verbs = verbs.rows.iter().map(|row| &row.fault);
+    Ok(rows.chain(verbs).all(Option::is_none))
 }
 
 fn bench(rig: &Rig, driver: &Path, releases: usize) -> Result<bool> {

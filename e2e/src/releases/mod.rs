@@ -8,6 +8,7 @@ pub mod figures;
 pub mod idle;
 pub mod interop;
 pub mod live;
+pub mod verbs;
 
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};

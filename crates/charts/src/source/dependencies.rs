@@ -4,15 +4,13 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use helm::chart::{self, Chart, Dependency};
 use helm::semver;
 use helm::yaml;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{Access, ChartRef, InvalidRef, Limits, folder};
+use super::{Access, ChartRef, InvalidRef, Limits, folder, package};
 
 /// Dependencies could not be put into a chart.
 #[derive(Debug, thiserror::Error)]
@@ -108,6 +106,14 @@ pub enum Error {
         /// The name of the chart that came.
         found: String,
     },
+    /// The chart at a `file://` address cannot be packed.
+    #[error("could not pack dependency {name}")]
+    Pack {
+        /// The dependency.
+        name: String,
+        /// Why not.
+        source: Box<package::Error>,
+    },
     /// A file cannot be written.
     #[error("could not write {}", path.display())]
     Write {
@@ -129,6 +135,17 @@ pub struct Options {
     pub insecure_skip_verify: bool,
     /// How much each fetch may cost.
     pub limits: Limits,
+    /// The time of what is written, in seconds since 1970, in place of now.
+    pub time: Option<u64>,
+}
+
+impl Options {
+    fn packed(&self) -> package::Options {
+        package::Options {
+            time: self.time,
+            ..package::Options::default()
+        }
+    }
 }
 
 /// A dependency in `charts/`.
@@ -153,10 +170,39 @@ pub async fn build(folder: &Path, options: &Options) -> Result<Vec<Built>, Error
     let chart = folder::load(folder)?;
     let files = Files::of(&chart);
     let declared: &[Dependency] = chart.metadata().dependencies.as_deref().unwrap_or_default();
-    let (locked, is_new) = match chart.lock() {
-        Some(lock) => (checked(lock, declared, &chart, files)?, false),
-        None => (chosen(declared, folder, options).await?, true),
-    };
+    match chart.lock() {
+        Some(lock) => put(folder, checked(lock, declared, &chart, files)?, options, None).await,
+        None => renewed(folder, &chart, options).await,
+    }
+}
+
+/// Fetches the dependencies of the chart in `folder` into its `charts/`, in the newest versions that fit, and writes the lock
+/// unless it says the same already.
+///
+/// # Errors
+/// As [`build`].
+pub async fn update(folder: &Path, options: &Options) -> Result<Vec<Built>, Error> {
+    let chart = folder::load(folder)?;
+    renewed(folder, &chart, options).await
+}
+
+async fn renewed(folder: &Path, chart: &Chart, options: &Options) -> Result<Vec<Built>, Error> {
+    let files = Files::of(chart);
+    let declared: &[Dependency] = chart.metadata().dependencies.as_deref().unwrap_or_default();
+    let locked = chosen(declared, folder, options).await?;
+    let former = chart.lock().and_then(|lock| lock["digest"].as_str());
+    let is_same = lock_digest(declared, &locked).is_ok_and(|digest| former == Some(&digest));
+    let lock = (!is_same).then_some((folder.join(files.lock), declared));
+    put(folder, locked, options, lock).await
+}
+
+/// Puts what is locked into `charts/`, then writes the lock, where one is wanted.
+async fn put(
+    folder: &Path,
+    locked: Vec<Dependency>,
+    options: &Options,
+    lock: Option<(PathBuf, &[Dependency])>,
+) -> Result<Vec<Built>, Error> {
     let mut archives = Vec::new();
     for dependency in &locked {
         if let Some(bytes) = archive(dependency, folder, options).await? {
@@ -164,8 +210,10 @@ pub async fn build(folder: &Path, options: &Options) -> Result<Vec<Built>, Error
         }
     }
     write(folder, &archives)?;
-    if is_new && !locked.is_empty() {
-        write_lock(&folder.join(files.lock), declared, &locked)?;
+    if let Some((path, declared)) = lock
+        && !locked.is_empty()
+    {
+        write_lock(&path, declared, &locked, options.time)?;
     }
     let built = locked.into_iter().map(|dependency| Built {
         name: dependency.name,
@@ -366,7 +414,14 @@ async fn archive(
         if dependency.repository.is_empty() {
             return Ok(None);
         }
-        return packed(name, &path).map(Some);
+        let packed = package::package(&path, &options.packed());
+        return match packed {
+            Ok(packed) => Ok(Some(packed.bytes)),
+            Err(source) => Err(Error::Pack {
+                name: name.clone(),
+                source: Box::new(source),
+            }),
+        };
     }
     let (reference, access) = reference(dependency, options)?;
     let fetched = super::fetch(&reference, &access, options.limits).await;
@@ -389,33 +444,6 @@ async fn archive(
             found: chart.name().to_owned(),
         })
     }
-}
-
-/// The archive of a chart folder, with its definition as Helm writes it anew.
-fn packed(name: &str, path: &Path) -> Result<Vec<u8>, Error> {
-    let unwritten = |source| Error::Write {
-        path: path.to_owned(),
-        source,
-    };
-    let chart = folder::load(path)?;
-    let definition = serde_json::to_value(chart.metadata()).map_err(|fault| unwritten(fault.into()))?;
-    let definition = yaml::to_string(&definition).map_err(|fault| unwritten(io::Error::other(fault)))?;
-    let definition = format!("{}\n", definition.trim_end());
-    let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
-    for file in folder::files(path)? {
-        let content = match file.name.as_str() {
-            "Chart.yaml" => definition.as_bytes(),
-            _ => file.data.as_bytes(),
-        };
-        let mut header = tar::Header::new_gnu();
-        header.set_size(content.len() as u64);
-        header.set_mode(0o644);
-        archive
-            .append_data(&mut header, format!("{name}/{}", file.name), content)
-            .map_err(unwritten)?;
-    }
-    let gzip = archive.into_inner().map_err(unwritten)?;
-    gzip.finish().map_err(unwritten)
 }
 
 /// Puts archives into `charts/`, each whole or not at all, and removes those of other versions.
@@ -466,7 +494,12 @@ fn remove_others(
     Ok(())
 }
 
-fn write_lock(path: &Path, declared: &[Dependency], locked: &[Dependency]) -> Result<(), Error> {
+fn write_lock(
+    path: &Path,
+    declared: &[Dependency],
+    locked: &[Dependency],
+    time: Option<u64>,
+) -> Result<(), Error> {
     let failed = |error: Box<dyn std::error::Error + Send + Sync>| unwritten(path, io::Error::other(error));
     let digest = lock_digest(declared, locked).map_err(|error| failed(error.into()))?;
     let dependencies: Vec<_> = locked
@@ -479,7 +512,10 @@ fn write_lock(path: &Path, declared: &[Dependency], locked: &[Dependency]) -> Re
             })
         })
         .collect();
-    let generated = Timestamp::now().to_string();
+    let generated = match time {
+        Some(seconds) => package::generated(seconds),
+        None => Timestamp::now().to_string(),
+    };
     let lock = json!({"dependencies": dependencies, "digest": digest, "generated": generated});
     let text = yaml::to_string(&lock).map_err(|error| failed(error.into()))?;
     fs::write(path, text).map_err(|source| unwritten(path, source))
@@ -564,7 +600,9 @@ mod tests {
         let folder = folder("- {name: sub, version: ^0.1, repository: 'file://../sub'}\n");
         let app = folder.path().join("app");
         fs::create_dir_all(app.join("charts")).unwrap();
-        let old = packed("sub", &folder.path().join("sub")).unwrap();
+        let old = package::package(&folder.path().join("sub"), &package::Options::default())
+            .unwrap()
+            .bytes;
         fs::write(app.join("charts/sub-0.0.9.tgz"), old).unwrap();
         fs::write(app.join("charts/.gitkeep"), "kept").unwrap();
         let expected = Built {

@@ -16,6 +16,7 @@ mod http;
 mod index;
 mod oci;
 mod openpgp;
+pub mod package;
 mod provenance;
 mod reference;
 mod registry;

@@ -174,6 +174,14 @@ fn extension(name: &str) -> &str {
     base.rsplit_once('.').map_or("", |(_, extension)| extension)
 }
 
+/// What a `Chart.yaml` says.
+pub(super) fn definition(text: &[u8]) -> Result<metadata::Metadata, Error> {
+    const FILE: &str = "Chart.yaml";
+    let mut metadata = metadata::Metadata::default();
+    decode::metadata(&document(FILE, text)?, &mut metadata).map_err(|error| Error::decode(FILE, error))?;
+    Ok(metadata)
+}
+
 fn document(file: &'static str, text: &[u8]) -> Result<Value, Error> {
     yaml::parse_typed(text).map_err(|source| Error::Yaml { file, source })
 }

@@ -216,6 +216,14 @@ pub fn unpack(archive: &[u8], limits: &Limits) -> Result<Vec<File>, ArchiveError
     archive::files(archive, &mut archive::Budget::new(limits.into()))
 }
 
+/// What a `Chart.yaml` says, before any of its rules are checked.
+///
+/// # Errors
+/// When it is not YAML, or a field is of another kind.
+pub fn definition(text: &[u8]) -> Result<Metadata, Error> {
+    load::definition(text)
+}
+
 /// True for files below `crds/` that Helm installs.
 pub fn is_crd(name: &str) -> bool {
     let has_extension = |extension: &str| {

@@ -263,14 +263,7 @@ impl Engine {
             schema::validate(&resolved, &values).map_err(Error::Schema)?;
         }
         check_kube_version(&resolved, options)?;
-
-        let deadline = options.context.deadline.as_ref();
-        let is_over = || deadline.is_some_and(Deadline::is_over);
-        let mut budget = Budget::new(options.limits);
-        if let Some(deadline) = deadline {
-            budget = budget.until(deadline.allowed(), &is_over);
-        }
-        let files = self.execute(&resolved, &values, &budget, options)?;
+        let files = self.execute_in_time(&resolved, &values, options)?;
         let (notes, files) = without_notes(files, resolved.name(), options.subchart_notes);
         let Sorted {
             manifests,
@@ -288,6 +281,41 @@ impl Engine {
             metadata: resolved.metadata.clone(),
             default_values: resolved.values.freeze(),
         })
+    }
+
+    /// What each template that is no partial prints, by its full path: what `helm lint` looks at.
+    ///
+    /// Unlike [`Engine::render`], this takes charts of any type and for any version of Kubernetes, and does not read what is
+    /// printed.
+    ///
+    /// # Errors
+    /// As [`Engine::render`].
+    pub fn render_files(
+        &self,
+        values: &Map<String, Value>,
+        options: &RenderOptions,
+    ) -> Result<BTreeMap<String, String>, Error> {
+        let _guard = CycleGuard::new();
+        let (resolved, values) = self.merged(values)?;
+        if !options.skip_schema_validation {
+            schema::validate(&resolved, &values).map_err(Error::Schema)?;
+        }
+        self.execute_in_time(&resolved, &values, options)
+    }
+
+    fn execute_in_time(
+        &self,
+        resolved: &ResolvedChart<'_>,
+        values: &GoMap,
+        options: &RenderOptions,
+    ) -> Result<BTreeMap<String, String>, Error> {
+        let deadline = options.context.deadline.as_ref();
+        let is_over = || deadline.is_some_and(Deadline::is_over);
+        let mut budget = Budget::new(options.limits);
+        if let Some(deadline) = deadline {
+            budget = budget.until(deadline.allowed(), &is_over);
+        }
+        self.execute(resolved, values, &budget, options)
     }
 
     /// What the chart makes of a user's values before it renders them, and where they do not fit its schemas.

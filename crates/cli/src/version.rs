@@ -1,0 +1,66 @@
+//! `kco version`: which build this is, and as which Helm it behaves.
+
+use anyhow::{Result, anyhow};
+use clap::Args;
+use gotemplate::exec;
+use gotemplate::set::Set;
+use gotemplate::value::{Map, Value};
+use helm::capabilities::HelmVersion;
+use helm::functions;
+use helm::line::HelmLine;
+
+use crate::{report, template};
+
+/// The commit of the build, where whoever built it has said so.
+const COMMIT: Option<&str> = option_env!("KCO_COMMIT");
+
+/// The flags of `helm version`.
+#[derive(Debug, Args)]
+pub(crate) struct Version {
+    /// Print the version number alone.
+    #[arg(long)]
+    short: bool,
+    /// Print this template, which knows .Version, .GitCommit and .HelmVersion.
+    #[arg(long)]
+    template: Option<String>,
+}
+
+/// Prints the version.
+pub(crate) fn run(args: &Version) -> Result<()> {
+    let version = concat!("v", env!("CARGO_PKG_VERSION"));
+    let commit = COMMIT.unwrap_or_default();
+    let helm = HelmVersion::of(HelmLine::Four).version;
+    if let Some(template) = args.template.as_deref().filter(|text| !text.is_empty()) {
+        return report::out(&filled(template, version, commit, &helm)?);
+    }
+    if args.short {
+        return report::out(&match commit.get(..7) {
+            Some(commit) => format!("{version}+g{commit}\n"),
+            None => format!("{version}\n"),
+        });
+    }
+    report::out(&format!(
+        "version.BuildInfo{{Version:{version:?}, GitCommit:{commit:?}, HelmVersion:{helm:?}}}\n"
+    ))
+}
+
+fn filled(template: &str, version: &str, commit: &str, helm: &str) -> Result<String> {
+    let mut set = Set::new("_", functions::of(HelmLine::Four).clone());
+    set.parse("_", template).map_err(|error| anyhow!("{error}"))?;
+    let context = template::context(false)?;
+    let options = exec::Options {
+        host: &context,
+        ..exec::Options::default()
+    };
+    let known: Map = [
+        ("Version", Value::from(version)),
+        ("GitCommit", Value::from(commit)),
+        ("HelmVersion", Value::from(helm)),
+    ]
+    .into_iter()
+    .collect();
+    let text = set
+        .execute("_", Value::Map(known), &options)
+        .map_err(|error| anyhow!("{error}"))?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}

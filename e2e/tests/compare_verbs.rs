@@ -1,0 +1,11 @@
+//! The verbs that need no cluster, by `kco` and by the real Helm.
+
+use anyhow::Result;
+use e2e::releases::verbs;
+
+#[test]
+fn verbs_without_a_cluster_do_what_helm_does() -> Result<()> {
+    let table = verbs::run()?;
+    assert!(table.rows.iter().all(|row| row.fault.is_none()), "{table}");
+    Ok(())
+}
