@@ -153,7 +153,7 @@ fn serve(scenario: &Scenario, home: &Namespace) -> Result<()> {
     scenario.kubectl(&["delete", "kryptondeployment", "pods-shop", "--timeout=120s"])?;
     scenario.wait_gone("namespace", "pods-acme")?;
     scenario.wait_gone("namespace", "pods-shop")?;
-    let mut leave = site.kco(["cluster", "leave", "edge", "--target-kubeconfig", &kubeconfig])?;
-    leave.args(["--namespace", HOME]);
-    site.run(leave).map(drop)
+    let mut leaving = site.kco(["cluster", "leave", "edge", "--target-kubeconfig", &kubeconfig])?;
+    leaving.args(["--namespace", HOME]);
+    site.run(leaving).map(drop)
 }

@@ -842,7 +842,7 @@ impl NodeFolder {
 
 #[tokio::test]
 async fn a_crash_while_a_file_is_written_leaves_a_node_that_starts() {
-    let node = NodeFolder::new("controlPlane").await;
+    let node = NodeFolder::new("controlPlane");
     node.with_api_server().await;
     std::fs::write(node.path("endorser.key"), Bytes([1; 32]).to_string()).unwrap();
     node.unset("data/attestation-key.json");
@@ -865,7 +865,7 @@ async fn a_crash_while_a_file_is_written_leaves_a_node_that_starts() {
 
 #[tokio::test]
 async fn a_reset_needs_no_file_that_can_be_read() {
-    let node = NodeFolder::new("controlPlane").await;
+    let node = NodeFolder::new("controlPlane");
     std::fs::write(node.path("endorser.key"), Bytes([1; 32]).to_string()).unwrap();
     for damaged in [
         "attestation-key.json",
@@ -891,7 +891,7 @@ async fn a_reset_needs_no_file_that_can_be_read() {
 
 #[tokio::test]
 async fn the_secret_is_that_of_the_metadata_as_it_is_now() {
-    let node = NodeFolder::new("controlPlane").await;
+    let node = NodeFolder::new("controlPlane");
     node.with_api_server().await;
     let process = node.started();
     let refused = process.init(b"another", false).await.unwrap_err();
@@ -909,7 +909,7 @@ async fn the_secret_is_that_of_the_metadata_as_it_is_now() {
 
 #[tokio::test]
 async fn what_kubeadm_does_not_take_locks_nothing() {
-    let node = NodeFolder::new("controlPlane").await;
+    let node = NodeFolder::new("controlPlane");
     node.with_api_server().await;
     node.set("fail-validate");
     let process = node.started();
@@ -932,7 +932,7 @@ async fn what_kubeadm_does_not_take_locks_nothing() {
 
 #[tokio::test]
 async fn a_node_that_is_killed_before_the_lock_is_as_new() {
-    let node = NodeFolder::new("controlPlane").await;
+    let node = NodeFolder::new("controlPlane");
     node.with_api_server().await;
     node.set("block-validate");
     let process = node.started();
@@ -952,7 +952,7 @@ async fn a_node_that_is_killed_before_the_lock_is_as_new() {
 
 #[tokio::test]
 async fn a_ticket_for_another_cluster_than_its_giver_is_of_is_not_used() {
-    let node = NodeFolder::new("worker").await;
+    let node = NodeFolder::new("worker");
     let (allowed, asked) = join_service_of(ClusterId(Bytes([8; 32])), &node, &[]).await;
     allowed.add_permits(2);
     let process = node.started();
@@ -990,7 +990,7 @@ async fn killed_at(node: &NodeFolder, process: Process<'_>, stage: &str) {
 #[tokio::test]
 async fn a_node_that_is_killed_as_a_stage_begins_is_as_new_or_has_failed() {
     for stage in ["measure", "disk", "nodeState", "initCluster", "answer"] {
-        let node = NodeFolder::new("controlPlane").await;
+        let node = NodeFolder::new("controlPlane");
         node.with_api_server().await;
         let process = node.started();
         let mut client = process.client().await;
@@ -1011,7 +1011,7 @@ async fn a_node_that_is_killed_as_a_stage_begins_is_as_new_or_has_failed() {
         "nodeState",
         "joinCluster",
     ] {
-        let node = NodeFolder::new("controlPlane").await;
+        let node = NodeFolder::new("controlPlane");
         let (allowed, _) = join_service(&node, &SHARED).await;
         allowed.add_permits(1);
         killed_at(&node, node.started(), stage).await;

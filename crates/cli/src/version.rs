@@ -20,7 +20,7 @@ pub(crate) struct Version {
     /// Print the version number alone.
     #[arg(long)]
     short: bool,
-    /// Print this template, which knows .Version, .GitCommit and .HelmVersion.
+    /// Print this template, which knows `.Version`, `.GitCommit` and `.HelmVersion`.
     #[arg(long)]
     template: Option<String>,
 }

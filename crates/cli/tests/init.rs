@@ -256,7 +256,7 @@ async fn a_cluster_is_made_once_the_node_is_there() {
 
 #[tokio::test]
 async fn a_run_that_broke_off_after_the_cluster_was_made_is_gone_on_with() {
-    let trial = Trial::new().await;
+    let trial = Trial::new();
     let (api, written) = api_server().await;
     // Nobody listens there, so the cluster is made and not told its master secret.
     let nobody = TcpListener::bind("127.0.0.1:0")
@@ -291,7 +291,7 @@ async fn a_run_that_broke_off_after_the_cluster_was_made_is_gone_on_with() {
 
 #[tokio::test]
 async fn an_address_where_nobody_is_is_given_up() {
-    let trial = Trial::new().await;
+    let trial = Trial::new();
     let run = ["--skip-platform", "--connect-timeout=2"];
     let ended = tokio::time::timeout(Duration::from_mins(1), trial.run(&run)).await;
     let (code, said) = ended.unwrap();

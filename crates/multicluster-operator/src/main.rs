@@ -21,5 +21,5 @@ mod tenant;
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    runtime::args::parse::<args::Args>().run().await
+    Box::pin(runtime::args::parse::<args::Args>().run()).await
 }

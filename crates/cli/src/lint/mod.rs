@@ -194,9 +194,7 @@ fn subcharts(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 fn is_archive(path: &str) -> bool {
-    [".tgz", ".tar.gz"]
-        .iter()
-        .any(|extension| path.ends_with(extension))
+    path.strip_suffix(".tgz").is_some() || path.ends_with(".tar.gz")
 }
 
 /// All rules, in Helm's order.
@@ -242,7 +240,7 @@ fn check_dependencies(source: &Source, messages: &mut Messages) {
     let undeclared: Vec<&str> = chart
         .dependencies()
         .iter()
-        .map(|found| found.name())
+        .map(helm::chart::Chart::name)
         .filter(|name| declared.iter().all(|dependency| dependency.name != *name))
         .collect();
     if !undeclared.is_empty() {

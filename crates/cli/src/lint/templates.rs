@@ -86,12 +86,13 @@ pub(super) fn violations(chart: &Chart, options: &Options) -> Result<(), String>
     let Ok(checked) = Engine::new(chart.clone()).check(&options.values) else {
         return Ok(());
     };
-    let text: String = checked
+    let violations: Vec<String> = checked
         .violations
         .iter()
         .filter(|found| found.chart == chart.name())
         .map(|found| format!("- at '{}': {}\n", found.path, found.reason.trim_end()))
         .collect();
+    let text = violations.concat();
     if text.is_empty() { Ok(()) } else { Err(text) }
 }
 
