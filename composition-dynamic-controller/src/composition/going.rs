@@ -170,6 +170,9 @@ pub(super) async fn clear(
     };
     let is_ours = live.labels().get(labels::COMPOSITION_ID) == Some(&composition.uid);
     let policy = live.annotations().get(RESOURCE_POLICY).map(String::as_str);
+    if live.metadata.deletion_timestamp.is_some() {
+        return Ok(());
+    }
     if !is_ours || is_kept_on_upgrade(policy) {
         tracing::info!(composition = %composition.name, object = %object, "left alone");
         return Ok(());

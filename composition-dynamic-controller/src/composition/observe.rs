@@ -22,6 +22,7 @@ use helm_client::release::{self, Desired, Releases, UnservedType};
 use helm_client::rendering::{self as render, Leniency, Lookup, Rendering};
 pub(super) use inspection::told;
 use inspection::{Bounds as _, Judging, Renderer, Standing, Stored, Subject, drift_policy, looked_up};
+use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 use runtime::telemetry;
 use serde_json::Value;
@@ -360,8 +361,9 @@ pub(super) async fn observe(
     })
 }
 
-/// What roles alone tell of objects to remove, since there is no record of the release, or none of ours: a namespace that
-/// the chart brings is made before the first record. With what they are removed by, which the controller before us may have
+/// What roles alone tell of objects to remove, since there is no record of the release, or none of ours. Where there is none
+/// those are namespaces that the chart brings, which are made before the first record; everything else that a release has
+/// went before its last record, or stays as hooks do. With what they are removed by, which the controller before us may have
 /// had; without any, what is `needed` stays.
 async fn unrecorded(
     composition: &Composition,
@@ -374,7 +376,11 @@ async fn unrecorded(
     if !is_leaving || !matches!(release, Release::Absent | Release::Foreign(_)) {
         return Ok((Vec::new(), needed));
     }
-    let outlying = going::told_by_grants(granted, ctx).await?;
+    let mut outlying = going::told_by_grants(granted, ctx).await?;
+    if *release == Release::Absent {
+        let resource = ResourceId::of::<Namespace>();
+        outlying.retain(|object| *object.resource() == resource);
+    }
     if outlying.is_empty() {
         return Ok((outlying, needed));
     }
