@@ -189,13 +189,7 @@ pub(super) async fn publish(composition: &Composition, outcome: &Result<Outcome,
     match outcome {
         Ok(outcome) => {
             if outcome.standing == Standing::Paused && !says_paused(&composition.status) {
-                let happening = Happening {
-                    severity: Severity::Normal,
-                    reason: events::RECONCILIATION_PAUSED,
-                    action: events::OBSERVE,
-                    note: "Reconciliation is paused by annotation krateo.io/paused",
-                };
-                ctx.recorder.publish(&regarding, &happening).await;
+                ctx.recorder.publish(&regarding, &Happening::PAUSED).await;
             }
             if let Some(note) = &outcome.facts.ignored_name {
                 let happening = Happening {

@@ -177,13 +177,7 @@ async fn publish(definition: &CompositionDefinition, outcome: &Result<Outcome, E
                 tracing::info!(definition = %name_of(definition), "{change}");
             }
             if outcome.standing == Standing::Paused && !says_paused(definition) {
-                let happening = Happening {
-                    severity: Severity::Normal,
-                    reason: events::RECONCILIATION_PAUSED,
-                    action: events::OBSERVE,
-                    note: "Reconciliation is paused by annotation krateo.io/paused",
-                };
-                ctx.recorder.publish(&regarding, &happening).await;
+                ctx.recorder.publish(&regarding, &Happening::PAUSED).await;
             }
             if !outcome.changes.is_empty() {
                 let (words, note) = (Words::of(definition), outcome.changes.join("; "));

@@ -8,6 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use api::events;
 use cluster::{Cluster, ObjectId};
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
@@ -43,6 +44,16 @@ pub struct Happening<'a> {
     pub action: &'a str,
     /// The sentence for the user.
     pub note: &'a str,
+}
+
+impl Happening<'static> {
+    /// The annotation that pauses an object took effect.
+    pub const PAUSED: Self = Self {
+        severity: Severity::Normal,
+        reason: events::RECONCILIATION_PAUSED,
+        action: events::OBSERVE,
+        note: "Reconciliation is paused by annotation krateo.io/paused",
+    };
 }
 
 /// Publishes events in the name of a controller; cheap to clone.
