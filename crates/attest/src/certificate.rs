@@ -1,9 +1,8 @@
 //! A certificate of one handshake: self-signed, short-lived, with an attestation document in an extension.
 
-use x509_parser::oid_registry::{OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::der::is_signed_element;
+use crate::der::{is_p256, is_signed_element};
 use crate::register::Digest;
 use crate::sha256;
 use crate::variant::Variant;
@@ -33,12 +32,7 @@ pub fn read(der: &[u8], expected: Variant, now: i64) -> Result<Presented, Refuse
     if !rest.is_empty() {
         return Err(Refused::NotACertificate);
     }
-    let algorithm = &certificate.public_key().algorithm;
-    let curve = algorithm
-        .parameters
-        .as_ref()
-        .and_then(|parameters| parameters.as_oid().ok());
-    if algorithm.algorithm != OID_KEY_TYPE_EC_PUBLIC_KEY || curve != Some(OID_EC_P256) {
+    if !is_p256(certificate.public_key()) {
         return Err(Refused::NotP256);
     }
     let signed = certificate.tbs_certificate.as_ref();

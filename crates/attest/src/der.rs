@@ -1,6 +1,15 @@
 //! What certificates and requests for them are made of.
 
 use x509_parser::asn1_rs::{BitString, Sequence, SerializeError, ToDer as _};
+use x509_parser::oid_registry::{OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY};
+use x509_parser::x509::SubjectPublicKeyInfo;
+
+/// True for a key on the curve P-256.
+pub fn is_p256(key: &SubjectPublicKeyInfo<'_>) -> bool {
+    let parameters = key.algorithm.parameters.as_ref();
+    let curve = parameters.and_then(|parameters| parameters.as_oid().ok());
+    key.algorithm.algorithm == OID_KEY_TYPE_EC_PUBLIC_KEY && curve == Some(OID_EC_P256)
+}
 
 /// Whether `der` is the only DER encoding of what a P-256 key signed with SHA-256: a certificate (RFC 5280, section 4.1) or
 /// a request for one (RFC 2986, section 4.2). `signed` is the encoded part that is signed, `signature` the content of the

@@ -25,11 +25,13 @@ mod variant;
 mod verify;
 
 pub use certificate::{LIFETIME_SECONDS, Presented, document_of as document, read as read_certificate};
-pub use der::is_signed_element;
+pub use der::{is_p256, is_signed_element};
 pub use hex::Bytes;
 pub use keys::{ClusterId, InvalidKmsUri, MasterSecret, Salt, Secret};
 pub use nonce::Nonce;
-pub use register::{CLUSTER_REGISTER, Digest, REGISTERS, Registers, UnknownRegister};
+pub use register::{
+    CLUSTER_REGISTER, Digest, InvalidExpectation, REGISTERS, Registers, UnknownRegister, parse_expected,
+};
 pub use seen::SeenCertificates;
 pub use variant::Variant;
 pub use verify::{IssueError, Issuer, Refused, Validator, binding, verify};

@@ -23,6 +23,23 @@ pub struct Registers([Digest; REGISTERS]);
 #[error("there is no register {0}: the last one is {last}", last = REGISTERS - 1)]
 pub struct UnknownRegister(pub usize);
 
+/// Not `4=<32 bytes in hexadecimal>`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected <register below {REGISTERS}>=<32 bytes in hexadecimal>")]
+pub struct InvalidExpectation;
+
+/// Reads what a register of a peer must hold, as an operator types it: `4=<32 bytes in hexadecimal>`.
+pub fn parse_expected(text: &str) -> Result<(usize, Digest), InvalidExpectation> {
+    let (register, digest) = text.split_once('=').ok_or(InvalidExpectation)?;
+    let register = register.parse().map_err(|_| InvalidExpectation)?;
+    let digest = digest.parse().map_err(|_| InvalidExpectation)?;
+    if register < REGISTERS {
+        Ok((register, digest))
+    } else {
+        Err(InvalidExpectation)
+    }
+}
+
 impl Default for Registers {
     fn default() -> Self {
         Self([Bytes([0; 32]); REGISTERS])
@@ -79,5 +96,17 @@ mod tests {
         let mut registers = Registers::default();
         assert!(registers.value(23).is_ok());
         assert_eq!(registers.extend(24, sha256(&[])), Err(UnknownRegister(24)));
+    }
+
+    #[test]
+    fn registers_are_read_or_refused() {
+        let digest = "ab".repeat(32);
+        assert_eq!(
+            parse_expected(&format!("4={digest}")),
+            Ok((4, digest.parse().unwrap()))
+        );
+        for wrong in [format!("24={digest}"), "4=ab".to_owned(), digest] {
+            assert!(parse_expected(&wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::io::Cursor;
 use std::net::IpAddr;
 
-use attest::{Digest, is_signed_element, sha256};
+use attest::{Digest, is_p256, is_signed_element, sha256};
 use rcgen::{
     CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair, KeyUsagePurpose,
     SanType, SerialNumber, SubjectPublicKeyInfo,
@@ -11,9 +11,7 @@ use rcgen::{
 use time::{Duration, OffsetDateTime};
 use x509_parser::certification_request::X509CertificationRequest;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
-use x509_parser::oid_registry::{
-    OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY, OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME,
-};
+use x509_parser::oid_registry::{OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME};
 use x509_parser::pem::Pem;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use zeroize::Zeroizing;
@@ -139,12 +137,7 @@ pub fn check(der: &[u8], node: &str) -> Result<Checked, Refused> {
         return Err(Refused::Unreadable);
     }
     let info = &request.certification_request_info;
-    let algorithm = &info.subject_pki.algorithm;
-    let curve = algorithm
-        .parameters
-        .as_ref()
-        .and_then(|parameters| parameters.as_oid().ok());
-    if algorithm.algorithm != OID_KEY_TYPE_EC_PUBLIC_KEY || curve != Some(OID_EC_P256) {
+    if !is_p256(&info.subject_pki) {
         return Err(Refused::NotP256);
     }
     if !is_signed_element(der, info.raw, &request.signature_value.data) {

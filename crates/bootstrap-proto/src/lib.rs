@@ -51,5 +51,17 @@ pub const INIT_PORT: u16 = 9000;
 /// The port of every node that the join service is reached by.
 pub const JOIN_PORT: u16 = 30090;
 
+/// The files that control planes share, below the folder of kubeadm's certificates.
+pub const CONTROL_PLANE_FILES: [&str; 8] = [
+    "ca.crt",
+    "ca.key",
+    "sa.pub",
+    "sa.key",
+    "front-proxy-ca.crt",
+    "front-proxy-ca.key",
+    "etcd/ca.crt",
+    "etcd/ca.key",
+];
+
 /// The most bytes a request has. A certificate request is below 1 kB, an init request with many components below 32 kB.
 pub const LONGEST_REQUEST: usize = 64 * 1024;

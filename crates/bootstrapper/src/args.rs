@@ -66,7 +66,7 @@ pub struct Run {
     )]
     pub endorsers: Vec<PublicKey>,
     /// What a register of a peer must hold, as 4=<hexadecimal>, separated by commas.
-    #[arg(long = "expected-register", env = "BOOTSTRAPPER_EXPECTED_REGISTERS", value_delimiter = ',', value_parser = register)]
+    #[arg(long = "expected-register", env = "BOOTSTRAPPER_EXPECTED_REGISTERS", value_delimiter = ',', value_parser = attest::parse_expected)]
     pub registers: Vec<(usize, Digest)>,
     /// Folder of the node's record, registers, keys and state disk.
     #[arg(long, env = "BOOTSTRAPPER_DATA_DIR", default_value = "/var/lib/bootstrapper")]
@@ -161,19 +161,6 @@ pub struct Fingerprint {
     pub data_dir: PathBuf,
 }
 
-fn register(text: &str) -> Result<(usize, Digest), String> {
-    let parsed = text
-        .split_once('=')
-        .and_then(|(register, digest)| Some((register.parse().ok()?, digest.parse().ok()?)));
-    match parsed {
-        Some((register, digest)) if register < attest::REGISTERS => Ok((register, digest)),
-        _ => Err(format!(
-            "expected <register below {}>=<32 bytes in hexadecimal>",
-            attest::REGISTERS
-        )),
-    }
-}
-
 fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<u64>() {
         Ok(seconds) if seconds > 0 => Ok(Duration::from_secs(seconds)),
@@ -197,14 +184,5 @@ mod tests {
         assert!(parse(&["--endorser", &key]).is_err());
         assert!(parse(&["--attestation=soft-tpm"]).is_err());
         assert!(parse(&["--attestation=test-double", "--endorser", &key]).is_err());
-    }
-
-    #[test]
-    fn registers_are_read_or_refused() {
-        let digest = "ab".repeat(32);
-        assert_eq!(register(&format!("4={digest}")), Ok((4, digest.parse().unwrap())));
-        for wrong in [format!("24={digest}"), "4=ab".to_owned(), digest] {
-            assert!(register(&wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -5,6 +5,7 @@ use std::mem::take;
 use std::time::Duration;
 
 use attest::{Bytes, ClusterId, Digest, Salt, Secret};
+use bootstrap_proto::CONTROL_PLANE_FILES;
 use bootstrap_proto::proto::{ControlPlaneFile, IssueJoinTicketResponse};
 use zeroize::Zeroizing;
 
@@ -14,18 +15,6 @@ use crate::stage::Role;
 
 /// How long a node waits between attempts to join.
 pub const INTERVAL: Duration = Duration::from_secs(30);
-
-/// The files that control planes share, below the folder of kubeadm's certificates.
-const SHARED: [&str; 8] = [
-    "ca.crt",
-    "ca.key",
-    "sa.pub",
-    "sa.key",
-    "front-proxy-ca.crt",
-    "front-proxy-ca.key",
-    "etcd/ca.crt",
-    "etcd/ca.key",
-];
 
 /// What the join service gives a node that it lets in.
 pub struct Ticket {
@@ -180,7 +169,7 @@ pub fn accept(ticket: Ticket, role: Role, register: Digest) -> Result<Accepted, 
 /// Exactly the shared files for a control plane, none for a worker. The names become paths, so no others are let in.
 fn check_files(ticket: &Ticket, role: Role) -> Result<(), Unusable> {
     let expected: &[&'static str] = match role {
-        Role::ControlPlane => &SHARED,
+        Role::ControlPlane => &CONTROL_PLANE_FILES,
         Role::Worker => &[],
     };
     let mut missing = expected.to_vec();
@@ -306,7 +295,7 @@ mod tests {
     fn a_ticket_gives_the_cluster_id_that_init_measured() {
         let expected = ClusterId::derive(&Secret::new([3; 32]), Bytes([2; 32]));
         assert_eq!(accept(ticket(), Role::Worker).unwrap().cluster_id, expected);
-        let control_plane = with(|ticket| ticket.control_plane_files = files(&SHARED));
+        let control_plane = with(|ticket| ticket.control_plane_files = files(&CONTROL_PLANE_FILES));
         assert_eq!(
             accept(control_plane, Role::ControlPlane).unwrap().cluster_id,
             expected
@@ -381,19 +370,22 @@ mod tests {
         assert_eq!(refused(worker, role), Unusable::File { name, role });
         let role = Role::ControlPlane;
         for name in ["../kubelet.conf", "/etc/shadow", "ca.crt", "etcd/../ca.crt", ""] {
-            let mut names = SHARED.to_vec();
+            let mut names = CONTROL_PLANE_FILES.to_vec();
             names.push(name);
             let unusable = with(|ticket| ticket.control_plane_files = files(&names));
             let name = name.to_owned();
             assert_eq!(refused(unusable, role), Unusable::File { name, role });
         }
-        let unusable = with(|ticket| ticket.control_plane_files = files(&SHARED[1..]));
+        let unusable = with(|ticket| ticket.control_plane_files = files(&CONTROL_PLANE_FILES[1..]));
         assert_eq!(refused(unusable, role), Unusable::MissingFile("ca.crt"));
     }
 
     #[test]
     fn a_secret_of_a_ticket_is_not_printed() {
-        let printed = format!("{:?}", with(|ticket| ticket.control_plane_files = files(&SHARED)));
+        let printed = format!(
+            "{:?}",
+            with(|ticket| ticket.control_plane_files = files(&CONTROL_PLANE_FILES))
+        );
         assert!(!printed.contains("0123456789abcdef"), "{printed}");
         assert!(!printed.contains("100, 97"), "{printed}");
         let error = refused(with(|ticket| ticket.token.push('x')), Role::Worker).to_string();

@@ -26,7 +26,7 @@ pub(crate) struct Args {
     )]
     pub(crate) endorsers: Vec<PublicKey>,
     /// What a register of a node must hold, as 4=<hexadecimal>, separated by commas.
-    #[arg(long = "expected-register", env = "JOIN_SERVICE_EXPECTED_REGISTERS", value_delimiter = ',', value_parser = register)]
+    #[arg(long = "expected-register", env = "JOIN_SERVICE_EXPECTED_REGISTERS", value_delimiter = ',', value_parser = attest::parse_expected)]
     pub(crate) registers: Vec<(usize, Digest)>,
     /// Folder of the bootstrapper on this node: its registers and its attestation key.
     #[arg(long, env = "JOIN_SERVICE_DATA_DIR", default_value = "/var/lib/bootstrapper")]
@@ -67,17 +67,4 @@ pub(crate) struct Args {
 pub(crate) enum Attestation {
     /// Registers and key in files: proves the protocol, and nothing about the machine.
     SoftTpm,
-}
-
-fn register(text: &str) -> Result<(usize, Digest), String> {
-    let parsed = text
-        .split_once('=')
-        .and_then(|(register, digest)| Some((register.parse().ok()?, digest.parse().ok()?)));
-    match parsed {
-        Some((register, digest)) if register < attest::REGISTERS => Ok((register, digest)),
-        _ => Err(format!(
-            "expected <register below {}>=<32 bytes in hexadecimal>",
-            attest::REGISTERS
-        )),
-    }
 }

@@ -4,21 +4,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use attest::{Bytes, ClusterId, MasterSecret, Salt, Secret};
+use bootstrap_proto::CONTROL_PLANE_FILES;
 use bootstrap_proto::kubelet_certificate::{Authority, AuthorityError};
 use bootstrap_proto::proto::ControlPlaneFile;
 use zeroize::Zeroizing;
-
-/// The files that control planes share, below the folder of kubeadm's certificates.
-const SHARED: [&str; 8] = [
-    "ca.crt",
-    "ca.key",
-    "sa.pub",
-    "sa.key",
-    "front-proxy-ca.crt",
-    "front-proxy-ca.key",
-    "etcd/ca.crt",
-    "etcd/ca.key",
-];
 
 /// Why the keys cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -80,7 +69,7 @@ pub(crate) fn shared(pki: &Path) -> Result<Vec<ControlPlaneFile>, Error> {
         let name = (*name).to_owned();
         Ok(ControlPlaneFile { name, data })
     };
-    SHARED.iter().map(file).collect()
+    CONTROL_PLANE_FILES.iter().map(file).collect()
 }
 
 fn read(path: &Path) -> Result<Zeroizing<Vec<u8>>, Error> {

@@ -20,7 +20,7 @@ pub(crate) struct Init {
     #[arg(long = "endorser", required = true, value_delimiter = ',')]
     pub(crate) endorsers: Vec<PublicKey>,
     /// What a register of the node must hold, as 4=<hexadecimal>, separated by commas.
-    #[arg(long = "expected-register", value_delimiter = ',', value_parser = register)]
+    #[arg(long = "expected-register", value_delimiter = ',', value_parser = attest::parse_expected)]
     pub(crate) registers: Vec<(usize, Digest)>,
     /// File with the init secret, whose hash is in the node's metadata. Line ends at its end do not count.
     #[arg(long = "init-secret", value_name = "FILE")]
@@ -80,17 +80,4 @@ pub(crate) enum Attestation {
 pub(crate) struct Platform {
     #[command(flatten)]
     pub(crate) install: installer::args::Install,
-}
-
-fn register(text: &str) -> Result<(usize, Digest), String> {
-    let parsed = text
-        .split_once('=')
-        .and_then(|(register, digest)| Some((register.parse().ok()?, digest.parse().ok()?)));
-    match parsed {
-        Some((register, digest)) if register < attest::REGISTERS => Ok((register, digest)),
-        _ => Err(format!(
-            "expected <register below {}>=<32 bytes in hexadecimal>",
-            attest::REGISTERS
-        )),
-    }
 }
