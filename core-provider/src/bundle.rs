@@ -103,7 +103,7 @@ pub struct Platform {
     pub image: String,
     /// `imagePullPolicy` of that image.
     pub image_pull_policy: String,
-    /// Where controllers find chart-inspector.
+    /// URL at which controllers reach chart-inspector.
     pub chart_inspector_url: String,
     /// ServiceAccount of chart-inspector.
     pub inspector_service_account: String,
@@ -706,6 +706,38 @@ pub(crate) mod tests {
             service["spec"]["selector"]["team"],
             "COMPOSITION_CONTROLLER_WORKERS=10"
         );
+    }
+
+    #[test]
+    fn the_example_in_handlebars_changes_the_workers_of_one_type_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = Asset::ConfigMap.path();
+        let example = format!(
+            "{}/../charts/core-provider/examples/{path}.hbs",
+            env!("CARGO_MANIFEST_DIR")
+        );
+        let file = folder.path().join(format!("{path}.hbs"));
+        std::fs::create_dir(file.parent().unwrap()).unwrap();
+        std::fs::copy(example, file).unwrap();
+        let templates = Templates::from_folder(folder.path()).unwrap();
+        let environment = |target: &Target, templates: &Templates| {
+            let objects = bundle(target, &platform(), templates).unwrap();
+            let name = format!("ConfigMap/{}-configmap", target.base_name());
+            let map = objects.into_iter().find(|object| named(object) == name);
+            map.unwrap()["data"].clone()
+        };
+
+        let mut target = target();
+        let compiled_in = Templates::compiled_in();
+        assert_eq!(
+            environment(&target, &templates),
+            environment(&target, &compiled_in)
+        );
+
+        target.resource = "databases".into();
+        let mut expected = environment(&target, &compiled_in);
+        expected["COMPOSITION_CONTROLLER_WORKERS"] = json!("30");
+        assert_eq!(environment(&target, &templates), expected);
     }
 
     #[test]
