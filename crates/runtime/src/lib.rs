@@ -27,6 +27,7 @@ pub mod looks;
 pub mod metrics;
 pub mod otlp;
 mod process;
+mod process_metrics;
 pub mod queue;
 pub mod renders;
 pub mod server;

@@ -5,11 +5,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use prometheus::core::{Collector, Desc};
-use prometheus::process_collector::ProcessCollector;
 use prometheus::proto::MetricFamily;
 use prometheus::{
     Gauge, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder,
 };
+
+use crate::process_metrics::ProcessCollector;
 
 /// Why a connection was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,7 +134,7 @@ impl Metrics {
                 &["reason"],
             )?,
         };
-        metrics.register(ProcessCollector::for_self())?;
+        metrics.register(ProcessCollector::new()?)?;
         metrics.register(metrics.requests.clone())?;
         metrics.register(metrics.passes.clone())?;
         metrics.register(metrics.durations.clone())?;
