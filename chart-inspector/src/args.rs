@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// Port to answer on.
     #[arg(long, env = "PLUGIN_PORT", default_value_t = 8081, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) port: u16,
-    /// The platform's own namespace, as charts are told it.
+    /// Namespace of the platform, which charts see as `global.krateoNamespace`.
     #[arg(long, env = "KRATEO_NAMESPACE", default_value = "krateo-system")]
     pub(crate) krateo_namespace: String,
 }

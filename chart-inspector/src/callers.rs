@@ -60,13 +60,13 @@ impl Known {
 /// A caller is not answered.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refused {
-    #[error("say who you are: send a token of audience {AUDIENCE} as Authorization: Bearer")]
+    #[error("authenticate: send a token of audience {AUDIENCE} as Authorization: Bearer")]
     NoToken,
     #[error("the token is not valid, or not of audience {AUDIENCE}")]
     UnknownToken,
     #[error("{user} may not {access}")]
     NotAllowed { user: String, access: Box<Access> },
-    #[error("could not find out who you are")]
+    #[error("could not determine your user")]
     Unknown(#[from] cluster::Error),
     #[error("the API server is asked about {ASKED_AT_ONCE} other callers: try again")]
     Busy,

@@ -16,7 +16,7 @@ use crate::http::{Service, app};
 use crate::inspector::Inspector;
 
 impl Args {
-    /// Answers until told to end.
+    /// Answers until asked to shut down.
     pub(crate) async fn run(self) -> Result<()> {
         let mut options = runtime::Options::new("chart-inspector", env!("CARGO_PKG_VERSION"));
         options.debug = self.debug;
@@ -40,7 +40,7 @@ impl Args {
         };
         let callers = self.authenticate.then(|| Callers::new(inspector.cluster.clone()));
         if callers.is_none() {
-            tracing::warn!("anybody who reaches this service is answered: authentication is off");
+            tracing::warn!("authentication is off: every caller that reaches this service gets answers");
         }
         let state = Arc::new(Service::new(inspector, callers, process.metrics())?);
         let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, self.port));

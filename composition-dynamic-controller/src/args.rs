@@ -33,59 +33,59 @@ pub(crate) struct Args {
         default_missing_value = "true"
     )]
     pub(crate) debug: bool,
-    /// How many compositions are worked on at once.
+    /// Number of compositions reconciled at the same time.
     #[arg(long, env = "COMPOSITION_CONTROLLER_WORKERS", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) workers: u16,
-    /// Into how many parts the compositions are cut, for replicas to share: the same number for all of them, and at least
-    /// as many as replicas.
+    /// Number of shards into which replicas divide the compositions: the same for all replicas, and at least as many as
+    /// there are replicas.
     #[arg(long, env = "COMPOSITION_CONTROLLER_SHARDS", default_value_t = api::SHARDS, value_parser = clap::value_parser!(u16).range(1..=i64::from(api::MOST_SHARDS)))]
     pub(crate) shards: u16,
-    /// After how long a composition that is as it should be is looked at again.
+    /// Interval after which a composition in its desired state is reconciled again.
     #[arg(long, env = "COMPOSITION_CONTROLLER_RESYNC_INTERVAL", default_value = "3m")]
     pub(crate) resync_interval: GoDuration,
     /// Group of the type.
     #[arg(long, env = "COMPOSITION_CONTROLLER_GROUP")]
     pub(crate) group: String,
-    /// Version of the type; objects labelled with it are served.
+    /// Version of the type; objects with this version in their label are reconciled.
     #[arg(long = "version", id = "api-version", env = "COMPOSITION_CONTROLLER_VERSION")]
     pub(crate) version: String,
     /// Plural resource name of the type.
     #[arg(long, env = "COMPOSITION_CONTROLLER_RESOURCE")]
     pub(crate) resource: String,
-    /// The one namespace to watch; all when empty.
+    /// Namespace to watch; empty means all.
     #[arg(long, env = "COMPOSITION_CONTROLLER_NAMESPACE", default_value = "")]
     pub(crate) namespace: String,
-    /// The one chart of all compositions, instead of that of the definition that governs each: `oci://host/path`, with
-    /// `:version` or without for the newest, or the URL of an archive.
+    /// Chart of all compositions, instead of the chart of each one's definition: `oci://host/path`, with `:version` or
+    /// without it for the newest version, or the URL of an archive.
     #[arg(long, env = "COMPOSITION_CONTROLLER_CHART", default_value = "", value_parser = chart)]
     pub(crate) chart: String,
-    /// Where chart-inspector answers.
+    /// URL of chart-inspector.
     #[arg(
         long = "urlChartInspector",
         env = "URL_CHART_INSPECTOR",
         default_value = "http://chart-inspector.krateo-system.svc.cluster.local:8081/"
     )]
     pub(crate) url_chart_inspector: Url,
-    /// The file of the token that chart-inspector is shown.
+    /// File with the token to present to chart-inspector.
     #[arg(
         long,
         env = "CHART_INSPECTOR_TOKEN_FILE",
         default_value = "/var/run/secrets/chart-inspector/token"
     )]
     pub(crate) chart_inspector_token_file: PathBuf,
-    /// This controller's ServiceAccount, which gets the permissions of releases.
+    /// This controller's ServiceAccount, to which the permissions of releases are granted.
     #[arg(long = "saName", env = "COMPOSITION_CONTROLLER_SA_NAME")]
     pub(crate) sa_name: String,
     /// Namespace of that ServiceAccount.
     #[arg(long = "saNamespace", env = "COMPOSITION_CONTROLLER_SA_NAMESPACE")]
     pub(crate) sa_namespace: String,
-    /// Where the key is that release records are authenticated with: `<namespace>/<name>` of its Secret. Where nothing is
-    /// said, the one that core-provider makes for the type; with a chart of its own, records are believed whoever wrote
-    /// them.
+    /// Secret with the key that authenticates release records, as `<namespace>/<name>`. By default the one that
+    /// core-provider creates for the type; if `--chart` is set, the default is none, and records are trusted whoever
+    /// wrote them.
     #[arg(long = "releaseKeySecret", env = api::release_key::VARIABLE, default_value = "")]
     pub(crate) release_key_secret: String,
-    /// Namespace of the definition. Controllers lived there once, and may again: the one there is gone before this one
-    /// starts, so that what it left is continued.
+    /// Namespace of the definition. Another setting of `cdc.namespace` runs the controller there; this one waits until
+    /// that one is gone, and continues what it left unfinished.
     #[arg(long, env = "COMPOSITION_CONTROLLER_DEFINITION_NAMESPACE")]
     pub(crate) definition_namespace: Option<String>,
     /// Shortest pause after a failed pass.
@@ -102,7 +102,7 @@ pub(crate) struct Args {
         default_value = "60s"
     )]
     pub(crate) max_error_retry_interval: GoDuration,
-    /// Hold permissions that grow until the composition's annotation `krateo.io/approved-permissions` names their
+    /// Hold additional permissions until the composition's annotation `krateo.io/approved-permissions` contains their
     /// digest.
     #[arg(
         long,
@@ -114,7 +114,7 @@ pub(crate) struct Args {
         default_missing_value = "true"
     )]
     pub(crate) approve_permissions: bool,
-    /// What `Ready` says of a composition.
+    /// What `Ready` means for a composition.
     #[arg(
         long,
         env = "COMPOSITION_CONTROLLER_READY_MEANS",
@@ -122,16 +122,17 @@ pub(crate) struct Args {
         default_value_t = ReadyMeans::Healthy
     )]
     pub(crate) ready_means: ReadyMeans,
-    /// What an install or upgrade waits for before it counts as deployed; what is not up in time is undone.
+    /// What an install or upgrade waits for before it counts as deployed. If that takes longer than the timeout, it is
+    /// undone.
     #[arg(long, env = "COMPOSITION_CONTROLLER_WAIT", value_enum, default_value_t = WaitFor::Nothing)]
     pub(crate) wait: WaitFor,
-    /// How long each hook, that wait, and the end of what is removed may take.
+    /// Timeout of each hook, of that wait, and of each deletion.
     #[arg(long, env = "COMPOSITION_CONTROLLER_TIMEOUT", default_value = "5m")]
     pub(crate) timeout: GoDuration,
-    /// How often an install or upgrade with the same inputs is tried in all.
+    /// Number of attempts for an install or upgrade with the same inputs, the first included.
     #[arg(long, env = "COMPOSITION_CONTROLLER_RELEASE_ATTEMPTS", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) release_attempts: u32,
-    /// Pause after the first failed attempt; every further one is twice as long.
+    /// Pause after the first failed attempt; it doubles after every further one.
     #[arg(
         long,
         env = "COMPOSITION_CONTROLLER_MIN_RELEASE_RETRY_INTERVAL",
@@ -145,24 +146,24 @@ pub(crate) struct Args {
         default_value = "5m"
     )]
     pub(crate) max_release_retry_interval: GoDuration,
-    /// How often a failed pass is tried again before the next resync is waited for.
+    /// Number of retries of a failed pass; after that it waits for the next resync.
     #[arg(long, env = "COMPOSITION_CONTROLLER_MAX_ERROR_RETRIES", default_value_t = 5)]
     pub(crate) max_error_retries: u32,
-    /// After how long a composition that nothing moved is compared with the cluster all the same; its Secrets,
-    /// which are not watched, are compared then.
+    /// Interval after which a composition is compared with the cluster in full although no event arrived. Its Secrets,
+    /// which are not watched, are compared only then.
     #[arg(
         long,
         env = "COMPOSITION_CONTROLLER_COMPARISON_INTERVAL",
         default_value = "30m"
     )]
     pub(crate) comparison_interval: GoDuration,
-    /// As long as an event with the same words about the same composition is not repeated.
+    /// Time during which the same event about the same composition is not repeated.
     #[arg(long, env = "EVENTRECORDER_MAX_SILENCE", default_value = "5m")]
     pub(crate) event_silence: GoDuration,
-    /// Port of probes and figures; 0 is none.
+    /// Port for probes and metrics; 0 disables it.
     #[arg(long, env = "COMPOSITION_CONTROLLER_METRICS_SERVER_PORT", default_value_t = 0)]
     pub(crate) metrics_server_port: u16,
-    /// Put eight characters of the composition's UID into the name of its release.
+    /// Append eight characters of the composition's UID to the name of its release.
     #[arg(
         long,
         env = "COMPOSITION_CONTROLLER_SAFE_RELEASE_NAME",
@@ -173,13 +174,13 @@ pub(crate) struct Args {
         default_missing_value = "true"
     )]
     pub(crate) safe_release_name: bool,
-    /// Revisions kept of each release; 0 keeps all.
+    /// Number of revisions to keep of each release; 0 keeps all.
     #[arg(long, env = "HELM_MAX_HISTORY", default_value_t = 3, value_parser = clap::value_parser!(i64).range(0..))]
     pub(crate) helm_max_history: i64,
-    /// Where records of releases are kept: in Secrets.
+    /// Storage of release records; only Secrets are supported.
     #[arg(long, env = "HELM_DRIVER", default_value = "secrets", value_parser = driver)]
     helm_driver: String,
-    /// The platform's own namespace, as charts are told it.
+    /// Namespace of the platform, which charts see as `global.krateoNamespace`.
     #[arg(long, env = "KRATEO_NAMESPACE", default_value = "krateo-system")]
     pub(crate) krateo_namespace: String,
 }

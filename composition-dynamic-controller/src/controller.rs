@@ -34,7 +34,7 @@ pub(crate) struct Controller {
     /// The type, and how its objects are watched.
     pub(crate) resource: ResourceId,
     pub(crate) watched: watcher::Config,
-    /// How often a failed pass is tried again before the next resync is waited for.
+    /// Number of retries of a failed pass; after that it waits for the next resync.
     pub(crate) max_error_retries: u32,
 }
 

@@ -43,7 +43,7 @@ const LISTED_AT_ONCE: u32 = 25;
 const SERVED_WITHIN: u32 = 60;
 
 impl Args {
-    /// Runs the controller until it is told to end.
+    /// Runs the controller until it is asked to shut down.
     pub(crate) async fn run(self) -> Result<()> {
         let admin = (self.metrics_server_port != 0)
             .then(|| SocketAddr::from((Ipv4Addr::UNSPECIFIED, self.metrics_server_port)));

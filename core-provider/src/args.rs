@@ -33,13 +33,13 @@ pub(crate) struct Args {
         default_missing_value = "true"
     )]
     pub(crate) debug: bool,
-    /// After how long the source of a definition's chart is asked again whether it has something newer.
+    /// Interval at which the source of a definition's chart is asked for newer versions.
     #[arg(long = "poll", env = "CORE_PROVIDER_POLL_INTERVAL", default_value = "5m")]
     pub(crate) poll_interval: GoDuration,
-    /// How many definitions are worked on at once.
+    /// Number of definitions reconciled at the same time.
     #[arg(long, env = "CORE_PROVIDER_MAX_RECONCILE_RATE", default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) max_reconcile_rate: u16,
-    /// Work only while this replica leads.
+    /// Reconcile only while this replica holds the leader Lease.
     #[arg(
         short,
         long,
@@ -57,28 +57,29 @@ pub(crate) struct Args {
     /// Longest pause after a failed pass.
     #[arg(long, env = "CORE_PROVIDER_MAX_ERROR_RETRY_INTERVAL", default_value = "1m")]
     pub(crate) max_error_retry_interval: GoDuration,
-    /// As long as an event with the same words about the same definition is not repeated.
+    /// Time during which the same event about the same definition is not repeated.
     #[arg(long, env = "EVENTRECORDER_MAX_SILENCE", default_value = "5m")]
     pub(crate) event_silence: GoDuration,
-    /// Port of probes and figures; 0 is none.
+    /// Port for probes and metrics; 0 disables it.
     #[arg(long, env = "CORE_PROVIDER_METRICS_SERVER_PORT", default_value_t = 8080)]
     pub(crate) metrics_server_port: u16,
-    /// After how long a definition is looked at whole although nothing of what it made has changed.
+    /// Interval after which a definition is reconciled in full although nothing changed.
     #[arg(short, long, env = "CORE_PROVIDER_SYNC", default_value = "1h")]
     pub(crate) sync: GoDuration,
     #[command(flatten)]
     pub(crate) webhooks: WebhookArgs,
-    /// The platform's own namespace.
+    /// Namespace of the platform.
     #[arg(long, env = "KRATEO_NAMESPACE", default_value = "krateo-system")]
     pub(crate) krateo_namespace: String,
-    /// This program's own ServiceAccount.
+    /// ServiceAccount of this program.
     #[arg(long, env = "CORE_PROVIDER_SERVICE_ACCOUNT", default_value = "core-provider")]
     pub(crate) service_account: String,
-    /// Where controllers run: in the platform's own namespace, or in that of their definition, which is not isolated from
-    /// whoever may run pods there.
+    /// Where controllers run: in the platform's namespace, or in the namespace of their definition, where everybody who
+    /// may run pods can act as the controller.
     #[arg(long, env = "CDC_NAMESPACE", value_enum, default_value_t = Placement::Platform)]
     pub(crate) cdc_namespace: Placement,
-    /// Namespaces, separated by commas, that nothing opens to compositions: no annotation, no chart, no composition there.
+    /// Namespaces, separated by commas, that are closed to compositions: none there is reconciled, and no annotation or
+    /// chart gives access.
     #[arg(
         long,
         env = "CORE_PROVIDER_CLOSED_NAMESPACES",
@@ -89,23 +90,23 @@ pub(crate) struct Args {
     /// Image of composition-dynamic-controller, with its tag.
     #[arg(long, env = "CDC_IMAGE", default_value = concat!("ghcr.io/krateo/composition-dynamic-controller:", env!("CARGO_PKG_VERSION")))]
     pub(crate) cdc_image: String,
-    /// Tag of that image, in place of the one it names.
+    /// Tag that replaces the one in that image's name.
     #[arg(long, env = "CDC_IMAGE_TAG")]
     pub(crate) cdc_image_tag: Option<String>,
     /// imagePullPolicy of that image.
     #[arg(long, env = "CDC_IMAGE_PULL_POLICY", default_value = "IfNotPresent")]
     pub(crate) cdc_image_pull_policy: String,
-    /// How many replicas each controller has; a definition's annotation krateo.io/controller-replicas says otherwise.
+    /// Number of replicas of each controller; a definition's annotation krateo.io/controller-replicas overrides it.
     #[arg(long, env = "CDC_REPLICAS", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=i64::from(api::MOST_SHARDS)))]
     pub(crate) cdc_replicas: u16,
-    /// Let controllers read `HelmReleases` of Flux, in all namespaces: to adopt a release of Flux, they have to see that it is
-    /// suspended.
+    /// Let controllers read `HelmReleases` of Flux in all namespaces. To adopt a release of Flux, they have to see that
+    /// its `HelmRelease` is suspended.
     #[arg(long, env = "CDC_READ_HELMRELEASES", action = clap::ArgAction::Set, default_value_t = false)]
     pub(crate) cdc_read_helm_releases: bool,
-    /// Further environment variables of every controller, as a JSON object of strings.
+    /// Additional environment variables of every controller, as a JSON object of strings.
     #[arg(long, env = "CDC_ENV", default_value = "{}", value_parser = environment)]
     pub(crate) cdc_env: Environment,
-    /// Where controllers find chart-inspector.
+    /// URL at which controllers reach chart-inspector.
     #[arg(
         long,
         env = "URL_CHART_INSPECTOR",
@@ -124,7 +125,7 @@ pub(crate) struct Args {
 /// Where and how admission is answered.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct WebhookArgs {
-    /// Port of the webhooks; 0 is none.
+    /// Port of the webhooks; 0 disables them.
     #[arg(
         long = "webhook-port",
         env = "CORE_PROVIDER_WEBHOOK_PORT",
@@ -145,20 +146,20 @@ pub(crate) struct WebhookArgs {
         default_value = "krateo-system"
     )]
     pub(crate) service_namespace: String,
-    /// URL under which API servers reach the webhooks, in place of the Service: for a process outside of the cluster.
+    /// URL at which API servers reach the webhooks, instead of the Service, for a process outside the cluster.
     #[arg(long = "webhook-url", env = "CORE_PROVIDER_WEBHOOK_URL")]
     pub(crate) url: Option<String>,
-    /// How long a certificate of the webhooks lives.
+    /// Lifetime of a certificate of the webhooks.
     #[arg(long, env = "CORE_PROVIDER_TLS_CERTIFICATE_DURATION", default_value = "24h")]
     pub(crate) tls_certificate_duration: GoDuration,
-    /// How much of that is left when the next one is made.
+    /// Remaining lifetime at which the next certificate is made.
     #[arg(
         long,
         env = "CORE_PROVIDER_TLS_CERTIFICATE_LEASE_EXPIRATION_MARGIN",
         default_value = "16h"
     )]
     pub(crate) tls_certificate_lease_expiration_margin: GoDuration,
-    /// How often certificates are looked at.
+    /// Interval at which certificates are checked.
     #[arg(long, env = "CORE_PROVIDER_CERTIFICATE_SYNC_INTERVAL", default_value = "5m")]
     pub(crate) certificate_sync_interval: GoDuration,
     /// Who signs the certificates of the webhooks.
@@ -169,10 +170,11 @@ pub(crate) struct WebhookArgs {
         default_value_t = CertificateSource::Authority
     )]
     pub(crate) certificate_source: CertificateSource,
-    /// How long the authority lives that signs them; its last sixth is shared with the next one.
+    /// Lifetime of the certificate authority that signs them; during the last sixth of it the next authority is valid
+    /// too.
     #[arg(long, env = "CORE_PROVIDER_CA_CERTIFICATE_DURATION", default_value = "8760h")]
     pub(crate) ca_certificate_duration: GoDuration,
-    /// How long the next authority is trusted before it signs.
+    /// Time for which the next authority is trusted before it signs certificates.
     #[arg(long, env = "CORE_PROVIDER_CA_CERTIFICATE_NOTICE", default_value = "24h")]
     pub(crate) ca_certificate_notice: GoDuration,
 }
@@ -180,7 +182,7 @@ pub(crate) struct WebhookArgs {
 /// Who signs the certificates of the webhooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum CertificateSource {
-    /// An authority of our own, in a Secret.
+    /// A certificate authority of core-provider's own, in a Secret.
     Authority,
     /// The cluster's signer for kubelets, by `CertificateSigningRequest`s that core-provider approves.
     Csr,

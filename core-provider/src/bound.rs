@@ -14,8 +14,8 @@ use inspection::ServedKinds;
 
 use crate::bundle::Platform;
 
-/// How old the answer to "what do you serve" may be. A kind that comes later is taken for what its definition in
-/// the chart, or the rule for plurals, says until then.
+/// How old the cached discovery of served kinds may be. Until it is refreshed, the plural of a new kind is taken from its
+/// `CustomResourceDefinition` in the chart, or from the rule for plurals.
 const SERVED_AGE: Duration = Duration::from_mins(1);
 
 /// Most places that a status lists; a chart with more is told apart by `kco audit-rbac`.
@@ -32,7 +32,7 @@ const ALLOWED_NAMESPACES: &str = "COMPOSITION_CONTROLLER_ALLOWED_NAMESPACES";
 pub(crate) enum Error {
     #[error(transparent)]
     Allowed(#[from] BadAnnotation),
-    #[error("could not find out what the cluster serves")]
+    #[error("could not discover what the cluster serves")]
     Served(#[from] cluster::Error),
     #[error("the scan of the chart ended early")]
     Scan(#[from] tokio::task::JoinError),

@@ -160,7 +160,7 @@ impl Keeper {
             if self.is_complete
                 && let Err(error) = self.write().await
             {
-                tracing::warn!(error = chain(&error), object = %self.role, "could not keep the namespaces of compositions");
+                tracing::warn!(error = chain(&error), object = %self.role, "could not update the role with the namespaces of compositions");
                 tokio::time::sleep(PAUSE).await;
                 self.look.notify_one();
             }

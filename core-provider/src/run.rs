@@ -46,7 +46,7 @@ use crate::webhook::{
 /// Name of the lease, as the contract has it.
 const LEASE: &str = "leader-election-core-provider";
 
-/// How long webhooks are answered after the process was told to end.
+/// How long webhooks are answered after the process was asked to shut down.
 const LAME_DUCK: Duration = Duration::from_secs(5);
 
 /// How long a start may take for want of charts.
@@ -56,7 +56,7 @@ const PREPARED_WITHIN: Duration = Duration::from_secs(15);
 const REGISTER_AGAIN: Duration = Duration::from_secs(5);
 
 impl Args {
-    /// Runs until told to end.
+    /// Runs until asked to shut down.
     pub(crate) async fn run(self) -> Result<()> {
         let mut options = runtime::Options::new("core-provider", env!("CARGO_PKG_VERSION"));
         options.debug = self.debug;
@@ -183,7 +183,7 @@ impl Args {
         process.spawn(async move {
             let prepared = tokio::time::timeout(PREPARED_WITHIN, judge.prepare());
             if let Some(Err(_)) = shutdown.run_until_cancelled(prepared).await {
-                tracing::warn!("not all charts are there by which writes are judged: ready without them");
+                tracing::warn!("some charts could not be prefetched: ready without them");
             }
             readiness.set(true);
         });
@@ -504,7 +504,7 @@ async fn fetch(definition: Result<CompositionDefinition, watcher::Error>, charts
     if webhook::is_judged(&definition)
         && let Err(error) = charts.get(&composition::chart_spec(&definition)).await
     {
-        tracing::debug!(error = chain(&error), "could not fetch a chart in advance");
+        tracing::debug!(error = chain(&error), "could not prefetch a chart");
     }
 }
 

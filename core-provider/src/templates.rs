@@ -68,7 +68,7 @@ pub enum Asset {
     JsonSchemaConfigMap,
     /// Metrics.
     Service,
-    /// The full JSON Schema at admission, for types that cannot say all of it.
+    /// Checks the full JSON Schema at admission, for types that cannot express all of it.
     ValidatingWebhook,
     /// The controller.
     Deployment,

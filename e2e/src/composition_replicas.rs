@@ -287,7 +287,7 @@ impl Trial {
         if !faults.is_empty() {
             return Ok(faults);
         }
-        // Helm's own view, and what stands in the cluster.
+        // Compares Helm's records with the objects in the cluster.
         for (name, greeting) in &users.wanted {
             let revisions = releases::revisions(self.host.plane(), HOME, name)?;
             if !releases::is_chain(&revisions) {

@@ -42,8 +42,8 @@ impl CosignKey {
     pub fn generate() -> Result<Self> {
         let random = SystemRandom::new();
         let algorithm = &ECDSA_P256_SHA256_ASN1_SIGNING;
-        let private =
-            EcdsaKeyPair::generate_pkcs8(algorithm, &random).map_err(|_| anyhow!("could not make a key"))?;
+        let private = EcdsaKeyPair::generate_pkcs8(algorithm, &random)
+            .map_err(|_| anyhow!("could not generate a key"))?;
         let pair = EcdsaKeyPair::from_pkcs8(algorithm, private.as_ref(), &random)
             .map_err(|_| anyhow!("could not read the key that was just made"))?;
         Ok(Self { pair, random })

@@ -53,10 +53,10 @@ impl Signer {
         Ok(fingerprint.context("gpg lists no fingerprint")?.to_owned())
     }
 
-    /// The public key, armored.
+    /// The public key, in ASCII armor.
     ///
     /// # Errors
-    /// When gpg fails.
+    /// If gpg fails.
     pub fn public_key(&self) -> Result<String> {
         Ok(String::from_utf8(self.gpg(["--armor", "--export"])?)?)
     }

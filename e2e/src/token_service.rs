@@ -33,7 +33,7 @@ impl TokenService {
     pub fn start(username: &str, password: &str) -> Result<Self> {
         let random = SystemRandom::new();
         let private = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random)
-            .map_err(|_| anyhow!("could not make a key"))?;
+            .map_err(|_| anyhow!("could not generate a key"))?;
         let key = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, private.as_ref(), &random)
             .map_err(|_| anyhow!("could not read the key that was just made"))?;
         let public_key = public_key(&key)?;

@@ -8,7 +8,7 @@ use anyhow::Result;
 use e2e::attacks::{self, Hall, OWN_BINDINGS, Post, Stage};
 use e2e::{Shared, progress};
 
-/// One for all of these, one after the other. It goes with the process.
+/// One stage for all tests of this file, which use it in turns. It is removed when the process ends.
 fn stage() -> Result<MutexGuard<'static, Stage>> {
     static STAGE: Shared<Stage> = Shared::new();
     STAGE.get(Stage::start)

@@ -56,11 +56,11 @@ impl Change {
 /// A step failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("could not mark the composition")]
+    #[error("could not update the metadata of the composition")]
     Mark(#[source] cluster::Error),
     #[error("could not grant the permissions that the release needs")]
     Grant(#[source] cluster::Error),
-    #[error("could not make namespace {namespace}, which the chart brings, to grant permissions in it")]
+    #[error("could not create namespace {namespace}, which the chart brings, to grant permissions in it")]
     Namespace {
         namespace: String,
         source: Box<release::Error>,
@@ -77,7 +77,7 @@ pub(crate) enum Error {
     Correct(#[source] release::Error),
     #[error("could not uninstall the release")]
     Uninstall(#[source] release::Error),
-    #[error("could not remove what the release has outside the namespace, which goes")]
+    #[error("could not remove the release's objects outside the namespace, which is being deleted")]
     Clear(#[source] cluster::Error),
 }
 

@@ -13,7 +13,7 @@ use crate::compositions::Key;
 /// Records could not be read again.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("could not look at the release")]
+    #[error("could not read the release")]
     Release(#[source] release::Error),
     #[error("the records of the release changed during a pass: the next one begins with them")]
     Moved,

@@ -175,9 +175,9 @@ pub(crate) enum Error {
     Observe(#[source] Box<observe::Error>),
     #[error("the composition cannot be acted upon")]
     Plan(#[source] Blocked),
-    #[error("could not carry out the composition")]
+    #[error("could not reconcile the composition")]
     Apply(#[source] apply::Error),
-    #[error("could not report on the composition")]
+    #[error("could not write the status of the composition")]
     Report(#[source] cluster::Error),
     #[error(
         "the pass was cut off after it had worked for {} minutes: the next one goes on from what is there",
@@ -270,7 +270,7 @@ pub(crate) async fn cut_off(key: &Key, error: Error, ctx: &Context) -> Result<Ne
     // What stopped the pass may stop this as well.
     let reporting = AssertUnwindSafe(report_failure(key, &failure, ctx)).catch_unwind();
     if !matches!(tokio::time::timeout(REPORTED_WITHIN, reporting).await, Ok(Ok(()))) {
-        tracing::debug!(composition = %key, "could not report on the composition");
+        tracing::debug!(composition = %key, "could not write the status of the composition");
     }
     failure.map(|_| Next::OnChange)
 }
@@ -291,7 +291,7 @@ async fn report_failure(key: &Key, failure: &Result<Outcome, Error>, ctx: &Conte
     }
     status::publish(&composition, failure, ctx).await;
     if let Err(error) = status::report(&id, &composition, failure, ctx).await {
-        tracing::debug!(composition = %key, error = chain(&error), "could not report on the composition");
+        tracing::debug!(composition = %key, error = chain(&error), "could not write the status of the composition");
     }
 }
 

@@ -44,23 +44,23 @@ pub(crate) enum Error {
     NoNamespace { namespace: String },
     #[error("could not serve the type")]
     Type(#[source] cluster::Error),
-    #[error("could not put the controller's objects in place")]
+    #[error("could not apply the controller's objects")]
     Bundle(#[source] cluster::Error),
     #[error(
         "policy {policy} is not in force {IN_FORCE_WITHIN:?} after it was written: without it the controller gets no rights"
     )]
     NotInForce { policy: String },
-    #[error("could not draw the key that the records of the type's releases are signed with")]
+    #[error("could not generate the key that signs the release records of the type")]
     Key(#[source] cluster::Error),
     #[error("could not remove what the definition had made")]
     Remove(#[source] cluster::Error),
-    #[error("could not make the role that lets core-provider remove policies")]
+    #[error("could not create the role that lets core-provider remove policies")]
     Role(#[source] bundle::Error),
     #[error("could not move a composition to another version")]
     Move(#[source] cluster::Error),
-    #[error("could not take version {version} out of the type")]
+    #[error("could not remove version {version} from the type")]
     Retire { version: String, source: cluster::Error },
-    #[error("could not mark the definition")]
+    #[error("could not update the metadata of the definition")]
     Mark(#[source] cluster::Error),
 }
 

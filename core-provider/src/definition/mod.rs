@@ -81,7 +81,7 @@ pub(crate) enum Error {
     Observe(#[source] observe::Error),
     #[error("the definition cannot be carried out")]
     Plan(#[source] plan::Blocked),
-    #[error("could not carry out the definition")]
+    #[error("could not reconcile the definition")]
     Apply(#[source] apply::Error),
     #[error("could not report on the definition")]
     Report(#[source] cluster::Error),

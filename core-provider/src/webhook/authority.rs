@@ -62,9 +62,9 @@ const SKEW: SignedDuration = SignedDuration::from_mins(5);
 /// A certificate could not be made or read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("could not make a certificate")]
+    #[error("could not create a certificate")]
     Make(#[from] rcgen::Error),
-    #[error("Secret key {key} holds no certificate or key in PEM: remove the Secret, it is made anew")]
+    #[error("Secret key {key} holds no certificate or key in PEM: remove the Secret, it is created again")]
     Unreadable { key: &'static str },
     #[error("the certificate's key cannot be used")]
     Key(#[from] rustls::Error),

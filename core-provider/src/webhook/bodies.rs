@@ -52,7 +52,9 @@ pub(super) enum Refused {
     Malformed { line: usize, column: usize },
     #[error("the review could not be answered within {0:?}: try again")]
     Late(Duration),
-    #[error("the objects could not be converted, by an error in core-provider that its log tells: report it")]
+    #[error(
+        "the objects could not be converted because of a bug in core-provider, which its log describes: please report it"
+    )]
     Failed,
 }
 
@@ -439,7 +441,7 @@ mod tests {
         let (status, text) = answer(routes, request(Body::from(CONVERSION), Some(UNIT))).await;
         assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
         assert!(
-            text.starts_with("the objects could not be converted, by an error"),
+            text.starts_with("the objects could not be converted because of an error"),
             "{text}"
         );
     }

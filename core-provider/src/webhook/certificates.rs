@@ -30,7 +30,7 @@ const SETTLED: Duration = Duration::from_secs(1);
 pub(crate) struct Times {
     /// How long a leaf lives.
     pub(crate) duration: SignedDuration,
-    /// How much of that is left when the next one is made.
+    /// Remaining lifetime at which the next certificate is made.
     pub(crate) margin: SignedDuration,
     /// How often that is looked at.
     pub(crate) interval: Duration,
@@ -72,7 +72,7 @@ pub(crate) struct Certificates {
 }
 
 impl Certificates {
-    /// Keeps everything fresh until told to end.
+    /// Keeps everything fresh until asked to shut down.
     pub(crate) async fn keep(self, until: CancellationToken) {
         let mut leaf = None;
         loop {

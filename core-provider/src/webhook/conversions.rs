@@ -27,7 +27,7 @@ pub(super) enum Error {
     },
 }
 
-/// The path under which objects of a type are converted by these changes.
+/// URL path of the webhook that converts objects of a type by these changes.
 pub(crate) fn path(plural: &str, changes: &str) -> String {
     format!("/convert/{plural}/{}", digest(changes))
 }

@@ -245,7 +245,7 @@ async fn convert(
     };
     let answer = tokio::task::spawn_blocking(work).await.map_err(|error| {
         if error.is_panic() {
-            tracing::error!(%error, "a conversion failed by an error in core-provider");
+            tracing::error!(%error, "a conversion failed because of a bug in core-provider");
             figures.count(Webhook::Conversion, "convert", ERROR, since);
             return Refused::Failed;
         }

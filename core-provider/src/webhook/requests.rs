@@ -33,7 +33,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(250);
 /// No certificate was given.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("could not make a request")]
+    #[error("could not create a request")]
     Make(#[from] rcgen::Error),
     #[error("could not write or read CertificateSigningRequest {name}")]
     Write { name: String, source: kube::Error },

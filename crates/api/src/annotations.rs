@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// `"true"` stops every action on the object at once; only its conditions still change.
 pub const PAUSED: &str = "krateo.io/paused";
 
-/// `"true"` lets the chart see `global.gracefullyPaused` once, then stops every action.
+/// `"true"` renders the chart once with `global.gracefullyPaused`, then stops every action.
 pub const GRACEFULLY_PAUSED: &str = "krateo.io/gracefully-paused";
 
 /// RFC 3339 time at which a graceful pause took effect.

@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-/// Condition type: the object does what it is for.
+/// Condition type: the object works as intended.
 pub const READY: &str = "Ready";
 
 /// Condition type: the last pass over the object succeeded.
@@ -18,11 +18,11 @@ pub const DRIFTED: &str = "Drifted";
 pub mod reason {
     /// Ready: everything is up.
     pub const AVAILABLE: &str = "Available";
-    /// Not ready, and no action of ours will change that by itself.
+    /// Not ready, and no pending action will change that.
     pub const UNAVAILABLE: &str = "Unavailable";
     /// Not ready yet: being created.
     pub const CREATING: &str = "Creating";
-    /// Not ready any more: being deleted.
+    /// Not ready: being deleted.
     pub const DELETING: &str = "Deleting";
     /// Not ready yet: the release is deployed, its workloads are not up.
     pub const PROGRESSING: &str = "Progressing";
@@ -38,19 +38,19 @@ pub mod reason {
     pub const NOT_DEPLOYED: &str = "NotDeployed";
     /// Not drifted.
     pub const AS_APPLIED: &str = "AsApplied";
-    /// Not drifted any more: what differed was put back.
+    /// Not drifted: the differences were corrected.
     pub const CORRECTED: &str = "Corrected";
-    /// Drifted, and left so on request.
+    /// Drifted, and not corrected because an annotation says so.
     pub const LEFT_ALONE: &str = "LeftAlone";
     /// Synced: the last pass did all it had to.
     pub const RECONCILE_SUCCESS: &str = "ReconcileSuccess";
-    /// Not synced: something waits for a person's word.
+    /// Not synced: something waits for an approval.
     pub const PENDING: &str = "Pending";
     /// Not synced: an object is of a type that the API server does not serve yet.
     pub const TYPE_NOT_SERVED: &str = "TypeNotServed";
     /// Not synced: the last pass failed.
     pub const RECONCILE_ERROR: &str = "ReconcileError";
-    /// Ready: the object is paused, and the chart was told.
+    /// Ready: the object is paused, and its chart was rendered with `global.gracefullyPaused`.
     pub const RECONCILE_GRACEFULLY_PAUSED: &str = "ReconcileGracefullyPaused";
     /// Not synced: the object is paused.
     pub const RECONCILE_PAUSED: &str = "ReconcilePaused";

@@ -4,41 +4,41 @@
 pub const COMPOSITION_CREATED: &str = "CompositionCreated";
 /// A composition's release was upgraded.
 pub const COMPOSITION_UPDATED: &str = "CompositionUpdated";
-/// A revision of a composition's release that somebody else made became the controller's own, without a new one.
+/// The controller took over a revision of a composition's release that somebody else made, without a new revision.
 pub const RELEASE_TAKEN_OVER: &str = "ReleaseTakenOver";
-/// Objects that a release's record names were left where they are.
+/// Objects named in a release's record were not deleted.
 pub const OBJECTS_LEFT: &str = "ObjectsLeft";
 /// A composition's release was removed.
 pub const COMPOSITION_DELETED: &str = "CompositionDeleted";
-/// Objects of a composition's release were not as they were applied, and are again.
+/// Objects of a composition's release had been changed and were corrected.
 pub const DRIFT_CORRECTED: &str = "DriftCorrected";
-/// A definition says a release name for the compositions that it governs, and those are several.
+/// A definition sets a release name but has more than one composition.
 pub const RELEASE_NAME_IGNORED: &str = "ReleaseNameIgnored";
-/// What the object stands for was created.
+/// The external resource of the object was created.
 pub const CREATED: &str = "CreatedExternalResource";
-/// What the object stands for was changed.
+/// The external resource of the object was updated.
 pub const UPDATED: &str = "UpdatedExternalResource";
-/// What the object stands for was removed.
+/// The external resource of the object was deleted.
 pub const DELETED: &str = "DeletedExternalResource";
-/// What the object stands for could not be looked at.
+/// The external resource of the object could not be observed.
 pub const CANNOT_OBSERVE: &str = "CannotObserveExternalResource";
-/// What the object stands for could not be created.
+/// The external resource of the object could not be created.
 pub const CANNOT_CREATE: &str = "CannotCreateExternalResource";
-/// What the object stands for could not be changed.
+/// The external resource of the object could not be updated.
 pub const CANNOT_UPDATE: &str = "CannotUpdateExternalResource";
-/// What the object stands for could not be removed.
+/// The external resource of the object could not be deleted.
 pub const CANNOT_DELETE: &str = "CannotDeleteExternalResource";
-/// A definition's chart is there in a newer version that its spec admits.
+/// The source has a newer version of a definition's chart that its spec allows.
 pub const NEWER_CHART: &str = "NewerChart";
 /// A definition's chart was published again under the version that is in use.
 pub const CHART_REPUBLISHED: &str = "ChartRepublished";
-/// Parts of a chart's schema are left to the full JSON Schema.
+/// Parts of a chart's schema cannot be expressed in the type; only the full JSON Schema checks them.
 pub const SCHEMA_DEGRADED: &str = "SchemaDegraded";
-/// A chart was published again with another schema under the same version.
+/// A chart was published again under the same version, with another schema.
 pub const SCHEMA_CHANGED: &str = "SchemaChanged";
 /// The object is paused.
 pub const RECONCILIATION_PAUSED: &str = "ReconciliationPaused";
-/// The object is paused, and what it stands for was told.
+/// The object is paused, and its chart was rendered with `global.gracefullyPaused`.
 pub const RECONCILIATION_GRACEFULLY_PAUSED: &str = "ReconciliationGracefullyPaused";
 
 /// A replica of a controller works on more compositions than before.
@@ -48,11 +48,11 @@ pub const SHARDS_LEFT: &str = "ShardsLeft";
 
 /// Action of an event: replicas share work.
 pub const SHARE: &str = "ShareCompositions";
-/// Action of an event: looking.
+/// Action of an event: observing.
 pub const OBSERVE: &str = "ObserveExternalResource";
 /// Action of an event: creating.
 pub const CREATE: &str = "CreateExternalResource";
-/// Action of an event: changing.
+/// Action of an event: updating.
 pub const UPDATE: &str = "UpdateExternalResource";
-/// Action of an event: removing.
+/// Action of an event: deleting.
 pub const DELETE: &str = "DeleteExternalResource";

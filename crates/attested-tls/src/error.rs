@@ -30,13 +30,13 @@ pub enum Error {
     #[error("could not attest this node")]
     Issue(#[source] IssueError),
     /// A certificate could not be made.
-    #[error("could not make a certificate")]
+    #[error("could not create a certificate")]
     Certificate(#[source] rcgen::Error),
     /// rustls does not take the configuration.
     #[error("could not configure TLS")]
     Configure(#[source] rustls::Error),
     /// The system gave no random bytes.
-    #[error("could not make a nonce")]
+    #[error("could not generate a nonce")]
     Random(#[source] getrandom::Error),
     /// The connection broke, or the peer does not speak TLS 1.3 as it should.
     #[error("the handshake failed")]

@@ -42,11 +42,11 @@ pub enum Error {
     #[error(transparent)]
     Register(#[from] UnknownRegister),
     /// Random bytes are missing.
-    #[error("could not make a key")]
+    #[error("could not generate a key")]
     Random(#[source] getrandom::Error),
 }
 
-/// Registers whose extensions survive a crash: each is a line of a file, synced before it counts.
+/// Registers that survive a crash: each extension is appended to a file as a line and synced before it takes effect.
 ///
 /// A line holds the register, the digest that was measured and the value it gave. A last line without an end was never
 /// acknowledged, and is cut off.

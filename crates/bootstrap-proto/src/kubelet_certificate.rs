@@ -241,7 +241,7 @@ pub enum AuthorityError {
     #[error("could not sign the certificate")]
     Sign(#[source] rcgen::Error),
     /// The system gave no random bytes.
-    #[error("could not make a serial number")]
+    #[error("could not generate a serial number")]
     Random(#[source] getrandom::Error),
 }
 

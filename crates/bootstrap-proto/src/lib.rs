@@ -1,5 +1,5 @@
-//! What is said between a node, whoever makes a cluster of it, and the cluster it joins: gRPC over attested TLS, and the certificate
-//! that a kubelet gets that way.
+//! The messages between a new node, `kco init`, and the join service of a cluster: gRPC over attested TLS; and the certificates of
+//! kubelets, which travel in them.
 
 mod connect;
 pub mod kubelet_certificate;

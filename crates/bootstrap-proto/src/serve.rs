@@ -117,7 +117,7 @@ async fn accept(listener: TcpListener, server: attested_tls::Server, sender: mps
             }
         };
         let Some(place) = connections.place(address.ip(), place) else {
-            tracing::debug!(%address, "connection refused: its address has too many");
+            tracing::debug!(%address, "refused a connection: its address has too many open");
             continue;
         };
         let (server, sender) = (server.clone(), sender.clone());

@@ -51,7 +51,7 @@ pub enum Error {
     #[error("the key does not fit the state disk")]
     WrongKey,
     /// The system gave no random bytes.
-    #[error("could not make a salt")]
+    #[error("could not generate a salt")]
     Random(#[source] getrandom::Error),
 }
 

@@ -38,7 +38,7 @@ pub(crate) enum Error {
     NoAddress,
     #[error(transparent)]
     Disk(#[from] disk::Error),
-    #[error("could not make a certificate request")]
+    #[error("could not create a certificate request")]
     Request(#[source] rcgen::Error),
     #[error(transparent)]
     Connect(#[from] ConnectError),
@@ -106,13 +106,13 @@ pub(crate) async fn run(site: Arc<Site>, ended: mpsc::Sender<Ended>) {
             }
             Ok(Err(error)) => error,
             Err(error) => {
-                tracing::error!(%error, "the attempt to join broke off");
+                tracing::error!(%error, "the attempt to join was interrupted");
                 return;
             }
         };
         match after(error.kind()) {
             Next::Stop => {
-                tracing::warn!(error = chain(&error), "no further attempt to join");
+                tracing::warn!(error = chain(&error), "stopped trying to join");
                 return;
             }
             Next::RetryAfter(_) => tracing::info!(error = chain(&error), "not joined yet"),

@@ -176,7 +176,7 @@ impl Drop for Kubeadm {
     /// Removes the configuration, which may hold a token, however the steps ended.
     fn drop(&mut self) {
         if let Err(error) = files::remove(&self.config) {
-            tracing::warn!(%error, "what kubeadm was told is left on the disk");
+            tracing::warn!(%error, "could not delete kubeadm's configuration file");
         }
     }
 }

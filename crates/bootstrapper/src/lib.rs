@@ -1,7 +1,7 @@
 //! Makes a bare node the first or another node of a cluster.
 //!
-//! Two halves run at once: one waits for an init request, the other asks for a ticket to join. Whichever gets there first
-//! locks the node, which cannot be undone, and goes through its stages; the other stops. How it ended is kept in a file.
+//! Two halves run at the same time: one waits for an init request, the other asks for a ticket to join. Whichever succeeds first
+//! locks the node, which cannot be undone, and goes through its stages; the other stops. A file records the outcome.
 
 pub mod args;
 pub mod chain;

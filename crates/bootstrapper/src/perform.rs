@@ -34,11 +34,11 @@ pub(crate) enum Error {
     Component(#[source] Box<components::Error>),
     #[error(transparent)]
     Kubeadm(#[from] kubeadm::Error),
-    #[error("could not make the kubelet's certificate")]
+    #[error("could not create the kubelet's certificate")]
     Request(#[source] rcgen::Error),
-    #[error("could not make the kubelet's certificate")]
+    #[error("could not create the kubelet's certificate")]
     Refused(#[source] Refused),
-    #[error("could not make the kubelet's certificate")]
+    #[error("could not create the kubelet's certificate")]
     Authority(#[source] AuthorityError),
     #[error(transparent)]
     Objects(#[from] objects::Error),

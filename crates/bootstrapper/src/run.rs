@@ -51,7 +51,7 @@ impl Args {
 async fn run(args: &Run) -> Result<()> {
     let site = Arc::new(Site::open(args)?);
     if kubeadm::end_left_over(&site::kubeadm(&args.data_dir)) {
-        tracing::warn!("ended a step of kubeadm that an earlier process left");
+        tracing::warn!("stopped a step of kubeadm that an earlier process had left running");
     }
     // What that process told kubeadm, with a token, and the administrator's kubeconfig.
     files::remove(&site::kubeadm(&args.data_dir))?;
@@ -99,7 +99,7 @@ async fn bootstrap(site: Arc<Site>) -> Result<Outcome> {
         }
     };
     if !serving.is_finished() && timeout(PARTING, serving).await.is_err() {
-        tracing::warn!("somebody is still connected, and cut off");
+        tracing::warn!("closed the remaining connections");
     }
     joining.abort();
     let outcome = outcome.context("both halves ended without the node")?;
@@ -158,7 +158,7 @@ async fn undo(args: &Run, log: &Log) -> Result<()> {
     ] {
         files::remove(&path)?;
     }
-    tracing::warn!("the node was reset, its state disk is lost");
+    tracing::warn!("the node was reset; its state disk cannot be opened any more");
     Ok(())
 }
 

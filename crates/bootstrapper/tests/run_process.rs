@@ -761,7 +761,7 @@ async fn a_ticket_that_comes_during_init_is_not_used() {
     node.reached("reached-preflight").await;
     allowed.add_permits(1);
     eventually("the ticket is refused", || {
-        node.text("log").contains("no further attempt")
+        node.text("log").contains("stopped trying to join")
     })
     .await;
     node.unset("block-preflight");

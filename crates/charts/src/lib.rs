@@ -1,8 +1,26 @@
 //! Charts in: from folders, repositories and registries.
 //!
 //! [`source`] fetches an archive, checks its digest, provenance and signature, and unpacks it. [`Charts`] turns what a
-//! definition says about its chart into a [`LoadedChart`]: Secrets read, archive fetched, templates parsed; and keeps it,
-//! because many objects ask for the same chart.
+//! definition says about its chart into a [`LoadedChart`]: it reads the Secrets, fetches the archive and parses the templates. It
+//! keeps the result, because many objects ask for the same chart.
+//!
+//! ```no_run
+//! use charts::source::Limits;
+//! use charts::Charts;
+//! use helm::origin::ChartSpec;
+//!
+//! # async fn load(cluster: cluster::Cluster) -> Result<(), Box<dyn std::error::Error>> {
+//! let charts = Charts::new(cluster, Limits::default());
+//! let spec = ChartSpec {
+//!     url: "oci://registry.example/charts/web".to_owned(),
+//!     version: "^1.2".to_owned(),
+//!     ..ChartSpec::default()
+//! };
+//! let chart = charts.get(&spec).await?;
+//! println!("{} {}, {}", chart.chart().name(), chart.version, chart.digest);
+//! # Ok(())
+//! # }
+//! ```
 
 mod cache;
 mod secrets;

@@ -1,4 +1,4 @@
-//! What was typed.
+//! The command line.
 
 use std::{ffi::OsString, path::Path, path::PathBuf, process::ExitCode};
 
@@ -9,7 +9,7 @@ use crate::{
     node, package, pull, release, report, schema, show, template, version,
 };
 
-/// What kubectl calls the program as a plugin.
+/// Name of the program as a plugin of kubectl.
 const PLUGIN: &str = "kubectl-kco";
 
 /// Plans for Helm charts and compositions, shown before they run.
@@ -32,14 +32,14 @@ enum Command {
     /// Print parts of a chart, as `helm show` does.
     #[command(visible_alias = "inspect")]
     Show(Box<show::Show>),
-    /// Fetch the charts that a chart needs.
+    /// Manage the charts that a chart depends on.
     #[command(visible_aliases = ["dep", "dependencies"])]
     Dependency(Box<dependency::Dependency>),
     /// Examine charts for possible issues, as `helm lint` does.
     Lint(Box<lint::Lint>),
     /// Package chart folders into archives, as `helm package` does.
     Package(Box<package::Package>),
-    /// Look at a chart's values.schema.json.
+    /// Check a chart's values.schema.json.
     #[command(subcommand)]
     Schema(schema::Schema),
     /// Install a chart.
@@ -48,10 +48,10 @@ enum Command {
     Upgrade(Box<release::args::Upgrade>),
     /// Roll a release back to an earlier revision.
     Rollback(Box<release::args::Rollback>),
-    /// Remove releases with their objects.
+    /// Uninstall releases: delete their objects and records.
     #[command(visible_aliases = ["un", "delete", "del"])]
     Uninstall(Box<release::args::Uninstall>),
-    /// Show a release, and how its objects are doing.
+    /// Show a release and the health of its objects.
     Status(Box<release::args::Status>),
     /// Show the revisions of a release.
     #[command(visible_alias = "hist")]
@@ -59,37 +59,37 @@ enum Command {
     /// List releases.
     #[command(visible_alias = "ls")]
     List(Box<release::args::List>),
-    /// Print parts of a stored revision.
+    /// Print parts of a release's stored revision.
     Get(Box<release::args::Get>),
-    /// Show what an upgrade would change, without changing it.
+    /// Show what an upgrade would change, without changing anything.
     Diff(Box<release::args::Diff>),
-    /// Show which objects are no longer as they were applied, and who changed them.
+    /// Show which objects of a release were changed since they were applied, and by whom.
     Drift(Box<release::args::Drift>),
-    /// Show a composition, its release, and the objects of that with their health.
+    /// Show a composition, its release, and the release's objects with their health.
     Tree(Box<composition::args::One>),
-    /// Show what the next pass of a composition's controller would do, and the permissions that it would need.
+    /// Show what a composition's controller would do next, and which permissions that needs.
     Plan(Box<composition::args::Plan>),
     /// Run the tests of a release.
     Test(Box<release::args::Test>),
-    /// Print the most that a chart's controller may ever be given, by a scan of its templates.
+    /// Scan a chart's templates and print the most that its controller can ever be permitted to do.
     AuditRbac(Box<Audit>),
-    /// Install, look at and remove the whole platform.
+    /// Install, inspect and remove the whole platform.
     #[command(subcommand)]
     Installer(installer::args::Command),
-    /// Make a cluster of an empty node, and install the platform on it.
+    /// Turn an empty node into a cluster, and install the platform on it.
     Init(Box<init::args::Init>),
-    /// Look at the nodes of a cluster that `kco init` made, and take out one that does not come back.
+    /// List the nodes of a cluster that `kco init` made, or remove one that does not come back.
     #[command(subcommand)]
     Node(node::args::Command),
-    /// Say on which clusters the multicluster operator works.
+    /// Manage the clusters on which the multicluster operator works.
     #[command(subcommand)]
     Cluster(cluster::args::Command),
-    /// Put this platform in the place of a Krateo that runs in the cluster, and back.
+    /// Replace a running Krateo by this platform, or go back.
     #[command(subcommand)]
     Migrate(migrate::args::Command),
-    /// Print the version of this program, and of Helm as which it behaves.
+    /// Print the version of this program, and the version of Helm that it follows.
     Version(version::Version),
-    /// Print the variables of the environment that Helm knows.
+    /// Print Helm's environment variables.
     Env(environment::Env),
     /// Print completions for a shell.
     Completion(completion::Completion),
@@ -155,17 +155,17 @@ impl Kco {
     }
 }
 
-/// What `kco audit-rbac` looks at.
+/// The flags of `kco audit-rbac`.
 #[derive(Debug, Args)]
 pub(crate) struct Audit {
     /// Charts: folders, archives, URLs or OCI references; a folder without a chart stands for all charts below it.
     #[arg(required = true, value_name = "CHART")]
     pub(crate) charts: Vec<String>,
-    /// Render each chart folder with its defaults and its ci/*values.yaml, and say which kinds the scan missed.
+    /// Render each chart folder with its defaults and its ci/*values.yaml, and print the kinds that the scan missed.
     #[arg(long)]
     pub(crate) check: bool,
-    /// Render each chart folder with its defaults and its ci/*values.yaml, as an install and as an upgrade, and say which of
-    /// its lookups a composition would be held for, and what allows them.
+    /// Render each chart folder with its defaults and its ci/*values.yaml, as an install and as an upgrade, and print
+    /// the lookups for which a composition would be held, and what allows them.
     #[arg(long, conflicts_with = "check")]
     pub(crate) lookups: bool,
     #[command(flatten)]
@@ -217,10 +217,10 @@ pub(crate) struct Template {
     /// Include CRDs in the output.
     #[arg(long)]
     pub(crate) include_crds: bool,
-    /// Leave hooks out.
+    /// Omit hooks.
     #[arg(long)]
     pub(crate) no_hooks: bool,
-    /// Leave test hooks out.
+    /// Omit test hooks.
     #[arg(long)]
     pub(crate) skip_tests: bool,
     /// Show only the manifests rendered from these templates (can specify multiple).
@@ -232,19 +232,19 @@ pub(crate) struct Template {
     /// Put the name of the release into the path below the output folder.
     #[arg(long)]
     pub(crate) release_name: bool,
-    /// Do not check values against the charts' schemas.
+    /// Do not validate values against the charts' schemas.
     #[arg(long)]
     pub(crate) skip_schema_validation: bool,
-    /// Look host names up when templates ask for them.
+    /// Let templates resolve host names.
     #[arg(long)]
     pub(crate) enable_dns: bool,
-    /// Behave as Helm 3 where it differs from Helm 4.
+    /// Behave like Helm 3 where it differs from Helm 4.
     #[arg(long)]
     pub(crate) helm3: bool,
-    /// Print what was rendered even if it is invalid.
+    /// Print the output even if it is not valid.
     #[arg(long, env = "HELM_DEBUG", hide_env = true)]
     pub(crate) debug: bool,
-    /// Where to simulate: only "client" is possible here.
+    /// How to simulate; only "client" is supported.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "client", default_missing_value = "client")]
     pub(crate) dry_run: String,
 
@@ -284,7 +284,7 @@ pub(crate) struct Source {
     /// Version of the chart.
     #[arg(long)]
     pub(crate) version: Option<String>,
-    /// Take pre-releases, too; as --version '>0.0.0-0'.
+    /// Accept pre-releases too; equivalent to --version '>0.0.0-0'.
     #[arg(long)]
     pub(crate) devel: bool,
     #[command(flatten)]
@@ -301,28 +301,28 @@ pub(crate) struct Access {
     /// Password for the repository or registry.
     #[arg(long)]
     pub(crate) password: Option<String>,
-    /// Speak HTTP without TLS to the registry.
+    /// Use HTTP without TLS for the registry.
     #[arg(long)]
     pub(crate) plain_http: bool,
-    /// Take any certificate that the server shows.
+    /// Accept any certificate of the server.
     #[arg(long)]
     pub(crate) insecure_skip_tls_verify: bool,
-    /// A file with certificates of authorities that the server's certificate may come from.
+    /// File with certificates of additional trusted certificate authorities.
     #[arg(long)]
     pub(crate) ca_file: Option<PathBuf>,
-    /// A file with a certificate to show to the server.
+    /// File with the client certificate.
     #[arg(long)]
     pub(crate) cert_file: Option<PathBuf>,
-    /// A file with the private key of that certificate.
+    /// File with the private key of the client certificate.
     #[arg(long)]
     pub(crate) key_file: Option<PathBuf>,
-    /// Take the chart only when one of the keyring's keys has signed it.
+    /// Accept the chart only if a key of the keyring has signed it.
     #[arg(long)]
     pub(crate) verify: bool,
-    /// A file with public keys, by default ~/.gnupg/pubring.gpg.
+    /// File with public keys; by default ~/.gnupg/pubring.gpg.
     #[arg(long)]
     pub(crate) keyring: Option<PathBuf>,
-    /// Accepted without effect: user name and password stay with the host they are for.
+    /// Accepted without effect: credentials are only sent to the host that they are for.
     #[arg(long)]
     pass_credentials: bool,
 }

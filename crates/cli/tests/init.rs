@@ -204,7 +204,7 @@ async fn a_cluster_is_made_once_the_node_is_there() {
     let (api, written) = api_server().await;
     let mut command = trial.command(&endorser(), &["--skip-platform"]);
     let child = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
-    // The secret is on the disk before there is anybody to give it to.
+    // The secret is written to the disk before the first connection to a node.
     while !trial.path("cluster/master-secret.json").exists() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

@@ -20,7 +20,7 @@ pub enum Error {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The configuration was read but does not make a client (certificates, exec plugin).
-    #[error("could not make a client for {url}")]
+    #[error("could not create a client for {url}")]
     MakeClient {
         /// The API server.
         url: String,
@@ -28,7 +28,7 @@ pub enum Error {
         source: Box<kube::Error>,
     },
     /// The server's list of kinds could not be read.
-    #[error("could not find out what the API server serves")]
+    #[error("could not discover what the API server serves")]
     Discover {
         /// Why.
         source: Failure,
@@ -275,7 +275,7 @@ pub enum Failure {
     #[error("no answer from the API server within {0:?}")]
     TimedOut(Duration),
     /// The request was not sent: this process does not hold what it takes to write ([`crate::Fence`]).
-    #[error("this replica may not write any more: another one may be at work")]
+    #[error("this replica may not write any more: another one may have taken over")]
     Fenced,
     /// The answer was not what the request asks for.
     #[error("the answer of the API server could not be read")]

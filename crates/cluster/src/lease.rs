@@ -57,7 +57,7 @@ pub struct Election {
     seen: Option<Sighting>,
 }
 
-/// The Lease as it was when it was last seen to change.
+/// The Lease at its last observed change.
 struct Sighting {
     object: Value,
     since: Instant,
@@ -97,7 +97,7 @@ impl Election {
                 Ok(false) => complained = false,
                 Err(error) => {
                     if !complained {
-                        tracing::warn!(lease = %self.id, error = &error as &dyn std::error::Error, "could not acquire the lease, trying on");
+                        tracing::warn!(lease = %self.id, error = &error as &dyn std::error::Error, "could not acquire the lease, retrying");
                     }
                     complained = true;
                 }
@@ -243,7 +243,7 @@ impl Election {
             self.cluster.about(&self.id, Attempt::Replace, call),
         );
         if !matches!(released.await, Ok(Ok(_))) {
-            tracing::debug!(lease = %self.id, "the lease could not be released and will run out");
+            tracing::debug!(lease = %self.id, "the lease could not be released and will expire");
         }
     }
 

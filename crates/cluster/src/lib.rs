@@ -1,14 +1,14 @@
 //! Talking to an API server: client, discovery, server-side apply, delete, readiness, finalizers, leases, shards.
 //!
-//! [`Cluster`] is the handle everything hangs on: one connection and what the server is known to serve.
-//! Names (field managers, finalizers, labels) are the callers': this crate knows Kubernetes, not the product.
+//! [`Cluster`] is the handle for everything: one connection, and what the server is known to serve. Callers choose the
+//! names (field managers, finalizers, labels): this crate knows Kubernetes, not the product.
 //!
 //! Objects travel as [`serde_json::Value`], exactly as the server wrote them, because comparing and replaying
-//! them must not lose a field that some typed struct does not know. Kinds known at compile time can be read into
+//! them must not lose a field that a typed struct does not know. Kinds known at compile time can be read into
 //! their types with the same methods.
 //!
-//! Every request is bounded in time, every error says which object it was about and whether trying again can
-//! help ([`Error::is_transient`]), and nothing here logs or quotes the content of a Secret.
+//! Every request has a timeout. Every error names its object and whether a retry can help ([`Error::is_transient`]).
+//! Nothing here logs or quotes the content of a Secret.
 
 mod access;
 mod apply;

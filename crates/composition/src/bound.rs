@@ -311,7 +311,7 @@ impl Bound {
     }
 }
 
-/// A bound, and what it was made from.
+/// A bound, and what it was computed from.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Resolved {
     /// The bound.

@@ -1,7 +1,29 @@
-//! What is observed of a composition becomes a plan: which release action comes next, which permissions
-//! it needs, which values and labels the chart is rendered with.
+//! From what is observed of a composition to a plan: which action on the release comes next, which permissions that needs, and
+//! with which values and labels the chart is rendered.
 //!
-//! Pure: no client, no clock, no await. The controller carries the plan out, `kco plan` prints it.
+//! Pure: no client, no clock, no await. The controller carries the plan out, and `kco plan` prints it.
+//!
+//! - [`plan`] decides the steps of one pass; pauses and policies restrict them there and nowhere else.
+//! - [`permissions`] turns objects and verbs into Roles and bindings, [`scan`] finds what a chart's templates can ever render, and
+//!   [`bound`] compares the two.
+//! - [`rendering`] makes the values and labels of a render, [`lookups`] decides what templates may read.
+//!
+//! ```
+//! use std::collections::BTreeMap;
+//!
+//! use api::inspection::Resource;
+//! use composition::{Account, Permissions};
+//!
+//! // A release that touches one Service needs one Role, which names it, and a binding to the controller.
+//! let service = Resource::new("", "v1", "services", "team", "web", &[]);
+//! let controller = Account {
+//!     namespace: "krateo-system".to_owned(),
+//!     name: "webs-v1-0-0".to_owned(),
+//! };
+//! let permissions = Permissions::of_resources(&[service]);
+//! let grants = permissions.grants("composition:webs:team:web", &controller, &BTreeMap::new());
+//! assert_eq!(grants.len(), 1);
+//! ```
 
 pub mod allowed_definitions;
 pub mod approval;

@@ -408,7 +408,7 @@ const ENDINGS: &[(&str, &str)] = &[
     ("S", "Ses"),
 ];
 
-/// Sorted. flect's table also has words with small letters in them (`gbps`), which its look-up never finds.
+/// Sorted. flect's table also contains words with lower-case letters (`gbps`), which its look-up never finds.
 #[rustfmt::skip]
 const ACRONYMS: &[&str] = &[
     "ACK", "ACL", "ADSL", "AES", "ANSI", "API", "ARP", "ATM", "BGP", "BSS", "CCITT", "CHAP", "CIDR",

@@ -12,7 +12,7 @@ use ring::hmac;
 
 use helm::digest::hex;
 
-/// Names the MAC on a record.
+/// On a record: its MAC.
 pub const MAC: &str = "krateo.io/release-mac";
 
 /// Tells these MACs from those of a later layout of the message, and from other uses of the key.

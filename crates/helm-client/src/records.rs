@@ -18,23 +18,23 @@ use crate::authenticity::{Authenticity, MAC, Parent, Signed};
 use crate::rendering::{Busy, PLACE_TIMEOUT, Pool};
 use helm::digest::sha256;
 
-/// Names the digest of the chart archive on a record. Helm keeps no digest; as an annotation it is not copied to
-/// revisions that others make, so those are told from ours.
+/// On a record: digest of the chart archive. Helm keeps no digest. Helm does not copy the annotation to revisions that
+/// it makes, so these can be told from ours.
 pub const CHART_DIGEST: &str = "krateo.io/chart-digest";
-/// Names the digest of what else a render drew on (capabilities, answers to lookups) on a record.
+/// On a record: digest of the other inputs of the render (capabilities, answers to lookups).
 pub const ENVIRONMENT_DIGEST: &str = "krateo.io/environment-digest";
-/// Names the deployed revision that a revision was made upon, which may lie far below after many failures.
+/// On a record: the deployed revision that this one is based on, which may be much older after many failures.
 pub const BASE_REVISION: &str = "krateo.io/base-revision";
-/// Names who writes the record: while it is pending, the holder of the release.
+/// On a record: who writes it; while it is pending, the holder of the release.
 pub const WRITER: &str = "krateo.io/release-writer";
-/// Counts on a record the attempts with its inputs, this one included, that had no success in between.
+/// On a record: the number of attempts with these inputs since the last success, this one included.
 pub const ATTEMPT: &str = "krateo.io/release-attempt";
-/// Lists on a record, as JSON, the API paths of objects that were there before its action began, so that undoing it
-/// leaves them where they are, also after a crash.
+/// On a record: API paths, as JSON, of objects that existed before its action began, so that undoing the action does
+/// not delete them, also after a crash.
 pub const EXISTING: &str = "krateo.io/existing-objects";
 
-/// Names on a record the event whose hooks ran last, and when the first of them did: a hook of two events has but one
-/// last run.
+/// On a record: the event whose hooks ran last, and when the first of them started, because a hook of two events has
+/// only one last run.
 pub const STAGE: &str = "krateo.io/hooks-of";
 
 /// How many records, and manifests in them, are worked on at once in a process: each takes up to some dozen MiB of memory.

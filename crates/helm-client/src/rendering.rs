@@ -104,7 +104,7 @@ pub struct Rendering {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The cluster did not say what it serves.
-    #[error("could not find out what the cluster serves")]
+    #[error("could not discover what the cluster serves")]
     Capabilities(#[source] cluster::Error),
     /// An object that a template looks up could not be read.
     #[error("could not look up {what} for the chart")]

@@ -63,10 +63,10 @@ enum Shape {
     Tables,
 }
 
-/// How a value is laid out.
+/// Whether TOML writes a value inline, as a table or as a list of tables.
 ///
 /// # Errors
-/// There are nulls in its lists.
+/// If a list in it contains null.
 fn shape(value: &Value, depth: usize) -> Result<Shape, Error> {
     if depth > MAX_DEPTH {
         return Err(TooDeep.into());

@@ -25,7 +25,7 @@ pub struct Subject<'a> {
     pub release: &'a ReleaseName,
     /// By which compositions are read.
     pub schemas: &'a Schemas,
-    /// The platform's own namespace, as charts are told it.
+    /// Namespace of the platform, which charts see as `global.krateoNamespace`.
     pub krateo_namespace: &'a str,
 }
 

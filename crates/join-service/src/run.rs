@@ -20,7 +20,7 @@ use crate::world::World;
 const NAME: &str = "join-service";
 
 impl Args {
-    /// Serves until the process is told to end.
+    /// Serves until the process is asked to shut down.
     pub(crate) async fn run(self) -> Result<()> {
         let mut options = runtime::Options::new(NAME, env!("CARGO_PKG_VERSION"));
         options.kubeconfig.clone_from(&self.client.kubeconfig);

@@ -48,7 +48,7 @@ pub(crate) enum Error {
     },
     #[error("could not write down that the node joins")]
     Joining(#[source] cluster::Error),
-    #[error("could not make a bootstrap token")]
+    #[error("could not create a bootstrap token")]
     Token(#[source] cluster::Error),
     #[error("the system gave no random bytes")]
     Random(#[source] getrandom::Error),

@@ -133,7 +133,7 @@ pub(crate) struct Args {
     /// Longest pause after a failed pass.
     #[arg(long, env = "OPERATOR_MAX_ERROR_RETRY_INTERVAL", default_value = "60s")]
     pub(crate) max_error_retry_interval: GoDuration,
-    /// Revisions kept of each release; 0 keeps all.
+    /// Number of revisions to keep of each release; 0 keeps all.
     #[arg(long, env = "HELM_MAX_HISTORY", default_value_t = 10, value_parser = clap::value_parser!(i64).range(0..))]
     pub(crate) helm_max_history: i64,
     /// Port of the figures; 0 is none.

@@ -35,7 +35,7 @@ enum Error {
     Tenant(Box<tenant::Error>),
     #[error(transparent)]
     Deployment(Box<deployment::Error>),
-    #[error("the operator has a fault, which ended the pass: please report it, with its log")]
+    #[error("a bug in the operator ended the pass: please report it, with the operator's log")]
     Panicked,
 }
 

@@ -33,9 +33,9 @@ const NAME: &str = "multicluster-operator-release-key";
 pub(crate) enum Error {
     #[error("could not read the key of release records, Secret {0}/{NAME}")]
     Read(String, #[source] cluster::Error),
-    #[error("could not make the key of release records, Secret {0}/{NAME}")]
+    #[error("could not create the key of release records, Secret {0}/{NAME}")]
     Make(String, #[source] cluster::Error),
-    #[error("could not draw a key: {0}")]
+    #[error("could not generate a key: {0}")]
     Draw(getrandom::Error),
     #[error(
         "Secret {0}/{NAME} holds no usable key of release records under {KEY:?}: it has to have {LENGTH} random bytes"
@@ -146,7 +146,7 @@ pub(crate) async fn follow(ctx: &Context, namespace: &str, registry: &Registry, 
         };
         match ctx.engine.keys.take(&secret.data.unwrap_or_default()) {
             Ok(true) => {
-                tracing::info!(secret = NAME, namespace, "took another key of release records");
+                tracing::info!(secret = NAME, namespace, "loaded another key of release records");
                 registry.look_again();
             }
             Ok(false) => {}

@@ -27,7 +27,7 @@ use crate::{crds, release_key, self_cluster};
 const LEASE: &str = "multicluster-operator";
 
 impl Args {
-    /// Runs the operator until it is told to end.
+    /// Runs the operator until it is asked to shut down.
     pub(crate) async fn run(self) -> Result<()> {
         let mut options = runtime::Options::new(LEASE, env!("CARGO_PKG_VERSION"));
         options.debug = self.debug;
@@ -70,7 +70,7 @@ impl Args {
             for crd in mesh::crds() {
                 let name = crd.metadata.name.clone().unwrap_or_default();
                 let ensuring = crds::ensure(&ctx.home, &crd).await;
-                ensuring.with_context(|| format!("could not make the type {name} on the watch cluster"))?;
+                ensuring.with_context(|| format!("could not create the type {name} on the watch cluster"))?;
             }
         }
         let registry = Arc::new(Registry::new(ctx.clone()));
@@ -206,9 +206,9 @@ impl Args {
     }
 }
 
-/// The process was told to end before it began.
+/// The process was asked to shut down before it began.
 #[derive(Debug, thiserror::Error)]
-#[error("told to end")]
+#[error("asked to shut down")]
 struct Ended;
 
 fn address(port: u16) -> Option<SocketAddr> {

@@ -47,7 +47,7 @@ pub(crate) async fn keep(ctx: &Context, label: &str, file: Option<PathBuf>) -> R
         // The kubelet renews the token in its file: a copy would be a credential that nobody uses.
         Form::InCluster => return Ok(()),
         Form::Reduced => {}
-        Form::Full { why } => tracing::debug!(error = %why, "the kubeconfig is kept as it is"),
+        Form::Full { why } => tracing::debug!(error = %why, "the kubeconfig is copied unchanged"),
     }
     write(ctx, label, text).await.map_err(Error::Keep)
 }

@@ -61,7 +61,7 @@ impl Options {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no client for the API server.
-    #[error("could not make a client for the API server")]
+    #[error("could not create a client for the API server")]
     Client(#[source] cluster::Error),
     /// The address for probes and figures is taken or not ours.
     #[error("could not serve probes and figures on {address}")]
@@ -78,7 +78,7 @@ pub enum Error {
     #[error("could not set up the figures")]
     Metrics(#[source] prometheus::Error),
     /// The lease makes no address.
-    #[error("could not stand for the lease {namespace}/{name}")]
+    #[error("could not acquire the lease {namespace}/{name}")]
     Stand {
         /// Namespace of the lease.
         namespace: String,
@@ -87,8 +87,8 @@ pub enum Error {
         /// Why.
         source: cluster::Error,
     },
-    /// The process was told to end while it waited for the lease.
-    #[error("told to end while waiting for the lease")]
+    /// The process was asked to shut down while it waited for the lease.
+    #[error("asked to shut down while waiting for the lease")]
     Ended,
 }
 
@@ -191,7 +191,7 @@ impl Pushing {
     async fn finish(self) {
         self.until.cancel();
         if let Err(error) = self.task.await {
-            tracing::warn!(%error, "could not push the last figures");
+            tracing::warn!(%error, "could not push the last metrics");
         }
     }
 }
@@ -371,7 +371,7 @@ impl Process {
             release.await;
             tracing::info!("ended");
         } else {
-            tracing::warn!(tasks = self.tasks.len(), "ended with tasks under way");
+            tracing::warn!(tasks = self.tasks.len(), "shut down with tasks in flight");
         }
         if let Some(pushing) = self.pushing {
             pushing.finish().await;

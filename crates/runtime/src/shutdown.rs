@@ -20,7 +20,7 @@ pub fn on_signals() -> std::io::Result<CancellationToken> {
         tracing::info!(signal = name, "shutting down");
         told.cancel();
         let name = signals.next().await;
-        tracing::warn!(signal = name, "ending at once");
+        tracing::warn!(signal = name, "shutting down immediately");
         std::process::exit(1);
     });
     Ok(token)

@@ -203,7 +203,7 @@ fn crowded(stage: &Stage, name: &str, template: &str) -> Result<Outcome> {
     let cut_off = cut_off?;
     let told = |(status, body): &(u16, String)| match status {
         500 => body.contains("extra.yaml:") && body.contains("the render "),
-        503 => body.contains("could be worked on within"),
+        503 => body.contains("could be processed within"),
         _ => false,
     };
     match cut_off.iter().find(|answer| !told(answer)) {

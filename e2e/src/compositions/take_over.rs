@@ -26,7 +26,7 @@ pub struct Case {
     pub upgrades: i64,
     /// Objects that are other ones than before.
     pub recreated: usize,
-    /// What is not as it should be.
+    /// What went wrong, if anything did.
     pub fault: Option<String>,
 }
 

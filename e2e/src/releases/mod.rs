@@ -24,7 +24,7 @@ use crate::image;
 /// The group of the trial charts' own kinds.
 const GROUP: &str = "releases.example.org";
 
-/// What releases are made of, and what an action could leave behind.
+/// All namespaced kinds that the trial releases contain, and those that an action could leave behind.
 const NAMESPACED: &str = "configmaps,secrets,services,serviceaccounts,persistentvolumeclaims,deployments.apps,\
     statefulsets.apps,daemonsets.apps,jobs.batch,cronjobs.batch,roles.rbac.authorization.k8s.io,\
     rolebindings.rbac.authorization.k8s.io,ingresses.networking.k8s.io,networkpolicies.networking.k8s.io,\

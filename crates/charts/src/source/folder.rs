@@ -177,7 +177,7 @@ impl Walk {
             return Ok(());
         }
         if path.is_symlink() {
-            tracing::info!(path = %path.display(), "the chart holds a link; what it leads to is used");
+            tracing::info!(path = %path.display(), "the chart contains a symbolic link; its target is used");
         }
         if meta.is_dir() {
             return self.enter(path, &name);

@@ -110,7 +110,7 @@ pub enum InvalidRef {
         version: String,
     },
     /// Something other than a digest.
-    #[error("{digest} is no digest: expected are sha256: and 64 lower-case hexadecimal digits")]
+    #[error("{digest} is not a digest: expected sha256: and 64 lower-case hexadecimal digits")]
     Digest {
         /// What was given.
         digest: String,
@@ -542,7 +542,7 @@ mod tests {
             (["oci://host/nginx:1.0.0", "", "1.1.0"], "already names tag 1.0.0"),
             (
                 ["oci://host/nginx@sha256:00", "", "1.1.0"],
-                "sha256:00 is no digest: expected are sha256: and 64 lower-case hexadecimal digits",
+                "sha256:00 is not a digest: expected sha256: and 64 lower-case hexadecimal digits",
             ),
             (
                 ["https://host/charts", "", "1.1.0"],
@@ -580,7 +580,7 @@ mod tests {
             pinned("oci://host/nginx", "1.2.3", "md5:1")
                 .unwrap_err()
                 .to_string(),
-            "md5:1 is no digest: expected are sha256: and 64 lower-case hexadecimal digits"
+            "md5:1 is not a digest: expected sha256: and 64 lower-case hexadecimal digits"
         );
     }
 }

@@ -16,7 +16,7 @@ where
     for _ in 1..limits.tries {
         let wanted = match attempt().await {
             Err(failure) if failure.is_transient() => {
-                tracing::debug!(error = %failure, "fetching a chart failed, trying again");
+                tracing::debug!(error = %failure, "fetching a chart failed, retrying");
                 match failure.retry_after() {
                     Some(wanted) if wanted >= limits.time => return Err(failure),
                     wanted => wanted,

@@ -9,29 +9,29 @@ use super::rules;
 use crate::args::Source;
 use crate::release::args::{Connection, Output};
 
-/// Verbs on the clusters of the multicluster operator.
+/// The subcommands of `kco cluster`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Let the operator work on another cluster: make an account there with the least it needs, and tell the operator.
+    /// Add a cluster: create an account with the least permissions there, and store its kubeconfig for the operator.
     Join(Box<Join>),
-    /// List the clusters that the operator is told of, and how it stands to each.
+    /// List the operator's clusters and the state of each.
     #[command(visible_alias = "ls")]
     List(Box<List>),
-    /// Take a cluster away from the operator, and remove its account there.
+    /// Remove a cluster, and the operator's account there.
     Leave(Box<Leave>),
 }
 
-/// Which cluster is the other one.
+/// How to reach the target.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Target")]
 pub(crate) struct Target {
-    /// Context of the kubeconfig that leads to the target, as somebody who may write roles there.
+    /// Context of the kubeconfig for the target, with a user who may write roles there.
     #[arg(long, required_unless_present = "target_kubeconfig")]
     pub(crate) context: Option<String>,
-    /// The target's kubeconfig file, when it is not the one of home.
+    /// The target's kubeconfig file, if it is not the same as home's.
     #[arg(long = "target-kubeconfig", id = "target_kubeconfig", value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Namespace of the account on the target; it is made where it is missing.
+    /// Namespace of the account on the target; it is created if it does not exist.
     #[arg(long, value_name = "NAMESPACE", default_value = "multicluster-operator")]
     pub(crate) account_namespace: String,
 }
@@ -43,32 +43,32 @@ pub(crate) struct Join {
     pub(crate) name: String,
     #[command(flatten)]
     pub(crate) target: Target,
-    /// The target's address as the operator reaches it, when it is not that of the kubeconfig: https://HOST:PORT.
+    /// Address at which the operator reaches the target, if it is not the one in the kubeconfig: https://HOST:PORT.
     #[arg(long, value_name = "URL", help_heading = "Target")]
     pub(crate) server: Option<String>,
-    /// How long a token lasts; the operator renews it after half of that. The target may have a shorter longest time.
+    /// Lifetime of a token; the operator renews it after half of that. The target may limit it further.
     #[arg(long, default_value = "168h", value_parser = lifetime)]
     pub(crate) lifetime: Duration,
-    /// The operator's chart: a folder, an archive, a URL, an OCI reference, or with --repo a name. The account may write the
-    /// kinds that a scan finds in it.
+    /// The chart that the operator releases: a folder, an archive, a URL, an OCI reference, or a name with --repo. The
+    /// account may write the kinds that a scan finds in it.
     #[arg(long, required_unless_present = "cluster_role")]
     pub(crate) chart: Option<String>,
     #[command(flatten)]
     pub(crate) source: Source,
-    /// The chart may bring roles and bindings: the account gets all that they hold, and may give it on.
+    /// Allow roles and bindings in the chart: the account gets all the permissions in them, and may grant them.
     #[arg(long)]
     pub(crate) allow_chart_rbac: bool,
-    /// Give the account this `ClusterRole` of the target as well (can specify multiple).
+    /// Bind this `ClusterRole` of the target to the account as well (can specify multiple).
     #[arg(long, value_name = "NAME")]
     pub(crate) cluster_role: Vec<String>,
-    /// Namespaces at home whose `KryptonDeployments` may use this cluster, separated by commas; "*" stands for all. Those in
-    /// the operator's namespace may anyway.
+    /// Namespaces at home, separated by commas, whose `KryptonDeployments` may use this cluster; "*" means all. Those
+    /// in the operator's namespace always may.
     #[arg(long, value_name = "NAMESPACE", value_delimiter = ',')]
     pub(crate) allow_from: Vec<String>,
     /// The operator's `--kubeconfig-key`: the key of the kubeconfig in the Secret.
     #[arg(long, value_name = "KEY", default_value = cluster::kubeconfig::KEY)]
     pub(crate) kubeconfig_key: String,
-    /// Print what would be written to the target, and write nothing.
+    /// Print what would be written to the target, without writing anything.
     #[arg(long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
@@ -87,32 +87,33 @@ pub(crate) struct List {
     pub(crate) connection: Connection,
 }
 
-/// What to take away.
+/// What to remove.
 #[derive(Debug, Args)]
 pub(crate) struct Leave {
     /// Name of the cluster.
     pub(crate) name: String,
-    /// Context of the kubeconfig that leads to the target.
+    /// Context of the kubeconfig for the target.
     #[arg(
         long,
         required_unless_present_any = ["target_kubeconfig", "home_only"],
         help_heading = "Target"
     )]
     pub(crate) context: Option<String>,
-    /// The target's kubeconfig file, when it is not the one of home.
+    /// The target's kubeconfig file, if it is not the same as home's.
     #[arg(long, value_name = "FILE", help_heading = "Target")]
     pub(crate) target_kubeconfig: Option<PathBuf>,
-    /// The target is gone: remove what is at home alone.
+    /// The target no longer exists: remove only what is at home.
     #[arg(long, conflicts_with_all = ["context", "target_kubeconfig"])]
     pub(crate) home_only: bool,
-    /// Leave although Tenants or `KryptonDeployments` are still there. Their releases stay on the target, and nobody removes them.
+    /// Leave although Tenants or `KryptonDeployments` still use the cluster. Their releases stay on the target, and
+    /// nothing removes them.
     #[arg(long)]
     pub(crate) keep_releases: bool,
     #[command(flatten)]
     pub(crate) connection: Connection,
 }
 
-/// `168h`, `10m0s`: what a token may last.
+/// The lifetime of a token: `168h`, `10m0s`.
 fn lifetime(text: &str) -> Result<Duration, String> {
     let parsed: Result<jiff::SignedDuration, _> = text.parse();
     let duration = parsed

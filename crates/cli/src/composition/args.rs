@@ -1,4 +1,4 @@
-//! What was typed about compositions.
+//! The flags of verbs on compositions.
 
 use clap::Args;
 
@@ -7,13 +7,13 @@ use crate::release::args::{Connection, Output};
 /// `kco get compositions`.
 #[derive(Debug, Args)]
 pub(crate) struct List {
-    /// A type, as `webs`, or one composition, as `webs/shop`; all when left out.
+    /// A type such as `webs`, or one composition such as `webs/shop`; all by default.
     #[arg(value_name = "TYPE[/NAME]")]
     pub(crate) selection: Option<String>,
-    /// Those of all namespaces.
+    /// Compositions of all namespaces.
     #[arg(short = 'A', long)]
     pub(crate) all_namespaces: bool,
-    /// Those with these labels.
+    /// Compositions with these labels.
     #[arg(short = 'l', long)]
     pub(crate) selector: Option<String>,
     #[command(flatten)]
@@ -25,7 +25,7 @@ pub(crate) struct List {
 /// One composition.
 #[derive(Debug, Args)]
 pub(crate) struct One {
-    /// The composition: its name, or with its type as `webs/shop`.
+    /// The composition: its name, or its type and name as in `webs/shop`.
     #[arg(value_name = "[TYPE/]NAME")]
     pub(crate) composition: String,
     #[command(flatten)]
@@ -34,10 +34,10 @@ pub(crate) struct One {
     pub(crate) connection: Connection,
 }
 
-/// What its controller was told at its start, which a terminal cannot see.
+/// Settings of the controller that cannot be read from the cluster.
 #[derive(Debug, Args)]
 pub(crate) struct Controller {
-    /// The platform's namespace, as charts are told it.
+    /// Namespace of the platform, which charts see as `global.krateoNamespace`.
     #[arg(
         long,
         env = "KRATEO_NAMESPACE",
@@ -45,7 +45,7 @@ pub(crate) struct Controller {
         hide_env = true
     )]
     pub(crate) krateo_namespace: String,
-    /// Revisions that the controller keeps.
+    /// Number of revisions that the controller keeps.
     #[arg(
         long,
         env = "HELM_MAX_HISTORY",
@@ -72,7 +72,7 @@ pub(crate) struct Plan {
     pub(crate) one: One,
     #[command(flatten)]
     pub(crate) controller: Controller,
-    /// End with status 2 when there is something to do.
+    /// Exit with status 2 if there is something to do.
     #[arg(long)]
     pub(crate) exit_code: bool,
 }

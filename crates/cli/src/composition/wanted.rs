@@ -37,7 +37,7 @@ pub(super) struct Found<'a> {
 /// What the release should be, and what it would touch.
 pub(super) struct Wanted {
     pub(super) desired: Desired,
-    /// In the order of installation.
+    /// The objects that it touches, in install order.
     pub(super) touched: Vec<Resource>,
 }
 

@@ -8,57 +8,57 @@ use clap::{Args, Parser, ValueEnum};
 
 use crate::installer;
 
-/// Which node becomes a cluster, and which cluster.
+/// The node, and the cluster to make of it.
 #[derive(Debug, Args)]
 pub(crate) struct Init {
-    /// The node: an address, with a port where it is not 9000.
+    /// Address of the node, with a port if that is not 9000.
     pub(crate) node: String,
-    /// How the node is attested. There is no default: what it proves is for you to know.
+    /// How the node is attested. There is no default, because you have to know what it proves.
     #[arg(long, value_enum)]
     pub(crate) attestation: Attestation,
-    /// Public keys of endorsers whose platforms are trusted, in hexadecimal, separated by commas.
+    /// Public keys of trusted endorsers, in hexadecimal, separated by commas.
     #[arg(long = "endorser", required = true, value_delimiter = ',')]
     pub(crate) endorsers: Vec<PublicKey>,
-    /// What a register of the node must hold, as 4=<hexadecimal>, separated by commas.
+    /// Required values of the node's registers, as 4=<hexadecimal>, separated by commas.
     #[arg(long = "expected-register", value_delimiter = ',', value_parser = attest::parse_expected)]
     pub(crate) registers: Vec<(usize, Digest)>,
-    /// File with the init secret, whose hash is in the node's metadata. Line ends at its end do not count.
+    /// File with the init secret, whose hash is in the node's metadata. Line ends at its end are ignored.
     #[arg(long = "init-secret", value_name = "FILE")]
     pub(crate) secret: PathBuf,
     /// Name of the cluster.
     #[arg(long, default_value = "kubernetes")]
     pub(crate) name: String,
-    /// Version of Kubernetes, as v1.36.3.
+    /// Version of Kubernetes, such as v1.36.3.
     #[arg(long)]
     pub(crate) kubernetes_version: String,
-    /// host:port by which all nodes reach the API server, where it is not this node's own.
+    /// host:port at which all nodes reach the API server; by default this node's address.
     #[arg(long, default_value = "")]
     pub(crate) control_plane_endpoint: String,
-    /// Names and addresses that the API server's certificate holds besides, separated by commas.
+    /// Additional names and addresses in the API server's certificate, separated by commas.
     #[arg(long = "apiserver-san", value_delimiter = ',')]
     pub(crate) sans: Vec<String>,
-    /// Addresses of Services.
+    /// Address range of Services.
     #[arg(long, default_value = "")]
     pub(crate) service_cidr: String,
-    /// Addresses of pods.
+    /// Address range of pods.
     #[arg(long, default_value = "")]
     pub(crate) pod_cidr: String,
     /// JSON file with what the node installs first: [{"url": …, "hash": "sha256:…", "installPath": …, "extract": false}].
     #[arg(long, value_name = "FILE")]
     pub(crate) components: Option<PathBuf>,
-    /// Folder for master-secret.json, cluster-id.json, admin.conf and constellation-cluster.log.
+    /// Output folder for master-secret.json, cluster-id.json, admin.conf and constellation-cluster.log.
     #[arg(long, value_name = "FOLDER", default_value = ".")]
     pub(crate) output: PathBuf,
-    /// Seconds after which a node that is not there yet is tried again.
+    /// Seconds between attempts to connect to the node.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) retry_interval: u64,
-    /// Seconds after which a node that is not there is given up.
+    /// Seconds after which it gives up connecting to the node.
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) connect_timeout: u64,
-    /// Make the cluster, and leave it without the platform.
+    /// Make the cluster without installing the platform.
     #[arg(long)]
     pub(crate) skip_platform: bool,
-    /// What `kco installer install` is given once the cluster is there: the chart, and its flags.
+    /// Arguments for `kco installer install`, which runs once the cluster exists: the chart, and flags.
     #[arg(
         last = true,
         required_unless_present = "skip_platform",

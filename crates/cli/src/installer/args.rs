@@ -8,29 +8,29 @@ use clap::{Args, Subcommand};
 use crate::args::{Access, Source, Values};
 use crate::release::args::{Connection, EarlierValues, Making, Output, Waiting};
 
-/// How long an action may wait for one hook: the drain of a whole platform is one.
+/// Timeout of one hook: removing all components of a platform is one.
 const TIMEOUT: &str = "20m0s";
 
-/// The name of the release unless it is told.
+/// The default name of the release.
 const RELEASE: &str = "installer";
 
-/// Verbs on the umbrella.
+/// The subcommands of `kco installer`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Check the list of components, and print the waves in which they come up and what the admin consents to.
+    /// Check the list of components; print the waves in which they will be installed, and what the admin allows them.
     Check(Box<Check>),
     /// Install the platform, or upgrade it, after a check of its components.
     Install(Box<Install>),
-    /// Show what an upgrade would change, without changing it.
+    /// Show what an upgrade would change, without changing anything.
     Diff(Box<Diff>),
-    /// Show the components by waves: what is Ready, what waits for what, and why.
+    /// Show the components by wave: what is Ready, what waits for what, and why.
     Status(Box<Status>),
     /// Remove the platform.
     #[command(visible_aliases = ["un", "delete", "del"])]
     Uninstall(Box<Uninstall>),
-    /// Write what the charts of components say about their values into the installer's values.schema.json.
+    /// Write the values schemas of the components' charts into the installer's values.schema.json.
     Schema(Box<Schema>),
-    /// What the Jobs of the chart's hooks run.
+    /// Run a hook of the chart; the chart's Jobs call this.
     #[command(subcommand)]
     Hook(Hook),
 }
@@ -45,13 +45,13 @@ pub(crate) struct Check {
     pub(crate) values: Values,
     #[command(flatten)]
     pub(crate) source: Source,
-    /// Fetch each component's chart, and hold name and version against the list.
+    /// Fetch each component's chart, and compare its name and version with the list.
     #[arg(long)]
     pub(crate) charts: bool,
-    /// Look at no cluster.
+    /// Do not connect to a cluster.
     #[arg(long)]
     pub(crate) offline: bool,
-    /// The name of the release: what it holds already is its own.
+    /// The name of the release, whose own objects are not reported as conflicts.
     #[arg(long, default_value = RELEASE)]
     pub(crate) release: String,
     #[command(flatten)]
@@ -85,7 +85,7 @@ pub(crate) struct Diff {
     /// The name of the release.
     #[arg(long, default_value = RELEASE)]
     pub(crate) release: String,
-    /// End with status 2 when something would change.
+    /// Exit with status 2 if something would change.
     #[arg(long)]
     pub(crate) exit_code: bool,
     #[command(flatten)]
@@ -99,10 +99,10 @@ pub(crate) struct Diff {
 /// What to show.
 #[derive(Debug, Args)]
 pub(crate) struct Status {
-    /// Stay, and follow changes: redrawn on a terminal, a line for each change elsewhere.
+    /// Keep running and follow changes: redraws the list on a terminal, prints a line for each change elsewhere.
     #[arg(short, long)]
     pub(crate) watch: bool,
-    /// With --watch: end once all components are Ready.
+    /// With --watch: exit once all components are Ready.
     #[arg(long, requires = "watch")]
     pub(crate) until_ready: bool,
     #[command(flatten)]
@@ -118,10 +118,10 @@ pub(crate) struct Uninstall {
     /// The name of the release.
     #[arg(default_value = RELEASE)]
     pub(crate) release: String,
-    /// A release that is not there counts as uninstalled.
+    /// Do not fail if the release does not exist.
     #[arg(long)]
     pub(crate) ignore_not_found: bool,
-    /// Show what would be removed, and remove nothing.
+    /// Show what would be removed, without removing anything.
     #[arg(long)]
     pub(crate) dry_run: bool,
     #[command(flatten)]
@@ -135,10 +135,10 @@ pub(crate) struct Uninstall {
 pub(crate) struct Schema {
     /// The chart's folder.
     pub(crate) chart: PathBuf,
-    /// Write nothing; end with status 1 and say what moved when the files are not what would be written.
+    /// Write nothing; exit with status 1 and print the differences if the files are not up to date.
     #[arg(long)]
     pub(crate) check: bool,
-    /// Go on without the charts that cannot be fetched or have no schema: their values are not checked.
+    /// Continue without charts that cannot be fetched or have no schema; their values are not checked.
     #[arg(long)]
     pub(crate) allow_missing: bool,
     #[command(flatten)]
@@ -147,26 +147,26 @@ pub(crate) struct Schema {
     pub(crate) access: Access,
 }
 
-/// Which hook to run.
+/// The hook to run.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Hook {
-    /// After the install: wait for the type of installers and make the Installer.
+    /// After the install: wait for the type Installer and create the Installer object.
     SelfBootstrap(Box<SelfBootstrap>),
     /// Before an Installer's release is removed: remove its components in reverse order.
     OrderedTeardown(Box<OrderedTeardown>),
-    /// Before the umbrella is removed: remove the definition of installers and wait until nothing is left of it.
+    /// Before the umbrella is removed: remove the definition `installer` and wait until nothing of it is left.
     BootstrapTeardown(Box<BootstrapTeardown>),
-    /// After the umbrella is removed: sweep what belongs to no release.
+    /// After the umbrella is removed: delete what belongs to no release.
     PostDelete(Box<PostDelete>),
 }
 
-/// How long to look, and how far apart.
+/// How long to wait, and how often to check.
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Pace {
-    /// How many intervals to wait before giving up.
+    /// Number of intervals to wait before giving up.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) attempts: Option<u32>,
-    /// The longest pause between two looks, in seconds; the first ones are shorter.
+    /// The longest pause between two checks, in seconds; the first ones are shorter.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) interval: Option<Duration>,
 }
@@ -177,7 +177,7 @@ pub(crate) struct SelfBootstrap {
     /// The manifest of the Installer.
     #[arg(long)]
     pub(crate) file: PathBuf,
-    /// The longest wait for the type of installers, in seconds.
+    /// The longest wait for the type Installer, in seconds.
     #[arg(long, value_name = "SECONDS", default_value = "900", value_parser = seconds)]
     pub(crate) type_timeout: Duration,
     #[command(flatten)]
@@ -192,7 +192,7 @@ pub(crate) struct OrderedTeardown {
     /// The components, a YAML list of {name, kind, version} in the order of `values.components`.
     #[arg(long)]
     pub(crate) components: PathBuf,
-    /// The longest it may take in all, in seconds: less than the Job's activeDeadlineSeconds.
+    /// Total timeout in seconds: less than the Job's activeDeadlineSeconds.
     #[arg(long, value_name = "SECONDS", default_value = "570", value_parser = seconds)]
     pub(crate) deadline: Duration,
     #[command(flatten)]
@@ -207,10 +207,10 @@ pub(crate) struct BootstrapTeardown {
     /// The name of the umbrella's release.
     #[arg(long)]
     pub(crate) release: String,
-    /// The name of the definition of installers.
+    /// The name of the definition of the type Installer.
     #[arg(long, default_value = super::hook::INSTALLER)]
     pub(crate) definition: String,
-    /// Remove definitions that the installer did not make as well, with their compositions.
+    /// Also remove definitions that the installer did not make, with their compositions.
     #[arg(long)]
     pub(crate) remove_others: bool,
     #[command(flatten)]
@@ -225,7 +225,7 @@ pub(crate) struct PostDelete {
     /// The name of the umbrella's release.
     #[arg(long)]
     pub(crate) release: String,
-    /// The namespace of the controllers, where it goes with the release: wait until it is gone.
+    /// The namespace of the controllers, if it is deleted with the release: wait until it is gone.
     #[arg(long)]
     pub(crate) platform_namespace: Option<String>,
     #[command(flatten)]

@@ -6,19 +6,19 @@ use clap::{Args, Subcommand};
 
 use crate::release::args::{Connection, Upgrade};
 
-/// Verbs on a cluster that runs Krateo.
+/// The subcommands of `kco migrate`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Tell what will happen to each definition and composition, and what an admin has to settle first. Nothing is written.
-    /// Ends with status 2 when there is something to settle.
+    /// Print what will happen to each definition and composition, and what an admin has to settle first. Writes
+    /// nothing. Exits with status 2 if there is something to settle.
     Check(Box<Check>),
-    /// Hand over object by object. Can be interrupted at any point: run the same again.
+    /// Migrate object by object. If it is interrupted, run the same command again.
     Run(Box<Run>),
-    /// Put the programs of Krateo back, as the backup has them.
+    /// Restore Krateo's programs from the backup.
     Undo(Box<Undo>),
 }
 
-/// What is looked at.
+/// What to check.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     /// The Helm release of Krateo's core-provider, and this platform's chart with its values.
@@ -26,22 +26,22 @@ pub(crate) struct Check {
     pub(crate) upgrade: Upgrade,
 }
 
-/// What is handed over.
+/// What to migrate.
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// The Helm release of Krateo's core-provider, and this platform's chart with its values.
     #[command(flatten)]
     pub(crate) upgrade: Upgrade,
-    /// Where the programs' objects are kept as they were, for `kco migrate undo`. It holds the values of the platform's
-    /// release, so only you can read it. A file of an interrupted run is gone on with.
+    /// File to which the programs' objects are saved for `kco migrate undo`. It contains the values of the platform's
+    /// release, so only you can read it. After an interruption, name the same file again.
     #[arg(long, value_name = "FILE")]
     pub(crate) backup: PathBuf,
-    /// Go on although `kco migrate check` has something for an admin to settle.
+    /// Continue although `kco migrate check` reports something that an admin has to settle.
     #[arg(long)]
     pub(crate) unsettled: bool,
 }
 
-/// What is put back.
+/// What to restore.
 #[derive(Debug, Args)]
 pub(crate) struct Undo {
     /// The file that `kco migrate run` wrote.

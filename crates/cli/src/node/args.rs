@@ -6,14 +6,14 @@ use clap::{Args, Subcommand};
 
 use crate::release::args::{Connection, Output, duration};
 
-/// Verbs on the nodes of a cluster.
+/// The subcommands of `kco node`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// List the nodes, and those that have a ticket to join and are not there yet.
+    /// List the nodes, and machines that have a ticket but have not joined yet.
     #[command(visible_alias = "ls")]
     List(Box<List>),
-    /// Take a node that does not come back out of the cluster: its member of etcd, its tickets, its Node. What the machine
-    /// itself has is undone there, by `bootstrapper reset`.
+    /// Remove a node that does not come back from the cluster: its etcd member, its tickets, its Node. The machine
+    /// itself is reset by `bootstrapper reset`.
     Reset(Box<Reset>),
 }
 
@@ -26,12 +26,12 @@ pub(crate) struct List {
     pub(crate) connection: Connection,
 }
 
-/// What to take out.
+/// What to remove.
 #[derive(Debug, Args)]
 pub(crate) struct Reset {
     /// Name of the node.
     pub(crate) name: String,
-    /// Do it. Without this flag it is only said what would be done.
+    /// Remove the node. Without this flag the command only prints what it would do.
     #[arg(long)]
     pub(crate) yes: bool,
     /// The longest wait for etcd.

@@ -1,4 +1,4 @@
-//! What it takes to take a node out, decided on what the cluster knows of it.
+//! Decides which steps remove a node, from what the cluster knows about it.
 
 use std::fmt;
 

@@ -12,16 +12,16 @@ use crate::args::{Source, Values};
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Cluster")]
 pub(crate) struct Connection {
-    /// Namespace of the release; without it that of the kubeconfig's context.
+    /// Namespace of the release; by default that of the kubeconfig's context.
     #[arg(short, long, env = "HELM_NAMESPACE", hide_env = true)]
     pub(crate) namespace: Option<String>,
-    /// The kubeconfig file; without it $KUBECONFIG or ~/.kube/config.
+    /// The kubeconfig file; by default $KUBECONFIG or ~/.kube/config.
     #[arg(long)]
     pub(crate) kubeconfig: Option<PathBuf>,
     /// Context of the kubeconfig.
     #[arg(long, env = "HELM_KUBECONTEXT", hide_env = true)]
     pub(crate) kube_context: Option<String>,
-    /// When to colour: a terminal is coloured unless $`NO_COLOR` is set.
+    /// When to colour the output; by default on a terminal, unless $`NO_COLOR` is set.
     #[arg(
         long,
         alias = "colour",
@@ -31,15 +31,15 @@ pub(crate) struct Connection {
         hide_env = true
     )]
     pub(crate) color: Colour,
-    /// Where records are kept: secret or configmap.
+    /// Storage of records: secret or configmap.
     #[arg(long, env = "HELM_DRIVER", default_value = "", hide = true)]
     pub(crate) storage_driver: String,
-    /// Say more, for the search of a fault.
+    /// Print debug output.
     #[arg(long, env = "HELM_DEBUG", hide_env = true)]
     pub(crate) debug: bool,
 }
 
-/// When to colour.
+/// When to colour the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Colour {
     Auto,
@@ -101,14 +101,14 @@ fn label(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// What happens to the definitions in `crds/`.
+/// What happens to the `CustomResourceDefinitions` in `crds/`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Crds {
-    /// They are left out.
+    /// They are omitted.
     Skip,
-    /// Those that are not there are made.
+    /// Missing ones are created.
     Create,
-    /// Those that are there become as the chart has them.
+    /// Existing ones are replaced by the chart's.
     CreateReplace,
 }
 
@@ -149,47 +149,47 @@ pub(crate) struct Making {
     #[command(flatten)]
     pub(crate) output: Output,
 
-    /// Make the namespace of the release when it is not there.
+    /// Create the namespace of the release if it does not exist.
     #[arg(long)]
     pub(crate) create_namespace: bool,
-    /// Show what would be done, and do nothing.
+    /// Show what would be done, without doing anything.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "none", default_missing_value = "client")]
     pub(crate) dry_run: String,
-    /// Leave Secrets out of what --dry-run prints.
+    /// Omit Secrets from the output of --dry-run.
     #[arg(long, requires = "dry_run")]
     pub(crate) hide_secret: bool,
     /// Run no hooks.
     #[arg(long)]
     pub(crate) no_hooks: bool,
-    /// Leave the definitions in crds/ out.
+    /// Do not install the `CustomResourceDefinitions` in crds/.
     #[arg(long, conflicts_with = "crds")]
     pub(crate) skip_crds: bool,
-    /// What happens to the definitions in crds/.
+    /// What happens to the `CustomResourceDefinitions` in crds/.
     #[arg(long, value_enum, default_value = "create")]
     pub(crate) crds: Crds,
-    /// What the history says about the revision.
+    /// Description of the revision, which the history shows.
     #[arg(long)]
     pub(crate) description: Option<String>,
-    /// Wait, and undo what was made when something fails. What fails is undone in any case; this adds the wait.
+    /// Wait, and undo the action if it fails. A failed action is undone in any case; this adds the wait.
     #[arg(long, alias = "atomic")]
     pub(crate) rollback_on_failure: bool,
-    /// Take objects that exist and belong to no release or another one.
+    /// Take over existing objects that belong to no release or to another one.
     #[arg(long)]
     pub(crate) take_ownership: bool,
     /// Labels of the release's record, key=value.
     #[arg(short, long, value_delimiter = ',', value_parser = label)]
     pub(crate) labels: Vec<(String, String)>,
-    /// Do not check values against the charts' schemas.
+    /// Do not validate values against the charts' schemas.
     #[arg(long)]
     pub(crate) skip_schema_validation: bool,
-    /// Print the notes of subcharts as well.
+    /// Also print the notes of subcharts.
     #[arg(long)]
     pub(crate) render_subchart_notes: bool,
     /// Do not print notes.
     #[arg(long)]
     pub(crate) hide_notes: bool,
 
-    /// How many revisions are kept; 0 keeps all.
+    /// Number of revisions to keep; 0 keeps all.
     #[arg(long, env = "HELM_MAX_HISTORY", hide_env = true, default_value_t = 10)]
     pub(crate) history_max: i64,
 
@@ -218,7 +218,7 @@ pub(crate) struct Install {
     /// Generate the name (and omit the NAME parameter).
     #[arg(short, long)]
     pub(crate) generate_name: bool,
-    /// Take the name of a release that was uninstalled with its history kept.
+    /// Reuse the name of a release that was uninstalled with --keep-history.
     #[arg(long)]
     pub(crate) replace: bool,
     #[command(flatten)]
@@ -234,7 +234,7 @@ pub(crate) struct Upgrade {
     pub(crate) release: String,
     /// The chart: a folder, an archive, a URL or an OCI reference.
     pub(crate) chart: String,
-    /// Install the release when there is none.
+    /// Install the release if it does not exist.
     #[arg(short, long)]
     pub(crate) install: bool,
     #[command(flatten)]
@@ -245,17 +245,17 @@ pub(crate) struct Upgrade {
     pub(crate) connection: Connection,
 }
 
-/// What becomes of the values of the revision before. Without any of these they are kept when no values are given,
-/// and dropped when some are.
+/// What happens to the values of the previous revision. Without any of these flags they are kept if no values are
+/// given, and dropped otherwise.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct EarlierValues {
-    /// Drop them.
+    /// Drop the previous values.
     #[arg(long)]
     pub(crate) reset_values: bool,
-    /// Keep them and the defaults of the chart before.
+    /// Keep the previous values and the previous chart's defaults.
     #[arg(long)]
     pub(crate) reuse_values: bool,
-    /// Keep them over the defaults of the new chart.
+    /// Keep the previous values, with the new chart's defaults.
     #[arg(long)]
     pub(crate) reset_then_reuse_values: bool,
 }
@@ -265,18 +265,18 @@ pub(crate) struct EarlierValues {
 pub(crate) struct Rollback {
     /// The name of the release.
     pub(crate) release: String,
-    /// The revision to go back to; 0 is the one before.
+    /// The revision to go back to; 0 means the previous one.
     #[arg(default_value_t = 0)]
     pub(crate) revision: i64,
     #[command(flatten)]
     pub(crate) waiting: Waiting,
-    /// Show what would be done, and do nothing.
+    /// Show what would be done, without doing anything.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "none", default_missing_value = "client")]
     pub(crate) dry_run: String,
     /// Run no hooks.
     #[arg(long)]
     pub(crate) no_hooks: bool,
-    /// How many revisions are kept; 0 keeps all.
+    /// Number of revisions to keep; 0 keeps all.
     #[arg(long, env = "HELM_MAX_HISTORY", hide_env = true, default_value_t = 10)]
     pub(crate) history_max: i64,
     #[command(flatten)]
@@ -292,13 +292,13 @@ pub(crate) struct Uninstall {
     /// The names of the releases.
     #[arg(required = true, value_name = "RELEASE")]
     pub(crate) releases: Vec<String>,
-    /// Keep the records, marked as uninstalled.
+    /// Keep the records and mark them as uninstalled.
     #[arg(long)]
     pub(crate) keep_history: bool,
-    /// A release that is not there counts as uninstalled.
+    /// Do not fail if the release does not exist.
     #[arg(long)]
     pub(crate) ignore_not_found: bool,
-    /// Show what would be removed, and remove nothing.
+    /// Show what would be removed, without removing anything.
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Run no hooks.
@@ -315,7 +315,7 @@ pub(crate) struct Uninstall {
 pub(crate) struct Status {
     /// The name of the release.
     pub(crate) release: String,
-    /// A revision instead of the newest.
+    /// A revision; by default the newest.
     #[arg(long, default_value_t = 0)]
     pub(crate) revision: i64,
     #[command(flatten)]
@@ -329,7 +329,7 @@ pub(crate) struct Status {
 pub(crate) struct History {
     /// The name of the release.
     pub(crate) release: String,
-    /// The most revisions to show.
+    /// Maximum number of revisions to show.
     #[arg(long, default_value_t = 256)]
     pub(crate) max: usize,
     #[command(flatten)]
@@ -342,52 +342,52 @@ pub(crate) struct History {
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "they are the flags of helm")]
 pub(crate) struct List {
-    /// Releases of all namespaces.
+    /// List releases of all namespaces.
     #[arg(short = 'A', long)]
     pub(crate) all_namespaces: bool,
-    /// Names alone.
+    /// Print only names.
     #[arg(short = 'q', long)]
     pub(crate) short: bool,
-    /// No line of headers above the table.
+    /// Print no header line.
     #[arg(long)]
     pub(crate) no_headers: bool,
-    /// By date instead of by name.
+    /// Sort by date instead of by name.
     #[arg(short, long)]
     pub(crate) date: bool,
-    /// The other way round.
+    /// Reverse the order.
     #[arg(short, long)]
     pub(crate) reverse: bool,
-    /// Releases whose name matches this regular expression.
+    /// Only releases whose name matches this regular expression.
     #[arg(short, long)]
     pub(crate) filter: Option<String>,
-    /// Releases whose record has these labels.
+    /// Only releases whose record has these labels.
     #[arg(short = 'l', long)]
     pub(crate) selector: Option<String>,
-    /// The most releases to show; 0 shows all.
+    /// Maximum number of releases to show; 0 shows all.
     #[arg(short, long, default_value_t = 256)]
     pub(crate) max: usize,
-    /// How many to leave out before the first.
+    /// Number of releases to skip.
     #[arg(long, default_value_t = 0)]
     pub(crate) offset: usize,
-    /// Deployed ones.
+    /// Show deployed releases.
     #[arg(long)]
     pub(crate) deployed: bool,
-    /// Failed ones.
+    /// Show failed releases.
     #[arg(long)]
     pub(crate) failed: bool,
-    /// Those that somebody is at, or was.
+    /// Show pending releases: an action runs, or was interrupted.
     #[arg(long)]
     pub(crate) pending: bool,
-    /// Those that were replaced.
+    /// Show superseded releases.
     #[arg(long)]
     pub(crate) superseded: bool,
-    /// Those that were uninstalled with their history kept.
+    /// Show releases that were uninstalled with --keep-history.
     #[arg(long)]
     pub(crate) uninstalled: bool,
-    /// Those that are being uninstalled.
+    /// Show releases that are being uninstalled.
     #[arg(long)]
     pub(crate) uninstalling: bool,
-    /// Those of every status, which is what is shown without any of these.
+    /// Show releases of every status, which is the default.
     #[arg(short, long)]
     pub(crate) all: bool,
     #[command(flatten)]
@@ -416,7 +416,7 @@ pub(crate) enum What {
     Notes(GetPart),
     /// The user's values, or all.
     Values(GetValues),
-    /// Compositions, and how they are. Not of Helm.
+    /// Compositions and their state; an addition to Helm.
     #[command(visible_aliases = ["composition", "comps", "comp"])]
     Compositions(crate::composition::args::List),
 }
@@ -425,7 +425,7 @@ pub(crate) enum What {
 pub(crate) struct GetPart {
     /// The name of the release.
     pub(crate) release: String,
-    /// A revision instead of the newest.
+    /// A revision; by default the newest.
     #[arg(long, default_value_t = 0)]
     pub(crate) revision: i64,
     #[command(flatten)]
@@ -434,7 +434,7 @@ pub(crate) struct GetPart {
 
 #[derive(Debug, Args)]
 pub(crate) struct GetValues {
-    /// With the chart's defaults.
+    /// Include the chart's defaults.
     #[arg(short, long)]
     pub(crate) all: bool,
     #[command(flatten)]
@@ -450,7 +450,7 @@ pub(crate) struct Diff {
     pub(crate) release: String,
     /// The chart: a folder, an archive, a URL or an OCI reference.
     pub(crate) chart: String,
-    /// End with status 2 when something would change.
+    /// Exit with status 2 if something would change.
     #[arg(long)]
     pub(crate) exit_code: bool,
     #[command(flatten)]
@@ -466,14 +466,14 @@ pub(crate) struct Diff {
 pub(crate) struct Drift {
     /// The name of the release.
     pub(crate) release: String,
-    /// Write again what is to be corrected.
+    /// Correct the drift.
     #[arg(long)]
     pub(crate) correct: bool,
-    /// What counts and what is done about it, as the annotation of compositions says it: warn,
-    /// ignore=Deployment/web:.spec.replicas (can specify multiple; the last that fits counts).
+    /// Rules about drift, as in the annotation krateo.io/drift: warn, ignore=Deployment/web:.spec.replicas (can specify
+    /// multiple; the last one that matches applies).
     #[arg(long)]
     pub(crate) policy: Vec<String>,
-    /// End with status 2 when something drifted.
+    /// Exit with status 2 if something drifted.
     #[arg(long)]
     pub(crate) exit_code: bool,
     #[command(flatten)]
@@ -493,7 +493,7 @@ pub(crate) struct Test {
     /// Print what the tests printed.
     #[arg(long)]
     pub(crate) logs: bool,
-    /// Tests by name: name=a, or !name=b to leave one out (can specify multiple).
+    /// Select tests by name: name=a, or !name=b to exclude one (can specify multiple).
     #[arg(long, value_delimiter = ',')]
     pub(crate) filter: Vec<String>,
     #[command(flatten)]

@@ -180,7 +180,7 @@ pub(super) async fn create_namespace(session: &Session) -> Result<()> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"name": name}}});
     match session.cluster.create(&id, &namespace, "helm").await {
         Err(error) if !error.is_already_exists() => {
-            Err(error).context("could not make the namespace of the release")
+            Err(error).context("could not create the namespace of the release")
         }
         Ok(_) | Err(_) => Ok(()),
     }

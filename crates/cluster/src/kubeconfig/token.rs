@@ -17,8 +17,8 @@ use super::self_contained::read_file;
 use crate::request::Call;
 use crate::{Attempt, ClientOptions, Cluster, ObjectId};
 
-/// The longest token that is taken: it is kept in a Secret, beside what else is in there. API servers make them of about a
-/// thousand bytes.
+/// The longest token that is accepted, in bytes, because it is stored in a Secret together with other data. Tokens of API servers
+/// have about a thousand bytes.
 const LONGEST_TOKEN: usize = 16 << 10;
 
 /// A token of a ServiceAccount.

@@ -239,7 +239,7 @@ impl Keeper {
             }
             Ok(_) => Err(Lost),
             Err(error) => {
-                tracing::warn!(lease = %id, error = &error as &dyn std::error::Error, "could not look at the lease");
+                tracing::warn!(lease = %id, error = &error as &dyn std::error::Error, "could not read the lease");
                 Ok(())
             }
         }
@@ -293,7 +293,7 @@ impl Keeper {
         for (_, id) in held {
             let seen = self.seen.get(id.name());
             if seen.and_then(|seen| holder(&seen.lease)) != Some(&self.identity) {
-                tracing::error!(lease = %id, "the lease is not ours any more");
+                tracing::error!(lease = %id, "lost the lease");
                 return Err(Lost);
             }
         }
@@ -580,7 +580,7 @@ impl Keeper {
             answer = self.replace(id, &freed(&lease)).await;
         }
         if let Err(error) = answer {
-            tracing::debug!(lease = %id, error = &error as &dyn std::error::Error, "could not free the lease");
+            tracing::debug!(lease = %id, error = &error as &dyn std::error::Error, "could not release the lease");
         }
     }
 

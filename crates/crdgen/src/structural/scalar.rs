@@ -166,7 +166,7 @@ fn enumerate(
     Ok(some)
 }
 
-/// Limits a schema to these values.
+/// Restricts a schema to these values.
 ///
 /// The API server finds no null in an `enum`, and asks a null for nothing but type and `enum`. So where null
 /// is allowed the other values stand in `allOf`, which a null never meets.

@@ -10,7 +10,7 @@ use crate::rendering::Busy;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A record could not be read or written.
-    #[error("could not keep the record of the release")]
+    #[error("could not store the record of the release")]
     Records(#[source] records::Error),
     /// The name is taken by a deployed release.
     #[error("cannot reuse a name that is still in use: release {release} is deployed in revision {revision}")]
@@ -45,7 +45,7 @@ pub enum Error {
         lease: String,
     },
     /// The release could not be held.
-    #[error("could not hold release {release}")]
+    #[error("could not lock release {release}")]
     Hold {
         /// The release.
         release: String,

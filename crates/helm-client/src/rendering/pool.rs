@@ -48,7 +48,7 @@ const MOST_REMEMBERED: usize = 10_000;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Busy {
     /// The namespace's turn did not come.
-    #[error("no chart or release of {namespace} could be worked on within {}s: others are", .waited.as_secs())]
+    #[error("no chart or release of {namespace} could be processed within {}s: others are", .waited.as_secs())]
     Waited {
         /// Whose render it was.
         namespace: String,
@@ -56,7 +56,7 @@ pub enum Busy {
         waited: Duration,
     },
     /// The namespace has too many renders waiting already.
-    #[error("{waiting} charts and releases of {namespace} wait to be worked on already")]
+    #[error("{waiting} charts and releases of {namespace} are waiting already")]
     Full {
         /// Whose render it was.
         namespace: String,
@@ -64,10 +64,10 @@ pub enum Busy {
         waiting: usize,
     },
     /// The process is about to end.
-    #[error("the process ends before the chart or release could be worked on")]
+    #[error("the process is shutting down before the chart or release could be processed")]
     Ending,
     /// The operating system gave no thread, for this reason.
-    #[error("there is no thread to work on the chart or release: {0}")]
+    #[error("there is no thread to process the chart or release: {0}")]
     NoThread(String),
 }
 
@@ -299,7 +299,7 @@ fn step_back() {
     // On Linux this is about one thread. It takes no right to become less urgent, and without it all works, too.
     if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), BACKGROUND_NICE)
     {
-        tracing::debug!(%error, "a render could not be put behind other work");
+        tracing::debug!(%error, "could not lower the priority of a render");
     }
 }
 

@@ -1,4 +1,5 @@
-//! What steers a render: `include`, `tpl`, `required`, `fail`, `lookup` (Helm's `engine.go`, `lookup_func.go`).
+//! The functions that Helm adds to the template engine: `include`, `tpl`, `required`, `fail`, `lookup` (`engine.go`,
+//! `lookup_func.go`).
 
 use std::fmt;
 use std::sync::Arc;

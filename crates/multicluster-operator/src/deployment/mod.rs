@@ -31,11 +31,11 @@ const NOT_READY_AGAIN: Duration = Duration::from_secs(15);
 pub(crate) enum Error {
     #[error("could not read the KryptonDeployment")]
     Read(#[source] cluster::Error),
-    #[error("could not mark the KryptonDeployment")]
+    #[error("could not update the metadata of the KryptonDeployment")]
     Mark(#[source] cluster::Error),
     #[error("could not observe the KryptonDeployment")]
     Observe(#[source] Box<ObserveError>),
-    #[error("could not carry out the KryptonDeployment")]
+    #[error("could not reconcile the KryptonDeployment")]
     Apply(#[source] Box<ApplyError>),
     #[error("the KryptonDeployment cannot be acted upon")]
     Blocked(#[source] Box<engine::Blocked>),

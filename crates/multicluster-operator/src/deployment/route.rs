@@ -295,7 +295,7 @@ impl Router {
                 member.left_behind(&what, &self.ctx).await;
             }
             self.let_go(object).await?;
-            tracing::info!(object = %object.key, "let go by force");
+            tracing::info!(object = %object.key, "removed the finalizer by force");
             return Ok(None);
         }
         object.warn(events::EDGE_UNAVAILABLE, &message).await;

@@ -34,7 +34,7 @@ pub(crate) enum Change {
 /// A step failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("could not make namespace {namespace}")]
+    #[error("could not create namespace {namespace}")]
     MakeNamespace {
         namespace: String,
         source: Box<cluster::Error>,

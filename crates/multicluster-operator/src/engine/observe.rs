@@ -48,16 +48,16 @@ impl Observed {
 /// A release could not be observed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("could not look at namespace {namespace}")]
+    #[error("could not read namespace {namespace}")]
     Namespace {
         namespace: String,
         source: Box<cluster::Error>,
     },
-    #[error("could not look at the release")]
+    #[error("could not read the release")]
     Release(#[source] release::Error),
     #[error("could not render the chart")]
     Render(#[source] rendering::Error),
-    #[error("could not tell where the objects of the chart would lie")]
+    #[error("could not determine where the chart's objects would be")]
     Locate(#[source] release::Error),
 }
 

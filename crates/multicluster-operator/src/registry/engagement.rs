@@ -51,7 +51,7 @@ enum Error {
     Probe(#[source] kube::Error),
     #[error("the cluster gave no answer within {} s", PROBED_WITHIN.as_secs())]
     TimedOut,
-    #[error("could not make the type Tenant on the cluster")]
+    #[error("could not create the type Tenant on the cluster")]
     Type(#[source] cluster::Error),
 }
 

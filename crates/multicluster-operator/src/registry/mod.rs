@@ -423,7 +423,7 @@ async fn ended(task: Option<JoinHandle<()>>) {
     if let Some(task) = task
         && let Err(error) = task.await
     {
-        tracing::error!(%error, "a cluster's task did not end well");
+        tracing::error!(%error, "a cluster's task failed");
     }
 }
 

@@ -29,11 +29,11 @@ use status::News;
 pub(crate) enum Error {
     #[error("could not read the tenant")]
     Read(#[source] cluster::Error),
-    #[error("could not mark the tenant")]
+    #[error("could not update the metadata of the tenant")]
     Mark(#[source] cluster::Error),
     #[error("could not observe the tenant")]
     Observe(#[source] Box<ObserveError>),
-    #[error("could not carry out the tenant")]
+    #[error("could not reconcile the tenant")]
     Apply(#[source] Box<ApplyError>),
     #[error("the tenant cannot be acted upon")]
     Blocked(#[source] Box<engine::Blocked>),
@@ -170,7 +170,7 @@ impl Pass<'_> {
         let subject = self.subject(deleting);
         match self.work(&subject).await {
             Err(error) if deleting && self.is_forced() => {
-                tracing::warn!(tenant = %self.key, error = crate::message::chain(&error), "letting a tenant go by force");
+                tracing::warn!(tenant = %self.key, error = crate::message::chain(&error), "removing the finalizer of a tenant by force");
                 let what = format!("release {} in namespace {}", subject.release, self.key.name);
                 let note = format!(
                     "the tenant went although its release could not be removed; what stays: {what} ({})",
