@@ -16,6 +16,7 @@ use tower::{Layer, Service};
 
 use crate::Error;
 use crate::proxy::{self, Variables};
+use crate::pulse::{Hearing, Pulse};
 
 /// An API server that does not accept a connection for so long counts as away.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -43,7 +44,7 @@ pub struct ClientOptions {
 ///
 /// [`Error::ReadConfig`], [`Error::MakeClient`].
 pub async fn client(options: &ClientOptions) -> Result<Client, Error> {
-    client_told(options, |_: &Answered| {}).await
+    client_heard(options, |_: &Answered| {}, &Pulse::default()).await
 }
 
 /// A request that was answered, or failed.
@@ -57,14 +58,15 @@ pub struct Answered<'a> {
     pub code: String,
 }
 
-/// The same, which tells of every request once its answer begins.
+/// The same, which tells of every request once its answer begins, and whose watches are heard by `pulse`.
 ///
 /// # Errors
 ///
 /// As [`client`].
-pub async fn client_told(
+pub async fn client_heard(
     options: &ClientOptions,
     told: impl Fn(&Answered) + Send + Sync + 'static,
+    pulse: &Pulse,
 ) -> Result<Client, Error> {
     let mut config = config(options)?;
     config.default_retry = false;
@@ -79,7 +81,8 @@ pub async fn client_told(
         url,
         source: Box::new(source),
     })?;
-    Ok(builder.with_layer(&telling).build())
+    let hearing = Hearing(pulse.clone());
+    Ok(builder.with_layer(&hearing).with_layer(&telling).build())
 }
 
 type Told = dyn Fn(&Answered) + Send + Sync;

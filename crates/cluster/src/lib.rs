@@ -24,6 +24,7 @@ mod lease;
 mod logs;
 mod parking;
 mod proxy;
+mod pulse;
 mod read;
 pub mod readiness;
 mod request;
@@ -36,7 +37,7 @@ mod write;
 
 pub use access::{Access, Subject};
 pub use apply::{Applied, Apply};
-pub use client::{Answered, ClientOptions, client, client_told};
+pub use client::{Answered, ClientOptions, client, client_heard};
 pub use delete::{Delete, Deleted, Propagation};
 pub use discovery::{Discovery, Served, ServedResource};
 pub use error::{Attempt, Error, Failure, FieldCause};
@@ -44,6 +45,7 @@ pub use item::{Item, LARGEST_ITEM, READABLE_DEPTH, READABLE_VALUES, Unreadable, 
 pub use lease::{Election, ElectionTimes, Held, LeaseWatch};
 pub use logs::Tail;
 pub use parking::{Parking, SOON, parked};
+pub use pulse::Pulse;
 pub use read::{Pages, Selector};
 pub use readiness::{Health, health};
 pub use request::{Cluster, Fence};

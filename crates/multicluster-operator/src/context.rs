@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::Cluster;
+use cluster::{Cluster, Pulse};
 use runtime::{Recorder, Telemetry};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -18,6 +18,8 @@ pub(crate) struct Context {
     pub(crate) engine: Engine,
     /// The watch cluster.
     pub(crate) home: Cluster,
+    /// When a watch of it said something last.
+    pub(crate) home_pulse: Pulse,
     /// Tells of deployments and clusters, at home.
     pub(crate) recorder: Recorder,
     pub(crate) instance: String,

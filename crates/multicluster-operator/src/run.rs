@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use api::mesh;
 use charts::Charts;
 use charts::source;
-use cluster::{Cluster, Held, ObjectId, kubeconfig};
+use cluster::{Answered, Cluster, Held, ObjectId, Pulse, kubeconfig};
 use helm_client::rendering::{self, Event};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -120,7 +120,7 @@ impl Args {
     }
 
     async fn context(&self, process: &Process, news: mpsc::UnboundedSender<ClusterId>) -> Result<Context> {
-        let home = self.watch_cluster(process).await?;
+        let (home, home_pulse) = self.watch_cluster(process).await?;
         let keys = release_key::read_or_make(&home, &self.home_namespace()).await?;
         let limits = Limits {
             loopback: self.allow_loopback_clusters,
@@ -147,6 +147,7 @@ impl Args {
             },
             recorder: Recorder::new(home.clone(), mesh::events::OPERATOR, process.instance()),
             home,
+            home_pulse,
             instance: process.instance().to_owned(),
             telemetry: Telemetry::new(process.metrics(), "multicluster", LEASE)?,
             figures: Figures::new(process.metrics())?,
@@ -170,14 +171,14 @@ impl Args {
     }
 
     /// The watch cluster: that of the Secret where one is named, else that of the file, else the one of this pod. What is
-    /// named and cannot be used ends the process.
-    async fn watch_cluster(&self, process: &Process) -> Result<Cluster> {
+    /// named and cannot be used ends the process. With it, what hears its watches.
+    async fn watch_cluster(&self, process: &Process) -> Result<(Cluster, Pulse)> {
         let Some(name) = self
             .watch_kubeconfig_secret
             .as_deref()
             .filter(|name| !name.is_empty())
         else {
-            return Ok(process.cluster().clone());
+            return Ok((process.cluster().clone(), process.pulse().clone()));
         };
         let discovery = self.discovery_namespace();
         let said = self.watch_kubeconfig_secret_namespace.as_deref();
@@ -198,11 +199,13 @@ impl Args {
         };
         let config = kubeconfig::untrusted(&text, &limits).with_context(what)?;
         let agent = concat!("multicluster-operator/", env!("CARGO_PKG_VERSION"));
-        let client = kubeconfig::client(config, &limits, agent, |_| {}).with_context(what)?;
+        let pulse = Pulse::default();
+        let client = kubeconfig::client_heard(config, &limits, agent, |_: &Answered| {}, &pulse);
+        let client = client.with_context(what)?;
         let cluster = Cluster::new(client);
         let version = cluster.client().apiserver_version().await;
         version.with_context(|| format!("{} leads to no API server that answers", what()))?;
-        Ok(cluster)
+        Ok((cluster, pulse))
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use axum::Router;
-use cluster::{Answered, ClientOptions, Cluster, Election, Held, ShardNews, Sharding, Shards};
+use cluster::{Answered, ClientOptions, Cluster, Election, Held, Pulse, ShardNews, Sharding, Shards};
 use rustls::ServerConfig;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -132,13 +132,16 @@ pub async fn start(options: Options) -> Result<Process, Error> {
     };
     let metrics = Metrics::new().map_err(Error::Metrics)?;
     let counted = metrics.clone();
-    let client = cluster::client_told(&client, move |answer: &Answered| {
+    let pulse = Pulse::default();
+    let told = move |answer: &Answered| {
         counted.answered(&answer.code, answer.host, answer.method.as_str());
-    });
+    };
+    let client = cluster::client_heard(&client, told, &pulse);
     let instance = hostname();
     let process = Process {
         service,
         cluster: Cluster::new(client.await.map_err(Error::Client)?),
+        pulse,
         pushing: push.map(|push| Pushing::start(push, &metrics, &instance)),
         instance,
         metrics,
@@ -162,6 +165,7 @@ pub struct Process {
     service: &'static str,
     instance: String,
     cluster: Cluster,
+    pulse: Pulse,
     metrics: Metrics,
     readiness: Readiness,
     shutdown: CancellationToken,
@@ -200,6 +204,11 @@ impl Process {
     /// The API server.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
+    }
+
+    /// When a watch of the API server said something last.
+    pub fn pulse(&self) -> &Pulse {
+        &self.pulse
     }
 
     /// The figures.
@@ -405,6 +414,7 @@ mod tests {
             service: "test",
             instance: "pod-1".to_owned(),
             cluster: script.cluster(),
+            pulse: Pulse::default(),
             metrics: Metrics::new().unwrap(),
             readiness: Readiness::default(),
             shutdown: CancellationToken::new(),

@@ -69,7 +69,7 @@ pub fn run(minutes: u32) -> Result<Figures> {
         .collect::<Result<_>>()?;
     let mut servers = vec![&clusters.remote];
     servers.extend(&further);
-    let operator = clusters.start_operator(&["--self-cluster=false", "--probe-interval=30s"])?;
+    let operator = clusters.start_operator(&["--probe-interval=30s"])?;
     let usage = || clusters.home.usage(&operator);
     std::thread::sleep(REST);
     let before = usage()?;

@@ -5,7 +5,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,7 @@ use super::error::shown;
 use super::pace::Pace;
 use super::{Error, Limits, RefusedAddress};
 use crate::client::{Answered, Telling};
+use crate::pulse::{Hearing, Pulse, is_watch};
 
 /// A silent connection is asked after so long whether the other end is still there, so many times, so far apart.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(15), Duration::from_secs(5), 3);
@@ -52,26 +53,6 @@ const WATCHED: (u32, u32) = (8 << 20, 1 << 20);
 
 /// What reading an event takes, however small it is.
 const LEAST_EVENT: usize = 2 << 10;
-
-/// When something of a watch came last; cheap to clone. Servers say about once a minute how far a watch has come, so that
-/// silence tells of more than that nothing moves.
-#[derive(Debug, Clone, Default)]
-pub struct Pulse(Arc<Mutex<Option<Instant>>>);
-
-impl Pulse {
-    /// For how long nothing of a watch has come; none when nothing ever has.
-    pub fn silent_for(&self) -> Option<Duration> {
-        self.lock().map(|at| at.elapsed())
-    }
-
-    fn beat(&self) {
-        *self.lock() = Some(Instant::now());
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// A client for the server of an untrusted kubeconfig.
 ///
@@ -159,10 +140,10 @@ where
     let bounding = Bounding {
         limits,
         requests: Arc::new(Mutex::new(Pace::new(REQUESTS.0, REQUESTS.1, Instant::now()))),
-        pulse: pulse.clone(),
     };
     Ok(ClientBuilder::new(service, namespace)
         .with_layer(&bounding)
+        .with_layer(&Hearing(pulse.clone()))
         .with_layer(&Telling::new(host, told))
         .build())
 }
@@ -275,7 +256,6 @@ enum NotRead {
 struct Bounding {
     limits: Limits,
     requests: Arc<Mutex<Pace>>,
-    pulse: Pulse,
 }
 
 impl<S> Layer<S> for Bounding {
@@ -318,7 +298,6 @@ where
         let pause = requests.take(1, Instant::now());
         drop(requests);
         let answering = self.inner.call(request);
-        let pulse = self.bounding.pulse.clone();
         async move {
             tokio::time::sleep(pause).await;
             let answer = answering.await?;
@@ -329,13 +308,10 @@ where
                 }
                 .into());
             }
-            let is_watch = matches!(room, Room::Event { .. });
-            let pulse = (is_watch && status.is_success()).then_some(pulse);
             Ok(answer.map(|body| BoundedBody {
                 body,
                 room,
                 pause: None,
-                pulse,
             }))
         }
         .boxed()
@@ -359,8 +335,7 @@ enum Room {
 
 impl Room {
     fn of(uri: &Uri, limits: &Limits) -> Self {
-        let mut pairs = uri.query().unwrap_or_default().split('&');
-        if pairs.any(|pair| matches!(pair, "watch=true" | "watch=1" | "watch")) {
+        if is_watch(uri) {
             return Self::Event {
                 left: limits.event,
                 most: limits.event,
@@ -451,8 +426,6 @@ struct BoundedBody<B> {
     room: Room,
     /// Until then nothing is read, so that the server has to wait, too.
     pause: Option<Pin<Box<Sleep>>>,
-    /// Told of what comes.
-    pulse: Option<Pulse>,
 }
 
 impl<B> HttpBody for BoundedBody<B>
@@ -477,9 +450,6 @@ where
                 let frame = frame.map_err(Into::into)?;
                 if let Some(data) = frame.data_ref() {
                     let pause = this.room.take(data)?;
-                    if let Some(pulse) = this.pulse.as_ref().filter(|_| !data.is_empty()) {
-                        pulse.beat();
-                    }
                     if !pause.is_zero() {
                         this.pause = Some(Box::pin(tokio::time::sleep(pause)));
                     }

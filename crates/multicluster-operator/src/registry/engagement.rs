@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::mesh::{self, Tenant};
-use cluster::kubeconfig::{self, Pulse};
-use cluster::{Answered, Cluster, Item, ObjectId};
+use cluster::{Answered, Cluster, Item, ObjectId, Pulse, kubeconfig};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::core::{DynamicObject, PartialObjectMeta};
@@ -99,7 +98,7 @@ async fn connect(source: &Source, member: &Member, ctx: &Context) -> Result<Conn
         Source::Home => Connected {
             cluster: ctx.home.clone(),
             server: String::new(),
-            pulse: Pulse::default(),
+            pulse: ctx.home_pulse.clone(),
         },
         Source::Kubeconfig { text, .. } => client(text, &ctx.limits).map_err(Error::Kubeconfig)?,
     };
