@@ -1,6 +1,7 @@
 //! What was typed, worked out: the watch cluster, the clusters, and what is served on them.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
@@ -31,8 +32,7 @@ impl Args {
     pub(crate) async fn run(self) -> Result<()> {
         let mut options = runtime::Options::new(LEASE, env!("CARGO_PKG_VERSION"));
         options.debug = self.debug;
-        options.kubeconfig.clone_from(&self.client.kubeconfig);
-        options.kubeconfig = self.watch_file().or(options.kubeconfig);
+        options.kubeconfig = self.file();
         options.context.clone_from(&self.watch_context);
         options.admin = address(self.health_port);
         options.push = self.push.push(options.service)?;
@@ -75,12 +75,7 @@ impl Args {
         }
         let registry = Arc::new(Registry::new(ctx.clone()));
         if self.self_cluster {
-            if let Err(error) = self_cluster::keep(&ctx, &self.kubeconfig_label, self.watch_file()).await {
-                tracing::warn!(
-                    error = crate::message::chain(&error),
-                    "could not keep the kubeconfig of this process in a Secret"
-                );
-            }
+            self.keep_own_kubeconfig(&ctx).await;
             registry.discovered(&self_cluster::id(&ctx), registry::Source::Home);
         }
         let until = process.shutdown();
@@ -113,10 +108,32 @@ impl Args {
         Ok(())
     }
 
-    /// The file that says where the watch cluster is.
-    fn watch_file(&self) -> Option<std::path::PathBuf> {
+    /// The kubeconfig file that was named; of a list, as `$KUBECONFIG` may be one, the first.
+    fn file(&self) -> Option<PathBuf> {
         let file = self.watch_kubeconfig.clone();
-        file.or_else(|| self.watch_cluster_kubeconfig.clone())
+        let file = file.or_else(|| self.watch_cluster_kubeconfig.clone());
+        let mut listed = std::env::split_paths(self.client.kubeconfig.as_deref().unwrap_or(Path::new("")));
+        file.or_else(|| listed.find(|path| !path.as_os_str().is_empty()))
+    }
+
+    /// The Secret that says where the watch cluster is.
+    fn watch_secret(&self) -> Option<&str> {
+        let name = self.watch_kubeconfig_secret.as_deref();
+        name.filter(|name| !name.is_empty())
+    }
+
+    /// Keeps the kubeconfig of this process in a Secret of the watch cluster, where that is the cluster to which it leads.
+    async fn keep_own_kubeconfig(&self, ctx: &Context) {
+        if self.watch_secret().is_some() {
+            return;
+        }
+        let (label, context) = (&self.kubeconfig_label, self.watch_context.clone());
+        if let Err(error) = self_cluster::keep(ctx, label, self.file(), context).await {
+            tracing::warn!(
+                error = crate::message::chain(&error),
+                "could not keep the kubeconfig of this process in a Secret"
+            );
+        }
     }
 
     async fn context(&self, process: &Process, news: mpsc::UnboundedSender<ClusterId>) -> Result<Context> {
@@ -173,11 +190,7 @@ impl Args {
     /// The watch cluster: that of the Secret where one is named, else that of the file, else the one of this pod. What is
     /// named and cannot be used ends the process. With it, what hears its watches.
     async fn watch_cluster(&self, process: &Process) -> Result<(Cluster, Pulse)> {
-        let Some(name) = self
-            .watch_kubeconfig_secret
-            .as_deref()
-            .filter(|name| !name.is_empty())
-        else {
+        let Some(name) = self.watch_secret() else {
             return Ok((process.cluster().clone(), process.pulse().clone()));
         };
         let discovery = self.discovery_namespace();

@@ -30,12 +30,22 @@ pub(crate) fn id(ctx: &Context) -> ClusterId {
     }
 }
 
-/// Writes the Secret, where there is a kubeconfig and the Secret says something else. `file` comes before the usual places.
-pub(crate) async fn keep(ctx: &Context, label: &str, file: Option<PathBuf>) -> Result<(), Error> {
+/// Writes the Secret, where there is a kubeconfig and the Secret says something else. `file` comes before the usual places,
+/// and `context` before the current one: what is kept leads where this process goes.
+pub(crate) async fn keep(
+    ctx: &Context,
+    label: &str,
+    file: Option<PathBuf>,
+    context: Option<String>,
+) -> Result<(), Error> {
     let mut sources = Sources::of_process();
+    if file.is_none() && context.is_none() && sources.are_of_pod() {
+        return Ok(());
+    }
     if let Some(file) = file {
         sources.kubeconfig = Some(file.into_os_string());
     }
+    sources.context = context;
     let validate = async |config: kube::Config| {
         let client = kube::Client::try_from(config)?;
         client.apiserver_version().await.map(drop)

@@ -24,6 +24,8 @@ const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 pub struct Sources {
     /// `$KUBECONFIG`; its first path counts.
     pub kubeconfig: Option<OsString>,
+    /// The context that is meant, when it is not the current one of the file.
+    pub context: Option<String>,
     /// The home folder, for `.kube/config`.
     pub home: Option<PathBuf>,
     /// The folder of a pod's service account.
@@ -38,10 +40,16 @@ impl Sources {
         let text = |name| env::var(name).ok().filter(|text: &String| !text.is_empty());
         Self {
             kubeconfig: env::var_os("KUBECONFIG"),
+            context: None,
             home: env::home_dir(),
             service_account: SERVICE_ACCOUNT.into(),
             server: text("KUBERNETES_SERVICE_HOST").zip(text("KUBERNETES_SERVICE_PORT")),
         }
+    }
+
+    /// True in a pod, which has a service account and is told where the API server is.
+    pub fn are_of_pod(&self) -> bool {
+        self.server.is_some() && self.service_account.join("token").exists()
     }
 
     /// The file that is read, whether it is there or not.
@@ -68,7 +76,7 @@ pub struct SelfContained {
 pub enum Form {
     /// The current context alone, with all certificates, keys and tokens in it.
     Reduced,
-    /// The file as it is.
+    /// The file as it is, but for another context that is meant.
     Full {
         /// Why it is not reduced.
         why: Box<dyn StdError + Send + Sync>,
@@ -87,7 +95,7 @@ struct Elsewhere {
 
 /// The kubeconfig of this process, made to need no other file.
 ///
-/// It is that of the first path in `$KUBECONFIG`, else of `~/.kube/config`, reduced to its current context; paths in it
+/// It is that of the first path in `$KUBECONFIG`, else of `~/.kube/config`, reduced to its context that counts; paths in it
 /// count from its folder, and what they lead to is put in. `validate` is given a configuration of the result and may ask
 /// `/version`; where it fails, where the current context leads nowhere, where a file is missing, or where credentials come
 /// from a program, the file is kept as it is. Where there is no file, the pod's service account takes its place.
@@ -116,6 +124,7 @@ where
         return in_cluster(sources, looked_at);
     };
     let folder = path.parent().unwrap_or(Path::new("."));
+    let full = meant(full, sources.context.as_deref());
     let why = match reduced(full.as_bytes(), folder) {
         Ok(text) => match check(&text, validate).await {
             Ok(()) => {
@@ -132,6 +141,19 @@ where
         text: full,
         form: Form::Full { why },
     })
+}
+
+/// The kubeconfig with this context as its current one. What cannot be read stays as it is.
+fn meant(full: String, context: Option<&str>) -> String {
+    let Some(context) = context else { return full };
+    let Ok(mut kubeconfig) = parts::parse(full.as_bytes()) else {
+        return full;
+    };
+    if kubeconfig.current_context.as_deref() == Some(context) {
+        return full;
+    }
+    kubeconfig.current_context = Some(context.to_owned());
+    serde_json::to_string(&kubeconfig).unwrap_or(full)
 }
 
 async fn check<E>(
@@ -200,7 +222,7 @@ fn inline_user(mut user: AuthInfo) -> Result<AuthInfo, Error> {
 
 fn in_cluster(sources: &Sources, looked_at: String) -> Result<SelfContained, Error> {
     let token = sources.service_account.join("token");
-    let Some((host, port)) = sources.server.as_ref().filter(|_| token.exists()) else {
+    let Some((host, port)) = sources.server.as_ref().filter(|_| sources.are_of_pod()) else {
         return Err(Error::Nowhere { looked_at });
     };
     let authority = read_file(&sources.service_account.join("ca.crt"))?;
@@ -287,6 +309,7 @@ mod tests {
         fn sources(&self) -> Sources {
             Sources {
                 kubeconfig: Some(format!(":{}:/nowhere/else", self.0.path().join("config").display()).into()),
+                context: None,
                 home: None,
                 service_account: self.0.path().join("account"),
                 server: None,
@@ -337,6 +360,36 @@ users:
         let key = parts.user.client_key_data.unwrap();
         assert_eq!(key.expose_secret(), STANDARD.encode("a key"));
         assert_eq!(folder.made().await.text, made.text);
+    }
+
+    #[tokio::test]
+    async fn the_context_that_is_meant_is_the_current_one_of_what_is_made() {
+        let folder = Folder::with(FILES);
+        let made = async |context: &str| {
+            let sources = Sources {
+                context: Some(context.to_owned()),
+                ..folder.sources()
+            };
+            self_contained(&sources, fine).await.unwrap()
+        };
+        assert_eq!(made("far").await.text, folder.made().await.text);
+        // Its user's credentials come from a program, so that it stays whole.
+        let near = made("near").await;
+        assert!(matches!(near.form, Form::Full { .. }), "{near:?}");
+        let kubeconfig = parts::parse(near.text.as_bytes()).unwrap();
+        assert_eq!((kubeconfig.contexts.len(), kubeconfig.auth_infos.len()), (2, 2));
+        let parts = Parts::of(kubeconfig).unwrap();
+        assert_eq!(parts.cluster.server.as_deref(), Some("https://near"));
+        assert!(parts.user.exec.is_some());
+        let without = Folder::with(&FILES.replace("exec: {command: sh}", "tokenFile: token"));
+        let sources = Sources {
+            context: Some("near".to_owned()),
+            ..without.sources()
+        };
+        let near = self_contained(&sources, fine).await.unwrap();
+        assert!(matches!(near.form, Form::Reduced), "{near:?}");
+        let parts = Parts::of(parts::parse(near.text.as_bytes()).unwrap()).unwrap();
+        assert_eq!(parts.cluster.server.as_deref(), Some("https://near"));
     }
 
     #[tokio::test]
