@@ -44,6 +44,8 @@ type Metadata = Item<PartialObjectMeta<DynamicObject>>;
 /// A cluster could not be engaged.
 #[derive(Debug, thiserror::Error)]
 enum Error {
+    #[error("the Secret has no kubeconfig under the key {0}")]
+    NoKubeconfig(String),
     #[error("the kubeconfig is refused")]
     Kubeconfig(#[source] kubeconfig::Error),
     #[error("the cluster gives no answer")]
@@ -100,6 +102,9 @@ async fn connect(source: &Source, member: &Member, ctx: &Context) -> Result<Conn
             server: String::new(),
             pulse: ctx.home_pulse.clone(),
         },
+        Source::Kubeconfig { text, .. } if text.is_empty() => {
+            return Err(Error::NoKubeconfig(ctx.kubeconfig_key.clone()));
+        }
         Source::Kubeconfig { text, .. } => client(text, &ctx.limits).map_err(Error::Kubeconfig)?,
     };
     probe(&connected.cluster).await?;

@@ -7,6 +7,7 @@ mod tenants;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use api::mesh::annotations::CLUSTER_STATE;
 use api::mesh::events;
@@ -32,6 +33,9 @@ use crate::message::{chain, told};
 /// The name under which the watch cluster itself is served.
 pub(crate) const SELF: &str = "self-cluster";
 
+/// How often other words are told for a state that stays.
+const SAME_STATE_AGAIN: Duration = Duration::from_mins(1);
+
 /// The longest text that is kept about one release that was left behind: three names, and what stands between them.
 const LONGEST_ENTRY: usize = 500;
 
@@ -53,7 +57,7 @@ impl std::fmt::Display for ClusterId {
 pub(crate) enum Source {
     /// By the client of this process: it is the watch cluster.
     Home,
-    /// By a kubeconfig, which its author may have written to harm us.
+    /// By a kubeconfig, which its author may have written to harm us; an empty one leads nowhere.
     Kubeconfig {
         text: Arc<[u8]>,
         /// Annotations of its Secret, which say whether its token is renewed.
@@ -80,6 +84,8 @@ pub(crate) struct Member {
     has_tenants: bool,
     site: Mutex<Option<Arc<Site>>>,
     standing: Mutex<Standing>,
+    /// When that was told last.
+    told_at: Mutex<Instant>,
     annotations: Mutex<BTreeMap<String, String>>,
 }
 
@@ -93,22 +99,30 @@ impl Member {
         lock(&self.standing).clone()
     }
 
-    /// Notes how we stand to it, and tells everybody when that is news.
+    /// Notes how we stand to it, and tells everybody when that is news. A server may find ever other words for why it does not
+    /// answer: those of a state that stays are told now and then.
     async fn stand(&self, state: State, message: &str, ctx: &Context) {
-        let next = {
+        let (next, is_other) = {
             let mut standing = lock(&self.standing);
-            if standing.state == state {
+            let is_other = standing.state != state;
+            if !is_other && lock(&self.told_at).elapsed() < SAME_STATE_AGAIN {
                 return;
             }
-            let left = std::mem::take(&mut standing.left_behind);
-            *standing = Standing::new(state, message, Timestamp::now()).leaving(left);
-            standing.clone()
+            let Some(next) = standing.seen(state, message, Timestamp::now()) else {
+                return;
+            };
+            *standing = next.clone();
+            *lock(&self.told_at) = Instant::now();
+            (next, is_other)
         };
         tracing::info!(cluster = self.name, state = state.as_str(), message, "cluster");
-        ctx.figures.state(&self.name, Some(state));
-        // Nobody listens once the process ends.
-        let _ = ctx.news.send(self.id.clone());
-        if matches!(state, State::Engaged | State::Unreachable) {
+        if is_other {
+            ctx.figures.state(&self.name, Some(state));
+            // Nobody listens once the process ends.
+            let _ = ctx.news.send(self.id.clone());
+        }
+        // The others last for a moment.
+        if matches!(state, State::Engaged | State::Unreachable | State::Disengaged) {
             self.tell(&next, message, ctx).await;
         }
     }
@@ -140,10 +154,9 @@ impl Member {
 
     /// Says it on the Secret, where users see it.
     async fn tell(&self, standing: &Standing, news: &str, ctx: &Context) {
-        let severity = if standing.state == State::Engaged {
-            Severity::Normal
-        } else {
-            Severity::Warning
+        let severity = match standing.state {
+            State::Unreachable => Severity::Warning,
+            State::Discovered | State::Connecting | State::Engaged | State::Disengaged => Severity::Normal,
         };
         let note = format!("{}: {news}", standing.state.as_str());
         let happening = Happening {
@@ -389,6 +402,7 @@ impl Registry {
             has_tenants,
             site: Mutex::default(),
             standing: Mutex::new(standing),
+            told_at: Mutex::new(Instant::now()),
             annotations: Mutex::new(annotations),
         });
         let digest = source.digest();

@@ -85,12 +85,12 @@ fn found(registry: &Registry, secret: &Item<Secret>, ctx: &Context) {
         registry.lost(&id);
         return;
     };
-    if let Some(source) = source(secret, &ctx.kubeconfig_key) {
-        registry.discovered(&id, source);
-    } else {
-        tracing::warn!(cluster = %id, key = ctx.kubeconfig_key, "the Secret has no kubeconfig");
-        registry.lost(&id);
-    }
+    // One without a kubeconfig is told of like one whose kubeconfig leads nowhere.
+    let source = source(secret, &ctx.kubeconfig_key).unwrap_or_else(|| Source::Kubeconfig {
+        text: Arc::default(),
+        annotations: secret.annotations().clone(),
+    });
+    registry.discovered(&id, source);
 }
 
 /// How a cluster is reached, as its Secret says.

@@ -77,6 +77,19 @@ impl Standing {
         Self { left_behind, ..self }
     }
 
+    /// What follows when it is seen in this state; none when that is no news. The reason of a state that stays may be another
+    /// one: then it is told since when the state is what it is.
+    pub(crate) fn seen(&self, state: State, message: &str, now: jiff::Timestamp) -> Option<Self> {
+        let next = Self::new(state, message, now).leaving(self.left_behind.clone());
+        if self.state != state {
+            return Some(next);
+        }
+        (!message.is_empty() && self.message != message).then(|| Self {
+            since: self.since.clone(),
+            ..next
+        })
+    }
+
     /// Notes what is left behind.
     pub(crate) fn leave(&mut self, what: &str) {
         let left = &mut self.left_behind;
@@ -118,6 +131,26 @@ mod tests {
             let annotations = BTreeMap::from([(CLUSTER_STATE.to_owned(), other.to_owned())]);
             assert!(left_behind(&annotations).is_empty(), "{other}");
         }
+    }
+
+    #[test]
+    fn a_state_that_stays_tells_its_last_reason_and_since_when_it_is() {
+        let at = |second| jiff::Timestamp::from_second(second).unwrap_or_default();
+        let mut away = Standing::new(State::Unreachable, "no answer", at(30));
+        away.leave("release a");
+        let seen = |state, message| away.seen(state, message, at(60));
+        assert_eq!(seen(State::Unreachable, "no answer"), None);
+        assert_eq!(seen(State::Unreachable, ""), None);
+        let expired = seen(State::Unreachable, "the token has expired");
+        let told = expired.map(|it| (it.since, it.message, it.left_behind.len()));
+        let expected = (
+            "1970-01-01T00:00:30Z".to_owned(),
+            "the token has expired".to_owned(),
+            1,
+        );
+        assert_eq!(told, Some(expected));
+        let back = seen(State::Engaged, "it answers again");
+        assert_eq!(back.map(|it| it.since).as_deref(), Some("1970-01-01T00:01:00Z"));
     }
 
     #[test]
