@@ -8,7 +8,7 @@ use api::mesh::Phase;
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts};
 use runtime::Metrics;
 
-use crate::key::Key;
+use crate::key::{Key, Kind};
 use crate::registry::State;
 
 /// The figures of all clusters; cheap to clone.
@@ -110,7 +110,9 @@ impl Figures {
     pub(crate) fn forget(&self, cluster: &str) {
         let mut placed = self.placed.lock().unwrap_or_else(PoisonError::into_inner);
         placed.retain(|(known, _), _| known != cluster);
-        for kind in ["Tenant", "KryptonDeployment"] {
+        for kind in [Kind::Tenant, Kind::Deployment].map(Kind::as_str) {
+            drop(self.passes.remove_label_values(&[cluster, kind]));
+            drop(self.failures.remove_label_values(&[cluster, kind]));
             for phase in Phase::ALL {
                 drop(
                     self.phases
@@ -118,5 +120,53 @@ impl Figures {
                 );
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tenant(name: &str) -> Key {
+        Key {
+            kind: Kind::Tenant,
+            namespace: "teams".to_owned(),
+            name: name.to_owned(),
+        }
+    }
+
+    #[test]
+    fn an_object_counts_in_its_last_phase_until_it_or_its_cluster_is_gone() {
+        let metrics = Metrics::new().unwrap();
+        let figures = Figures::new(&metrics).unwrap();
+        let told = |series: &str, number: &str| {
+            let text = metrics.text().unwrap();
+            let line = format!("multicluster_{series} {number}");
+            assert!(text.lines().any(|told| told == line), "{line}\n{text}");
+        };
+        for phase in [Phase::Pending, Phase::Ready, Phase::Ready] {
+            figures.at("edge", &tenant("acme"), Some(phase));
+        }
+        figures.at("edge", &tenant("beta"), Some(Phase::Error));
+        told(r#"objects{cluster="edge",kind="Tenant",phase="Pending"}"#, "0");
+        told(r#"objects{cluster="edge",kind="Tenant",phase="Ready"}"#, "1");
+        told(r#"objects{cluster="edge",kind="Tenant",phase="Error"}"#, "1");
+        figures.at("edge", &tenant("beta"), None);
+        told(r#"objects{cluster="edge",kind="Tenant",phase="Error"}"#, "0");
+
+        figures.pass("edge", "Tenant", Duration::from_secs(1), false);
+        told(r#"pass_failures_total{cluster="edge",kind="Tenant"}"#, "1");
+        figures.state("edge", Some(State::Connecting));
+        figures.state("edge", Some(State::Engaged));
+        told(r#"cluster_state{cluster="edge",state="Engaged"}"#, "1");
+        told(r#"cluster_state{cluster="edge",state="Connecting"}"#, "0");
+        figures.forget("edge");
+        figures.state("edge", None);
+        let text = metrics.text().unwrap();
+        assert!(!text.contains("cluster=\"edge\""), "{text}");
+        // What is forgotten is not taken away once more when it goes.
+        figures.at("edge", &tenant("acme"), None);
+        let text = metrics.text().unwrap();
+        assert!(!text.lines().any(|line| line.ends_with(" -1")), "{text}");
     }
 }
