@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// Log more.
     #[arg(long, env = "OPERATOR_DEBUG", value_parser = truth, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     pub(crate) debug: bool,
-    /// The chart repository: its root, or `oci://host/path`.
+    /// The chart repository: its root, or `oci://host/path`; or the URL of the chart's archive.
     #[arg(long, env = "CHART_REPO", default_value = "https://charts.jetstack.io")]
     pub(crate) chart_repo: String,
     /// Name of the chart in it.

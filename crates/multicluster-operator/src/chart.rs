@@ -27,7 +27,7 @@ pub(crate) struct ProcessChart {
 pub(crate) enum Form {
     /// By the index of its repository, or the tags of a registry.
     Listed,
-    /// As `<repository>/<name>-<version>.tgz`.
+    /// As `<repository>/<name>-<version>.tgz`, where the repository is no archive itself.
     Archive,
 }
 
@@ -95,7 +95,7 @@ impl ProcessChart {
             ..self.access.clone()
         };
         match form {
-            Form::Archive if !self.repo.starts_with("oci://") => ChartSpec {
+            Form::Archive if !self.repo.starts_with("oci://") && !is_archive(&self.repo) => ChartSpec {
                 url: format!(
                     "{}/{}-{}.tgz",
                     self.repo.trim_end_matches('/'),
@@ -111,6 +111,12 @@ impl ProcessChart {
             },
         }
     }
+}
+
+/// True for the URL of an archive, which is the chart itself.
+fn is_archive(url: &str) -> bool {
+    let path = url.split(['?', '#']).next().unwrap_or_default();
+    [".tgz", ".tar.gz"].iter().any(|ending| path.ends_with(ending))
 }
 
 #[cfg(test)]
@@ -152,6 +158,8 @@ mod tests {
             (registry.url.as_str(), registry.version.as_deref()),
             ("oci://host/charts", Some("1.2.3"))
         );
+        let url = "https://charts.example.org/web-1.2.3.tgz?key=a";
+        assert_eq!(chart(url).spec(Form::Archive).url, url);
         assert_eq!(chart("https://a/").title(), "https://a/web:1.2.3");
         assert!(
             [archive, listed, registry]
