@@ -188,7 +188,7 @@ run-pid: ## Start the multicluster operator in the background, with FLAGS, again
 stop: ## End what `make run-pid` started: SIGTERM, and SIGKILL after five seconds
 	@pid=$$(cat target/multicluster-operator.pid 2>/dev/null) || exit 0; kill $$pid 2>/dev/null || true; \
 	for _ in 1 2 3 4 5 6 7 8 9 10; do kill -0 $$pid 2>/dev/null || break; sleep 0.5; done; \
-	kill -KILL $$pid 2>/dev/null || true; rm -f target/multicluster-operator.pid
+	kill -KILL $$pid 2>/dev/null && sleep 0.5; rm -f target/multicluster-operator.pid
 
 .PHONY: bootstrap
 bootstrap: setup programs ## Three bare nodes to a cluster by kco init, a worker and a control plane joining, with the real kubeadm; prints seconds and what was reached (needs root)

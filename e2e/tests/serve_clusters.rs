@@ -1,13 +1,9 @@
 //! Tenants and deployments over two control planes: the short form of the multicluster operator's acceptance.
 
-use std::net::TcpListener;
-use std::process::Command;
-
 use anyhow::Result;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use e2e::Namespace;
-use e2e::host_platform::free_port;
-use e2e::multicluster::{CLUSTERS, Clusters, deployment, events, said, tenant};
+use e2e::multicluster::{CLUSTERS, Clusters, LABEL, deployment, events, said, tenant};
 use e2e::namespace::condition;
 use serde_json::{Value, json};
 
@@ -121,10 +117,12 @@ fn release_a_tenant(clusters: &Clusters) -> Result<()> {
     let fingerprint =
         |tenant: &Value| tenant["metadata"]["annotations"]["mesh.openkcm.io/fingerprint-remote"].clone();
     let installed = teams.get("tenants", "acme")?.map(|tenant| fingerprint(&tenant));
-    for (version, reason) in [
-        ("2.0.0", "True UpgradeFailed"),
-        ("1.x.y", "True VersionInvalid"),
-        ("9.9.9", "True VersionNotFound"),
+    let mut revisions = None;
+    for (version, reason, event) in [
+        ("2.0.0", "True UpgradeFailed", "HelmUpgradeFailed"),
+        ("1.x.y", "True VersionInvalid", "ChartVersionInvalid"),
+        ("9.9.9", "True VersionNotFound", "ChartVersionNotFound"),
+        ("garbage", "True VersionInvalid", "ChartVersionInvalid"),
     ] {
         let operator = clusters.start_operator(&[&format!("--chart-version={version}")])?;
         let failed = teams.wait("tenants", "acme", |tenant| {
@@ -132,7 +130,18 @@ fn release_a_tenant(clusters: &Clusters) -> Result<()> {
         })?;
         assert_eq!(phase(&failed), "Error", "{version}");
         assert_eq!(Some(fingerprint(&failed)), installed, "{version}");
+        teams.wait_until("the failure to be told", || {
+            let told = events(&teams, "acme")?;
+            Ok(told.iter().any(|reason| reason == event).then_some(()))
+        })?;
         clusters.kill_operator(&operator)?;
+        // What is no version that there is, nobody tries to release.
+        let released = records(&acme)?;
+        assert!(
+            revisions.is_none_or(|before| version == "2.0.0" || before == released),
+            "{version}: {released:?}"
+        );
+        revisions = Some(released);
     }
     let operator = clusters.start_operator(&["--chart-version=1.1.0"])?;
     let over = teams.wait("tenants", "acme", |tenant| phase(tenant) == "Ready")?;
@@ -345,15 +354,58 @@ fn withdraw_a_secret(clusters: &Clusters) -> Result<()> {
     let region = json!({"name": "eu", "kubeconfigSecretName": "lent"});
     home.apply(&deployment("lenders", "journal", &region, &json!({})))?;
     home.wait("kryptondeployments", "journal", |it| phase(it) == "Ready")?;
+    use_a_secret_of_ones_own(clusters, &home)?;
 
     // What cannot be removed and goes by force is told where the cluster is known.
     let operator = leave_behind(clusters, &home, &operator)?;
     home.kubectl(&["delete", "kryptondeployment", "ledger", "journal"])?;
+
+    // A Secret that is no kubeconfig of ours any more says so, and one that never was.
+    let own = clusters.at_home(CLUSTERS);
+    own.kubectl(&["label", "secret", "lent", &format!("{LABEL}-")])?;
+    clusters.wait_for_state("lent", "Disengaged")?;
+    own.apply(&json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": "keyless", "namespace": CLUSTERS, "labels": {LABEL: "true"}},
+        "stringData": {"config": "{}"},
+    }))?;
+    let keyless = own.wait("secrets", "keyless", |it| {
+        it["metadata"]["annotations"]["mesh.openkcm.io/cluster-state"].is_string()
+    })?;
+    let told = keyless["metadata"]["annotations"].to_string();
+    assert!(
+        told.contains("Unreachable") && told.contains("under the key kubeconfig"),
+        "{told}"
+    );
     clusters.kill_operator(&operator)?;
-    clusters
-        .at_home(CLUSTERS)
-        .kubectl(&["delete", "secret", "lent"])?;
-    Ok(())
+    own.kubectl(&["delete", "secret", "lent", "keyless"]).map(drop)
+}
+
+/// A Secret beside the deployment needs no agreement and no label, and comes before one of the same name where clusters are
+/// looked for.
+fn use_a_secret_of_ones_own(clusters: &Clusters, home: &Namespace) -> Result<()> {
+    let kubeconfig = BASE64_STANDARD.encode(std::fs::read(clusters.remote.kubeconfig())?);
+    home.apply(&json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": "lent", "namespace": "lenders"},
+        "data": {"kubeconfig": kubeconfig},
+    }))?;
+    let region = json!({"name": "eu", "kubeconfig": {"secret": {"name": "lent", "namespace": "lenders"}}});
+    home.apply(&deployment("lenders", "diary", &region, &json!({})))?;
+    let ready = home.wait("kryptondeployments", "diary", |it| phase(it) == "Ready")?;
+    let release = &ready["status"]["release"];
+    assert_eq!(
+        [&release["cluster"], &release["clusterNamespace"]],
+        ["lent", "lenders"],
+        "{ready}"
+    );
+    home.kubectl(&["delete", "kryptondeployment", "diary", "--timeout=110s"])?;
+    assert!(
+        clusters
+            .at_remote("diary")
+            .get("configmaps", "settings")?
+            .is_none()
+    );
+    home.kubectl(&["delete", "secret", "lent"]).map(drop)
 }
 
 /// A release that cannot be removed, because a policy keeps one of its objects; gives the name of the operator that runs after
@@ -692,32 +744,5 @@ fn rotate_a_kubeconfig(clusters: &Clusters) -> Result<()> {
     clusters
         .at_home(CLUSTERS)
         .kubectl(&["delete", "secret", "rotated"])?;
-    Ok(())
-}
-
-#[test]
-fn the_operator_ends_at_a_signal_and_frees_its_ports() -> Result<()> {
-    Clusters::shared()?.explained(end_at_a_signal)
-}
-
-fn end_at_a_signal(clusters: &Clusters) -> Result<()> {
-    let port = free_port()?;
-    let mut operator = clusters.operator(&[&format!("--metrics-port={port}")])?.spawn()?;
-    let home = clusters.at_home(CLUSTERS);
-    home.wait_until("the operator to lead", || {
-        let lease = home.get("leases", "multicluster-operator")?;
-        let holder = lease.and_then(|lease| lease["spec"]["holderIdentity"].as_str().map(str::to_owned));
-        Ok(holder.filter(|holder| !holder.is_empty()))
-    })?;
-    assert!(TcpListener::bind(("0.0.0.0", port)).is_err());
-    assert!(
-        Command::new("kill")
-            .arg(operator.id().to_string())
-            .status()?
-            .success()
-    );
-    let status = operator.wait()?;
-    assert!(status.success(), "{status}");
-    TcpListener::bind(("0.0.0.0", port))?;
     Ok(())
 }

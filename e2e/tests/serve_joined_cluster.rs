@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use e2e::image;
 use e2e::multicluster::{CLUSTERS, Clusters, deployment, tenant};
 use serde_json::{Value, json};
@@ -35,20 +35,14 @@ fn serve(clusters: &Clusters) -> Result<()> {
         &text(&image::root().join("charts/multicluster-operator")),
     ])?;
     // The same kinds as in the chart that is released.
-    let chart = text(&image::root().join("e2e/charts/web"));
     let target = text(&clusters.remote.kubeconfig());
-    let mut join = home.site().kco(["cluster", "join", EDGE, "--chart", &chart])?;
-    join.args(["--target-kubeconfig", &target, "--allow-from", "joined-shop"]);
-    join.args(["--namespace", CLUSTERS]);
-    home.site().run(join)?;
+    join(clusters)?;
     let (before_home, before_remote) = (clusters.home.audit().mark()?, clusters.remote.audit().mark()?);
 
     let own = clusters.home.kubeconfig_for(CLUSTERS, RELEASE)?;
     let own = format!("--kubeconfig={}", text(&own));
     clusters.start_operator(&[&own, "--self-cluster=false", "--ensure-watch-crds=false"])?;
-    home.wait_until("the cluster to be engaged", || {
-        Ok((clusters.state(EDGE)?.as_deref() == Some("Engaged")).then_some(()))
-    })?;
+    clusters.wait_for_state(EDGE, "Engaged")?;
 
     // A Tenant comes, is put right, and goes.
     teams.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "joined-teams"}}))?;
@@ -66,6 +60,13 @@ fn serve(clusters: &Clusters) -> Result<()> {
     team.wait("kryptondeployments", "joined-web", is_ready)?;
 
     renew(clusters)?;
+    cut_off(clusters)?;
+    teams.apply(&tenant(
+        "joined-teams",
+        "joined-acme",
+        &json!({"values": {"greeting": "again"}}),
+    ))?;
+    acme.wait("configmaps", "settings", |it| it["data"]["greeting"] == "again")?;
 
     team.kubectl(&["delete", "kryptondeployments", "joined-web", "--timeout=60s"])?;
     teams.kubectl(&["delete", "tenants", "joined-acme", "--timeout=60s"])?;
@@ -94,6 +95,40 @@ fn serve(clusters: &Clusters) -> Result<()> {
     home.site().run(leave).map(drop)
 }
 
+/// Joins the remote cluster, or joins it again.
+fn join(clusters: &Clusters) -> Result<()> {
+    let home = clusters.at_home(CLUSTERS);
+    let chart = text(&image::root().join("e2e/charts/web"));
+    let target = text(&clusters.remote.kubeconfig());
+    let mut join = home.site().kco(["cluster", "join", EDGE, "--chart", &chart])?;
+    join.args(["--target-kubeconfig", &target, "--allow-from", "joined-shop"]);
+    join.args(["--namespace", CLUSTERS]);
+    home.site().run(join).map(drop)
+}
+
+/// Without its ServiceAccount no token counts any more, which is told, until the cluster joins again.
+fn cut_off(clusters: &Clusters) -> Result<()> {
+    let (home, accounts) = (
+        clusters.at_home(CLUSTERS),
+        clusters.at_remote("multicluster-operator"),
+    );
+    accounts.kubectl(&["delete", "serviceaccounts", "--all"])?;
+    // A watch that was begun before goes on, and a token counts for some seconds more: somebody has to ask.
+    let teams = clusters.at_remote("joined-teams");
+    let mut touched = 0;
+    home.wait_until("the token to be missed", || {
+        touched += 1;
+        let touch = format!("touched={touched}");
+        teams.kubectl(&["annotate", "tenant", "joined-acme", &touch, "--overwrite"])?;
+        Ok((clusters.state(EDGE)?.as_deref() == Some("Unreachable")).then_some(()))
+    })?;
+    let secret = home.get("secret", EDGE)?.context("no Secret")?;
+    let told = secret["metadata"]["annotations"]["mesh.openkcm.io/cluster-state"].to_string();
+    ensure!(told.contains("Unauthorized"), "{told}");
+    join(clusters)?;
+    clusters.wait_for_state(EDGE, "Engaged")
+}
+
 /// A token whose time is half over is renewed by the operator, by the token itself.
 fn renew(clusters: &Clusters) -> Result<()> {
     let home = clusters.at_home(CLUSTERS);
@@ -118,7 +153,5 @@ fn renew(clusters: &Clusters) -> Result<()> {
     let renewed = secret()?;
     let annotations = &renewed["metadata"]["annotations"];
     assert_eq!(annotations["mesh.openkcm.io/token-lifetime"], "604800");
-    home.wait_until("the cluster to be engaged again", || {
-        Ok((clusters.state(EDGE)?.as_deref() == Some("Engaged")).then_some(()))
-    })
+    clusters.wait_for_state(EDGE, "Engaged")
 }

@@ -96,6 +96,12 @@ pub(super) fn attacks() -> Vec<Attack> {
             elsewhere,
         )
         .quick(),
+        row(
+            "deployment-lookup",
+            "the values of a deployment look up what others have",
+            lookup,
+        )
+        .quick(),
     ]
 }
 
@@ -645,6 +651,63 @@ fn elsewhere(stage: &Stage, name: &'static str) -> Result<Outcome> {
         None => Outcome::refused(
             format!("the operator: {}", said.join("; ")),
             "nothing was made there, the tenant beside was served",
+        ),
+    })
+}
+
+fn lookup(stage: &Stage, name: &'static str) -> Result<Outcome> {
+    let post = Post::start(stage, name)?;
+    let thief = stage.platform().namespace(&format!("{name}-thief"))?;
+    let settled = stage.platform().namespace(&format!("{name}-settled"))?;
+    for kind in ["ConfigMap", "Secret"] {
+        settled.apply(&json!({
+            "apiVersion": "v1", "kind": kind, "metadata": {"name": "plans", "namespace": settled.namespace()},
+            "data": {"plan": BASE64_STANDARD.encode(TELL_TALE)},
+        }))?;
+    }
+    post.join(
+        HOSTILE,
+        &fs::read(stage.platform().plane().kubeconfig())?,
+        thief.namespace(),
+    )?;
+    thief.wait(
+        "customresourcedefinitions",
+        "kryptondeployments.mesh.openkcm.io",
+        |it| it["status"]["acceptedNames"]["kind"] == "KryptonDeployment",
+    )?;
+    let region = json!({"name": "eu", "kubeconfig": {"secret": {"name": HOSTILE, "namespace": name}}});
+    let looks = [
+        ("peek-map", "ConfigMap", settled.namespace(), "plans"),
+        ("peek-secret", "Secret", settled.namespace(), "plans"),
+        ("peek-all", "Secret", "", ""),
+    ];
+    let mut said = Vec::new();
+    for (loot, kind, namespace, of) in looks {
+        let values = json!({"looks": {"kind": kind, "namespace": namespace, "name": of}});
+        thief.apply(&deployment(thief.namespace(), loot, &region, &values))?;
+        said.push(refusal(&thief, loot, "HelmFailed")?);
+    }
+    let mut seen = None;
+    for (loot, ..) in looks {
+        let place = Namespace::of(loot, thief.site());
+        if place.get("configmaps", "settings")?.is_some() {
+            seen = Some(format!("the release {loot} was made with what it found"));
+        }
+    }
+    let victim = post.serve_victim();
+    thief.kubectl(&["delete", "kryptondeployments", "--all", "--wait=false"])?;
+    for (loot, ..) in looks {
+        thief.wait_gone("kryptondeployments", loot)?;
+    }
+    post.end()?;
+    if let Err(error) = victim {
+        seen = Some(format!("the tenant beside is not served: {error:#}"));
+    }
+    Ok(match seen {
+        Some(seen) => Outcome::got_through(seen),
+        None => Outcome::refused(
+            format!("the operator: {}", said.join("; ")),
+            "nothing was made, the tenant beside was served",
         ),
     })
 }

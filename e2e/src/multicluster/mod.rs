@@ -42,6 +42,12 @@ metadata:
 data:
   version: {{ .Chart.Version | quote }}
   greeting: {{ .Values.greeting | quote }}
+  {{- with .Values.looks }}
+  found: {{ (lookup \"v1\" .kind .namespace .name).data | toJson | quote }}
+  {{- end }}
+{{- if .Values.tedious }}
+{{- range until 100000 }}{{ range until 10000 }}{{ end }}{{ end }}
+{{- end }}
 ";
 
 const SERVICE: &str = "apiVersion: v1
@@ -64,7 +70,7 @@ spec:
   template:
     metadata: {labels: {app: web}}
     spec:
-      containers: [{name: web, image: web.invalid/web}]
+      containers: [{name: web, image: {{ .Values.image | quote }}}]
 {{- end }}
 ";
 
@@ -156,6 +162,11 @@ impl Clusters {
         self.is_away.store(is_away, Ordering::SeqCst);
     }
 
+    /// The flags of an operator against home, with these further ones.
+    pub fn flags(&self, flags: &[&str]) -> Vec<String> {
+        arguments(&self.repository, CLUSTERS, flags)
+    }
+
     /// The operator against home with these further flags, to be run by the caller.
     ///
     /// # Errors
@@ -163,7 +174,7 @@ impl Clusters {
     pub fn operator(&self, flags: &[&str]) -> Result<Command> {
         let mut command = Command::new(image::binary(PROGRAM)?);
         command
-            .args(arguments(&self.repository, CLUSTERS, flags))
+            .args(self.flags(flags))
             .env("KUBECONFIG", self.home.kubeconfig())
             .env("NO_PROXY", "127.0.0.1");
         Ok(command)
@@ -188,7 +199,7 @@ impl Clusters {
         let kubeconfig = kubeconfig.to_string_lossy();
         let mut environment = environment.to_vec();
         environment.extend([("KUBECONFIG", &*kubeconfig), ("NO_PROXY", "127.0.0.1")]);
-        let arguments = arguments(&self.repository, CLUSTERS, flags);
+        let arguments = self.flags(flags);
         self.home
             .start_program(&name, &image::binary(PROGRAM)?, arguments, &environment)?;
         Ok(name)
@@ -199,6 +210,7 @@ impl Clusters {
     /// # Errors
     /// As `scenario`.
     pub fn explained(&self, scenario: impl FnOnce(&Self) -> Result<()>) -> Result<()> {
+        let _operators = Operators(self);
         let outcome = scenario(self);
         if outcome.is_err() {
             let folder = image::root().join("target/e2e-logs/multicluster");
@@ -206,10 +218,6 @@ impl Clusters {
                 plane.collect_logs(&folder.join(name))?;
             }
             progress(format_args!("logs are in {}", folder.display()));
-        }
-        // The next scenario begins with no operator.
-        for number in 0..self.started.load(Ordering::SeqCst) {
-            let _ = self.home.kill_component(&format!("{PROGRAM}-{number}"));
         }
         outcome
     }
@@ -278,6 +286,44 @@ impl Clusters {
         Ok((server, fs::read_to_string(authority.certificate())?))
     }
 
+    /// Makes a namespace at home.
+    ///
+    /// # Errors
+    /// When the API server refuses it.
+    pub fn make_at_home(&self, namespace: &str) -> Result<Namespace> {
+        made(self.at_home(namespace))
+    }
+
+    /// Makes a namespace on the remote cluster.
+    ///
+    /// # Errors
+    /// When the API server refuses it.
+    pub fn make_at_remote(&self, namespace: &str) -> Result<Namespace> {
+        made(self.at_remote(namespace))
+    }
+
+    /// Waits until the type of tenants is served at home.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub fn wait_for_tenants(&self) -> Result<()> {
+        let is_served = |it: &Value| it["status"]["acceptedNames"]["kind"] == "Tenant";
+        let home = self.at_home(CLUSTERS);
+        let served = home.wait("customresourcedefinitions", "tenants.mesh.openkcm.io", is_served);
+        served.map(drop)
+    }
+
+    /// Waits until the operator stands so to a cluster.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn wait_for_state(&self, cluster: &str, state: &str) -> Result<()> {
+        let what = format!("cluster {cluster} to be {state}");
+        self.at_home(CLUSTERS).wait_until(&what, || {
+            Ok((self.state(cluster)?.as_deref() == Some(state)).then_some(()))
+        })
+    }
+
     /// How the operator stands to a cluster, as the Secret says.
     ///
     /// # Errors
@@ -290,6 +336,24 @@ impl Clusters {
         let standing: Value = serde_json::from_str(text.unwrap_or("null"))?;
         Ok(standing["state"].as_str().map(str::to_owned))
     }
+}
+
+/// The operators that a scenario has started end with it, also when it panics: the next one begins with none.
+struct Operators<'c>(&'c Clusters);
+
+impl Drop for Operators<'_> {
+    fn drop(&mut self) {
+        let Self(clusters) = self;
+        for number in 0..clusters.started.load(Ordering::SeqCst) {
+            let _ = clusters.home.kill_component(&format!("{PROGRAM}-{number}"));
+        }
+    }
+}
+
+fn made(namespace: Namespace) -> Result<Namespace> {
+    let name = namespace.namespace();
+    namespace.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))?;
+    Ok(namespace)
 }
 
 /// The way to a cluster.
@@ -361,6 +425,21 @@ pub fn events(namespace: &Namespace, name: &str) -> Result<Vec<String>> {
         .collect())
 }
 
+/// The figures that a program of this host serves on a port.
+///
+/// # Errors
+/// When nobody answers.
+pub fn figures(port: u16) -> Result<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let url = format!("http://127.0.0.1:{port}/metrics");
+    // Whatever proxy there is leads elsewhere.
+    let client = reqwest::Client::builder().no_proxy().build()?;
+    runtime.block_on(async { Ok(client.get(url).send().await?.error_for_status()?.text().await?) })
+}
+
 /// The condition of a tenant about a cluster, as `True Installed`.
 pub fn said(tenant: &Value, type_: &str) -> String {
     let condition = crate::namespace::condition(tenant, type_);
@@ -375,7 +454,8 @@ pub(crate) fn charts_of(site: &Site) -> Result<HttpServer> {
     serve(charts(site)?, Arc::default())
 }
 
-/// Chart `shop` in a version: a `ConfigMap`, a Service, and a Deployment where values ask for it.
+/// Chart `shop` in a version: a `ConfigMap`, which says what was looked up where values ask for something, a Service, and a
+/// Deployment where values ask for it. Tedious values take all the time that templates have.
 fn chart(version: &str) -> Result<ChartFolder> {
     let chart = ChartFolder::copy("web", "shop", version)?;
     fs::remove_dir_all(chart.folder().join("templates"))?;
@@ -383,7 +463,8 @@ fn chart(version: &str) -> Result<ChartFolder> {
     chart.remove("values.schema.json")?;
     chart.write(
         "values.yaml",
-        "greeting: hello\nworkload: false\nreplicaCount: 1\nhooked: false\nelsewhere: \"\"\n",
+        "greeting: hello\nworkload: false\nimage: web.invalid/web\nreplicaCount: 1\nhooked: false\nelsewhere: \"\"\n\
+         looks: {}\ntedious: false\n",
     )?;
     chart.write("templates/config-map.yaml", CONFIG_MAP)?;
     chart.write("templates/service.yaml", SERVICE)?;
