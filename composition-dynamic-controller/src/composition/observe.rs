@@ -1,17 +1,19 @@
 //! What there is of a composition: its definition and chart, what that renders to and needs, the permissions
 //! that are granted, the release and its objects.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+mod grants;
+mod intention;
+mod objects;
+mod touched;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::inspection::{Query, Resource};
-use api::{Composition, CompositionDefinition, DEFINITION_GROUP};
+use api::Composition;
+use api::inspection::Resource;
 use charts::LoadedChart;
 use cluster::{Health, ObjectId, ResourceId};
-use composition::Bound;
-use composition::bound::{GroupResource, Outside};
+use composition::bound::Outside;
 use composition::permissions::{Grant, role_name};
 use composition::plan::{self, Home, Release};
 use composition::release_name::InvalidReleaseName;
@@ -19,13 +21,10 @@ use composition::{Given, Permissions, ReleaseName, Ungoverned, rendering};
 use helm_client::records;
 use helm_client::release::drift::{DriftedObject, InvalidPolicy};
 use helm_client::release::{self, Desired, Releases, UnservedType};
-use helm_client::rendering::{self as render, Leniency, Lookup, Rendering};
+use helm_client::rendering::Leniency;
 pub(super) use inspection::told;
-use inspection::{Bounds as _, Judging, Renderer, Standing, Stored, Subject, drift_policy, looked_up};
+use inspection::{Judging, Renderer, Standing, Stored};
 use k8s_openapi::api::core::v1::Namespace;
-use kube::ResourceExt as _;
-use runtime::telemetry;
-use serde_json::Value;
 
 use super::held::{self, Held};
 use super::memory::{self, Memory};
@@ -35,6 +34,9 @@ use crate::figures::Part;
 use crate::inspector;
 use crate::lookups::Moment;
 use crate::release_key;
+use grants::{granted_so_far, known_grants, reach};
+use intention::{Intention, intention, subject};
+use objects::look;
 
 /// What a pass saw.
 pub(super) struct Observed {
@@ -143,71 +145,6 @@ impl Error {
             | Self::DriftPolicy(_)
             | Self::Ungoverned(Ungoverned::BySeveral { .. } | Ungoverned::ByForeign { .. }) => false,
         }
-    }
-}
-
-/// What the pass wants, as it is worked out from definition, chart and render.
-struct Intention {
-    /// None of a fixed chart.
-    definition: Option<(String, String)>,
-    chart: Arc<LoadedChart>,
-    /// None while the chart fails for want of what it may not read yet.
-    desired: Option<Desired>,
-    looks_up: Answers,
-    /// Something that it looks up and that may not be read, though it is not there to refuse: until that is granted.
-    unread: Option<String>,
-    touched: Vec<Resource>,
-}
-
-/// What became of what a chart looked up.
-#[derive(Default)]
-struct Answers {
-    /// When it was answered; none when nothing of it is watched.
-    since: Option<Moment>,
-    /// True when all of it is watched, Secrets aside.
-    are_followed: bool,
-    /// Secrets, which nobody watches.
-    secrets: Vec<Lookup>,
-}
-
-impl Answers {
-    /// Watches what a chart looked up, answered after `since`.
-    async fn follow(lookups: &[Lookup], since: Moment, key: &Key, ctx: &Context) -> Self {
-        let (secrets, others): (Vec<_>, Vec<_>) = lookups
-            .iter()
-            .cloned()
-            .partition(|lookup| lookup.resource.is_secret());
-        let are_followed = ctx.lookups.follow(key, &others, since).await;
-        Self {
-            since: (!others.is_empty()).then_some(since),
-            are_followed,
-            secrets,
-        }
-    }
-
-    /// True when nothing of it can move unnoticed: of the Secrets, those of the release are compared with the others of its
-    /// objects.
-    fn are_known(&self, objects: &[(ObjectId, Health)]) -> bool {
-        let is_own = |secret: &Lookup| {
-            objects.iter().any(|(object, _)| {
-                object.resource().is_secret()
-                    && object.namespace() == Some(&secret.namespace)
-                    && object.name() == secret.name
-            })
-        };
-        self.are_followed && self.secrets.iter().all(is_own)
-    }
-}
-
-impl Intention {
-    /// What the release should be; `objects` are those that it has.
-    fn wanted(self, objects: &[(ObjectId, Health)]) -> Option<Wanted> {
-        Some(Wanted {
-            chart: self.chart,
-            desired: self.desired?,
-            is_followed: self.looks_up.are_known(objects),
-            answered: self.looks_up.since,
-        })
     }
 }
 
@@ -519,231 +456,6 @@ async fn records(
     }
 }
 
-/// What the pass wants; nothing of a composition that goes.
-async fn intention(
-    release: ReleaseOf<'_>,
-    held: &mut Held,
-    memory: &mut Memory,
-    ctx: &Context,
-) -> Result<Option<Intention>, Error> {
-    let ReleaseOf {
-        composition,
-        name: release,
-        releases,
-        granted: _,
-    } = release;
-    let key = Key::of_composition(composition);
-    if composition.deleting {
-        ctx.lookups.leave(&key);
-        return Ok(None);
-    }
-    let source = ctx.origin.of(composition)?;
-    let fetching = Box::pin(ctx.charts.get(&source.chart));
-    let fetching = ctx.telemetry.time(telemetry::Part::Connect, fetching);
-    // The source may be slow, and so may templates and the inspector.
-    let chart = held.waiting(&key, fetching, &ctx.queue).await;
-    let chart = chart.map_err(Error::Chart)?;
-    let definition = source.definition();
-    let question = source
-        .definition
-        .as_ref()
-        .map(|definition| question(composition, release, definition, &chart, ctx));
-    let is_news = memory.inspected.as_ref().map(|(question, _)| *question) != question;
-    // Until what the chart looks up is granted, asking is no offence.
-    let leniency = Leniency {
-        ask_first: is_news || memory.granted.is_none(),
-        ..Leniency::default()
-    };
-    let subject = subject(composition, release, &chart, ctx);
-    let bounds = bound::Written::new(ctx);
-    let judging = Judging::new(composition, &bounds, Renderer::Controller);
-    // Before chart-inspector is asked: what the composition is held for is said by its own controller.
-    let upon = held.outline().cloned();
-    let since = ctx.lookups.now();
-    let rendering = subject.render(&ctx.cluster, upon.as_ref(), leniency, &judging);
-    let (rendering, lookups) = match held.waiting(&key, rendering, &ctx.queue).await {
-        Ok(mut rendering) => {
-            let lookups = std::mem::take(&mut rendering.lookups);
-            (Some(rendering), lookups)
-        }
-        // What it looks up is granted first.
-        Err(inspection::Error::Render(render::Error::Unanswered(unanswered))) => (None, unanswered.lookups),
-        Err(error) => {
-            // It may fail for what it was answered.
-            Answers::follow(&judging.answered(), since, &key, ctx).await;
-            let types = judging.unserved();
-            return Err(if types.is_empty() {
-                error.into()
-            } else {
-                Error::LookedUpUnserved { types, source: error }
-            });
-        }
-    };
-    let looks_up = Answers::follow(&lookups, since, &key, ctx).await;
-    // Before anybody is asked about it: what an object of a type needs is not known before the type is.
-    let own = match &rendering {
-        Some(rendering) if is_news || !lookups.is_empty() => {
-            Some(own_touched(&subject, rendering, &bounds, ctx).await?)
-        }
-        Some(_) | None => None,
-    };
-    let mut touched = match (&source.definition, question) {
-        (Some(definition), Some(question)) => {
-            inspected(composition, release, definition, question, held, memory, ctx).await?
-        }
-        // chart-inspector renders charts of definitions and no others.
-        _ => Vec::new(),
-    };
-    // Our own render may go beyond the answer: the inspector reads less than we do.
-    if touched.is_empty() || !lookups.is_empty() {
-        let own = match (own, &rendering) {
-            (None, Some(rendering)) => own_touched(&subject, rendering, &bounds, ctx).await?,
-            (own, _) => own.unwrap_or_default(),
-        };
-        touched.extend(own);
-    }
-    touched.extend(lookups.iter().map(looked_up));
-    let unread = lookups.iter().find(|lookup| lookup.denied);
-    let unread = unread.map(|lookup| lookup.resource.to_string());
-    held.read_again(releases).await?;
-    Ok(Some(Intention {
-        definition,
-        chart,
-        desired: rendering.map(|rendering| rendering.desired),
-        looks_up,
-        unread,
-        touched,
-    }))
-}
-
-/// What the composition's own render touches.
-async fn own_touched(
-    subject: &Subject<'_>,
-    rendering: &Rendering,
-    bounds: &bound::Written<'_>,
-    ctx: &Context,
-) -> Result<Vec<Resource>, Error> {
-    match subject.touched(&ctx.cluster, rendering).await {
-        Ok(touched) => Ok(touched),
-        Err(error) => Err(unplaced(error, bounds).await?),
-    }
-}
-
-/// Why the objects of a render have no place. Of types that are not served, those may be told that are the chart's own
-/// words: where their names may be made of what it looked up, those that the bound has.
-async fn unplaced(error: inspection::Error, bounds: &bound::Written<'_>) -> Result<Error, Error> {
-    let Some(types) = error.unserved() else {
-        return Ok(error.into());
-    };
-    let types = types.to_vec();
-    let is_withheld = matches!(error, inspection::Error::UnservedWithheld(_));
-    let bound = if is_withheld { bounds.bound().await? } else { None };
-    let told =
-        |missing: &UnservedType| !is_withheld || bound.as_ref().is_none_or(|bound| has_type(bound, missing));
-    let (told, withheld): (Vec<_>, Vec<_>) = types.iter().partition(|missing| told(missing));
-    let mut told: Vec<String> = told.iter().map(ToString::to_string).collect();
-    if !withheld.is_empty() {
-        told.push(format!(
-            "{} types whose names are withheld, because the chart was answered what it looked up",
-            withheld.len()
-        ));
-    }
-    let told = told.join(", ");
-    Ok(Error::Unserved { told, types })
-}
-
-/// True for a type that the bound has, in a version that looks like one.
-fn has_type(bound: &Bound, missing: &UnservedType) -> bool {
-    let version = missing.api_version.rsplit('/').next().unwrap_or_default();
-    let Ok(names) = crdgen::Names::of_chart(&missing.kind) else {
-        return false;
-    };
-    let kind = GroupResource::new(missing.group(), &names.plural);
-    names.kind == missing.kind
-        && is_version(version)
-        && (bound.namespaced.contains(&kind) || bound.cluster.contains(&kind))
-}
-
-/// True for `v1`, `v1beta2` and `v1-20-3`.
-fn is_version(text: &str) -> bool {
-    let is_number = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || c == '-');
-    let Some(rest) = text.strip_prefix('v') else {
-        return false;
-    };
-    match rest.split_once("alpha").or_else(|| rest.split_once("beta")) {
-        Some((major, minor)) => is_number(major) && is_number(minor),
-        None => is_number(rest),
-    }
-}
-
-/// A digest of what chart-inspector is asked.
-fn question(
-    composition: &Composition,
-    release: &ReleaseName,
-    definition: &CompositionDefinition,
-    chart: &LoadedChart,
-    ctx: &Context,
-) -> u64 {
-    // The schema by which they are read comes with the chart, for which its digest stands.
-    let values = rendering::values(composition, None, &ctx.krateo_namespace);
-    let mut hasher = DefaultHasher::new();
-    (
-        &chart.digest,
-        release.as_str(),
-        (definition.namespace(), definition.name_any()),
-        values,
-    )
-        .hash(&mut hasher);
-    hasher.finish()
-}
-
-/// What chart-inspector says the chart would touch. The same question is asked once.
-async fn inspected(
-    composition: &Composition,
-    release: &ReleaseName,
-    definition: &CompositionDefinition,
-    question: u64,
-    held: &mut Held,
-    memory: &mut Memory,
-    ctx: &Context,
-) -> Result<Vec<Resource>, Error> {
-    if let Some((asked, answer)) = &memory.inspected
-        && *asked == question
-    {
-        return Ok(answer.clone());
-    }
-    let query = query(composition, release, definition, &ctx.resource);
-    let asking = ctx.inspector.resources(&query);
-    let asking = ctx.parts.time(Part::ChartInspector, asking);
-    let key = Key::of_composition(composition);
-    let answer = held.waiting(&key, asking, &ctx.queue).await;
-    let answer = answer.map_err(Error::Inspect)?;
-    memory.inspected = Some((question, answer.clone()));
-    Ok(answer)
-}
-
-fn query(
-    composition: &Composition,
-    release: &ReleaseName,
-    definition: &CompositionDefinition,
-    resource: &ResourceId,
-) -> Query {
-    Query {
-        composition_name: composition.name.clone(),
-        composition_namespace: composition.namespace.clone(),
-        composition_version: resource.version.clone(),
-        composition_resource: resource.plural.clone(),
-        release_name: Some(release.to_string()),
-        composition_group: resource.group.clone(),
-        composition_definition_namespace: definition.namespace().unwrap_or_default(),
-        composition_definition_name: definition.name_any(),
-        composition_definition_resource_version: definition.resource_version(),
-        composition_definition_group: DEFINITION_GROUP.to_owned(),
-        composition_definition_version: "v1alpha1".to_owned(),
-        composition_definition_resource: "compositiondefinitions".to_owned(),
-    }
-}
-
 /// What is needed beyond the bound: for what the chart touches, and for what a former version of it left, which has to be
 /// removed and may be of kinds that this one knows nothing of. Nothing without an intention.
 async fn outside(
@@ -761,46 +473,6 @@ async fn outside(
     let outside = bound::outside(&composition.namespace, &all, ctx);
     let key = Key::of_composition(composition);
     Ok(held.waiting(&key, outside, &ctx.queue).await?)
-}
-
-/// The grants that are remembered, unless they are of another role name: a composition can be given another release name.
-fn known_grants(memory: &Memory, role: &str) -> Option<Vec<Grant>> {
-    let granted = memory.granted.as_ref()?;
-    granted
-        .iter()
-        .all(|grant| grant.name() == role)
-        .then(|| granted.clone())
-}
-
-/// The Roles and bindings that are there under the release's role name: where they are needed, and where the
-/// release had objects when it was looked at last.
-async fn granted_so_far(
-    composition: &Composition,
-    role: &str,
-    needed: &Permissions,
-    labels: &BTreeMap<String, String>,
-    ctx: &Context,
-) -> Result<Vec<Grant>, Error> {
-    // What was cut off before the status knew of it is to be found all the same when it goes.
-    let reach = if composition.deleting && composition.status.managed.is_empty() {
-        reach(ctx).await?
-    } else {
-        BTreeSet::new()
-    };
-    let had = composition.status.managed.iter();
-    let had = had.map(|object| object.namespace.as_str());
-    let namespaces = needed
-        .namespaces()
-        .chain(had)
-        .chain(reach.iter().map(String::as_str));
-    Ok(inspection::granted(&ctx.cluster, namespaces.collect(), role, labels).await?)
-}
-
-/// Where a release of this type can have roles besides the composition's namespace; the empty one is the cluster.
-async fn reach(ctx: &Context) -> Result<BTreeSet<String>, cluster::Error> {
-    let mut namespaces = bound::written(ctx).await?.namespaces;
-    namespaces.insert(String::new());
-    Ok(namespaces)
 }
 
 /// How the release stands. Where somebody else deployed it and an upgrade might draw passwords anew, the chart is rendered
@@ -830,21 +502,6 @@ async fn standing(
         .after_another_render(desired, &another.desired)
         .await
         .map_err(Error::Release)
-}
-
-fn subject<'a>(
-    composition: &'a Composition,
-    release: &'a ReleaseName,
-    chart: &'a LoadedChart,
-    ctx: &'a Context,
-) -> Subject<'a> {
-    Subject {
-        composition,
-        chart,
-        release,
-        schemas: &ctx.schemas,
-        krateo_namespace: &ctx.krateo_namespace,
-    }
 }
 
 /// A lookup that the render lacks the answer to although all is granted.
@@ -887,118 +544,5 @@ fn is_acted_upon(release: &Release) -> bool {
         | Release::Drifted(_)
         | Release::Locked(_)
         | Release::Resting(_) => false,
-    }
-}
-
-/// How the objects are, and, while the newest revision is deployed, which of them are not as they were applied. What has
-/// not moved since it was looked at last is not looked at again.
-async fn look(
-    release: ReleaseOf<'_>,
-    records: Option<&records::Observed>,
-    objects: Vec<ObjectId>,
-    memory: &mut Memory,
-    ctx: &Context,
-) -> Result<(Vec<(ObjectId, Health)>, Vec<DriftedObject>), Error> {
-    let ReleaseOf {
-        composition,
-        releases,
-        name: _,
-        granted: _,
-    } = release;
-    let compared = records.and_then(|records| inspection::compared(composition, records));
-    let Some(record) = compared.filter(|_| !composition.deleting) else {
-        return Ok((health(objects, memory, ctx).await?, Vec::new()));
-    };
-    let policy = drift_policy(composition).map_err(Error::DriftPolicy)?;
-    memory.objects.keep(&objects);
-    let unmoved: HashSet<ObjectId> = objects
-        .iter()
-        .filter(|id| {
-            memory
-                .objects
-                .unmoved(id, &ctx.watches)
-                .is_some_and(|looked| !looked.drifted)
-        })
-        .cloned()
-        .collect();
-    let look = releases
-        .look_but_at(&unmoved, record, &policy)
-        .await
-        .map_err(Error::Release)?;
-    let mut missing = BTreeMap::new();
-    for looked in look.objects {
-        if let Some(live) = &looked.live {
-            memory.objects.look(looked.id, live, looked.health);
-        } else {
-            memory.objects.forget(&looked.id);
-            missing.insert(looked.id, looked.health);
-        }
-    }
-    for drifted in &look.drifted {
-        memory.objects.note_drift(&drifted.object);
-    }
-    let health = |id: &ObjectId| match (memory.objects.get(id), missing.get(id)) {
-        (Some(looked), _) => looked.health.clone(),
-        (None, Some(health)) => health.clone(),
-        (None, None) => Health::NotFound,
-    };
-    let found = objects.into_iter().map(|id| {
-        let health = health(&id);
-        (id, health)
-    });
-    Ok((found.collect(), look.drifted))
-}
-
-/// How the objects are. What has not moved since it was looked at last is not looked at again.
-async fn health(
-    objects: Vec<ObjectId>,
-    memory: &mut Memory,
-    ctx: &Context,
-) -> Result<Vec<(ObjectId, Health)>, Error> {
-    memory.objects.keep(&objects);
-    let mut found = Vec::with_capacity(objects.len());
-    for id in objects {
-        let health = if let Some(looked) = memory.objects.unmoved(&id, &ctx.watches) {
-            looked.health.clone()
-        } else if let Some(live) = ctx.cluster.get::<Value>(&id).await? {
-            let health = cluster::health(&live);
-            memory.objects.look(id.clone(), &live, health.clone());
-            health
-        } else {
-            memory.objects.forget(&id);
-            Health::NotFound
-        };
-        found.push((id, health));
-    }
-    Ok(found)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_type_that_may_be_made_of_an_answer_is_told_where_the_bound_has_it() {
-        let mut bound = Bound::default();
-        for kind in ["composition.krateo.io/frontends", "example.org/shops"] {
-            bound.namespaced.insert(kind.parse().unwrap());
-        }
-        for (api_version, kind, is_told) in [
-            ("composition.krateo.io/v1-0-12", "Frontend", true),
-            ("example.org/v1", "Shop", true),
-            ("example.org/v1beta2", "Shop", true),
-            ("example.org/hunter2", "Shop", false),
-            ("example.org/v", "Shop", false),
-            ("example.org/v1hunter2", "Shop", false),
-            ("example.org/v1", "Hunter2", false),
-            ("example.org/v1", "sHOP", false),
-            ("hunter2.org/v1", "Shop", false),
-        ] {
-            let missing = UnservedType {
-                api_version: api_version.into(),
-                kind: kind.into(),
-            };
-            assert_eq!(has_type(&bound, &missing), is_told, "{missing}");
-        }
     }
 }

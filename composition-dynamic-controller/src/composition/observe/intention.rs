@@ -1,0 +1,198 @@
+//! What the release of a composition should be: the chart that its definition names, rendered, and what that touches.
+
+use std::sync::Arc;
+
+use api::Composition;
+use api::inspection::Resource;
+use charts::LoadedChart;
+use cluster::{Health, ObjectId};
+use composition::ReleaseName;
+use helm_client::release::Desired;
+use helm_client::rendering::{self as render, Leniency, Lookup};
+use inspection::{Judging, Renderer, Subject, looked_up};
+use runtime::telemetry;
+
+use super::touched::{inspected, own_touched, question};
+use super::{Error, ReleaseOf, Wanted};
+use crate::composition::held::Held;
+use crate::composition::memory::Memory;
+use crate::composition::{Context, bound};
+use crate::compositions::Key;
+use crate::lookups::Moment;
+
+/// What the pass wants, as it is worked out from definition, chart and render.
+pub(super) struct Intention {
+    /// None of a fixed chart.
+    pub(super) definition: Option<(String, String)>,
+    pub(super) chart: Arc<LoadedChart>,
+    /// None while the chart fails for want of what it may not read yet.
+    pub(super) desired: Option<Desired>,
+    looks_up: Answers,
+    /// Something that it looks up and that may not be read, though it is not there to refuse: until that is granted.
+    pub(super) unread: Option<String>,
+    pub(super) touched: Vec<Resource>,
+}
+
+/// What became of what a chart looked up.
+#[derive(Default)]
+struct Answers {
+    /// When it was answered; none when nothing of it is watched.
+    since: Option<Moment>,
+    /// True when all of it is watched, Secrets aside.
+    are_followed: bool,
+    /// Secrets, which nobody watches.
+    secrets: Vec<Lookup>,
+}
+
+impl Answers {
+    /// Watches what a chart looked up, answered after `since`.
+    async fn follow(lookups: &[Lookup], since: Moment, key: &Key, ctx: &Context) -> Self {
+        let (secrets, others): (Vec<_>, Vec<_>) = lookups
+            .iter()
+            .cloned()
+            .partition(|lookup| lookup.resource.is_secret());
+        let are_followed = ctx.lookups.follow(key, &others, since).await;
+        Self {
+            since: (!others.is_empty()).then_some(since),
+            are_followed,
+            secrets,
+        }
+    }
+
+    /// True when nothing of it can move unnoticed: of the Secrets, those of the release are compared with the others of its
+    /// objects.
+    fn are_known(&self, objects: &[(ObjectId, Health)]) -> bool {
+        let is_own = |secret: &Lookup| {
+            objects.iter().any(|(object, _)| {
+                object.resource().is_secret()
+                    && object.namespace() == Some(&secret.namespace)
+                    && object.name() == secret.name
+            })
+        };
+        self.are_followed && self.secrets.iter().all(is_own)
+    }
+}
+
+impl Intention {
+    /// What the release should be; `objects` are those that it has.
+    pub(super) fn wanted(self, objects: &[(ObjectId, Health)]) -> Option<Wanted> {
+        Some(Wanted {
+            chart: self.chart,
+            desired: self.desired?,
+            is_followed: self.looks_up.are_known(objects),
+            answered: self.looks_up.since,
+        })
+    }
+}
+
+/// What the pass wants; nothing of a composition that goes.
+pub(super) async fn intention(
+    release: ReleaseOf<'_>,
+    held: &mut Held,
+    memory: &mut Memory,
+    ctx: &Context,
+) -> Result<Option<Intention>, Error> {
+    let ReleaseOf {
+        composition,
+        name: release,
+        releases,
+        granted: _,
+    } = release;
+    let key = Key::of_composition(composition);
+    if composition.deleting {
+        ctx.lookups.leave(&key);
+        return Ok(None);
+    }
+    let source = ctx.origin.of(composition)?;
+    let fetching = Box::pin(ctx.charts.get(&source.chart));
+    let fetching = ctx.telemetry.time(telemetry::Part::Connect, fetching);
+    // The source may be slow, and so may templates and the inspector.
+    let chart = held.waiting(&key, fetching, &ctx.queue).await;
+    let chart = chart.map_err(Error::Chart)?;
+    let definition = source.definition();
+    let question = source
+        .definition
+        .as_ref()
+        .map(|definition| question(composition, release, definition, &chart, ctx));
+    let is_news = memory.inspected.as_ref().map(|(question, _)| *question) != question;
+    // Until what the chart looks up is granted, asking is no offence.
+    let leniency = Leniency {
+        ask_first: is_news || memory.granted.is_none(),
+        ..Leniency::default()
+    };
+    let subject = subject(composition, release, &chart, ctx);
+    let bounds = bound::Written::new(ctx);
+    let judging = Judging::new(composition, &bounds, Renderer::Controller);
+    // Before chart-inspector is asked: what the composition is held for is said by its own controller.
+    let upon = held.outline().cloned();
+    let since = ctx.lookups.now();
+    let rendering = subject.render(&ctx.cluster, upon.as_ref(), leniency, &judging);
+    let (rendering, lookups) = match held.waiting(&key, rendering, &ctx.queue).await {
+        Ok(mut rendering) => {
+            let lookups = std::mem::take(&mut rendering.lookups);
+            (Some(rendering), lookups)
+        }
+        // What it looks up is granted first.
+        Err(inspection::Error::Render(render::Error::Unanswered(unanswered))) => (None, unanswered.lookups),
+        Err(error) => {
+            // It may fail for what it was answered.
+            Answers::follow(&judging.answered(), since, &key, ctx).await;
+            let types = judging.unserved();
+            return Err(if types.is_empty() {
+                error.into()
+            } else {
+                Error::LookedUpUnserved { types, source: error }
+            });
+        }
+    };
+    let looks_up = Answers::follow(&lookups, since, &key, ctx).await;
+    // Before anybody is asked about it: what an object of a type needs is not known before the type is.
+    let own = match &rendering {
+        Some(rendering) if is_news || !lookups.is_empty() => {
+            Some(own_touched(&subject, rendering, &bounds, ctx).await?)
+        }
+        Some(_) | None => None,
+    };
+    let mut touched = match (&source.definition, question) {
+        (Some(definition), Some(question)) => {
+            inspected(composition, release, definition, question, held, memory, ctx).await?
+        }
+        // chart-inspector renders charts of definitions and no others.
+        _ => Vec::new(),
+    };
+    // Our own render may go beyond the answer: the inspector reads less than we do.
+    if touched.is_empty() || !lookups.is_empty() {
+        let own = match (own, &rendering) {
+            (None, Some(rendering)) => own_touched(&subject, rendering, &bounds, ctx).await?,
+            (own, _) => own.unwrap_or_default(),
+        };
+        touched.extend(own);
+    }
+    touched.extend(lookups.iter().map(looked_up));
+    let unread = lookups.iter().find(|lookup| lookup.denied);
+    let unread = unread.map(|lookup| lookup.resource.to_string());
+    held.read_again(releases).await?;
+    Ok(Some(Intention {
+        definition,
+        chart,
+        desired: rendering.map(|rendering| rendering.desired),
+        looks_up,
+        unread,
+        touched,
+    }))
+}
+
+pub(super) fn subject<'a>(
+    composition: &'a Composition,
+    release: &'a ReleaseName,
+    chart: &'a LoadedChart,
+    ctx: &'a Context,
+) -> Subject<'a> {
+    Subject {
+        composition,
+        chart,
+        release,
+        schemas: &ctx.schemas,
+        krateo_namespace: &ctx.krateo_namespace,
+    }
+}

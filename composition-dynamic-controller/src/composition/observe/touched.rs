@@ -1,0 +1,179 @@
+//! Which objects a composition's chart would touch: as chart-inspector says, and by our own render.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use api::inspection::{Query, Resource};
+use api::{Composition, CompositionDefinition, DEFINITION_GROUP};
+use charts::LoadedChart;
+use cluster::ResourceId;
+use composition::bound::GroupResource;
+use composition::{Bound, ReleaseName, rendering};
+use helm_client::release::UnservedType;
+use helm_client::rendering::Rendering;
+use inspection::{Bounds as _, Subject};
+use kube::ResourceExt as _;
+
+use super::Error;
+use crate::composition::held::Held;
+use crate::composition::memory::Memory;
+use crate::composition::{Context, bound};
+use crate::compositions::Key;
+use crate::figures::Part;
+
+/// What the composition's own render touches.
+pub(super) async fn own_touched(
+    subject: &Subject<'_>,
+    rendering: &Rendering,
+    bounds: &bound::Written<'_>,
+    ctx: &Context,
+) -> Result<Vec<Resource>, Error> {
+    match subject.touched(&ctx.cluster, rendering).await {
+        Ok(touched) => Ok(touched),
+        Err(error) => Err(unplaced(error, bounds).await?),
+    }
+}
+
+/// Why the objects of a render have no place. Of types that are not served, those may be told that are the chart's own
+/// words: where their names may be made of what it looked up, those that the bound has.
+async fn unplaced(error: inspection::Error, bounds: &bound::Written<'_>) -> Result<Error, Error> {
+    let Some(types) = error.unserved() else {
+        return Ok(error.into());
+    };
+    let types = types.to_vec();
+    let is_withheld = matches!(error, inspection::Error::UnservedWithheld(_));
+    let bound = if is_withheld { bounds.bound().await? } else { None };
+    let told =
+        |missing: &UnservedType| !is_withheld || bound.as_ref().is_none_or(|bound| has_type(bound, missing));
+    let (told, withheld): (Vec<_>, Vec<_>) = types.iter().partition(|missing| told(missing));
+    let mut told: Vec<String> = told.iter().map(ToString::to_string).collect();
+    if !withheld.is_empty() {
+        told.push(format!(
+            "{} types whose names are withheld, because the chart was answered what it looked up",
+            withheld.len()
+        ));
+    }
+    let told = told.join(", ");
+    Ok(Error::Unserved { told, types })
+}
+
+/// True for a type that the bound has, in a version that looks like one.
+fn has_type(bound: &Bound, missing: &UnservedType) -> bool {
+    let version = missing.api_version.rsplit('/').next().unwrap_or_default();
+    let Ok(names) = crdgen::Names::of_chart(&missing.kind) else {
+        return false;
+    };
+    let kind = GroupResource::new(missing.group(), &names.plural);
+    names.kind == missing.kind
+        && is_version(version)
+        && (bound.namespaced.contains(&kind) || bound.cluster.contains(&kind))
+}
+
+/// True for `v1`, `v1beta2` and `v1-20-3`.
+fn is_version(text: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || c == '-');
+    let Some(rest) = text.strip_prefix('v') else {
+        return false;
+    };
+    match rest.split_once("alpha").or_else(|| rest.split_once("beta")) {
+        Some((major, minor)) => is_number(major) && is_number(minor),
+        None => is_number(rest),
+    }
+}
+
+/// A digest of what chart-inspector is asked.
+pub(super) fn question(
+    composition: &Composition,
+    release: &ReleaseName,
+    definition: &CompositionDefinition,
+    chart: &LoadedChart,
+    ctx: &Context,
+) -> u64 {
+    // The schema by which they are read comes with the chart, for which its digest stands.
+    let values = rendering::values(composition, None, &ctx.krateo_namespace);
+    let mut hasher = DefaultHasher::new();
+    (
+        &chart.digest,
+        release.as_str(),
+        (definition.namespace(), definition.name_any()),
+        values,
+    )
+        .hash(&mut hasher);
+    hasher.finish()
+}
+
+/// What chart-inspector says the chart would touch. The same question is asked once.
+pub(super) async fn inspected(
+    composition: &Composition,
+    release: &ReleaseName,
+    definition: &CompositionDefinition,
+    question: u64,
+    held: &mut Held,
+    memory: &mut Memory,
+    ctx: &Context,
+) -> Result<Vec<Resource>, Error> {
+    if let Some((asked, answer)) = &memory.inspected
+        && *asked == question
+    {
+        return Ok(answer.clone());
+    }
+    let query = query(composition, release, definition, &ctx.resource);
+    let asking = ctx.inspector.resources(&query);
+    let asking = ctx.parts.time(Part::ChartInspector, asking);
+    let key = Key::of_composition(composition);
+    let answer = held.waiting(&key, asking, &ctx.queue).await;
+    let answer = answer.map_err(Error::Inspect)?;
+    memory.inspected = Some((question, answer.clone()));
+    Ok(answer)
+}
+
+fn query(
+    composition: &Composition,
+    release: &ReleaseName,
+    definition: &CompositionDefinition,
+    resource: &ResourceId,
+) -> Query {
+    Query {
+        composition_name: composition.name.clone(),
+        composition_namespace: composition.namespace.clone(),
+        composition_version: resource.version.clone(),
+        composition_resource: resource.plural.clone(),
+        release_name: Some(release.to_string()),
+        composition_group: resource.group.clone(),
+        composition_definition_namespace: definition.namespace().unwrap_or_default(),
+        composition_definition_name: definition.name_any(),
+        composition_definition_resource_version: definition.resource_version(),
+        composition_definition_group: DEFINITION_GROUP.to_owned(),
+        composition_definition_version: "v1alpha1".to_owned(),
+        composition_definition_resource: "compositiondefinitions".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_type_that_may_be_made_of_an_answer_is_told_where_the_bound_has_it() {
+        let mut bound = Bound::default();
+        for kind in ["composition.krateo.io/frontends", "example.org/shops"] {
+            bound.namespaced.insert(kind.parse().unwrap());
+        }
+        for (api_version, kind, is_told) in [
+            ("composition.krateo.io/v1-0-12", "Frontend", true),
+            ("example.org/v1", "Shop", true),
+            ("example.org/v1beta2", "Shop", true),
+            ("example.org/hunter2", "Shop", false),
+            ("example.org/v", "Shop", false),
+            ("example.org/v1hunter2", "Shop", false),
+            ("example.org/v1", "Hunter2", false),
+            ("example.org/v1", "sHOP", false),
+            ("hunter2.org/v1", "Shop", false),
+        ] {
+            let missing = UnservedType {
+                api_version: api_version.into(),
+                kind: kind.into(),
+            };
+            assert_eq!(has_type(&bound, &missing), is_told, "{missing}");
+        }
+    }
+}
