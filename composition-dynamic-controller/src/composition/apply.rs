@@ -380,7 +380,7 @@ impl Pass<'_> {
         changed.retain(|(_, object)| had.as_ref().is_none_or(|had| !had.contains(object)));
         let writes = changed
             .iter()
-            .map(|(id, object)| bound::apply(id, object, &how, self.ctx));
+            .map(|(id, object)| bound::apply(id, object, &how, &self.ctx.cluster));
         try_join_all(writes).await.map(drop)
     }
 
@@ -518,14 +518,14 @@ impl Pass<'_> {
         let left = self.observed.releases.uninstall(records).await?;
         if !left.kept.is_empty() {
             let left: Vec<_> = left.kept.iter().map(ToString::to_string).collect();
-            status::publish_left(self.composition, &left, self.ctx).await;
+            status::publish_left(self.composition, &left, &self.ctx.recorder).await;
         }
         Ok(Some(Change::Uninstalled))
     }
 
     async fn clear(&mut self) -> Result<Option<Change>, cluster::Error> {
         for object in &self.observed.outlying {
-            let cleared = going::clear(object, self.composition, self.ctx).await;
+            let cleared = going::clear(object, self.composition, &self.ctx.cluster).await;
             if cleared.is_err() {
                 // Roles may have gone with their namespace: which are there is read again.
                 self.memory.granted = None;

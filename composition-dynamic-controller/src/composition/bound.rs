@@ -5,9 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use api::inspection::Resource;
-use cluster::{Access, Apply, ObjectId};
-use composition::Bound;
+use cluster::{Access, Apply, Cluster, ObjectId, ResourceId};
 use composition::bound::{GRANT, Outside, PERMISSIONS};
+use composition::{Account, Bound};
 use inspection::Bounds;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::Value;
@@ -79,17 +79,116 @@ fn is_at(home: &str, needed: &[Resource]) -> bool {
     needed.iter().any(|needed| needed.namespace == home)
 }
 
+/// The bound of this controller: where it is written, and what is known of it.
+#[derive(Clone, Copy)]
+pub(super) struct OwnBound<'a> {
+    cluster: &'a Cluster,
+    /// Whose bound it is.
+    account: &'a Account,
+    /// The type that is served.
+    resource: &'a ResourceId,
+    krateo_namespace: &'a str,
+    /// True of a fixed chart: nobody made a definition, so where no bound is written nobody but the API server bounds us.
+    may_be_absent: bool,
+    known: &'a Known,
+}
+
+impl<'a> OwnBound<'a> {
+    pub(super) fn of(ctx: &'a Context) -> Self {
+        Self {
+            cluster: &ctx.cluster,
+            account: &ctx.account,
+            resource: &ctx.resource,
+            krateo_namespace: &ctx.krateo_namespace,
+            may_be_absent: ctx.origin.is_fixed(),
+            known: &ctx.bound,
+        }
+    }
+
+    /// The bound as the `ConfigMap` has it: without the namespaces of compositions.
+    pub(super) async fn written(self) -> Result<Bound, cluster::Error> {
+        Ok(self.found().await?.unwrap_or_default())
+    }
+
+    /// The same; none when nobody but the API server bounds us.
+    async fn in_force(self) -> Result<Option<Bound>, cluster::Error> {
+        let found = self.found().await?;
+        let is_bounded = found.is_some() || !self.may_be_absent;
+        Ok(is_bounded.then(|| found.unwrap_or_default()))
+    }
+
+    /// The first thing that is `needed` beyond the bound. `home` is the composition's namespace, which may be about to be
+    /// opened.
+    pub(super) async fn outside(
+        self,
+        home: &str,
+        needed: &[Resource],
+    ) -> Result<Option<Outside>, cluster::Error> {
+        if self.known.has(home, needed) {
+            return Ok(None);
+        }
+        let Some(bound) = self.in_force().await? else {
+            return Ok(None);
+        };
+        let outside = bound.outside(home, needed);
+        let is_open = !is_at(home, needed) || bound.namespaces.contains(home);
+        self.known.keep(bound);
+        if outside.is_some() || is_open {
+            return Ok(outside);
+        }
+        if self.opens(home).await? {
+            self.known.note_opened(home);
+            return Ok(None);
+        }
+        Ok(Outside::at_home(home, needed, self.krateo_namespace))
+    }
+
+    /// Those of these resources that lie within the bound, each looked at on its own.
+    pub(super) async fn within(
+        self,
+        home: &str,
+        resources: Vec<Resource>,
+    ) -> Result<Vec<Resource>, cluster::Error> {
+        let Some(bound) = self.in_force().await? else {
+            return Ok(resources);
+        };
+        let is_within = |resource: &Resource| bound.outside(home, std::slice::from_ref(resource)).is_none();
+        Ok(resources.into_iter().filter(is_within).collect())
+    }
+
+    /// True when the controller may grant permissions in the composition's namespace, which may be about to be opened.
+    async fn opens(self, home: &str) -> Result<bool, cluster::Error> {
+        let access = Access {
+            subresource: Some(PERMISSIONS.to_owned()),
+            ..Access::to(GRANT, self.resource, None).named(home)
+        };
+        match self.cluster.wait_until_allowed(&[access], OPEN_WITHIN).await {
+            Ok(()) => Ok(true),
+            Err(cluster::Error::NotAllowed { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What the `ConfigMap` says; none when there is no `ConfigMap`.
+    async fn found(self) -> Result<Option<Bound>, cluster::Error> {
+        let name = format!("{}-bound", self.account.name);
+        let id = ObjectId::of::<ConfigMap>(Some(&self.account.namespace), &name)?;
+        let found: Option<ConfigMap> = self.cluster.get(&id).await?;
+        Ok(found.map(|found| Bound::of_data(&found.data.unwrap_or_default())))
+    }
+}
+
 /// The bound, read once a template looks something up. Not one that was read for others before: a composition that is
 /// refused is not looked at again for a while, and it is looked at because the bound has changed.
 pub(super) struct Written<'a> {
-    ctx: &'a Context,
+    bound: OwnBound<'a>,
     read: OnceCell<Option<Bound>>,
 }
 
 impl<'a> Written<'a> {
-    pub(super) fn new(ctx: &'a Context) -> Self {
+    pub(super) fn new(bound: OwnBound<'a>) -> Self {
         Self {
-            ctx,
+            bound,
             read: OnceCell::new(),
         }
     }
@@ -97,83 +196,9 @@ impl<'a> Written<'a> {
 
 impl Bounds for Written<'_> {
     async fn bound(&self) -> Result<Option<Bound>, cluster::Error> {
-        let read = self.read.get_or_try_init(|| async {
-            let found = found(self.ctx).await?;
-            let is_bounded = found.is_some() || !self.ctx.origin.is_fixed();
-            Ok::<_, cluster::Error>(is_bounded.then(|| found.unwrap_or_default()))
-        });
+        let read = self.read.get_or_try_init(|| self.bound.in_force());
         Ok(read.await?.clone())
     }
-}
-
-/// The first thing that is `needed` beyond the bound. `home` is the composition's namespace, which may be about to be
-/// opened.
-pub(super) async fn outside(
-    home: &str,
-    needed: &[Resource],
-    ctx: &Context,
-) -> Result<Option<Outside>, cluster::Error> {
-    if ctx.bound.has(home, needed) {
-        return Ok(None);
-    }
-    let written = found(ctx).await?;
-    if written.is_none() && ctx.origin.is_fixed() {
-        // Nobody made a definition, so nobody but the API server bounds us.
-        return Ok(None);
-    }
-    let bound = written.unwrap_or_default();
-    let outside = bound.outside(home, needed);
-    let is_open = !is_at(home, needed) || bound.namespaces.contains(home);
-    ctx.bound.keep(bound);
-    if outside.is_some() || is_open {
-        return Ok(outside);
-    }
-    if opens(home, ctx).await? {
-        ctx.bound.note_opened(home);
-        return Ok(None);
-    }
-    Ok(Outside::at_home(home, needed, &ctx.krateo_namespace))
-}
-
-/// Those of these resources that lie within the bound, each looked at on its own.
-pub(super) async fn within(
-    home: &str,
-    resources: Vec<Resource>,
-    ctx: &Context,
-) -> Result<Vec<Resource>, cluster::Error> {
-    let written = found(ctx).await?;
-    if written.is_none() && ctx.origin.is_fixed() {
-        return Ok(resources);
-    }
-    let bound = written.unwrap_or_default();
-    let is_within = |resource: &Resource| bound.outside(home, std::slice::from_ref(resource)).is_none();
-    Ok(resources.into_iter().filter(is_within).collect())
-}
-
-/// True when the controller may grant permissions in the composition's namespace, which may be about to be opened.
-async fn opens(home: &str, ctx: &Context) -> Result<bool, cluster::Error> {
-    let access = Access {
-        subresource: Some(PERMISSIONS.to_owned()),
-        ..Access::to(GRANT, &ctx.resource, None).named(home)
-    };
-    match ctx.cluster.wait_until_allowed(&[access], OPEN_WITHIN).await {
-        Ok(()) => Ok(true),
-        Err(cluster::Error::NotAllowed { .. }) => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-/// The bound as the `ConfigMap` has it: without the namespaces of compositions.
-pub(super) async fn written(ctx: &Context) -> Result<Bound, cluster::Error> {
-    Ok(found(ctx).await?.unwrap_or_default())
-}
-
-/// The same; none when there is no `ConfigMap`.
-async fn found(ctx: &Context) -> Result<Option<Bound>, cluster::Error> {
-    let name = format!("{}-bound", ctx.account.name);
-    let id = ObjectId::of::<ConfigMap>(Some(&ctx.account.namespace), &name)?;
-    let found: Option<ConfigMap> = ctx.cluster.get(&id).await?;
-    Ok(found.map(|found| Bound::of_data(&found.data.unwrap_or_default())))
 }
 
 /// Writes a role or binding. The API server's policies may change a moment after what we read.
@@ -181,11 +206,11 @@ pub(super) async fn apply(
     id: &ObjectId,
     object: &Value,
     how: &Apply<'_>,
-    ctx: &Context,
+    cluster: &Cluster,
 ) -> Result<(), cluster::Error> {
     let mut tried = 1;
     loop {
-        match ctx.cluster.apply(id, object, how).await {
+        match cluster.apply(id, object, how).await {
             Err(error) if is_refused(&error) && tried < TRIES => tried += 1,
             applied => return applied.map(drop),
         }

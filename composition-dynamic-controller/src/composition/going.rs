@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use api::{Composition, labels};
-use cluster::{Apply, Delete, ObjectId, Propagation, ResourceId, Selector, Served};
+use cluster::{Apply, Cluster, Delete, ObjectId, Propagation, ResourceId, Selector, Served};
 use composition::permissions::Grant;
 use helm::resource_policy::{RESOURCE_POLICY, is_kept_on_upgrade};
 use helm_client::records;
@@ -15,7 +15,7 @@ use kube::ResourceExt as _;
 use kube::core::{GroupVersionResource, PartialObjectMeta};
 use serde_json::json;
 
-use super::{Context, FIELD_MANAGER};
+use super::FIELD_MANAGER;
 
 /// How old the answer to "what do you serve" may be: the objects were written long before.
 const SERVED_AGE: Duration = Duration::from_mins(1);
@@ -28,7 +28,7 @@ pub(super) fn may_be(is_granted: bool, records: Option<&records::Observed>, has_
 }
 
 /// True when the namespace goes, or is gone: tried by a dry run of making a role in it that nobody has.
-pub(super) async fn is_going(namespace: &str, role: &str, ctx: &Context) -> Result<bool, cluster::Error> {
+pub(super) async fn is_going(namespace: &str, role: &str, cluster: &Cluster) -> Result<bool, cluster::Error> {
     let name = format!("{role}.dry-run");
     let id = ObjectId::of::<Role>(Some(namespace), &name)?;
     let object = json!({
@@ -37,7 +37,7 @@ pub(super) async fn is_going(namespace: &str, role: &str, ctx: &Context) -> Resu
         "metadata": {"name": name, "namespace": namespace},
     });
     let how = Apply::by(FIELD_MANAGER).dry_run();
-    match ctx.cluster.apply(&id, &object, &how).await {
+    match cluster.apply(&id, &object, &how).await {
         Err(error) if error.is_namespace_going() || error.is_not_found() => Ok(true),
         // Some policy has its reasons; the namespace stays.
         Err(error) if error.is_forbidden() => Ok(false),
@@ -52,9 +52,9 @@ pub(super) async fn outlying(
     recorded: Vec<ObjectId>,
     granted: &[Grant],
     role: &str,
-    ctx: &Context,
+    cluster: &Cluster,
 ) -> Result<Vec<ObjectId>, cluster::Error> {
-    let served = ctx.cluster.discovery().served(SERVED_AGE).await?;
+    let served = cluster.discovery().served(SERVED_AGE).await?;
     let managed = composition.status.managed.iter().filter_map(|managed| {
         let (group, version) = managed
             .api_version
@@ -68,14 +68,14 @@ pub(super) async fn outlying(
         .iter()
         .filter(|grant| grant.namespace() != composition.namespace)
     {
-        all.extend(told_by(grant, composition, &served, ctx).await?);
+        all.extend(told_by(grant, composition, &served, cluster).await?);
     }
     let mut going = BTreeMap::from([(composition.namespace.clone(), true)]);
     let mut outlying = Vec::new();
     for object in all {
         if let Some(namespace) = object.namespace() {
             if !going.contains_key(namespace) {
-                going.insert(namespace.to_owned(), is_going(namespace, role, ctx).await?);
+                going.insert(namespace.to_owned(), is_going(namespace, role, cluster).await?);
             }
             if going[namespace] {
                 continue;
@@ -92,7 +92,7 @@ async fn told_by(
     grant: &Grant,
     composition: &Composition,
     served: &Served,
-    ctx: &Context,
+    cluster: &Cluster,
 ) -> Result<Vec<ObjectId>, cluster::Error> {
     let namespace = Some(grant.namespace()).filter(|namespace| !namespace.is_empty());
     let label = format!("{}={}", labels::COMPOSITION_ID, composition.uid);
@@ -104,7 +104,7 @@ async fn told_by(
     for (rule, kind) in grant.rules().iter().flat_map(|rule| kinds(rule, served)) {
         if allows(rule, "list") && !allows(rule, "delete") {
             let name = |found: PartialObjectMeta| found.name_any();
-            let names = ctx.cluster.map_metadata(&kind, selector, name).await?;
+            let names = cluster.map_metadata(&kind, selector, name).await?;
             let ids = names
                 .iter()
                 .map(|name| ObjectId::new(kind.clone(), namespace, name));
@@ -136,9 +136,9 @@ fn allows(rule: &PolicyRule, verb: &str) -> bool {
 /// was replaced by one that is not of this composition.
 pub(super) async fn told_by_grants(
     granted: &[Grant],
-    ctx: &Context,
+    cluster: &Cluster,
 ) -> Result<Vec<ObjectId>, cluster::Error> {
-    let served = ctx.cluster.discovery().served(SERVED_AGE).await?;
+    let served = cluster.discovery().served(SERVED_AGE).await?;
     let all: BTreeSet<ObjectId> = granted
         .iter()
         .flat_map(|grant| removable(grant, &served))
@@ -163,9 +163,9 @@ fn kinds<'r>(rule: &'r PolicyRule, served: &Served) -> Vec<(&'r PolicyRule, Reso
 pub(super) async fn clear(
     object: &ObjectId,
     composition: &Composition,
-    ctx: &Context,
+    cluster: &Cluster,
 ) -> Result<(), cluster::Error> {
-    let Some(live) = ctx.cluster.get_metadata(object).await? else {
+    let Some(live) = cluster.get_metadata(object).await? else {
         return Ok(());
     };
     let is_ours = live.labels().get(labels::COMPOSITION_ID) == Some(&composition.uid);
@@ -179,5 +179,5 @@ pub(super) async fn clear(
     }
     let uid = live.uid().unwrap_or_default();
     let how = Delete::with(Propagation::Background).uid(&uid);
-    ctx.cluster.delete(object, &how).await.map(drop)
+    cluster.delete(object, &how).await.map(drop)
 }

@@ -1,21 +1,29 @@
 //! The release name that a definition gives the only composition that it governs.
 
 use api::{Composition, labels};
-use cluster::Selector;
+use cluster::{Cluster, ResourceId, Selector};
 use composition::{Given, Offer, ReleaseName, offer};
 
-use super::Context;
 use super::observe::Error;
+use super::origin::Origin;
 
 /// Asks the definition of a new composition that says no name itself.
 ///
 /// The API server is asked how many there are: what the watch knows may be the first of many.
-pub(super) async fn given(composition: &Composition, ctx: &Context) -> Result<Given, Error> {
+///
+/// All compositions count that the controller serves: those in `namespace`, or everywhere without one.
+pub(super) async fn given(
+    composition: &Composition,
+    origin: &Origin,
+    served: &ResourceId,
+    namespace: Option<&str>,
+    cluster: &Cluster,
+) -> Result<Given, Error> {
     if !ReleaseName::is_open(composition) {
         return Ok(Given::default());
     }
     // Whoever has no definition is told so later.
-    let source = ctx.origin.of(composition).ok();
+    let source = origin.of(composition).ok();
     let definition = source.and_then(|source| source.definition);
     let offer = definition
         .as_deref()
@@ -23,12 +31,12 @@ pub(super) async fn given(composition: &Composition, ctx: &Context) -> Result<Gi
     let Some(offer) = offer else {
         return Ok(Given::default());
     };
-    let version = format!("{}={}", labels::COMPOSITION_VERSION, ctx.resource.version);
+    let version = format!("{}={}", labels::COMPOSITION_VERSION, served.version);
     let all = Selector {
-        namespace: ctx.namespace.as_deref(),
+        namespace: namespace,
         labels: Some(&version),
     };
     // All of them are in memory at once, and others may have written much into each.
-    let all = ctx.cluster.map_metadata(&ctx.resource, all, offer::told).await?;
+    let all = cluster.map_metadata(served, all, offer::told).await?;
     Ok(offer.answered(&all))
 }

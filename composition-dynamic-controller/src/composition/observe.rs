@@ -25,10 +25,12 @@ use helm_client::rendering::Leniency;
 pub(super) use inspection::told;
 use inspection::{Judging, Renderer, Standing, Stored};
 use k8s_openapi::api::core::v1::Namespace;
+use runtime::queue::Queue;
 
+use super::bound::{self, OwnBound};
 use super::held::{self, Held};
 use super::memory::{self, Memory};
-use super::{Context, bound, going, naming};
+use super::{Context, going, naming};
 use crate::compositions::Key;
 use crate::figures::Part;
 use crate::inspector;
@@ -194,7 +196,14 @@ pub(super) async fn observe(
     memory: &mut Memory,
     ctx: &Context,
 ) -> Result<Observed, Error> {
-    let given = naming::given(composition, ctx).await?;
+    let given = naming::given(
+        composition,
+        &ctx.origin,
+        &ctx.resource,
+        ctx.namespace.as_deref(),
+        &ctx.cluster,
+    )
+    .await?;
     let release_name = ReleaseName::of(composition, given.name.as_deref(), ctx.safe_release_name)?;
     if composition.is_paused() || (composition.pause_has_taken_effect() && !composition.deleting) {
         return Ok(Observed::nothing(release_name, ctx.releases.clone()));
@@ -203,7 +212,7 @@ pub(super) async fn observe(
     let was_left = memory.left.take().is_some() && memory.records.is_some();
     let mut held = Held::new(match memory.records.take() {
         Some(records) => Some(records),
-        None if is_new(composition) => first_records(composition, &given, ctx),
+        None if is_new(composition) => first_records(composition, &given, ctx.safe_release_name),
         None => records(composition, &release_name, &mut releases, ctx).await?,
     });
     let release = ReleaseOf {
@@ -213,7 +222,7 @@ pub(super) async fn observe(
         granted: &[],
     };
     let intention = Box::pin(intention(release, &mut held, memory, ctx)).await?;
-    let stored = stored(composition, &releases, held.records(), ctx).await?;
+    let stored = stored(composition, &releases, held.records(), OwnBound::of(ctx)).await?;
     let release = release.granted(&stored.touched);
     let role = role_name(&ctx.resource.plural, &composition.namespace, &release_name);
     let labels = rendering::object_labels(composition, &ctx.krateo_namespace);
@@ -229,10 +238,20 @@ pub(super) async fn observe(
         let needed = permissions.grants(&role, &ctx.account, &labels);
         (permissions, needed)
     });
-    let is_unnamed = is_new(composition) && is_of_uid(composition, &given, ctx);
+    let is_unnamed = is_new(composition) && is_of_uid(composition, &given, ctx.safe_release_name);
     let granted = match known_grants(memory, &role).or(is_unnamed.then(Vec::new)) {
         Some(granted) => Ok(granted),
-        None => granted_so_far(composition, &role, &permissions, &labels, ctx).await,
+        None => {
+            granted_so_far(
+                composition,
+                &role,
+                &permissions,
+                &labels,
+                OwnBound::of(ctx),
+                &ctx.cluster,
+            )
+            .await
+        }
     };
     let granted = match granted {
         // What another composition has under the name is not ours to remove.
@@ -247,7 +266,7 @@ pub(super) async fn observe(
     if composition.deleting
         && composition.is_held()
         && going::may_be(needed == granted, held.records(), stored.has_hooks)
-        && going::is_going(&composition.namespace, &role, ctx).await?
+        && going::is_going(&composition.namespace, &role, &ctx.cluster).await?
     {
         let goes = Observed::nothing(release_name, releases);
         return leaving(composition, goes, stored.objects, granted, memory, ctx).await;
@@ -262,13 +281,29 @@ pub(super) async fn observe(
     let (objects, drifted) = if is_looked_at {
         ctx.watches
             .follow(&Key::of_composition(composition), stored.objects.iter());
-        Box::pin(look(release, held.records(), stored.objects, memory, ctx)).await?
+        Box::pin(look(
+            release,
+            held.records(),
+            stored.objects,
+            &mut memory.objects,
+            &ctx.watches,
+            &ctx.cluster,
+        ))
+        .await?
     } else {
         (Vec::new(), Vec::new())
     };
     // Rights that are there already lie within the bound.
     let grows = intention.as_ref().filter(|_| needed != granted);
-    let outside = outside(composition, grows, &stored.touched, &mut held, ctx).await?;
+    let outside = outside(
+        composition,
+        grows,
+        &stored.touched,
+        &mut held,
+        OwnBound::of(ctx),
+        &ctx.queue,
+    )
+    .await?;
     held.read_again(&releases).await?;
     if !drifted.is_empty() {
         let drifted = release.standing(held.records(), intention.as_ref(), &drifted);
@@ -313,7 +348,7 @@ async fn unrecorded(
     if !is_leaving || !matches!(release, Release::Absent | Release::Foreign(_)) {
         return Ok((Vec::new(), needed));
     }
-    let mut outlying = going::told_by_grants(granted, ctx).await?;
+    let mut outlying = going::told_by_grants(granted, &ctx.cluster).await?;
     if *release == Release::Absent {
         let resource = ResourceId::of::<Namespace>();
         outlying.retain(|object| *object.resource() == resource);
@@ -338,7 +373,7 @@ async fn leaving(
     let role = role_name(&ctx.resource.plural, &composition.namespace, &goes.release_name);
     let labels = rendering::object_labels(composition, &ctx.krateo_namespace);
     // What was cut off before the status knew of it is known from its roles alone.
-    let mut unknown = reach(ctx).await?;
+    let mut unknown = reach(OwnBound::of(ctx)).await?;
     unknown.retain(|namespace| !granted.iter().any(|grant| grant.namespace() == namespace));
     let unknown = unknown.iter().map(String::as_str).collect();
     granted.extend(inspection::granted(&ctx.cluster, unknown, &role, &labels).await?);
@@ -351,7 +386,7 @@ async fn leaving(
         .map(|grant| grant.clone().given_to(&ctx.account))
         .collect();
     let (outlying, needed) = if elsewhere.eq(&own) {
-        let outlying = going::outlying(composition, objects, &granted, &role, ctx).await?;
+        let outlying = going::outlying(composition, objects, &granted, &role, &ctx.cluster).await?;
         let removed: Vec<Resource> = outlying.iter().map(inspection::removed).collect();
         let needed = Permissions::of_resources(&removed).grants(&role, &ctx.account, &labels);
         (outlying, needed)
@@ -418,13 +453,13 @@ fn is_new(composition: &Composition) -> bool {
 
 /// Nothing was ever granted for it, so there is nothing that may be read; nor is there a release, unless its name could
 /// be another's. One that is there all the same is met when the first record is made.
-fn first_records(composition: &Composition, given: &Given, ctx: &Context) -> Option<records::Observed> {
-    is_of_uid(composition, given, ctx).then(records::Observed::default)
+fn first_records(composition: &Composition, given: &Given, is_safe: bool) -> Option<records::Observed> {
+    is_of_uid(composition, given, is_safe).then(records::Observed::default)
 }
 
 /// True when the release's name has the composition's UID in it, so that no other composition has it.
-fn is_of_uid(composition: &Composition, given: &Given, ctx: &Context) -> bool {
-    ReleaseName::is_of_uid(composition, given.name.as_deref(), ctx.safe_release_name)
+fn is_of_uid(composition: &Composition, given: &Given, is_safe: bool) -> bool {
+    ReleaseName::is_of_uid(composition, given.name.as_deref(), is_safe)
 }
 
 /// The records of the release; `None` while its Role does not let us read them. One that the key does not authenticate may
@@ -463,16 +498,17 @@ async fn outside(
     intention: Option<&Intention>,
     stored: &[Resource],
     held: &mut Held,
-    ctx: &Context,
+    bound: OwnBound<'_>,
+    queue: &Arc<Queue<Key>>,
 ) -> Result<Option<Outside>, Error> {
     let Some(intention) = intention else {
         return Ok(None);
     };
     let all = [&intention.touched[..], stored].concat();
     // A namespace that is about to be opened is waited for.
-    let outside = bound::outside(&composition.namespace, &all, ctx);
+    let outside = bound.outside(&composition.namespace, &all);
     let key = Key::of_composition(composition);
-    Ok(held.waiting(&key, outside, &ctx.queue).await?)
+    Ok(held.waiting(&key, outside, queue).await?)
 }
 
 /// How the release stands. Where somebody else deployed it and an upgrade might draw passwords anew, the chart is rendered
@@ -490,8 +526,14 @@ async fn standing(
     let Some(desired) = &intention.desired else {
         return Ok(standing);
     };
-    let subject = subject(release.composition, release.name, &intention.chart, ctx);
-    let bounds = bound::Written::new(ctx);
+    let subject = subject(
+        release.composition,
+        release.name,
+        &intention.chart,
+        &ctx.schemas,
+        &ctx.krateo_namespace,
+    );
+    let bounds = bound::Written::new(OwnBound::of(ctx));
     let judging = Judging::new(release.composition, &bounds, Renderer::Controller);
     let upon = held.outline().cloned();
     let another = subject.render(&ctx.cluster, upon.as_ref(), Leniency::default(), &judging);
@@ -517,14 +559,14 @@ async fn stored(
     composition: &Composition,
     releases: &Releases,
     records: Option<&records::Observed>,
-    ctx: &Context,
+    bound: OwnBound<'_>,
 ) -> Result<Stored, Error> {
     let mut stored = inspection::stored(releases, records)
         .await
         .map_err(Error::Release)?;
     let newest = records.and_then(|records| records.newest.as_ref());
     if newest.is_some_and(|newest| !newest.is_authentic()) {
-        stored.touched = bound::within(&composition.namespace, stored.touched, ctx).await?;
+        stored.touched = bound.within(&composition.namespace, stored.touched).await?;
     }
     Ok(stored)
 }

@@ -12,9 +12,9 @@ use helm_client::records;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use runtime::chain;
 use runtime::events::{Happening, Severity};
 use runtime::telemetry::Part;
+use runtime::{Recorder, chain};
 use serde_json::json;
 
 use super::apply::Change;
@@ -162,14 +162,14 @@ pub(super) async fn report(
 }
 
 /// Publishes which objects of the release stay when it is removed: their resource policy says so, or they are not of it.
-pub(super) async fn publish_left(composition: &Composition, objects: &[String], ctx: &Context) {
+pub(super) async fn publish_left(composition: &Composition, objects: &[String], recorder: &Recorder) {
     let happening = Happening {
         severity: Severity::Normal,
         reason: events::OBJECTS_LEFT,
         action: events::DELETE,
         note: &format!("left where they are: {}", objects.join(", ")),
     };
-    ctx.recorder.publish(&regarding(composition), &happening).await;
+    recorder.publish(&regarding(composition), &happening).await;
 }
 
 fn regarding(composition: &Composition) -> ObjectReference {

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use api::Composition;
+use cluster::Cluster;
 use composition::Permissions;
 use composition::permissions::Grant;
 
 use super::Error;
+use crate::composition::bound::OwnBound;
 use crate::composition::memory::Memory;
-use crate::composition::{Context, bound};
 
 /// The grants that are remembered, unless they are of another role name: a composition can be given another release name.
 pub(super) fn known_grants(memory: &Memory, role: &str) -> Option<Vec<Grant>> {
@@ -26,11 +27,12 @@ pub(super) async fn granted_so_far(
     role: &str,
     needed: &Permissions,
     labels: &BTreeMap<String, String>,
-    ctx: &Context,
+    bound: OwnBound<'_>,
+    cluster: &Cluster,
 ) -> Result<Vec<Grant>, Error> {
     // What was cut off before the status knew of it is to be found all the same when it goes.
     let reach = if composition.deleting && composition.status.managed.is_empty() {
-        reach(ctx).await?
+        reach(bound).await?
     } else {
         BTreeSet::new()
     };
@@ -40,12 +42,12 @@ pub(super) async fn granted_so_far(
         .namespaces()
         .chain(had)
         .chain(reach.iter().map(String::as_str));
-    Ok(inspection::granted(&ctx.cluster, namespaces.collect(), role, labels).await?)
+    Ok(inspection::granted(cluster, namespaces.collect(), role, labels).await?)
 }
 
 /// Where a release of this type can have roles besides the composition's namespace; the empty one is the cluster.
-pub(super) async fn reach(ctx: &Context) -> Result<BTreeSet<String>, cluster::Error> {
-    let mut namespaces = bound::written(ctx).await?.namespaces;
+pub(super) async fn reach(bound: OwnBound<'_>) -> Result<BTreeSet<String>, cluster::Error> {
+    let mut namespaces = bound.written().await?.namespaces;
     namespaces.insert(String::new());
     Ok(namespaces)
 }

@@ -6,7 +6,7 @@ use api::Composition;
 use api::inspection::Resource;
 use charts::LoadedChart;
 use cluster::{Health, ObjectId};
-use composition::ReleaseName;
+use composition::{ReleaseName, Schemas};
 use helm_client::release::Desired;
 use helm_client::rendering::{self as render, Leniency, Lookup};
 use inspection::{Judging, Renderer, Subject, looked_up};
@@ -14,11 +14,12 @@ use runtime::telemetry;
 
 use super::touched::{inspected, own_touched, question};
 use super::{Error, ReleaseOf, Wanted};
+use crate::composition::Context;
+use crate::composition::bound::{self, OwnBound};
 use crate::composition::held::Held;
 use crate::composition::memory::Memory;
-use crate::composition::{Context, bound};
 use crate::compositions::Key;
-use crate::lookups::Moment;
+use crate::lookups::{Lookups, Moment};
 
 /// What the pass wants, as it is worked out from definition, chart and render.
 pub(super) struct Intention {
@@ -46,12 +47,12 @@ struct Answers {
 
 impl Answers {
     /// Watches what a chart looked up, answered after `since`.
-    async fn follow(lookups: &[Lookup], since: Moment, key: &Key, ctx: &Context) -> Self {
+    async fn follow(lookups: &[Lookup], since: Moment, key: &Key, watches: &Lookups) -> Self {
         let (secrets, others): (Vec<_>, Vec<_>) = lookups
             .iter()
             .cloned()
             .partition(|lookup| lookup.resource.is_secret());
-        let are_followed = ctx.lookups.follow(key, &others, since).await;
+        let are_followed = watches.follow(key, &others, since).await;
         Self {
             since: (!others.is_empty()).then_some(since),
             are_followed,
@@ -113,15 +114,15 @@ pub(super) async fn intention(
     let question = source
         .definition
         .as_ref()
-        .map(|definition| question(composition, release, definition, &chart, ctx));
+        .map(|definition| question(composition, release, definition, &chart, &ctx.krateo_namespace));
     let is_news = memory.inspected.as_ref().map(|(question, _)| *question) != question;
     // Until what the chart looks up is granted, asking is no offence.
     let leniency = Leniency {
         ask_first: is_news || memory.granted.is_none(),
         ..Leniency::default()
     };
-    let subject = subject(composition, release, &chart, ctx);
-    let bounds = bound::Written::new(ctx);
+    let subject = subject(composition, release, &chart, &ctx.schemas, &ctx.krateo_namespace);
+    let bounds = bound::Written::new(OwnBound::of(ctx));
     let judging = Judging::new(composition, &bounds, Renderer::Controller);
     // Before chart-inspector is asked: what the composition is held for is said by its own controller.
     let upon = held.outline().cloned();
@@ -136,7 +137,7 @@ pub(super) async fn intention(
         Err(inspection::Error::Render(render::Error::Unanswered(unanswered))) => (None, unanswered.lookups),
         Err(error) => {
             // It may fail for what it was answered.
-            Answers::follow(&judging.answered(), since, &key, ctx).await;
+            Answers::follow(&judging.answered(), since, &key, &ctx.lookups).await;
             let types = judging.unserved();
             return Err(if types.is_empty() {
                 error.into()
@@ -145,11 +146,11 @@ pub(super) async fn intention(
             });
         }
     };
-    let looks_up = Answers::follow(&lookups, since, &key, ctx).await;
+    let looks_up = Answers::follow(&lookups, since, &key, &ctx.lookups).await;
     // Before anybody is asked about it: what an object of a type needs is not known before the type is.
     let own = match &rendering {
         Some(rendering) if is_news || !lookups.is_empty() => {
-            Some(own_touched(&subject, rendering, &bounds, ctx).await?)
+            Some(own_touched(&subject, rendering, &bounds, &ctx.cluster).await?)
         }
         Some(_) | None => None,
     };
@@ -163,7 +164,7 @@ pub(super) async fn intention(
     // Our own render may go beyond the answer: the inspector reads less than we do.
     if touched.is_empty() || !lookups.is_empty() {
         let own = match (own, &rendering) {
-            (None, Some(rendering)) => own_touched(&subject, rendering, &bounds, ctx).await?,
+            (None, Some(rendering)) => own_touched(&subject, rendering, &bounds, &ctx.cluster).await?,
             (own, _) => own.unwrap_or_default(),
         };
         touched.extend(own);
@@ -186,13 +187,14 @@ pub(super) fn subject<'a>(
     composition: &'a Composition,
     release: &'a ReleaseName,
     chart: &'a LoadedChart,
-    ctx: &'a Context,
+    schemas: &'a Schemas,
+    krateo_namespace: &'a str,
 ) -> Subject<'a> {
     Subject {
         composition,
         chart,
         release,
-        schemas: &ctx.schemas,
-        krateo_namespace: &ctx.krateo_namespace,
+        schemas,
+        krateo_namespace,
     }
 }

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use cluster::{Health, ObjectId};
+use cluster::{Cluster, Health, ObjectId};
 use helm_client::records;
 use helm_client::release::drift::DriftedObject;
 use inspection::drift_policy;
+use runtime::{Looks, Watches};
 use serde_json::Value;
 
 use super::{Error, ReleaseOf};
-use crate::composition::Context;
-use crate::composition::memory::Memory;
+use crate::compositions::Key;
 
 /// How the objects are, and, while the newest revision is deployed, which of them are not as they were applied. What has
 /// not moved since it was looked at last is not looked at again.
@@ -18,8 +18,9 @@ pub(super) async fn look(
     release: ReleaseOf<'_>,
     records: Option<&records::Observed>,
     objects: Vec<ObjectId>,
-    memory: &mut Memory,
-    ctx: &Context,
+    looks: &mut Looks,
+    watches: &Watches<Key>,
+    cluster: &Cluster,
 ) -> Result<(Vec<(ObjectId, Health)>, Vec<DriftedObject>), Error> {
     let ReleaseOf {
         composition,
@@ -29,18 +30,13 @@ pub(super) async fn look(
     } = release;
     let compared = records.and_then(|records| inspection::compared(composition, records));
     let Some(record) = compared.filter(|_| !composition.deleting) else {
-        return Ok((health(objects, memory, ctx).await?, Vec::new()));
+        return Ok((health(objects, looks, watches, cluster).await?, Vec::new()));
     };
     let policy = drift_policy(composition).map_err(Error::DriftPolicy)?;
-    memory.objects.keep(&objects);
+    looks.keep(&objects);
     let unmoved: HashSet<ObjectId> = objects
         .iter()
-        .filter(|id| {
-            memory
-                .objects
-                .unmoved(id, &ctx.watches)
-                .is_some_and(|looked| !looked.drifted)
-        })
+        .filter(|id| looks.unmoved(id, watches).is_some_and(|looked| !looked.drifted))
         .cloned()
         .collect();
     let look = releases
@@ -50,16 +46,16 @@ pub(super) async fn look(
     let mut missing = BTreeMap::new();
     for looked in look.objects {
         if let Some(live) = &looked.live {
-            memory.objects.look(looked.id, live, looked.health);
+            looks.look(looked.id, live, looked.health);
         } else {
-            memory.objects.forget(&looked.id);
+            looks.forget(&looked.id);
             missing.insert(looked.id, looked.health);
         }
     }
     for drifted in &look.drifted {
-        memory.objects.note_drift(&drifted.object);
+        looks.note_drift(&drifted.object);
     }
-    let health = |id: &ObjectId| match (memory.objects.get(id), missing.get(id)) {
+    let health = |id: &ObjectId| match (looks.get(id), missing.get(id)) {
         (Some(looked), _) => looked.health.clone(),
         (None, Some(health)) => health.clone(),
         (None, None) => Health::NotFound,
@@ -74,20 +70,21 @@ pub(super) async fn look(
 /// How the objects are. What has not moved since it was looked at last is not looked at again.
 async fn health(
     objects: Vec<ObjectId>,
-    memory: &mut Memory,
-    ctx: &Context,
+    looks: &mut Looks,
+    watches: &Watches<Key>,
+    cluster: &Cluster,
 ) -> Result<Vec<(ObjectId, Health)>, Error> {
-    memory.objects.keep(&objects);
+    looks.keep(&objects);
     let mut found = Vec::with_capacity(objects.len());
     for id in objects {
-        let health = if let Some(looked) = memory.objects.unmoved(&id, &ctx.watches) {
+        let health = if let Some(looked) = looks.unmoved(&id, watches) {
             looked.health.clone()
-        } else if let Some(live) = ctx.cluster.get::<Value>(&id).await? {
+        } else if let Some(live) = cluster.get::<Value>(&id).await? {
             let health = cluster::health(&live);
-            memory.objects.look(id.clone(), &live, health.clone());
+            looks.look(id.clone(), &live, health.clone());
             health
         } else {
-            memory.objects.forget(&id);
+            looks.forget(&id);
             Health::NotFound
         };
         found.push((id, health));

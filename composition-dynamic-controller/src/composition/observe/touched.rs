@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use api::inspection::{Query, Resource};
 use api::{Composition, CompositionDefinition, DEFINITION_GROUP};
 use charts::LoadedChart;
-use cluster::ResourceId;
+use cluster::{Cluster, ResourceId};
 use composition::bound::GroupResource;
 use composition::{Bound, ReleaseName, rendering};
 use helm_client::release::UnservedType;
@@ -25,9 +25,9 @@ pub(super) async fn own_touched(
     subject: &Subject<'_>,
     rendering: &Rendering,
     bounds: &bound::Written<'_>,
-    ctx: &Context,
+    cluster: &Cluster,
 ) -> Result<Vec<Resource>, Error> {
-    match subject.touched(&ctx.cluster, rendering).await {
+    match subject.touched(cluster, rendering).await {
         Ok(touched) => Ok(touched),
         Err(error) => Err(unplaced(error, bounds).await?),
     }
@@ -86,10 +86,10 @@ pub(super) fn question(
     release: &ReleaseName,
     definition: &CompositionDefinition,
     chart: &LoadedChart,
-    ctx: &Context,
+    krateo_namespace: &str,
 ) -> u64 {
     // The schema by which they are read comes with the chart, for which its digest stands.
-    let values = rendering::values(composition, None, &ctx.krateo_namespace);
+    let values = rendering::values(composition, None, krateo_namespace);
     let mut hasher = DefaultHasher::new();
     (
         &chart.digest,
