@@ -355,7 +355,7 @@ impl Pass<'_> {
         }
         let news: Vec<Access> = grants
             .iter()
-            .filter_map(|grant| news(grant, &self.observed.facts.granted))
+            .filter_map(|grant| news(grant, &self.observed.facts.rights.granted))
             .collect();
         let waiting = self.ctx.cluster.wait_until_allowed(&news, GRANTED_WITHIN);
         let key = Key::of_composition(self.composition);
@@ -370,7 +370,7 @@ impl Pass<'_> {
 
     async fn write(&self, grant: &Grant) -> Result<(), cluster::Error> {
         let how = Apply::by(FIELD_MANAGER).force();
-        let had = self.observed.facts.granted.iter();
+        let had = self.observed.facts.rights.granted.iter();
         let had = had
             .filter(|had| had.namespace() == grant.namespace())
             .map(bodies)

@@ -15,7 +15,7 @@ use charts::LoadedChart;
 use cluster::{Health, ObjectId, ResourceId};
 use composition::bound::Outside;
 use composition::permissions::{Grant, role_name};
-use composition::plan::{self, Home, Release};
+use composition::plan::{self, Home, Release, Rights};
 use composition::release_name::InvalidReleaseName;
 use composition::{Given, Permissions, ReleaseName, Ungoverned, rendering};
 use helm_client::records;
@@ -205,7 +205,7 @@ pub(super) async fn observe(
     )
     .await?;
     let release_name = ReleaseName::of(composition, given.name.as_deref(), ctx.safe_release_name)?;
-    if composition.is_paused() || (composition.pause_has_taken_effect() && !composition.deleting) {
+    if plan::paused(composition).is_some() {
         return Ok(Observed::nothing(release_name, ctx.releases.clone()));
     }
     let mut releases = ctx.releases_of(composition).await?;
@@ -260,24 +260,25 @@ pub(super) async fn observe(
         }
         granted => memory.granted.insert(granted?).clone(),
     };
-    if let Some(lookup) = unread(intention.as_ref(), needed == granted) {
+    let rights = Rights { needed, granted };
+    if let Some(lookup) = unread(intention.as_ref(), rights.are_in_place()) {
         return Err(Error::Unread(lookup));
     }
     if composition.deleting
         && composition.is_held()
-        && going::may_be(needed == granted, held.records(), stored.has_hooks)
+        && going::may_be(rights.are_in_place(), held.records(), stored.has_hooks)
         && going::is_going(&composition.namespace, &role, &ctx.cluster).await?
     {
         let goes = Observed::nothing(release_name, releases);
-        return leaving(composition, goes, stored.objects, granted, memory, ctx).await;
+        return leaving(composition, goes, stored.objects, rights.granted, memory, ctx).await;
     }
     let mut standing = Box::pin(standing(release, &mut held, intention.as_ref(), ctx)).await?;
-    if was_left && !(needed == granted && standing.release == Release::InSync) {
+    if was_left && !(rights.are_in_place() && standing.release == Release::InSync) {
         // Nothing is done on what was read a while ago.
         return Box::pin(observe(composition, memory, ctx)).await;
     }
     // Where there is more to do than correct objects, they are looked at once that is done.
-    let is_looked_at = needed == granted && (composition.deleting || !is_acted_upon(&standing.release));
+    let is_looked_at = rights.are_in_place() && (composition.deleting || !standing.release.is_acted_upon());
     let (objects, drifted) = if is_looked_at {
         ctx.watches
             .follow(&Key::of_composition(composition), stored.objects.iter());
@@ -294,7 +295,7 @@ pub(super) async fn observe(
         (Vec::new(), Vec::new())
     };
     // Rights that are there already lie within the bound.
-    let grows = intention.as_ref().filter(|_| needed != granted);
+    let grows = intention.as_ref().filter(|_| !rights.are_in_place());
     let outside = outside(
         composition,
         grows,
@@ -309,13 +310,12 @@ pub(super) async fn observe(
         let drifted = release.standing(held.records(), intention.as_ref(), &drifted);
         standing = drifted.await?;
     }
-    let (outlying, needed) = unrecorded(composition, &standing.release, &granted, needed, ctx).await?;
+    let (outlying, rights) = unrecorded(composition, &standing.release, rights, ctx).await?;
     Ok(Observed {
         facts: plan::Observed {
             definition: intention.as_ref().and_then(|it| it.definition.clone()),
             named: given.name,
-            needed,
-            granted,
+            rights,
             growth: ctx.growth,
             outside,
             release: standing.release,
@@ -340,25 +340,24 @@ pub(super) async fn observe(
 async fn unrecorded(
     composition: &Composition,
     release: &Release,
-    granted: &[Grant],
-    needed: Vec<Grant>,
+    rights: Rights,
     ctx: &Context,
-) -> Result<(Vec<ObjectId>, Vec<Grant>), Error> {
+) -> Result<(Vec<ObjectId>, Rights), Error> {
     let is_leaving = composition.deleting && composition.is_held();
-    if !is_leaving || !matches!(release, Release::Absent | Release::Foreign(_)) {
-        return Ok((Vec::new(), needed));
+    if !is_leaving || !release.is_unrecorded() {
+        return Ok((Vec::new(), rights));
     }
-    let mut outlying = going::told_by_grants(granted, &ctx.cluster).await?;
+    let mut outlying = going::told_by_grants(&rights.granted, &ctx.cluster).await?;
     if *release == Release::Absent {
         let resource = ResourceId::of::<Namespace>();
         outlying.retain(|object| *object.resource() == resource);
     }
     if outlying.is_empty() {
-        return Ok((outlying, needed));
+        return Ok((outlying, rights));
     }
-    let granted = granted.iter().cloned();
-    let own = granted.map(|grant| grant.given_to(&ctx.account)).collect();
-    Ok((outlying, own))
+    let granted = rights.granted.iter().cloned();
+    let needed = granted.map(|grant| grant.given_to(&ctx.account)).collect();
+    Ok((outlying, Rights { needed, ..rights }))
 }
 
 /// A composition that is deleted with its namespace: what the release has outside of it is all there is to remove.
@@ -397,8 +396,7 @@ async fn leaving(
     let told = outlying.iter().map(ToString::to_string).collect();
     Ok(Observed {
         facts: plan::Observed {
-            needed,
-            granted,
+            rights: Rights { needed, granted },
             home: Home::Goes(told),
             ..Observed::facts_of_nothing()
         },
@@ -435,8 +433,7 @@ impl Observed {
         plan::Observed {
             definition: None,
             named: None,
-            needed: Vec::new(),
-            granted: Vec::new(),
+            rights: Rights::default(),
             growth: plan::Growth::default(),
             outside: None,
             release: Release::Unreadable,
@@ -569,22 +566,4 @@ async fn stored(
         stored.touched = bound.within(&composition.namespace, stored.touched).await?;
     }
     Ok(stored)
-}
-
-/// True when the release is about to be written, whatever its objects are like.
-fn is_acted_upon(release: &Release) -> bool {
-    match release {
-        Release::Absent
-        | Release::OutOfSync(_)
-        | Release::Unsigned
-        | Release::WouldDrawAnew { .. }
-        | Release::Failed(_)
-        | Release::Interrupted(_) => true,
-        Release::Unreadable
-        | Release::Foreign(_)
-        | Release::InSync
-        | Release::Drifted(_)
-        | Release::Locked(_)
-        | Release::Resting(_) => false,
-    }
 }

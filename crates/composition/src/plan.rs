@@ -21,10 +21,8 @@ pub struct Observed {
     pub definition: Option<(String, String)>,
     /// The release name that the definition gives the composition, which does not say so itself yet.
     pub named: Option<String>,
-    /// The Roles and bindings that the release needs.
-    pub needed: Vec<Grant>,
-    /// Those that are there under the release's role name.
-    pub granted: Vec<Grant>,
+    /// The permissions of the release.
+    pub rights: Rights,
     /// Whether more of them than before wait for an approval.
     pub growth: Growth,
     /// What the release needs beyond the bound of its definition.
@@ -36,6 +34,42 @@ pub struct Observed {
     /// Objects that the composition's permissions name, when it goes and the record of its release was replaced by one that
     /// is not of it. Those that name the composition are its own.
     pub unrecorded: Vec<String>,
+}
+
+/// The permissions of a release, as Roles and bindings.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Rights {
+    /// Those that it needs.
+    pub needed: Vec<Grant>,
+    /// Those that are there under the release's role name.
+    pub granted: Vec<Grant>,
+}
+
+impl Rights {
+    /// True when there is nothing to grant and nothing to take away.
+    pub fn are_in_place(&self) -> bool {
+        self.needed == self.granted
+    }
+
+    /// The steps that put them in place; `None` when they are.
+    fn steps(&self) -> Option<Vec<Step>> {
+        if self.are_in_place() {
+            return None;
+        }
+        let is_needed = |namespace: &str| self.needed.iter().any(|needed| needed.namespace() == namespace);
+        let stale: Vec<String> = self
+            .granted
+            .iter()
+            .map(Grant::namespace)
+            .filter(|&namespace| !is_needed(namespace))
+            .map(str::to_owned)
+            .collect();
+        let mut steps = vec![Step::Grant(self.needed.clone())];
+        if !stale.is_empty() {
+            steps.push(Step::Revoke(stale));
+        }
+        Some(steps)
+    }
 }
 
 /// What becomes of a composition's namespace.
@@ -90,6 +124,43 @@ pub enum Release {
     Failed(String),
     /// Its last operation failed for this reason; it is tried again later, or once something changes.
     Resting(String),
+}
+
+impl Release {
+    /// True when the release is about to be written, whatever its objects are like: they are looked at once that is done.
+    pub fn is_acted_upon(&self) -> bool {
+        match self {
+            Self::Absent
+            | Self::OutOfSync(_)
+            | Self::Unsigned
+            | Self::WouldDrawAnew { .. }
+            | Self::Failed(_)
+            | Self::Interrupted(_) => true,
+            Self::Unreadable
+            | Self::Foreign(_)
+            | Self::InSync
+            | Self::Drifted(_)
+            | Self::Locked(_)
+            | Self::Resting(_) => false,
+        }
+    }
+
+    /// True when no record of the composition's own tells what the release has: its Roles may.
+    pub fn is_unrecorded(&self) -> bool {
+        match self {
+            Self::Absent | Self::Foreign(_) => true,
+            Self::Unreadable
+            | Self::Locked(_)
+            | Self::InSync
+            | Self::OutOfSync(_)
+            | Self::Unsigned
+            | Self::WouldDrawAnew { .. }
+            | Self::Drifted(_)
+            | Self::Interrupted(_)
+            | Self::Failed(_)
+            | Self::Resting(_) => false,
+        }
+    }
 }
 
 /// One thing a pass does.
@@ -212,18 +283,24 @@ fn listed(fields: &[String]) -> String {
     }
 }
 
+/// How a composition stands that is paused, whatever else there is of it, so that nothing need be read; `None` for any other.
+pub fn paused(composition: &Composition) -> Option<Standing> {
+    if composition.is_paused() {
+        return Some(Standing::Paused);
+    }
+    // Deletion wins.
+    (composition.pause_has_taken_effect() && !composition.deleting).then_some(Standing::GracefullyPaused)
+}
+
 /// Decides the steps of one pass.
 pub fn plan(composition: &Composition, observed: &Observed) -> Result<Plan, Blocked> {
     let management = ManagementPolicy::of(&composition.annotations)?;
     let deletion = DeletionPolicy::of(&composition.annotations)?;
-    if composition.is_paused() {
-        return Ok(Plan::nothing(Standing::Paused));
+    if let Some(standing) = paused(composition) {
+        return Ok(Plan::nothing(standing));
     }
     if composition.deleting {
         return Ok(removal(composition, observed, management, deletion));
-    }
-    if composition.pause_has_taken_effect() {
-        return Ok(Plan::nothing(Standing::GracefullyPaused));
     }
     if !management.may_write() {
         return Ok(Plan::nothing(Standing::ObservedOnly));
@@ -237,13 +314,17 @@ pub fn plan(composition: &Composition, observed: &Observed) -> Result<Plan, Bloc
     if !composition.is_held() {
         steps.push(Step::Hold);
     }
-    if let Some(outside) = &observed.outside {
-        return Err(Blocked::Outside(Box::new(outside.clone())));
-    }
-    if let Some(permitting) = permitting(observed) {
+    if let Some(permitting) = observed.rights.steps() {
+        if let Some(outside) = &observed.outside {
+            return Err(Blocked::Outside(Box::new(outside.clone())));
+        }
         if observed.growth == Growth::Approved {
             let approved = composition.annotations.get(annotations::APPROVED_PERMISSIONS);
-            let pending = unapproved(&observed.needed, &observed.granted, approved.map(String::as_str));
+            let pending = unapproved(
+                &observed.rights.needed,
+                &observed.rights.granted,
+                approved.map(String::as_str),
+            );
             if let Some(pending) = pending {
                 return Err(Blocked::Unapproved(pending));
             }
@@ -301,6 +382,7 @@ fn removal(
     }
     let revoke = Step::Revoke(
         observed
+            .rights
             .granted
             .iter()
             .map(|grant| grant.namespace().to_owned())
@@ -312,37 +394,28 @@ fn removal(
     }
     if let Home::Goes(outlying) = &observed.home {
         // No hook can run there any more, and nobody can write what the release was.
-        if let Some(steps) = permitting(observed) {
+        if let Some(steps) = observed.rights.steps() {
             return Plan::underway(steps);
         }
         let clear = (!outlying.is_empty()).then(|| Step::Clear(outlying.clone()));
         return Plan::removed(clear.into_iter().chain([revoke, Step::LetGo]).collect());
     }
-    match &observed.release {
-        // Without a record of ours nothing tells what the release has, and a release that is not ours is not ours to remove;
-        // objects that name this composition are.
-        Release::Absent | Release::Foreign(_) => {
-            let unrecorded = &observed.unrecorded;
-            if unrecorded.is_empty() {
-                return Plan::removed(vec![revoke, Step::LetGo]);
-            }
-            if let Some(steps) = permitting(observed) {
-                return Plan::underway(steps);
-            }
-            return Plan::removed(vec![Step::Clear(unrecorded.clone()), revoke, Step::LetGo]);
+    if observed.release.is_unrecorded() {
+        // Nothing tells what the release has, and a release that is not ours is not ours to remove; objects that name this
+        // composition are.
+        let unrecorded = &observed.unrecorded;
+        if unrecorded.is_empty() {
+            return Plan::removed(vec![revoke, Step::LetGo]);
         }
-        Release::Locked(_) => return Plan::nothing(Standing::Waiting),
-        Release::Unreadable
-        | Release::InSync
-        | Release::Unsigned
-        | Release::WouldDrawAnew { .. }
-        | Release::OutOfSync(_)
-        | Release::Drifted(_)
-        | Release::Interrupted(_)
-        | Release::Failed(_)
-        | Release::Resting(_) => {}
+        if let Some(steps) = observed.rights.steps() {
+            return Plan::underway(steps);
+        }
+        return Plan::removed(vec![Step::Clear(unrecorded.clone()), revoke, Step::LetGo]);
     }
-    if let Some(steps) = permitting(observed) {
+    if matches!(observed.release, Release::Locked(_)) {
+        return Plan::nothing(Standing::Waiting);
+    }
+    if let Some(steps) = observed.rights.steps() {
         return Plan::underway(steps);
     }
     if observed.release == Release::Unreadable {
@@ -358,30 +431,6 @@ fn labelling(composition: &Composition, observed: &Observed) -> Option<Step> {
         namespace: namespace.clone(),
         name: name.clone(),
     })
-}
-
-/// The steps that make the permissions what they should be; `None` when they are.
-fn permitting(observed: &Observed) -> Option<Vec<Step>> {
-    if observed.needed == observed.granted {
-        return None;
-    }
-    let stale: Vec<String> = observed
-        .granted
-        .iter()
-        .map(Grant::namespace)
-        .filter(|&namespace| {
-            !observed
-                .needed
-                .iter()
-                .any(|needed| needed.namespace() == namespace)
-        })
-        .map(str::to_owned)
-        .collect();
-    let mut steps = vec![Step::Grant(observed.needed.clone())];
-    if !stale.is_empty() {
-        steps.push(Step::Revoke(stale));
-    }
-    Some(steps)
 }
 
 impl Plan {
@@ -483,8 +532,10 @@ pub(crate) mod tests {
         Observed {
             definition: Some(("system".into(), "web".into())),
             named: None,
-            needed: grants("team"),
-            granted: grants("team"),
+            rights: Rights {
+                needed: grants("team"),
+                granted: grants("team"),
+            },
             growth: Growth::Granted,
             outside: None,
             release,
@@ -571,6 +622,53 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn nobody_looks_at_the_objects_of_a_release_that_is_written_next() {
+        let text = || "why".to_owned();
+        for release in [
+            Release::Unreadable,
+            Release::Absent,
+            Release::Foreign(text()),
+            Release::Locked(text()),
+            Release::InSync,
+            Release::OutOfSync(text()),
+            Release::Unsigned,
+            Release::WouldDrawAnew {
+                revision: 3,
+                fields: Vec::new(),
+            },
+            Release::Drifted(text()),
+            Release::Interrupted(text()),
+            Release::Failed(text()),
+            Release::Resting(text()),
+        ] {
+            let taken_over = annotated(annotations::TAKE_OVER_REVISION, "3");
+            let steps = plan(&taken_over, &observed(release.clone())).map_or(Vec::new(), |plan| plan.steps);
+            let writes = steps.iter().any(|step| match step {
+                Step::Install | Step::Upgrade(_) | Step::Sign | Step::Resume(_) => true,
+                // For this one they have to be looked at.
+                Step::Correct(_) => false,
+                step => panic!("{step}"),
+            });
+            assert_eq!(release.is_acted_upon(), writes, "{release:?}");
+        }
+    }
+
+    #[test]
+    fn what_lies_outside_the_bound_matters_where_rights_are_missing() {
+        let mut observed = observed(Release::InSync);
+        observed.outside = Some(Outside::Rbac {
+            object: "roles team/web".into(),
+            path: None,
+        });
+        check(&composition(), &observed, &[], Standing::UpToDate);
+        observed.rights.granted = Vec::new();
+        assert!(matches!(
+            plan(&composition(), &observed),
+            Err(Blocked::Outside(_))
+        ));
+    }
+
+    #[test]
     fn a_revision_of_somebody_else_is_signed_or_held_until_an_annotation_names_it() {
         let it = composition();
         check(
@@ -632,7 +730,7 @@ pub(crate) mod tests {
         );
         // Its own roles are gone, and are not made again.
         let mut without_roles = going(&[], Release::Unreadable);
-        (without_roles.needed, without_roles.granted) = (Vec::new(), grants("team"));
+        without_roles.rights.needed = Vec::new();
         check(
             &it,
             &without_roles,
@@ -656,7 +754,7 @@ pub(crate) mod tests {
     #[test]
     fn permissions_come_before_the_release() {
         let mut observed = observed(Release::Unreadable);
-        observed.granted = Vec::new();
+        observed.rights.granted = Vec::new();
         check(
             &composition(),
             &observed,
@@ -674,7 +772,7 @@ pub(crate) mod tests {
     #[test]
     fn permissions_that_grow_wait_for_an_approval_where_that_is_asked_for() {
         let mut observed = observed(Release::Unreadable);
-        observed.granted = Vec::new();
+        observed.rights.granted = Vec::new();
         observed.growth = Growth::Approved;
         let blocked = plan(&composition(), &observed).unwrap_err();
         let Blocked::Unapproved(pending) = &blocked else {
@@ -695,7 +793,7 @@ pub(crate) mod tests {
     #[test]
     fn a_role_that_is_needed_no_longer_is_removed() {
         let mut observed = observed(Release::InSync);
-        observed.granted = [grants("other"), grants("team")].concat();
+        observed.rights.granted = [grants("other"), grants("team")].concat();
         let steps = [Step::Grant(grants("team")), Step::Revoke(vec!["other".into()])];
         check(&composition(), &observed, &steps, Standing::Underway);
     }
@@ -838,7 +936,7 @@ pub(crate) mod tests {
                 Standing::Removed,
             );
             // What was granted to the controller before this one.
-            let needed = std::mem::take(&mut unrecorded.granted);
+            let needed = std::mem::take(&mut unrecorded.rights.granted);
             let grant = [Step::Grant(needed)];
             check(&deleted(composition()), &unrecorded, &grant, Standing::Underway);
         }
@@ -863,7 +961,7 @@ pub(crate) mod tests {
     #[test]
     fn a_release_that_needs_more_than_the_bound_is_held_and_can_still_be_removed() {
         let mut observed = observed(Release::Absent);
-        observed.granted = Vec::new();
+        observed.rights.granted = Vec::new();
         observed.outside = Some(Outside::Rbac {
             object: "roles team/web".into(),
             path: None,

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use composition::plan::{self, Growth, Home, Observed, Standing};
+use composition::plan::{self, Growth, Home, Observed, Rights, Standing};
 use composition::rendering;
 use serde::Serialize;
 
@@ -71,8 +71,10 @@ async fn planned(session: &Session, args: &args::Plan) -> Result<Planned> {
     let observed = Observed {
         definition,
         named: given.name,
-        needed: granting.needed.clone(),
-        granted: granting.granted.clone(),
+        rights: Rights {
+            needed: granting.needed.clone(),
+            granted: granting.granted.clone(),
+        },
         growth: Growth::Granted,
         outside: None,
         release: standing::standing(session, &composition, &wanted.desired, &records).await?,
