@@ -9,7 +9,6 @@ use api::{Composition, labels};
 use cluster::{Apply, Cluster, Delete, ObjectId, Propagation, ResourceId, Selector, Served};
 use composition::permissions::Grant;
 use helm::resource_policy::{RESOURCE_POLICY, is_kept_on_upgrade};
-use helm_client::records;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role};
 use kube::ResourceExt as _;
 use kube::core::{GroupVersionResource, PartialObjectMeta};
@@ -19,13 +18,6 @@ use super::FIELD_MANAGER;
 
 /// How old the answer to "what do you serve" may be: the objects were written long before.
 const SERVED_AGE: Duration = Duration::from_mins(1);
-
-/// True when it is worth asking whether the namespace goes: something is missing, or hooks want to run there.
-/// Nothing else of a removal notices.
-pub(super) fn may_be(is_granted: bool, records: Option<&records::Observed>, has_hooks: bool) -> bool {
-    let has_record = records.is_some_and(|records| records.newest.is_some());
-    !is_granted || !has_record || has_hooks
-}
 
 /// True when the namespace goes, or is gone: tried by a dry run of making a role in it that nobody has.
 pub(super) async fn is_going(namespace: &str, role: &str, cluster: &Cluster) -> Result<bool, cluster::Error> {

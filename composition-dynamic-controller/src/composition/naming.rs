@@ -4,7 +4,6 @@ use api::{Composition, labels};
 use cluster::{Cluster, ResourceId, Selector};
 use composition::{Given, Offer, ReleaseName, offer};
 
-use super::observe::Error;
 use super::origin::Origin;
 
 /// Asks the definition of a new composition that says no name itself.
@@ -18,7 +17,7 @@ pub(super) async fn given(
     served: &ResourceId,
     namespace: Option<&str>,
     cluster: &Cluster,
-) -> Result<Given, Error> {
+) -> Result<Given, cluster::Error> {
     if !ReleaseName::is_open(composition) {
         return Ok(Given::default());
     }
@@ -33,7 +32,7 @@ pub(super) async fn given(
     };
     let version = format!("{}={}", labels::COMPOSITION_VERSION, served.version);
     let all = Selector {
-        namespace: namespace,
+        namespace,
         labels: Some(&version),
     };
     // All of them are in memory at once, and others may have written much into each.

@@ -2,24 +2,33 @@
 
 use std::sync::Arc;
 
-use api::Composition;
 use api::inspection::Resource;
 use charts::LoadedChart;
 use cluster::{Health, ObjectId};
-use composition::{ReleaseName, Schemas};
 use helm_client::release::Desired;
 use helm_client::rendering::{self as render, Leniency, Lookup};
-use inspection::{Judging, Renderer, Subject, looked_up};
+use inspection::{Judging, Renderer, looked_up};
 use runtime::telemetry;
 
+use super::error::Error;
+use super::release::ReleaseOf;
 use super::touched::{inspected, own_touched, question};
-use super::{Error, ReleaseOf, Wanted};
 use crate::composition::Context;
 use crate::composition::bound::{self, OwnBound};
 use crate::composition::held::Held;
 use crate::composition::memory::Memory;
 use crate::compositions::Key;
 use crate::lookups::{Lookups, Moment};
+
+/// What the release should be.
+pub(in crate::composition) struct Wanted {
+    pub(in crate::composition) chart: Arc<LoadedChart>,
+    pub(in crate::composition) desired: Desired,
+    /// True when what the chart looks up is watched, or compared with the objects of the release.
+    pub(in crate::composition) is_followed: bool,
+    /// When it was answered; none when nothing of it is watched.
+    pub(in crate::composition) answered: Option<Moment>,
+}
 
 /// What the pass wants, as it is worked out from definition, chart and render.
 pub(super) struct Intention {
@@ -95,9 +104,8 @@ pub(super) async fn intention(
 ) -> Result<Option<Intention>, Error> {
     let ReleaseOf {
         composition,
-        name: release,
+        name,
         releases,
-        granted: _,
     } = release;
     let key = Key::of_composition(composition);
     if composition.deleting {
@@ -114,14 +122,14 @@ pub(super) async fn intention(
     let question = source
         .definition
         .as_ref()
-        .map(|definition| question(composition, release, definition, &chart, &ctx.krateo_namespace));
+        .map(|definition| question(composition, name, definition, &chart, &ctx.krateo_namespace));
     let is_news = memory.inspected.as_ref().map(|(question, _)| *question) != question;
     // Until what the chart looks up is granted, asking is no offence.
     let leniency = Leniency {
         ask_first: is_news || memory.granted.is_none(),
         ..Leniency::default()
     };
-    let subject = subject(composition, release, &chart, &ctx.schemas, &ctx.krateo_namespace);
+    let subject = release.subject(&chart, &ctx.schemas, &ctx.krateo_namespace);
     let bounds = bound::Written::new(OwnBound::of(ctx));
     let judging = Judging::new(composition, &bounds, Renderer::Controller);
     // Before chart-inspector is asked: what the composition is held for is said by its own controller.
@@ -156,7 +164,7 @@ pub(super) async fn intention(
     };
     let mut touched = match (&source.definition, question) {
         (Some(definition), Some(question)) => {
-            inspected(composition, release, definition, question, held, memory, ctx).await?
+            inspected(composition, name, definition, question, held, memory, ctx).await?
         }
         // chart-inspector renders charts of definitions and no others.
         _ => Vec::new(),
@@ -181,20 +189,4 @@ pub(super) async fn intention(
         unread,
         touched,
     }))
-}
-
-pub(super) fn subject<'a>(
-    composition: &'a Composition,
-    release: &'a ReleaseName,
-    chart: &'a LoadedChart,
-    schemas: &'a Schemas,
-    krateo_namespace: &'a str,
-) -> Subject<'a> {
-    Subject {
-        composition,
-        chart,
-        release,
-        schemas,
-        krateo_namespace,
-    }
 }

@@ -9,7 +9,8 @@ use inspection::drift_policy;
 use runtime::{Looks, Watches};
 use serde_json::Value;
 
-use super::{Error, ReleaseOf};
+use super::error::Error;
+use super::release::ReleaseOf;
 use crate::compositions::Key;
 
 /// How the objects are, and, while the newest revision is deployed, which of them are not as they were applied. What has
@@ -26,7 +27,6 @@ pub(super) async fn look(
         composition,
         releases,
         name: _,
-        granted: _,
     } = release;
     let compared = records.and_then(|records| inspection::compared(composition, records));
     let Some(record) = compared.filter(|_| !composition.deleting) else {

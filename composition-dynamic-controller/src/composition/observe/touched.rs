@@ -13,7 +13,7 @@ use helm_client::rendering::Rendering;
 use inspection::{Bounds as _, Subject};
 use kube::ResourceExt as _;
 
-use super::Error;
+use super::error::Error;
 use crate::composition::held::Held;
 use crate::composition::memory::Memory;
 use crate::composition::{Context, bound};

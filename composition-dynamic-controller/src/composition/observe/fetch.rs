@@ -1,0 +1,376 @@
+//! What there is of a composition, read in this order. What was found so far decides what is read next, by functions of the
+//! plan and of [`super::derive`]; nothing is written.
+
+use std::sync::Arc;
+
+use api::Composition;
+use api::inspection::Resource;
+use cluster::{Cluster, ObjectId};
+use composition::bound::Outside;
+use composition::permissions::Grant;
+use composition::plan::{self, Release, Rights};
+use composition::{Given, ReleaseName};
+use helm_client::records;
+use helm_client::release::Releases;
+use helm_client::rendering::Leniency;
+use inspection::{GrantsError, Judging, Renderer, Standing, Stored};
+use runtime::queue::Queue;
+
+use super::derive;
+use super::error::Error;
+use super::fetched::{Fetched, Found, FoundRelease, Going};
+use super::grants::{Roles, reach};
+use super::intention::{Intention, intention};
+use super::objects::look;
+use super::release::ReleaseOf;
+use crate::composition::bound::{self, OwnBound};
+use crate::composition::held::Held;
+use crate::composition::memory::Memory;
+use crate::composition::{Context, going, naming};
+use crate::compositions::Key;
+use crate::figures::Part;
+
+/// Reads everything a plan is made from.
+pub(super) async fn fetch(
+    composition: &Composition,
+    memory: &mut Memory,
+    ctx: &Context,
+) -> Result<Fetched, Error> {
+    let namespace = ctx.namespace.as_deref();
+    let given = naming::given(composition, &ctx.origin, &ctx.resource, namespace, &ctx.cluster).await?;
+    let name = given.name.as_deref();
+    let release_name = ReleaseName::of(composition, name, ctx.safe_release_name)?;
+    if plan::paused(composition).is_some() {
+        return Ok(Fetched {
+            release_name,
+            releases: ctx.releases.clone(),
+            found: Found::Nothing,
+        });
+    }
+    let is_unique = ReleaseName::is_of_uid(composition, name, ctx.safe_release_name);
+    let was_left = memory.left.take().is_some() && memory.records.is_some();
+    let mut begun = Box::pin(begin(composition, &release_name, is_unique, memory, ctx)).await?;
+    if was_left && begun.has_something_to_do() {
+        // Nothing is done on what was read a while ago.
+        begun = Box::pin(begin(composition, &release_name, is_unique, memory, ctx)).await?;
+    }
+    let Begun { releases, state } = begun;
+    let found = match state {
+        State::Ended(found) => found,
+        State::Release(reading) => {
+            let release = ReleaseOf {
+                composition,
+                name: &release_name,
+                releases: &releases,
+            };
+            let rest = Box::pin(finish(release, given, *reading, memory, ctx));
+            Found::Release(Box::new(rest.await?))
+        }
+    };
+    Ok(Fetched {
+        release_name,
+        releases,
+        found,
+    })
+}
+
+/// A composition, read until it is known how its release stands.
+struct Begun {
+    releases: Releases,
+    state: State,
+}
+
+enum State {
+    /// There is no more to read.
+    Ended(Found),
+    Release(Box<Reading>),
+}
+
+/// A release that is being read.
+struct Reading {
+    held: Held,
+    intention: Option<Intention>,
+    /// What its stored revisions have.
+    stored: Stored,
+    roles: Roles,
+    rights: Rights,
+    standing: Standing,
+}
+
+impl Begun {
+    fn has_something_to_do(&self) -> bool {
+        match &self.state {
+            State::Ended(_) => false,
+            State::Release(reading) => {
+                !reading.rights.are_in_place() || reading.standing.release != Release::InSync
+            }
+        }
+    }
+}
+
+/// Reads records, chart and permissions, and how the release stands. `is_unique` says that no other composition's release
+/// can have its name.
+async fn begin(
+    composition: &Composition,
+    name: &ReleaseName,
+    is_unique: bool,
+    memory: &mut Memory,
+    ctx: &Context,
+) -> Result<Begun, Error> {
+    let mut releases = ctx.releases_of(composition).await?;
+    let is_new = derive::is_new(composition);
+    let mut held = Held::new(match memory.records.take() {
+        Some(records) => Some(records),
+        // Nothing was ever granted for it, so there is nothing that may be read; nor is there a release, unless its name
+        // could be another's. One that is there all the same is met when the first record is made.
+        None if is_new => is_unique.then(records::Observed::default),
+        None => records(composition, name, &mut releases, ctx).await?,
+    });
+    let release = ReleaseOf {
+        composition,
+        name,
+        releases: &releases,
+    };
+    let bound = OwnBound::of(ctx);
+    let intention = Box::pin(intention(release, &mut held, memory, ctx)).await?;
+    let stored = stored(release, held.records(), bound).await?;
+    let roles = Roles::of(release, &ctx.resource, &ctx.account, &ctx.krateo_namespace);
+    let touched = intention.as_ref().map_or(&[][..], |intention| &intention.touched);
+    let (permissions, needed) = ctx.parts.timed(Part::RbacGeneration, || {
+        let (stored, records) = (&stored.touched, held.records());
+        let permissions =
+            inspection::permissions(composition, name, touched, stored, records, ctx.max_history);
+        let needed = roles.grants(&permissions);
+        (permissions, needed)
+    });
+    let is_ungranted = is_new && is_unique;
+    let granted = match roles.remembered(memory).or(is_ungranted.then(Vec::new)) {
+        Some(granted) => Ok(granted),
+        None => {
+            roles
+                .granted_so_far(composition, &permissions, bound, &ctx.cluster)
+                .await
+        }
+    };
+    let granted = match granted {
+        // What another composition has under the name is not ours to remove.
+        Err(Error::Granted(foreign @ GrantsError::Foreign { .. })) if composition.deleting => {
+            let state = State::Ended(Found::OfAnother(foreign.to_string()));
+            return Ok(Begun { releases, state });
+        }
+        granted => memory.granted.insert(granted?).clone(),
+    };
+    let rights = Rights { needed, granted };
+    if let Some(lookup) = derive::unread(intention.as_ref(), &rights) {
+        return Err(Error::Unread(lookup));
+    }
+    if derive::may_go_with_namespace(composition, &rights, held.records(), stored.has_hooks)
+        && going::is_going(&composition.namespace, roles.name(), &ctx.cluster).await?
+    {
+        let (objects, granted) = (stored.objects, rights.granted);
+        let going = outside_namespace(composition, roles, objects, granted, memory, bound, &ctx.cluster);
+        let state = State::Ended(Found::Going(Box::new(going.await?)));
+        return Ok(Begun { releases, state });
+    }
+    let standing = standing(release, &stored.touched, intention.as_ref(), &mut held, ctx);
+    let standing = Box::pin(standing).await?;
+    let reading = Reading {
+        held,
+        intention,
+        stored,
+        roles,
+        rights,
+        standing,
+    };
+    Ok(Begun {
+        releases,
+        state: State::Release(Box::new(reading)),
+    })
+}
+
+/// Reads what else the plan asks of a release that stands as it does.
+async fn finish(
+    release: ReleaseOf<'_>,
+    given: Given,
+    reading: Reading,
+    memory: &mut Memory,
+    ctx: &Context,
+) -> Result<FoundRelease, Error> {
+    let Reading {
+        mut held,
+        intention,
+        stored,
+        roles,
+        rights,
+        mut standing,
+    } = reading;
+    let Stored {
+        objects,
+        touched,
+        has_hooks: _,
+    } = stored;
+    let composition = release.composition;
+    let (objects, drifted) = if derive::looks_at_objects(composition, &rights, &standing.release) {
+        let key = Key::of_composition(composition);
+        ctx.watches.follow(&key, objects.iter());
+        let (looks, records) = (&mut memory.objects, held.records());
+        let look = look(release, records, objects, looks, &ctx.watches, &ctx.cluster);
+        Box::pin(look).await?
+    } else {
+        (Vec::new(), Vec::new())
+    };
+    let outside = match &intention {
+        Some(intention) if !rights.are_in_place() => {
+            let all = [&intention.touched[..], &touched].concat();
+            outside(composition, &all, &mut held, OwnBound::of(ctx), &ctx.queue).await?
+        }
+        // Rights that are there already lie within the bound.
+        Some(_) | None => None,
+    };
+    held.read_again(release.releases).await?;
+    if !drifted.is_empty() {
+        let desired = intention
+            .as_ref()
+            .and_then(|intention| intention.desired.as_ref());
+        let drifted = release.standing(&touched, held.records(), desired, &drifted);
+        standing = drifted.await?;
+    }
+    let in_roles = if derive::asks_roles(composition, &standing.release) {
+        going::told_by_grants(&rights.granted, &ctx.cluster).await?
+    } else {
+        Vec::new()
+    };
+    Ok(FoundRelease {
+        given,
+        intention,
+        roles,
+        rights,
+        standing,
+        records: held.into_records(),
+        objects,
+        drifted,
+        outside,
+        in_roles,
+    })
+}
+
+/// The records of the release; `None` while its Role does not let us read them. One that the key does not authenticate may
+/// be signed with a newer one.
+async fn records(
+    composition: &Composition,
+    release: &ReleaseName,
+    releases: &mut Releases,
+    ctx: &Context,
+) -> Result<Option<records::Observed>, Error> {
+    let hint = composition.revision_hint().unwrap_or(0);
+    let (namespace, name) = (&composition.namespace, release.as_str());
+    let mut observed = releases.observe(namespace, name, hint).await;
+    let newest = observed
+        .as_ref()
+        .ok()
+        .and_then(|observed| observed.newest.as_ref());
+    if newest.is_some_and(|newest| !newest.is_authentic())
+        && let Some((key, used)) = ctx.release_key.as_ref().zip(releases.keys())
+        && let Some(newer) = key.newer(&used).await?
+    {
+        *releases = ctx.releases_by(Some(newer), composition);
+        observed = releases.observe(namespace, name, hint).await;
+    }
+    match observed {
+        Ok(records) => Ok(Some(records)),
+        Err(error) if error.is_forbidden() => Ok(None),
+        Err(error) => Err(Error::Release(error)),
+    }
+}
+
+/// What the stored revisions have. Of one that somebody else made, what lies beyond the bound is left out: nothing is granted
+/// for it, and it stays where it is.
+async fn stored(
+    release: ReleaseOf<'_>,
+    records: Option<&records::Observed>,
+    bound: OwnBound<'_>,
+) -> Result<Stored, Error> {
+    let mut stored = inspection::stored(release.releases, records)
+        .await
+        .map_err(Error::Release)?;
+    let newest = records.and_then(|records| records.newest.as_ref());
+    if newest.is_some_and(|newest| !newest.is_authentic()) {
+        let home = &release.composition.namespace;
+        stored.touched = bound.within(home, stored.touched).await?;
+    }
+    Ok(stored)
+}
+
+/// How the release stands. Where somebody else deployed it and an upgrade might draw passwords anew, the chart is rendered
+/// once more to find out.
+async fn standing(
+    release: ReleaseOf<'_>,
+    granted: &[Resource],
+    intention: Option<&Intention>,
+    held: &mut Held,
+    ctx: &Context,
+) -> Result<Standing, Error> {
+    let desired = intention.and_then(|intention| intention.desired.as_ref());
+    let standing = release.standing(granted, held.records(), desired, &[]).await?;
+    let (Some(intention), Some(desired), Some(_)) = (intention, desired, &standing.differs) else {
+        return Ok(standing);
+    };
+    let subject = release.subject(&intention.chart, &ctx.schemas, &ctx.krateo_namespace);
+    let bounds = bound::Written::new(OwnBound::of(ctx));
+    let judging = Judging::new(release.composition, &bounds, Renderer::Controller);
+    let upon = held.outline().cloned();
+    let another = subject.render(&ctx.cluster, upon.as_ref(), Leniency::default(), &judging);
+    let key = Key::of_composition(release.composition);
+    let another = held.waiting(&key, another, &ctx.queue).await?;
+    held.read_again(release.releases).await?;
+    standing
+        .after_another_render(desired, &another.desired)
+        .await
+        .map_err(Error::Release)
+}
+
+/// What is needed beyond the bound: for what the chart touches, and for what a former version of it left, which has to be
+/// removed and may be of kinds that this one knows nothing of.
+async fn outside(
+    composition: &Composition,
+    touched: &[Resource],
+    held: &mut Held,
+    bound: OwnBound<'_>,
+    queue: &Arc<Queue<Key>>,
+) -> Result<Option<Outside>, Error> {
+    // A namespace that is about to be opened is waited for.
+    let outside = bound.outside(&composition.namespace, touched);
+    let key = Key::of_composition(composition);
+    Ok(held.waiting(&key, outside, queue).await?)
+}
+
+/// A composition that is deleted with its namespace: what the release has outside of it is all there is to remove.
+async fn outside_namespace(
+    composition: &Composition,
+    roles: Roles,
+    objects: Vec<ObjectId>,
+    mut granted: Vec<Grant>,
+    memory: &mut Memory,
+    bound: OwnBound<'_>,
+    cluster: &Cluster,
+) -> Result<Going, Error> {
+    // What was cut off before the status knew of it is known from its roles alone.
+    let mut unknown = reach(bound).await?;
+    unknown.retain(|namespace| !granted.iter().any(|grant| grant.namespace() == namespace));
+    let unknown = unknown.iter().map(String::as_str).collect();
+    granted.extend(roles.read(unknown, cluster).await?);
+    memory.granted = Some(granted.clone());
+    let elsewhere: Vec<Grant> = derive::elsewhere(&granted, composition).cloned().collect();
+    let outlying = if roles.given_to_us(&elsewhere) == elsewhere {
+        let outlying = going::outlying(composition, objects, &granted, roles.name(), cluster);
+        Some(outlying.await?)
+    } else {
+        // The controller before us had them.
+        None
+    };
+    Ok(Going {
+        roles,
+        granted,
+        outlying,
+    })
+}
