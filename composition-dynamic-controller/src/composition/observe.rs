@@ -1,4 +1,4 @@
-//! What there is of a composition: read first, then made into what the plan is made from.
+//! What there is of a composition: `fetch` reads it, `derive` makes the facts for the plan of it.
 
 mod derive;
 mod error;

@@ -1,4 +1,4 @@
-//! What was read of a composition becomes what the plan is made from, and decides what is read next. Nothing here asks anybody.
+//! Turns what was read of a composition into the facts for the plan, and decides what is read next. It makes no request.
 
 use std::time::Duration;
 
@@ -219,4 +219,267 @@ pub(super) fn asks_roles(composition: &Composition, release: &Release) -> bool {
 /// True when the composition waits for us to remove its release.
 fn is_removed(composition: &Composition) -> bool {
     composition.deleting && composition.is_held()
+}
+
+#[cfg(test)]
+mod tests {
+    use api::annotations;
+    use cluster::scripted::Script;
+    use composition::{Account, Given};
+    use helm_client::release::Options;
+    use inspection::Standing;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use k8s_openapi::api::rbac::v1::ClusterRole;
+
+    use super::super::fetch::tests::{composition, served};
+    use super::super::grants::Roles;
+    use super::*;
+
+    /// Needs a runtime, though nothing is asked.
+    fn releases() -> Releases {
+        Releases::new(Script::new("nobody is asked").cluster(), Options::default())
+    }
+
+    fn roles(account: &str) -> Roles {
+        let account = Account {
+            namespace: "system".into(),
+            name: account.into(),
+        };
+        let release = ReleaseName::new("web").unwrap();
+        Roles::of(&composition(), &release, &served(), &account, "krateo-system")
+    }
+
+    /// Roles in these namespaces, the empty one being the cluster, bound to this account.
+    fn grants(namespaces: &[&str], account: &str) -> Vec<Grant> {
+        let services = namespaces
+            .iter()
+            .map(|namespace| Resource::new("", "v1", "services", namespace, "web", &[]));
+        let services: Vec<_> = services.collect();
+        roles(account).grants(&Permissions::of_resources(&services))
+    }
+
+    fn in_place(granted: Vec<Grant>) -> Rights {
+        Rights {
+            needed: granted.clone(),
+            granted,
+        }
+    }
+
+    fn derived(composition: &Composition, found: Found) -> Observed {
+        let fetched = Fetched {
+            release_name: ReleaseName::new("web").unwrap(),
+            releases: releases(),
+            found,
+        };
+        derive(composition, fetched, Growth::Approved)
+    }
+
+    fn object<K: kube::Resource<DynamicType = (), Scope: cluster::Scoped>>(name: &str) -> ObjectId {
+        let namespace = ResourceId::of::<K>().namespaced.then_some("team");
+        ObjectId::of::<K>(namespace, name).unwrap()
+    }
+
+    fn told(objects: &[ObjectId]) -> Vec<String> {
+        objects.iter().map(ToString::to_string).collect()
+    }
+
+    #[tokio::test]
+    async fn where_nothing_was_looked_at_the_plan_is_told_no_more() {
+        let foreign = "role \"a\" is of the release of another composition";
+        for (found, release) in [
+            (Found::Nothing, Release::Unreadable),
+            (Found::OfAnother(foreign.into()), Release::Foreign(foreign.into())),
+        ] {
+            let facts = derived(&composition(), found).facts;
+            assert_eq!(
+                facts,
+                plan::Observed {
+                    release,
+                    ..of_nothing()
+                }
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn of_a_release_that_goes_with_its_namespace_only_what_lies_outside_is_needed() {
+        let ours = || grants(&["", "other", "team"], "cdc");
+        let theirs = || grants(&["", "other", "team"], "former");
+        let outlying = [object::<ClusterRole>("high"), object::<Namespace>("own")];
+        let removed: Vec<_> = outlying.iter().map(inspection::removed).collect();
+        let removal = roles("cdc").grants(&Permissions::of_resources(&removed));
+        let nothing: &[ObjectId] = &[];
+        for (granted, found, needed, expected) in [
+            (ours(), Some(nothing), Vec::new(), nothing),
+            (ours(), Some(&outlying), removal, &outlying),
+            // Whose they were is another controller: they become ours before anything is looked for.
+            (theirs(), None, grants(&["", "other"], "cdc"), nothing),
+        ] {
+            let going = Going {
+                roles: roles("cdc"),
+                granted: granted.clone(),
+                outlying: found.map(<[_]>::to_vec),
+            };
+            let observed = derived(&composition(), Found::Going(Box::new(going)));
+            let facts = plan::Observed {
+                rights: Rights { needed, granted },
+                home: Home::Goes(told(expected)),
+                ..of_nothing()
+            };
+            assert_eq!(observed.facts, facts);
+            assert_eq!(observed.outlying, expected);
+        }
+    }
+
+    fn found(release: Release, rights: Rights, in_roles: &[ObjectId]) -> FoundRelease {
+        FoundRelease {
+            given: Given::default(),
+            intention: None,
+            roles: roles("cdc"),
+            rights,
+            standing: Standing::from(release),
+            records: None,
+            objects: Vec::new(),
+            drifted: Vec::new(),
+            outside: None,
+            in_roles: in_roles.to_vec(),
+        }
+    }
+
+    #[tokio::test]
+    async fn without_a_record_namespaces_are_removed_and_without_ours_all_that_roles_name() {
+        let (own, map) = (object::<Namespace>("own"), object::<ConfigMap>("web"));
+        let both = [map.clone(), own.clone()];
+        let foreign = || Release::Foreign("release web is another's".into());
+        let theirs = || grants(&["", "team"], "former");
+        let ours = || grants(&["", "team"], "cdc");
+        let none: &[ObjectId] = &[];
+        for (release, in_roles, expected, needed) in [
+            (Release::InSync, none, none, theirs()),
+            (Release::Absent, none, none, theirs()),
+            // It went before its record.
+            (Release::Absent, &both[..1], none, theirs()),
+            // What removes them may have been given to the controller before us.
+            (Release::Absent, &both, &both[1..], ours()),
+            (foreign(), &both, &both, ours()),
+        ] {
+            let release_found = found(release.clone(), in_place(theirs()), in_roles);
+            let observed = derived(&composition(), Found::Release(Box::new(release_found)));
+            let facts = plan::Observed {
+                rights: Rights {
+                    needed,
+                    granted: theirs(),
+                },
+                growth: Growth::Approved,
+                release,
+                unrecorded: told(expected),
+                ..of_nothing()
+            };
+            assert_eq!(observed.facts, facts);
+            assert_eq!(observed.outlying, expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_the_definition_says_of_the_name_is_passed_on() {
+        let mut release = found(Release::InSync, Rights::default(), &[]);
+        release.given.name = Some("given".into());
+        assert_eq!(
+            derived(&composition(), Found::Release(Box::new(release)))
+                .facts
+                .named
+                .as_deref(),
+            Some("given")
+        );
+        let mut release = found(Release::InSync, Rights::default(), &[]);
+        release.given.ignored = Some("it governs two".into());
+        let observed = derived(&composition(), Found::Release(Box::new(release)));
+        assert_eq!(observed.ignored_name.as_deref(), Some("it governs two"));
+        assert_eq!(observed.facts.named, None);
+    }
+
+    fn deleted() -> Composition {
+        Composition {
+            deleting: true,
+            ..composition()
+        }
+    }
+
+    fn unheld(composition: Composition) -> Composition {
+        Composition {
+            finalizers: Vec::new(),
+            ..composition
+        }
+    }
+
+    #[test]
+    fn objects_are_looked_at_once_nothing_else_is_to_be_done() {
+        let lacking = || Rights {
+            needed: grants(&["team"], "cdc"),
+            granted: Vec::new(),
+        };
+        let all = || in_place(grants(&["team"], "cdc"));
+        let changed = || Release::OutOfSync("the values changed".into());
+        for (composition, rights, release, expected) in [
+            (composition(), all(), Release::InSync, true),
+            (composition(), all(), changed(), false),
+            (composition(), lacking(), Release::InSync, false),
+            (deleted(), all(), changed(), true),
+            (deleted(), lacking(), Release::InSync, false),
+        ] {
+            let looks = looks_at_objects(&composition, &rights, &release);
+            assert_eq!(looks, expected, "{} {release:?}", composition.deleting);
+        }
+    }
+
+    #[test]
+    fn a_namespace_is_asked_about_when_a_removal_lacks_something() {
+        let lacking = || Rights {
+            needed: grants(&["team"], "cdc"),
+            granted: Vec::new(),
+        };
+        let all = || in_place(grants(&["team"], "cdc"));
+        for (composition, rights, has_hooks, expected) in [
+            // There is no record in any of these.
+            (deleted(), all(), false, true),
+            (deleted(), lacking(), true, true),
+            (composition(), lacking(), true, false),
+            (unheld(deleted()), lacking(), true, false),
+        ] {
+            let none = records::Observed::default();
+            for records in [None, Some(&none)] {
+                let asks = may_go_with_namespace(&composition, &rights, records, has_hooks);
+                assert_eq!(asks, expected, "{}", composition.deleting);
+            }
+        }
+    }
+
+    #[test]
+    fn roles_are_asked_what_to_remove_where_no_record_tells() {
+        let foreign = || Release::Foreign("release web is another's".into());
+        for (composition, release, expected) in [
+            (deleted(), Release::Absent, true),
+            (deleted(), foreign(), true),
+            (deleted(), Release::InSync, false),
+            (deleted(), Release::Unreadable, false),
+            (composition(), Release::Absent, false),
+            (unheld(deleted()), Release::Absent, false),
+        ] {
+            assert_eq!(asks_roles(&composition, &release), expected, "{release:?}");
+        }
+    }
+
+    #[test]
+    fn a_composition_is_new_until_a_pass_has_acted_for_it() {
+        let new = unheld(composition());
+        assert!(is_new(&new));
+        assert!(!is_new(&composition()));
+        let mut migrated = new.clone();
+        let revision = (annotations::RELEASE_REVISION.into(), "3".into());
+        migrated.annotations.extend([revision]);
+        assert!(!is_new(&migrated));
+        let mut released = new;
+        released.status.release_revision = Some(1);
+        assert!(!is_new(&released));
+    }
 }

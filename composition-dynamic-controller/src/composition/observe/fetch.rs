@@ -1,5 +1,5 @@
-//! What there is of a composition, read in this order. What was found so far decides what is read next, by functions of the
-//! plan and of [`super::derive`]; nothing is written.
+//! Reads what there is of a composition, and writes nothing. Functions of the plan and of [`super::derive`] decide, on what
+//! was found so far, what is read next.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ pub(super) async fn fetch(
     let was_left = memory.left.take().is_some() && memory.records.is_some();
     let mut begun = Box::pin(begin(composition, &release_name, is_unique, memory, ctx)).await?;
     if was_left && begun.has_something_to_do() {
-        // Nothing is done on what was read a while ago.
+        // The records that the last turn left are too old to act on.
         begun = Box::pin(begin(composition, &release_name, is_unique, memory, ctx)).await?;
     }
     let Begun { releases, state } = begun;
@@ -74,7 +74,7 @@ pub(super) async fn fetch(
     })
 }
 
-/// A composition, read until it is known how its release stands.
+/// A composition, read until the state of its release is known.
 struct Begun {
     releases: Releases,
     state: State,
@@ -108,8 +108,8 @@ impl Begun {
     }
 }
 
-/// Reads records, chart and permissions, and how the release stands. `is_unique` says that no other composition's release
-/// can have its name.
+/// Reads records, chart and permissions, and the state of the release. `is_unique` is true when no other composition's
+/// release can have its name.
 async fn begin(
     composition: &Composition,
     name: &ReleaseName,
@@ -134,8 +134,17 @@ async fn begin(
     let bound = OwnBound::of(ctx);
     let intention = Box::pin(intention(release, &mut held, memory, ctx)).await?;
     let stored = stored(release, held.records(), bound).await?;
-    let roles = Roles::of(release, &ctx.resource, &ctx.account, &ctx.krateo_namespace);
-    let touched = intention.as_ref().map_or(&[][..], |intention| &intention.touched);
+    let roles = Roles::of(
+        composition,
+        name,
+        &ctx.resource,
+        &ctx.account,
+        &ctx.krateo_namespace,
+    );
+    let touched: &[Resource] = match &intention {
+        Some(intention) => &intention.touched,
+        None => &[],
+    };
     let (permissions, needed) = ctx.parts.timed(Part::RbacGeneration, || {
         let (stored, records) = (&stored.touched, held.records());
         let permissions =
@@ -188,7 +197,7 @@ async fn begin(
     })
 }
 
-/// Reads what else the plan asks of a release that stands as it does.
+/// Reads what else the plan needs to know of a release in this state.
 async fn finish(
     release: ReleaseOf<'_>,
     given: Given,
@@ -365,7 +374,7 @@ async fn outside_namespace(
         let outlying = going::outlying(composition, objects, &granted, roles.name(), cluster);
         Some(outlying.await?)
     } else {
-        // The controller before us had them.
+        // They are bound to the controller before us.
         None
     };
     Ok(Going {
@@ -374,3 +383,6 @@ async fn outside_namespace(
         outlying,
     })
 }
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::Composition;
 use cluster::{Cluster, ResourceId};
 use composition::permissions::{Grant, role_name};
-use composition::{Account, Permissions, rendering};
+use composition::{Account, Permissions, ReleaseName, rendering};
 use inspection::GrantsError;
 
 use super::error::Error;
-use super::release::ReleaseOf;
 use crate::composition::bound::OwnBound;
 use crate::composition::memory::Memory;
 
@@ -23,14 +22,14 @@ pub(super) struct Roles {
 impl Roles {
     /// Those of a release of the type that is `served`, bound to the account of its controller.
     pub(super) fn of(
-        release: ReleaseOf<'_>,
+        composition: &Composition,
+        release: &ReleaseName,
         served: &ResourceId,
         account: &Account,
         krateo_namespace: &str,
     ) -> Self {
-        let composition = release.composition;
         Self {
-            name: role_name(&served.plural, &composition.namespace, release.name),
+            name: role_name(&served.plural, &composition.namespace, release),
             labels: rendering::object_labels(composition, krateo_namespace),
             account: account.clone(),
         }

@@ -124,7 +124,7 @@ pub(super) async fn intention(
         .as_ref()
         .map(|definition| question(composition, name, definition, &chart, &ctx.krateo_namespace));
     let is_news = memory.inspected.as_ref().map(|(question, _)| *question) != question;
-    // Until what the chart looks up is granted, asking is no offence.
+    // Until reading what the chart looks up is granted, access is checked first, to avoid a 403.
     let leniency = Leniency {
         ask_first: is_news || memory.granted.is_none(),
         ..Leniency::default()
@@ -189,4 +189,37 @@ pub(super) async fn intention(
         unread,
         touched,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use cluster::ResourceId;
+    use k8s_openapi::api::core::v1::Secret;
+
+    use super::*;
+
+    #[test]
+    fn a_secret_that_is_looked_up_is_known_where_the_release_has_it() {
+        let secret = |name: &str| Lookup {
+            resource: ResourceId::of::<Secret>(),
+            namespace: "team".into(),
+            name: name.into(),
+            denied: false,
+        };
+        let own = ObjectId::of::<Secret>(Some("team"), "own").unwrap();
+        for (are_followed, secrets, expected) in [
+            (true, vec![], true),
+            (false, vec![], false),
+            (true, vec![secret("own")], true),
+            (true, vec![secret("own"), secret("other")], false),
+        ] {
+            let answers = Answers {
+                since: None,
+                are_followed,
+                secrets,
+            };
+            let known = answers.are_known(&[(own.clone(), Health::Current)]);
+            assert_eq!(known, expected, "{:?}", answers.secrets);
+        }
+    }
 }

@@ -1,0 +1,437 @@
+//! What is asked of an API server in a pass, request by request, and what is not.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use api::{CompositionStatus, annotations, finalizers, labels};
+use charts::Charts;
+use charts::source::{Limits, package};
+use cluster::scripted::Script;
+use cluster::{Health, ResourceId};
+use composition::plan::Growth;
+use composition::{Account, Schemas};
+use helm::origin::ChartSpec;
+use helm::release::{Status, encode};
+use helm_client::release::Options;
+use http::Method;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
+use k8s_openapi::api::rbac::v1::{ClusterRole, Role, RoleBinding};
+use kube::core::ApiResource;
+use runtime::queue::{Capacity, Priority};
+use runtime::{Backoff, Metrics, Recorder, Telemetry};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+use super::*;
+use crate::composition::{Known, Memories, Origin, ReadyMeans};
+use crate::compositions::Compositions;
+use crate::figures::{CutOff, Parts};
+use crate::inspector::Inspector;
+use crate::lookups::Lookups;
+use crate::types::AwaitedTypes;
+use crate::watches::watches;
+
+const UID: &str = "8f4f3c1e-0000-0000-0000-000000000000";
+const ROLE: &str = "composition:webs:team:web";
+const RECORD: &str = "/api/v1/namespaces/team/secrets/sh.helm.release.v1.web.v1";
+const NEXT: &str = "/api/v1/namespaces/team/secrets/sh.helm.release.v1.web.v2";
+const MAP: &str = "/api/v1/namespaces/team/configmaps/web";
+const BOUND: &str = "/api/v1/namespaces/system/configmaps/cdc-bound";
+
+/// A composition for which a pass has acted.
+pub(in super::super) fn composition() -> Composition {
+    Composition {
+        resource: ApiResource {
+            group: "composition.krateo.io".into(),
+            version: "v1-0-0".into(),
+            api_version: "composition.krateo.io/v1-0-0".into(),
+            kind: "Web".into(),
+            plural: "webs".into(),
+        },
+        name: "web".into(),
+        namespace: "team".into(),
+        uid: UID.into(),
+        resource_version: Some("1".into()),
+        generation: Some(1),
+        deleting: false,
+        finalizers: vec![finalizers::COMPOSITION.into()],
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        spec: json!({}).into(),
+        status: CompositionStatus::default(),
+    }
+}
+
+fn deleted() -> Composition {
+    Composition {
+        deleting: true,
+        ..composition()
+    }
+}
+
+/// The type of the composition.
+pub(in super::super) fn served() -> ResourceId {
+    ResourceId {
+        group: "composition.krateo.io".into(),
+        version: "v1-0-0".into(),
+        kind: "Web".into(),
+        plural: "webs".into(),
+        namespaced: true,
+    }
+}
+
+/// The context of a controller with one chart for all its compositions, in a pass over the composition.
+async fn context(script: &Script, chart: ChartSpec) -> Context {
+    // HTTP clients need its TLS provider.
+    runtime::init("fetch", false);
+    let kinds = [
+        ResourceId::of::<ConfigMap>(),
+        ResourceId::of::<Secret>(),
+        ResourceId::of::<Namespace>(),
+    ];
+    let cluster = script.cluster_serving(kinds);
+    // Watches ask when they like: theirs is a server of its own.
+    let watched = Script::new("watches").from_then_on(|_, _, _| (404, Value::Null));
+    let watched = watched.cluster();
+    let metrics = Metrics::new().unwrap();
+    let telemetry = Telemetry::new(&metrics, "unstructured_runtime", "webs").unwrap();
+    let queue = Arc::new(Queue::new(telemetry.queue(), Capacity::of(1)));
+    queue.add(Key::of_composition(&composition()), Priority::High);
+    queue.take().await;
+    Context {
+        charts: Charts::new(cluster.clone(), Limits::default()),
+        schemas: Schemas::default(),
+        releases: Releases::new(cluster.clone(), Options::default()),
+        release_key: None,
+        inspector: Inspector::new("http://127.0.0.1:1/".parse().unwrap(), PathBuf::new()),
+        recorder: Recorder::new(cluster.clone(), "cdc", "cdc-0"),
+        telemetry,
+        parts: Parts::new(&metrics).unwrap(),
+        cut_off: CutOff::new(&metrics).unwrap(),
+        bound: Known::default(),
+        backoff: Backoff::new(Duration::from_secs(1), Duration::from_secs(1)),
+        compositions: Arc::new(Compositions::default()),
+        origin: Origin::Fixed(Box::new(chart)),
+        watches: watches(watched.clone(), &served(), queue.clone()),
+        lookups: Lookups::new(watched.clone(), queue.clone()),
+        types: AwaitedTypes::new(watched, queue.clone()),
+        memories: Memories::default(),
+        queue,
+        resource: served(),
+        namespace: None,
+        account: Account {
+            namespace: "system".into(),
+            name: "cdc".into(),
+        },
+        krateo_namespace: "krateo-system".into(),
+        safe_release_name: false,
+        growth: Growth::Granted,
+        ready_means: ReadyMeans::Healthy,
+        max_history: 2,
+        resync_interval: Duration::from_mins(1),
+        comparison_interval: Duration::from_mins(1),
+        cluster,
+    }
+}
+
+/// A stored revision with one ConfigMap, which names the composition.
+fn record() -> Value {
+    let mut release = helm::release::Release {
+        name: "web".into(),
+        namespace: "team".into(),
+        version: 1,
+        manifest:
+            "---\n# Source: c/templates/a.yaml\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n"
+                .into(),
+        labels: BTreeMap::from([(labels::COMPOSITION_ID.into(), UID.into())]),
+        ..helm::release::Release::default()
+    };
+    release.info.status = Status::Deployed;
+    let encoded = ByteString(encode(&release).unwrap());
+    json!({
+        "metadata": {"resourceVersion": "7", "labels": {labels::COMPOSITION_ID: UID}},
+        "data": {"release": encoded},
+    })
+}
+
+fn map() -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap",
+           "metadata": {"name": "web", "namespace": "team", "uid": "1", "resourceVersion": "9"}})
+}
+
+fn cluster_role() -> String {
+    ObjectId::of::<ClusterRole>(None, ROLE).unwrap().path()
+}
+
+fn role() -> String {
+    ObjectId::of::<Role>(Some("team"), ROLE).unwrap().path()
+}
+
+fn binding() -> String {
+    ObjectId::of::<RoleBinding>(Some("team"), ROLE).unwrap().path()
+}
+
+/// Where a dry run tells whether the namespace goes.
+fn dry_run() -> String {
+    let name = format!("{ROLE}.dry-run");
+    ObjectId::of::<Role>(Some("team"), &name).unwrap().path()
+}
+
+/// A removal is read until its permissions are known, of which there are none.
+fn without_roles(scenario: &str) -> Script {
+    Script::new(scenario)
+        .get(RECORD, record())
+        .absent(NEXT)
+        .absent(BOUND)
+        .absent(&cluster_role())
+        .absent(&role())
+}
+
+fn release(fetched: Fetched) -> FoundRelease {
+    match fetched.found {
+        Found::Release(release) => *release,
+        Found::Nothing | Found::OfAnother(_) | Found::Going(_) => panic!("it was not looked for"),
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_read_of_a_paused_composition() {
+    let script = Script::new("paused");
+    let ctx = context(&script, ChartSpec::default()).await;
+    for composition in [composition(), deleted()] {
+        let mut paused = composition;
+        paused
+            .annotations
+            .insert(annotations::PAUSED.into(), "true".into());
+        let mut memory = Memory::default();
+        let fetched = fetch(&paused, &mut memory, &ctx).await.unwrap();
+        assert!(matches!(fetched.found, Found::Nothing));
+    }
+    script.finish();
+}
+
+#[tokio::test]
+async fn what_is_known_of_a_release_is_not_read_again() {
+    // Nothing is granted: it may go with its namespace, which does not go.
+    let script = without_roles("no permissions")
+        .on(Method::PATCH, &dry_run(), |_| {}, 200, json!({}))
+        .get(MAP, map());
+    let ctx = context(&script, ChartSpec::default()).await;
+    let mut memory = Memory::default();
+    let found = release(fetch(&deleted(), &mut memory, &ctx).await.unwrap());
+    assert_eq!(found.standing.release, Release::InSync);
+    assert!(found.objects.is_empty(), "permissions come first");
+    assert!(found.rights.granted.is_empty());
+    script.finish();
+
+    let [Grant::Namespaced(needed, bound)] = &found.rights.needed[..] else {
+        panic!("{:?}", found.rights.needed)
+    };
+    let script = Script::new("all permissions, which nobody remembers, then once more")
+        .get(RECORD, record())
+        .absent(NEXT)
+        .absent(BOUND)
+        .absent(&cluster_role())
+        .get(&role(), json!(needed))
+        .get(&binding(), json!(bound))
+        // Whose the objects are, and how they are.
+        .get(MAP, map())
+        .get(MAP, map())
+        // Roles are remembered, and so is an object that has not moved.
+        .get(RECORD, record())
+        .absent(NEXT)
+        .get(MAP, map());
+    let ctx = context(&script, ChartSpec::default()).await;
+    let mut memory = Memory::default();
+    for _ in 0..2 {
+        let found = release(fetch(&deleted(), &mut memory, &ctx).await.unwrap());
+        assert!(found.rights.are_in_place());
+        assert_eq!(found.standing.release, Release::InSync);
+        let objects: Vec<_> = found
+            .objects
+            .iter()
+            .map(|(id, health)| (id.path(), health))
+            .collect();
+        assert_eq!(objects, [(MAP.to_owned(), &Health::Current)]);
+    }
+    script.finish();
+}
+
+#[tokio::test]
+async fn of_a_composition_that_goes_with_its_namespace_only_what_lies_outside_is_read() {
+    let going = json!({
+        "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, "reason": "Forbidden",
+        "message": "it is being terminated", "details": {"causes": [{"reason": "NamespaceTerminating"}]},
+    });
+    let script = without_roles("the namespace goes")
+        .on(Method::PATCH, &dry_run(), |_| {}, 403, going)
+        .absent(BOUND)
+        .absent(&cluster_role());
+    let ctx = context(&script, ChartSpec::default()).await;
+    let fetched = fetch(&deleted(), &mut Memory::default(), &ctx).await.unwrap();
+    let Found::Going(going) = fetched.found else {
+        panic!("the namespace goes")
+    };
+    assert_eq!(going.granted, []);
+    assert_eq!(going.outlying, Some(Vec::new()));
+    script.finish();
+}
+
+#[tokio::test]
+async fn roles_of_another_composition_end_a_removal() {
+    let other = json!({
+        "metadata": {"name": ROLE, "namespace": "team", "labels": {labels::COMPOSITION_ID: "another"}},
+    });
+    let script = Script::new("another's role")
+        .get(RECORD, record())
+        .absent(NEXT)
+        .absent(BOUND)
+        .absent(&cluster_role())
+        .get(&role(), other)
+        .absent(&binding());
+    let ctx = context(&script, ChartSpec::default()).await;
+    let fetched = fetch(&deleted(), &mut Memory::default(), &ctx).await.unwrap();
+    let Found::OfAnother(why) = fetched.found else {
+        panic!("the role is another's")
+    };
+    assert!(why.contains("another composition (UID another)"), "{why}");
+    script.finish();
+}
+
+#[tokio::test]
+async fn nothing_is_done_on_records_that_a_turn_left() {
+    let script = Script::new("left").get(RECORD, record()).absent(NEXT);
+    let ctx = context(&script, ChartSpec::default()).await;
+    let observed = ctx.releases.observe("team", "web", 1).await.unwrap();
+    script.finish();
+    // Somebody took the finalizer off, so that nothing is asked about a removal.
+    let mut composition = Composition {
+        finalizers: Vec::new(),
+        ..deleted()
+    };
+    composition.status.release_revision = Some(1);
+    let left = |records: records::Observed, granted: Vec<Grant>| {
+        let mut memory = Memory {
+            records: Some(records),
+            granted: Some(granted),
+            ..Memory::default()
+        };
+        memory.leave_records(0);
+        memory
+    };
+
+    let script = Script::new("rights are missing")
+        .get(MAP, map())
+        .get(RECORD, record())
+        .absent(NEXT)
+        .get(MAP, map());
+    let ctx = context(&script, ChartSpec::default()).await;
+    let mut memory = left(observed.clone(), Vec::new());
+    let found = release(fetch(&composition, &mut memory, &ctx).await.unwrap());
+    assert_eq!(found.records.as_ref(), Some(&observed));
+    script.finish();
+
+    let script = Script::new("no more is done than to look")
+        .get(MAP, map())
+        .get(MAP, map());
+    let ctx = context(&script, ChartSpec::default()).await;
+    let mut memory = left(observed.clone(), found.rights.needed);
+    let found = release(fetch(&composition, &mut memory, &ctx).await.unwrap());
+    assert_eq!(found.records, Some(observed));
+    assert_eq!(found.objects.len(), 1);
+    script.finish();
+}
+
+/// A repository of one chart, served on this machine.
+async fn chart(template: &str) -> ChartSpec {
+    let folder = std::env::temp_dir().join(format!("fetch-{}-{}", std::process::id(), template.len()));
+    fs::create_dir_all(folder.join("templates")).unwrap();
+    fs::write(
+        folder.join("Chart.yaml"),
+        "apiVersion: v2\nname: c\nversion: 1.0.0\n",
+    )
+    .unwrap();
+    fs::write(folder.join("templates/a.yaml"), template).unwrap();
+    let archive = package::package(&folder, &package::Options::default()).unwrap();
+    fs::remove_dir_all(&folder).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut peer, _)) = listener.accept().await {
+            let mut request = [0; 4096];
+            let read = peer.read(&mut request).await.unwrap();
+            assert!(read > 0, "a request comes in one piece");
+            let length = archive.bytes.len();
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
+            peer.write_all(head.as_bytes()).await.unwrap();
+            peer.write_all(&archive.bytes).await.unwrap();
+        }
+    });
+    ChartSpec {
+        url: format!("http://{address}/c-1.0.0.tgz"),
+        ..ChartSpec::default()
+    }
+}
+
+/// A composition that no pass has seen.
+fn new() -> Composition {
+    Composition {
+        finalizers: Vec::new(),
+        ..composition()
+    }
+}
+
+#[tokio::test]
+async fn a_new_composition_has_no_records_and_no_roles_to_read() {
+    let chart = chart("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n").await;
+    // Its name is its own: there is nothing but the bound to ask for.
+    let script = Script::new("a name with the UID in it").absent(BOUND);
+    let mut ctx = context(&script, chart.clone()).await;
+    ctx.safe_release_name = true;
+    let found = release(fetch(&new(), &mut Memory::default(), &ctx).await.unwrap());
+    assert_eq!(found.standing.release, Release::Absent);
+    assert_eq!(found.rights.granted, []);
+    let touched = &found.intention.unwrap().touched;
+    assert_eq!(touched.len(), 1, "{touched:?}");
+    script.finish();
+
+    // Another composition's release may have this one.
+    let script = Script::new("a name that others can have")
+        .absent(&role())
+        .absent(BOUND);
+    let ctx = context(&script, chart).await;
+    let found = release(fetch(&new(), &mut Memory::default(), &ctx).await.unwrap());
+    assert_eq!(found.standing.release, Release::Unreadable);
+    script.finish();
+}
+
+#[tokio::test]
+async fn what_a_chart_looks_up_is_granted_before_it_counts() {
+    let template = "{{ $a := lookup \"v1\" \"ConfigMap\" \"team\" \"web\" }}\n\
+                    apiVersion: v1\nkind: Secret\nmetadata: {name: {{ $a.metadata.name }}}\n";
+    let chart = chart(template).await;
+    // Whether it may be read is asked before, so as not to be refused.
+    let review = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let denied = json!({"status": {"allowed": false}});
+    let script = Script::new("it may not be read yet")
+        .absent(BOUND)
+        .on(Method::POST, review, |_| {}, 201, denied)
+        .absent(BOUND);
+    let mut ctx = context(&script, chart.clone()).await;
+    ctx.safe_release_name = true;
+    let mut memory = Memory::default();
+    let found = release(fetch(&new(), &mut memory, &ctx).await.unwrap());
+    let intention = found.intention.unwrap();
+    assert!(intention.desired.is_none(), "it fails without");
+    assert!(
+        intention
+            .touched
+            .iter()
+            .any(|touched| touched.resource == "configmaps")
+    );
+    script.finish();
+}
