@@ -130,7 +130,7 @@ pub(super) async fn apply(
         ctx,
     };
     let marking = pass.mark(&plan.steps);
-    let marked = if plan.steps.iter().any(|step| matches!(step, Step::Hold)) {
+    let marked = if plan.steps.iter().any(|step| matches!(step, Step::AddFinalizer)) {
         ctx.telemetry.time(telemetry::Part::AddFinalizer, marking).await
     } else {
         marking.await
@@ -156,10 +156,10 @@ fn part(step: &Step) -> Option<telemetry::Part> {
         Step::Install => Some(telemetry::Part::Create),
         Step::Upgrade(_) | Step::Resume(_) | Step::Sign | Step::Correct(_) => Some(telemetry::Part::Update),
         Step::Uninstall | Step::Clear(_) => Some(telemetry::Part::Delete),
-        Step::LetGo => Some(telemetry::Part::RemoveFinalizer),
+        Step::RemoveFinalizer => Some(telemetry::Part::RemoveFinalizer),
         Step::Label { .. }
         | Step::Name(_)
-        | Step::Hold
+        | Step::AddFinalizer
         | Step::NotePause
         | Step::ForgetPause
         | Step::Grant(_)
@@ -180,7 +180,7 @@ impl Pass<'_> {
         match step {
             // Written already, by `mark`.
             Step::NotePause => Ok(Some(Change::GracefullyPaused)),
-            Step::Label { .. } | Step::Name(_) | Step::Hold | Step::ForgetPause => Ok(None),
+            Step::Label { .. } | Step::Name(_) | Step::AddFinalizer | Step::ForgetPause => Ok(None),
             Step::Grant(grants) => {
                 let parts = &self.ctx.parts;
                 parts.time(Part::RbacApply, Box::pin(self.grant(grants))).await
@@ -204,7 +204,7 @@ impl Pass<'_> {
                 uninstalling.await.map_err(Error::Uninstall)
             }
             Step::Clear(_) => self.clear().await.map_err(Error::Clear),
-            Step::LetGo => self.let_go().await.map_err(Error::Mark),
+            Step::RemoveFinalizer => self.remove_finalizer().await.map_err(Error::Mark),
         }
     }
 
@@ -285,7 +285,7 @@ impl Pass<'_> {
                 Some(("labels", labels))
             }
             Step::Name(release) => Some(("annotations", json!({annotations::RELEASE_NAME: release}))),
-            Step::Hold => {
+            Step::AddFinalizer => {
                 let ours = finalizers::COMPOSITION.to_owned();
                 let held: Vec<&String> = self.composition.finalizers.iter().chain([&ours]).collect();
                 Some(("finalizers", json!(held)))
@@ -304,11 +304,11 @@ impl Pass<'_> {
             | Step::Resume(_)
             | Step::Uninstall
             | Step::Clear(_)
-            | Step::LetGo => None,
+            | Step::RemoveFinalizer => None,
         }
     }
 
-    async fn let_go(&self) -> Result<Option<Change>, cluster::Error> {
+    async fn remove_finalizer(&self) -> Result<Option<Change>, cluster::Error> {
         let (cluster, seen) = (&self.ctx.cluster, &self.seen());
         match cluster
             .remove_finalizer(self.id, seen, finalizers::COMPOSITION)

@@ -60,7 +60,7 @@ pub(super) async fn outlying(
         .iter()
         .filter(|grant| grant.namespace() != composition.namespace)
     {
-        all.extend(told_by(grant, composition, &served, cluster).await?);
+        all.extend(objects_in(grant, composition, &served, cluster).await?);
     }
     let mut going = BTreeMap::from([(composition.namespace.clone(), true)]);
     let mut outlying = Vec::new();
@@ -80,7 +80,7 @@ pub(super) async fn outlying(
 
 /// The objects that a grant tells of: those that it names, and of the kinds that it lets be listed those of the
 /// composition.
-async fn told_by(
+async fn objects_in(
     grant: &Grant,
     composition: &Composition,
     served: &Served,
@@ -126,7 +126,7 @@ fn allows(rule: &PolicyRule, verb: &str) -> bool {
 
 /// The objects that the composition's release had when its permissions were granted. They tell of them where the record
 /// was replaced by one that is not of this composition.
-pub(super) async fn told_by_grants(
+pub(super) async fn objects_in_grants(
     granted: &[Grant],
     cluster: &Cluster,
 ) -> Result<Vec<ObjectId>, cluster::Error> {

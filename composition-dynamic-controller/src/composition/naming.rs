@@ -36,6 +36,6 @@ pub(super) async fn given(
         labels: Some(&version),
     };
     // All of them are in memory at once, and others may have written much into each.
-    let all = cluster.map_metadata(served, all, offer::told).await?;
+    let all = cluster.map_metadata(served, all, offer::trimmed).await?;
     Ok(offer.answered(&all))
 }

@@ -607,7 +607,7 @@ impl Bound {
                 Decision::Refused(refused) => Some(Outside::Lookup(Box::new(refused))),
             };
         }
-        let object = told(needed);
+        let object = described(needed);
         let path = needed.path.clone();
         if pair.group == RBAC && !self.chart_rbac {
             return Some(Outside::Rbac { object, path });
@@ -674,7 +674,7 @@ fn lines(items: impl Iterator<Item = String>) -> String {
     items.collect::<Vec<_>>().join("\n")
 }
 
-fn told(resource: &Resource) -> String {
+fn described(resource: &Resource) -> String {
     let pair = GroupResource::new(&resource.group, &resource.resource);
     match (resource.namespace.as_str(), resource.name.as_str()) {
         ("", "") => format!("{pair}"),
@@ -738,7 +738,7 @@ impl Outside {
     /// by itself waits for that, not for an admin.
     pub fn at_home(home: &str, needed: &[Resource], krateo_namespace: &str) -> Option<Self> {
         let needed = needed.iter().find(|needed| needed.namespace == home)?;
-        let (object, namespace) = (told(needed), home.to_owned());
+        let (object, namespace) = (described(needed), home.to_owned());
         Some(if is_protected(home, krateo_namespace) {
             Self::Namespace {
                 object,

@@ -262,7 +262,7 @@ impl Bound {
         } = *question;
         if self.closed.contains(namespace) {
             return Decision::Refused(Refused {
-                object: told(kind, namespace, name),
+                object: described(kind, namespace, name),
                 kind: kind.clone(),
                 why: Why::ClosedToAll,
                 allowance: None,
@@ -274,7 +274,7 @@ impl Bound {
         let allowed = |allowance: Allowance| self.lookups.allowed.contains(&allowance);
         let refused = |why, allowance| {
             Decision::Refused(Refused {
-                object: told(kind, namespace, name),
+                object: described(kind, namespace, name),
                 kind: kind.clone(),
                 why,
                 allowance: Some(allowance),
@@ -310,7 +310,7 @@ impl Bound {
     fn decide_secret(&self, home: &str, namespace: &str, name: &str) -> Decision {
         let secrets = GroupResource::secrets();
         let refused = |why, allowance| Refused {
-            object: told(&secrets, namespace, name),
+            object: described(&secrets, namespace, name),
             kind: secrets.clone(),
             why,
             allowance,
@@ -353,7 +353,7 @@ pub fn decide_unbounded(question: &Question<'_>) -> Decision {
     bound.decide(question.namespace, question)
 }
 
-fn told(kind: &GroupResource, namespace: &str, name: &str) -> String {
+fn described(kind: &GroupResource, namespace: &str, name: &str) -> String {
     match (namespace, name) {
         ("", "") => format!("all {kind}"),
         ("", name) => format!("{kind} {name}"),

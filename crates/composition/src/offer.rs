@@ -23,16 +23,16 @@ pub struct Given {
     pub ignored: Option<String>,
 }
 
-/// What of a composition counts when an offer is answered; the rest of its metadata may be much.
-pub fn told(mut metadata: PartialObjectMeta) -> PartialObjectMeta {
-    let is_told = |name: &str| matches!(name, labels::DEFINITION_NAMESPACE | labels::DEFINITION_NAME);
-    let mut told = metadata.metadata.labels.take();
-    if let Some(labels) = &mut told {
-        labels.retain(|name, _| is_told(name));
+/// The metadata of a composition without what does not count when an offer is answered, which may be much.
+pub fn trimmed(mut metadata: PartialObjectMeta) -> PartialObjectMeta {
+    let counts = |name: &str| matches!(name, labels::DEFINITION_NAMESPACE | labels::DEFINITION_NAME);
+    let mut labels = metadata.metadata.labels.take();
+    if let Some(labels) = &mut labels {
+        labels.retain(|name, _| counts(name));
     }
     metadata.metadata = ObjectMeta {
         name: metadata.metadata.name,
-        labels: told,
+        labels,
         ..ObjectMeta::default()
     };
     metadata
@@ -135,12 +135,12 @@ mod tests {
         labels.extend((0..1_000).map(|number| (format!("example.org/{number}"), "x".to_owned())));
         object.metadata.annotations = Some([("note".to_owned(), "x".repeat(10_000))].into());
         let whole: PartialObjectMeta = serde_json::from_value(json!(object)).unwrap();
-        let told = told(whole.clone());
-        assert!(json!(told).to_string().len() < 400);
+        let trimmed = trimmed(whole.clone());
+        assert!(json!(trimmed).to_string().len() < 400);
         let definition = annotated("shop");
         let offer = Offer::of(&fresh(), &definition).unwrap();
         assert_eq!(
-            offer.answered(&[told.clone(), told]),
+            offer.answered(&[trimmed.clone(), trimmed]),
             offer.answered(&[whole.clone(), whole])
         );
     }

@@ -30,7 +30,7 @@ pub struct Observed {
     /// What is known of the release.
     pub release: Release,
     /// What becomes of the composition's namespace.
-    pub home: Home,
+    pub namespace: NamespacePhase,
     /// Objects that the composition's permissions name, when it goes and the record of its release was replaced by one that
     /// is not of it. Those that name the composition are its own.
     pub unrecorded: Vec<String>,
@@ -74,12 +74,12 @@ impl Rights {
 
 /// What becomes of a composition's namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub enum Home {
+pub enum NamespacePhase {
     /// It stays, as far as anybody looked.
     #[default]
-    Stays,
+    Active,
     /// It goes with all that is in it, records and roles too; these objects of the release lie outside of it.
-    Goes(Vec<String>),
+    Terminating(Vec<String>),
 }
 
 /// What happens to permissions that grow.
@@ -177,7 +177,7 @@ pub enum Step {
     /// definition, and everybody sees it.
     Name(String),
     /// Put our finalizer on the object, so that it cannot go without its release.
-    Hold,
+    AddFinalizer,
     /// Write on the object since when it is gracefully paused.
     NotePause,
     /// Take that off again.
@@ -202,7 +202,7 @@ pub enum Step {
     /// own names them.
     Clear(Vec<String>),
     /// Take our finalizer off the object.
-    LetGo,
+    RemoveFinalizer,
 }
 
 /// The steps of one pass, and how things stand once they are done.
@@ -312,7 +312,7 @@ pub fn plan(composition: &Composition, observed: &Observed) -> Result<Plan, Bloc
     steps.extend(labelling(composition, observed));
     steps.extend(observed.named.clone().map(Step::Name));
     if !composition.is_held() {
-        steps.push(Step::Hold);
+        steps.push(Step::AddFinalizer);
     }
     if let Some(permitting) = observed.rights.steps() {
         if let Some(outside) = &observed.outside {
@@ -390,27 +390,31 @@ fn removal(
     );
     let leave_release = deletion == DeletionPolicy::Orphan || !management.may_delete();
     if leave_release {
-        return Plan::removed(vec![revoke, Step::LetGo]);
+        return Plan::removed(vec![revoke, Step::RemoveFinalizer]);
     }
-    if let Home::Goes(outlying) = &observed.home {
+    if let NamespacePhase::Terminating(outlying) = &observed.namespace {
         // No hook can run there any more, and nobody can write what the release was.
         if let Some(steps) = observed.rights.steps() {
             return Plan::underway(steps);
         }
         let clear = (!outlying.is_empty()).then(|| Step::Clear(outlying.clone()));
-        return Plan::removed(clear.into_iter().chain([revoke, Step::LetGo]).collect());
+        return Plan::removed(clear.into_iter().chain([revoke, Step::RemoveFinalizer]).collect());
     }
     if observed.release.is_unrecorded() {
         // Nothing tells what the release has, and a release that is not ours is not ours to remove; objects that name this
         // composition are.
         let unrecorded = &observed.unrecorded;
         if unrecorded.is_empty() {
-            return Plan::removed(vec![revoke, Step::LetGo]);
+            return Plan::removed(vec![revoke, Step::RemoveFinalizer]);
         }
         if let Some(steps) = observed.rights.steps() {
             return Plan::underway(steps);
         }
-        return Plan::removed(vec![Step::Clear(unrecorded.clone()), revoke, Step::LetGo]);
+        return Plan::removed(vec![
+            Step::Clear(unrecorded.clone()),
+            revoke,
+            Step::RemoveFinalizer,
+        ]);
     }
     if matches!(observed.release, Release::Locked(_)) {
         return Plan::nothing(Standing::Waiting);
@@ -421,7 +425,7 @@ fn removal(
     if observed.release == Release::Unreadable {
         return Plan::nothing(Standing::Waiting);
     }
-    Plan::removed(vec![Step::Uninstall, revoke, Step::LetGo])
+    Plan::removed(vec![Step::Uninstall, revoke, Step::RemoveFinalizer])
 }
 
 fn labelling(composition: &Composition, observed: &Observed) -> Option<Step> {
@@ -461,7 +465,7 @@ impl fmt::Display for Step {
         match self {
             Self::Label { namespace, name } => write!(f, "label it with definition {namespace}/{name}"),
             Self::Name(release) => write!(f, "note the definition's release name {release}"),
-            Self::Hold => f.write_str("add the finalizer"),
+            Self::AddFinalizer => f.write_str("add the finalizer"),
             Self::NotePause => f.write_str("note that the pause has taken effect"),
             Self::ForgetPause => f.write_str("take the note of the pause off"),
             Self::Grant(grants) => {
@@ -476,7 +480,7 @@ impl fmt::Display for Step {
             Self::Correct(objects) => write!(f, "correct the release's objects: {objects}"),
             Self::Uninstall => f.write_str("uninstall the release"),
             Self::Clear(objects) => write!(f, "remove what is left of the release: {}", objects.join(", ")),
-            Self::LetGo => f.write_str("remove the finalizer"),
+            Self::RemoveFinalizer => f.write_str("remove the finalizer"),
         }
     }
 }
@@ -539,7 +543,7 @@ pub(crate) mod tests {
             growth: Growth::Granted,
             outside: None,
             release,
-            home: Home::Stays,
+            namespace: NamespacePhase::Active,
             unrecorded: Vec::new(),
         }
     }
@@ -616,7 +620,7 @@ pub(crate) mod tests {
         check(
             &deleted(it),
             &observed(changed()),
-            &[Step::Uninstall, revoke(), Step::LetGo],
+            &[Step::Uninstall, revoke(), Step::RemoveFinalizer],
             Standing::Removed,
         );
     }
@@ -699,7 +703,7 @@ pub(crate) mod tests {
         check(
             &deleted(composition()),
             &drawn(),
-            &[Step::Uninstall, revoke(), Step::LetGo],
+            &[Step::Uninstall, revoke(), Step::RemoveFinalizer],
             Standing::Removed,
         );
     }
@@ -708,7 +712,8 @@ pub(crate) mod tests {
     fn a_namespace_that_goes_takes_along_what_is_in_it() {
         let going = |outlying: &[&str], release: Release| {
             let mut observed = observed(release);
-            observed.home = Home::Goes(outlying.iter().map(|&object| object.to_owned()).collect());
+            observed.namespace =
+                NamespacePhase::Terminating(outlying.iter().map(|&object| object.to_owned()).collect());
             observed
         };
         let it = deleted(composition());
@@ -718,14 +723,14 @@ pub(crate) mod tests {
             &[
                 Step::Clear(vec!["PriorityClass high".into()]),
                 revoke(),
-                Step::LetGo,
+                Step::RemoveFinalizer,
             ],
             Standing::Removed,
         );
         check(
             &it,
             &going(&[], Release::Unreadable),
-            &[revoke(), Step::LetGo],
+            &[revoke(), Step::RemoveFinalizer],
             Standing::Removed,
         );
         // Its own roles are gone, and are not made again.
@@ -742,7 +747,7 @@ pub(crate) mod tests {
         check(
             &orphan,
             &going(&["PriorityClass high"], Release::Unreadable),
-            &[revoke(), Step::LetGo],
+            &[revoke(), Step::RemoveFinalizer],
             Standing::Removed,
         );
     }
@@ -811,14 +816,19 @@ pub(crate) mod tests {
         check(
             &new,
             &observed,
-            &[label(), Step::Hold, Step::Install],
+            &[label(), Step::AddFinalizer, Step::Install],
             Standing::Underway,
         );
         observed.named = Some("given".into());
         check(
             &new,
             &observed,
-            &[label(), Step::Name("given".into()), Step::Hold, Step::Install],
+            &[
+                label(),
+                Step::Name("given".into()),
+                Step::AddFinalizer,
+                Step::Install,
+            ],
             Standing::Underway,
         );
     }
@@ -854,7 +864,7 @@ pub(crate) mod tests {
         pausing.annotations.extend([since]);
         check(&pausing, &observed(changed()), &[], Standing::GracefullyPaused);
         // Deletion wins.
-        let steps = [Step::Uninstall, revoke(), Step::LetGo];
+        let steps = [Step::Uninstall, revoke(), Step::RemoveFinalizer];
         check(
             &deleted(pausing.clone()),
             &observed(Release::InSync),
@@ -877,7 +887,7 @@ pub(crate) mod tests {
         check(
             &deleted(observe),
             &observed(Release::InSync),
-            &[revoke(), Step::LetGo],
+            &[revoke(), Step::RemoveFinalizer],
             Standing::Removed,
         );
         let delete_only = annotated(annotations::MANAGEMENT_POLICY, "observe-delete");
@@ -887,7 +897,7 @@ pub(crate) mod tests {
             &[],
             Standing::ObservedOnly,
         );
-        let steps = [Step::Uninstall, revoke(), Step::LetGo];
+        let steps = [Step::Uninstall, revoke(), Step::RemoveFinalizer];
         check(
             &deleted(delete_only),
             &observed(Release::InSync),
@@ -902,7 +912,7 @@ pub(crate) mod tests {
         check(
             &orphan,
             &observed(Release::InSync),
-            &[revoke(), Step::LetGo],
+            &[revoke(), Step::RemoveFinalizer],
             Standing::Removed,
         );
     }
@@ -919,7 +929,7 @@ pub(crate) mod tests {
         check(
             &deleted(composition()),
             &foreign(),
-            &[revoke(), Step::LetGo],
+            &[revoke(), Step::RemoveFinalizer],
             Standing::Removed,
         );
     }
@@ -932,7 +942,11 @@ pub(crate) mod tests {
             check(
                 &deleted(composition()),
                 &unrecorded,
-                &[Step::Clear(vec!["Namespace own".into()]), revoke(), Step::LetGo],
+                &[
+                    Step::Clear(vec!["Namespace own".into()]),
+                    revoke(),
+                    Step::RemoveFinalizer,
+                ],
                 Standing::Removed,
             );
             // What was granted to the controller before this one.
@@ -974,7 +988,7 @@ pub(crate) mod tests {
         check(
             &deleted(composition()),
             &observed,
-            &[Step::Revoke(Vec::new()), Step::LetGo],
+            &[Step::Revoke(Vec::new()), Step::RemoveFinalizer],
             Standing::Removed,
         );
     }

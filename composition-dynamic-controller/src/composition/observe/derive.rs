@@ -6,7 +6,7 @@ use api::Composition;
 use api::inspection::Resource;
 use cluster::{Health, ObjectId, ResourceId};
 use composition::permissions::Grant;
-use composition::plan::{self, Growth, Home, Release, Rights};
+use composition::plan::{self, Growth, NamespacePhase, Release, Rights};
 use composition::{Permissions, ReleaseName};
 use helm_client::records;
 use helm_client::release::Releases;
@@ -81,7 +81,7 @@ fn of_nothing() -> plan::Observed {
         growth: Growth::default(),
         outside: None,
         release: Release::Unreadable,
-        home: Home::Stays,
+        namespace: NamespacePhase::Active,
         unrecorded: Vec::new(),
     }
 }
@@ -105,7 +105,7 @@ impl Going {
         Observed {
             facts: plan::Observed {
                 rights: Rights { needed, granted },
-                home: Home::Goes(outlying.iter().map(ToString::to_string).collect()),
+                namespace: NamespacePhase::Terminating(outlying.iter().map(ToString::to_string).collect()),
                 ..nothing.facts
             },
             outlying,
@@ -146,7 +146,7 @@ impl FoundRelease {
                 growth,
                 outside,
                 release: standing.release,
-                home: Home::Stays,
+                namespace: NamespacePhase::Active,
                 unrecorded: outlying.iter().map(ToString::to_string).collect(),
             },
             wanted: intention.and_then(|intention| intention.wanted(&objects)),
@@ -279,7 +279,7 @@ mod tests {
         ObjectId::of::<K>(namespace, name).unwrap()
     }
 
-    fn told(objects: &[ObjectId]) -> Vec<String> {
+    fn described(objects: &[ObjectId]) -> Vec<String> {
         objects.iter().map(ToString::to_string).collect()
     }
 
@@ -323,7 +323,7 @@ mod tests {
             let observed = derived(&composition(), Found::Going(Box::new(going)));
             let facts = plan::Observed {
                 rights: Rights { needed, granted },
-                home: Home::Goes(told(expected)),
+                namespace: NamespacePhase::Terminating(described(expected)),
                 ..of_nothing()
             };
             assert_eq!(observed.facts, facts);
@@ -372,7 +372,7 @@ mod tests {
                 },
                 growth: Growth::Approved,
                 release,
-                unrecorded: told(expected),
+                unrecorded: described(expected),
                 ..of_nothing()
             };
             assert_eq!(observed.facts, facts);

@@ -245,7 +245,7 @@ async fn finish(
         standing = drifted.await?;
     }
     let in_roles = if derive::asks_roles(composition, &standing.release) {
-        going::told_by_grants(&rights.granted, &ctx.cluster).await?
+        going::objects_in_grants(&rights.granted, &ctx.cluster).await?
     } else {
         Vec::new()
     };

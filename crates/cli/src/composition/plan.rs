@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use composition::plan::{self, Growth, Home, Observed, Rights, Standing};
+use composition::plan::{self, Growth, NamespacePhase, Observed, Rights, Standing};
 use composition::rendering;
 use serde::Serialize;
 
@@ -78,7 +78,7 @@ async fn planned(session: &Session, args: &args::Plan) -> Result<Planned> {
         growth: Growth::Granted,
         outside: None,
         release: standing::standing(session, &composition, &wanted.desired, &records).await?,
-        home: Home::Stays,
+        namespace: NamespacePhase::Active,
         unrecorded: Vec::new(),
     };
     let plan = plan::plan(&composition, &observed)?;
