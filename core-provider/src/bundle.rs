@@ -131,6 +131,25 @@ impl Platform {
     }
 }
 
+/// What the bundles of this installation are made from.
+#[derive(Debug, Clone, Copy)]
+pub struct Installation<'i> {
+    /// What is the same for all controllers.
+    pub platform: &'i Platform,
+    /// The text of every object.
+    pub templates: &'i Templates,
+}
+
+impl Installation<'_> {
+    /// Every object of the controller for `target`, in the order in which they are applied.
+    ///
+    /// # Errors
+    /// When a template cannot be rendered.
+    pub fn bundle(self, target: &Target) -> Result<Vec<Value>, Error> {
+        bundle(target, self.platform, self.templates)
+    }
+}
+
 /// A bundle could not be made from its templates.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use api::{COMPOSITION_GROUP, CompositionDefinition, finalizers, labels};
-use cluster::{Access, Apply, Delete, Goal, ObjectId, Propagation, ResourceId, Selector};
+use cluster::{Access, Apply, Cluster, Delete, Goal, ObjectId, Propagation, ResourceId, Selector};
 use crdgen::CustomResourceDefinition;
 use futures::FutureExt as _;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
@@ -17,8 +17,8 @@ use tokio::time::Instant;
 
 use super::controllers::Owner;
 use super::plan::{Plan, Step};
-use super::{Context, FIELD_MANAGER, instances, observe, release_key};
-use crate::bundle::{self, Stage};
+use super::{Context, FIELD_MANAGER, desired, history, instances, release_key};
+use crate::bundle::{self, Installation, Platform, Stage};
 
 /// How long a new type may take until the API server serves it.
 const ESTABLISHED_WITHIN: Duration = Duration::from_mins(1);
@@ -135,8 +135,8 @@ async fn take(
             policy,
             role,
             edition,
-        } => prove(policy, role, edition, ctx).await.map(|()| None),
-        Step::Type(wanted) => serve(wanted, ctx).await.map_err(Error::Type).map(Some),
+        } => prove(policy, role, edition, cluster).await.map(|()| None),
+        Step::Type(wanted) => serve(wanted, cluster).await.map_err(Error::Type).map(Some),
         Step::Apply(id, object) => {
             let applied = cluster.apply(id, object, &manager).await.map_err(Error::Bundle)?;
             ctx.placed.note(id, object, &applied.object);
@@ -157,12 +157,12 @@ async fn take(
                 .map_err(Error::Bundle),
         },
         Step::Remove(id) => remove(id, definition, ctx).await,
-        Step::Move(id, version) => relabel(id, version, ctx).await.map_err(Error::Move),
+        Step::Move(id, version) => relabel(id, version, cluster).await.map_err(Error::Move),
         Step::Retire {
             version,
             without,
             through,
-        } => retire(version, without, through, ctx)
+        } => retire(version, without, through, cluster)
             .await
             .map(Some)
             .map_err(|source| Error::Retire {
@@ -203,9 +203,13 @@ async fn remove(
 ) -> Result<Option<String>, Error> {
     ctx.namespaces.forget(id);
     ctx.placed.forget(id);
-    match remove_own(id, definition, ctx).await {
+    let installation = Installation {
+        platform: &ctx.platform,
+        templates: &ctx.templates,
+    };
+    match remove_own(id, definition, &ctx.platform, &ctx.cluster).await {
         Err(error) if error.is_forbidden() && is_policy(id) => {
-            let Some(policy) = listed(id, ctx).await.map_err(Error::Remove)? else {
+            let Some(policy) = listed(id, &ctx.cluster).await.map_err(Error::Remove)? else {
                 return Ok(None);
             };
             if is_anothers(&policy, definition) {
@@ -216,20 +220,22 @@ async fn remove(
                 label(labels::CONTROLLER_RESOURCE),
                 label(labels::CONTROLLER_VERSION),
             );
-            regain(resource, version, id, definition, ctx).await?;
+            regain(resource, version, id, definition, installation, &ctx.cluster).await?;
         }
         Err(error) if error.is_forbidden() && is_key(id) => {
-            let Some((resource, version)) = observe::served(definition) else {
+            let Some((resource, version)) = history::served(definition) else {
                 return Err(Error::Remove(error));
             };
-            regain(&resource, &version, id, definition, ctx).await?;
+            regain(&resource, &version, id, definition, installation, &ctx.cluster).await?;
         }
         removed => {
             let removed = removed.map_err(Error::Remove)?;
             return Ok(removed.then(|| format!("removed {id}")));
         }
     }
-    let removed = remove_own(id, definition, ctx).await.map_err(Error::Remove)?;
+    let removed = remove_own(id, definition, &ctx.platform, &ctx.cluster)
+        .await
+        .map_err(Error::Remove)?;
     Ok(removed.then(|| format!("removed {id}")))
 }
 
@@ -241,25 +247,26 @@ async fn remove(
 async fn remove_own(
     id: &ObjectId,
     definition: &CompositionDefinition,
-    ctx: &Context,
+    platform: &Platform,
+    cluster: &Cluster,
 ) -> Result<bool, cluster::Error> {
     let how = Delete::with(Propagation::Background);
     let is_ours_to_label = id
         .namespace()
-        .is_none_or(|place| place == ctx.platform.krateo_namespace);
+        .is_none_or(|place| place == platform.krateo_namespace);
     if !is_ours_to_label || id.resource().group == COMPOSITION_GROUP {
-        ctx.cluster.delete(id, &how).await?;
+        cluster.delete(id, &how).await?;
         return Ok(true);
     }
     for round in 1.. {
-        let Some(live) = ctx.cluster.get_metadata(id).await? else {
+        let Some(live) = cluster.get_metadata(id).await? else {
             return Ok(true);
         };
         if is_anothers(&live, definition) {
             return Ok(false);
         }
         let version = live.resource_version().unwrap_or_default();
-        match ctx.cluster.delete(id, &how.resource_version(&version)).await {
+        match cluster.delete(id, &how.resource_version(&version)).await {
             Err(error) if error.is_conflict() && round < REMOVALS => {}
             removed => return removed.map(|_| true),
         }
@@ -275,12 +282,12 @@ fn is_anothers(object: &PartialObjectMeta, definition: &CompositionDefinition) -
 }
 
 /// A policy, or a binding of one, as the list has it.
-async fn listed(id: &ObjectId, ctx: &Context) -> Result<Option<PartialObjectMeta>, cluster::Error> {
+async fn listed(id: &ObjectId, cluster: &Cluster) -> Result<Option<PartialObjectMeta>, cluster::Error> {
     let selector = Selector {
         namespace: None,
         labels: Some(labels::CONTROLLER_RESOURCE),
     };
-    let all = ctx.cluster.list_metadata(id.resource(), selector).await?;
+    let all = cluster.list_metadata(id.resource(), selector).await?;
     Ok(all.into_iter().find(|policy| policy.name_any() == id.name()))
 }
 
@@ -290,10 +297,11 @@ async fn regain(
     version: &str,
     id: &ObjectId,
     definition: &CompositionDefinition,
-    ctx: &Context,
+    installation: Installation<'_>,
+    cluster: &Cluster,
 ) -> Result<(), Error> {
-    let target = observe::target(definition, resource, version, b"", ctx);
-    let objects = bundle::bundle(&target, &ctx.platform, &ctx.templates).map_err(Error::Role)?;
+    let target = desired::target(definition, resource, version, installation.platform);
+    let objects = installation.bundle(&target).map_err(Error::Role)?;
     for object in objects
         .iter()
         .filter(|object| bundle::stage(object) <= Stage::Own)
@@ -303,14 +311,14 @@ async fn regain(
         if let Some(labels) = object["metadata"]["labels"].as_object_mut() {
             labels.remove(labels::CONTROLLER_NAMESPACE);
         }
-        let own = ctx.cluster.locate(&object, None).await.map_err(Error::Remove)?;
-        ctx.cluster
+        let own = cluster.locate(&object, None).await.map_err(Error::Remove)?;
+        cluster
             .apply(&own, &object, &Apply::by(FIELD_MANAGER).force())
             .await
             .map_err(Error::Remove)?;
     }
     let needed = [Access::to("delete", id.resource(), id.namespace()).named(id.name())];
-    ctx.cluster
+    cluster
         .wait_until_allowed(&needed, GRANTED_WITHIN)
         .await
         .map_err(Error::Remove)
@@ -326,7 +334,7 @@ fn is_key(id: &ObjectId) -> bool {
 
 /// Tries to write what the policy forbids, as a dry run, until it is refused by what the policy says now: the API server
 /// learns of a policy a moment after it is stored, and until then answers by what it was before.
-async fn prove(policy: &str, role: &str, edition: &str, ctx: &Context) -> Result<(), Error> {
+async fn prove(policy: &str, role: &str, edition: &str, cluster: &Cluster) -> Result<(), Error> {
     let id = ObjectId::of::<ClusterRole>(None, role).map_err(Error::Bundle)?;
     let forbidden = json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -338,7 +346,7 @@ async fn prove(policy: &str, role: &str, edition: &str, ctx: &Context) -> Result
     let until = Instant::now() + IN_FORCE_WITHIN;
     let of_policy = format!("'{policy}'");
     loop {
-        let answer = ctx.cluster.apply(&id, &forbidden, &how).await;
+        let answer = cluster.apply(&id, &forbidden, &how).await;
         let is_late = Instant::now() > until;
         if let Err(error) = answer {
             let said = chain(&error);
@@ -361,21 +369,21 @@ async fn prove(policy: &str, role: &str, edition: &str, ctx: &Context) -> Result
 }
 
 /// Writes the type and waits until it can be used.
-async fn serve(wanted: &CustomResourceDefinition, ctx: &Context) -> Result<String, cluster::Error> {
+async fn serve(wanted: &CustomResourceDefinition, cluster: &Cluster) -> Result<String, cluster::Error> {
     let id = ObjectId::of::<CustomResourceDefinition>(None, &wanted.name_any())?;
     let object = applicable(wanted);
-    let live: Option<CustomResourceDefinition> = ctx.cluster.get(&id).await?;
+    let live: Option<CustomResourceDefinition> = cluster.get(&id).await?;
     if let Some(patch) = live.as_ref().and_then(|live| without_webhook(live, wanted)) {
-        ctx.cluster.merge(&id, &patch, FIELD_MANAGER).await?;
+        cluster.merge(&id, &patch, FIELD_MANAGER).await?;
     }
-    ctx.cluster
+    cluster
         .apply(&id, &object, &Apply::by(FIELD_MANAGER).force())
         .await?;
-    ctx.cluster
+    cluster
         .wait_until(&id, Goal::Current, ESTABLISHED_WITHIN, &mut |_| {})
         .await?;
     // Controllers look the type up by discovery, which follows a moment later and must not be asked from memory.
-    ctx.cluster.discovery().forget();
+    cluster.discovery().forget();
     Ok(format!("serving {}", wanted.name_any()))
 }
 
@@ -397,10 +405,10 @@ const MOVED_AT_ONCE: usize = 10;
 const TRIES: u32 = 5;
 
 /// Moves a composition to another version by its label; one that went in the meantime needs no moving.
-async fn relabel(id: &ObjectId, version: &str, ctx: &Context) -> Result<Option<String>, cluster::Error> {
+async fn relabel(id: &ObjectId, version: &str, cluster: &Cluster) -> Result<Option<String>, cluster::Error> {
     for tried in 1.. {
         let written = [(labels::COMPOSITION_VERSION, Some(version))];
-        match ctx.cluster.label(id, written, FIELD_MANAGER).await {
+        match cluster.label(id, written, FIELD_MANAGER).await {
             Ok(_) => break,
             Err(error) if error.is_not_found() => return Ok(None),
             Err(error) if tried < TRIES && (error.is_conflict() || error.is_transient()) => {
@@ -418,7 +426,7 @@ async fn retire(
     version: &str,
     without: &CustomResourceDefinition,
     through: &ResourceId,
-    ctx: &Context,
+    cluster: &Cluster,
 ) -> Result<String, cluster::Error> {
     let id = ObjectId::of::<CustomResourceDefinition>(None, &without.name_any())?;
     let stored = without
@@ -427,12 +435,8 @@ async fn retire(
         .and_then(|status| status.stored_versions.clone());
     let stored = stored.unwrap_or_default();
     if stored.iter().any(|stored| stored == version) {
-        for instance in instances::list(through, None, &ctx.cluster)
-            .await?
-            .unwrap_or_default()
-        {
-            match ctx
-                .cluster
+        for instance in instances::list(through, None, cluster).await?.unwrap_or_default() {
+            match cluster
                 .merge(&instance.id(through)?, &json!({}), FIELD_MANAGER)
                 .await
             {
@@ -442,9 +446,9 @@ async fn retire(
         }
         let stored: Vec<_> = stored.iter().filter(|stored| *stored != version).collect();
         let status = json!({ "storedVersions": stored });
-        ctx.cluster.merge_status(&id, &status, FIELD_MANAGER).await?;
+        cluster.merge_status(&id, &status, FIELD_MANAGER).await?;
     }
-    serve(without, ctx).await?;
+    serve(without, cluster).await?;
     Ok(format!("retired version {version} of {}", without.name_any()))
 }
 

@@ -2,23 +2,64 @@
 //! is of kinds that the chart has no more.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use api::{COMPOSITION_GROUP, CompositionDefinition, annotations, labels};
-use composition::chart_of;
+use charts::{Charts, LoadedChart};
+use cluster::{Cluster, ObjectId};
+use composition::{Bound, chart_of};
 use crdgen::Names;
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 use kube::ResourceExt as _;
 use runtime::chain;
+use serde_json::Value;
 
-use super::Context;
 use super::controllers::{Controller, Owner};
+use super::desired::target;
+use super::history::previous;
 use super::instances;
-use super::observe::{Error, Source, noted_bound, previous, target};
-use crate::bound::ChartBound;
+use super::observe::{Error, Neighbours, Source};
+use crate::bound::{self, ChartBound, Scans};
+use crate::bundle::{self, Platform, Target};
 
 /// A chart of the type, as the definition has it that made this version from it.
 struct Former<'d> {
     definition: &'d CompositionDefinition,
     version: String,
+}
+
+/// Where the bounds of charts come from.
+#[derive(Clone, Copy)]
+pub(super) struct Bounds<'b> {
+    pub(super) cluster: &'b Cluster,
+    pub(super) charts: &'b Charts,
+    pub(super) scans: &'b Scans,
+    pub(super) platform: &'b Platform,
+}
+
+impl Bounds<'_> {
+    /// The bound of a chart, with what annotations add to it.
+    async fn of(
+        self,
+        chart: &Arc<LoadedChart>,
+        annotations: &BTreeMap<String, String>,
+    ) -> Result<ChartBound, bound::Error> {
+        self.scans
+            .bound(chart, annotations, self.platform, self.cluster)
+            .await
+    }
+}
+
+/// The most that the controller of a definition may be given: what its chart needs, and what it still has to remove.
+pub(super) async fn bound(
+    definition: &CompositionDefinition,
+    source: &Source,
+    neighbours: &Neighbours,
+    bounds: Bounds<'_>,
+) -> Result<ChartBound, Error> {
+    let mut bound = bounds.of(&source.chart, definition.annotations()).await?;
+    carry(&mut bound, definition, source, neighbours, bounds).await?;
+    Ok(bound)
 }
 
 /// Adds the kinds of other charts to `bound` for as long as some composition is not known to be of this one: those of the
@@ -29,17 +70,16 @@ struct Former<'d> {
 /// whoever may define another chart of the type would have it for that otherwise. A composition's status, which may say anything, only picks among the charts of
 /// definitions that there are. Where a former chart is not to be had any more, its compositions are held and say what
 /// helps.
-pub(super) async fn carry(
+async fn carry(
     bound: &mut ChartBound,
     definition: &CompositionDefinition,
     source: &Source,
-    others: &[CompositionDefinition],
-    controllers: &[Controller],
-    ctx: &Context,
+    neighbours: &Neighbours,
+    bounds: Bounds<'_>,
 ) -> Result<(), Error> {
-    for former in formers(bound, definition, source, others, controllers, ctx).await? {
+    for former in formers(bound, definition, source, neighbours, bounds).await? {
         let word = word(former.definition, definition);
-        add(bound, &former, &word, &source.names, ctx).await?;
+        add(bound, &former, &word, &source.names, bounds).await?;
     }
     Ok(())
 }
@@ -50,10 +90,10 @@ async fn formers<'d>(
     bound: &ChartBound,
     definition: &'d CompositionDefinition,
     source: &Source,
-    others: &'d [CompositionDefinition],
-    controllers: &[Controller],
-    ctx: &Context,
+    neighbours: &'d Neighbours,
+    bounds: Bounds<'_>,
 ) -> Result<Vec<Former<'d>>, Error> {
+    let Neighbours { others, controllers } = neighbours;
     let (names, version) = (&source.names, source.version.as_str());
     let previous = previous(definition, names, &source.version);
     let owner = Owner::of(definition);
@@ -61,10 +101,11 @@ async fn formers<'d>(
         controller.owner == owner && controller.resource == names.plural && controller.version != version
     };
     let is_going = previous.is_some() && controllers.iter().any(is_former);
-    let is_carrying = previous.is_some() && !is_going && carries_more(bound, definition, source, ctx).await?;
+    let is_carrying =
+        previous.is_some() && !is_going && carries_more(bound, definition, source, bounds).await?;
     let served = served(others, names);
     let behind = if is_carrying || !served.is_empty() {
-        behind(source, ctx).await?
+        behind(source, bounds.cluster).await?
     } else {
         BTreeSet::new()
     };
@@ -79,21 +120,27 @@ async fn carries_more(
     bound: &ChartBound,
     definition: &CompositionDefinition,
     source: &Source,
-    ctx: &Context,
+    bounds: Bounds<'_>,
 ) -> Result<bool, Error> {
     let target = target(
         definition,
         &source.names.plural,
         source.version.as_str(),
-        b"",
-        ctx,
+        bounds.platform,
     );
-    let carried = match noted_bound(&target, &ctx.cluster).await {
+    let carried = match noted_bound(&target, bounds.cluster).await {
         // What lets us read the policy is part of the bundle.
         Err(error) if error.is_forbidden() => return Ok(false),
         carried => carried?,
     };
     Ok(!bound.resolved.bound.covers(&carried))
+}
+
+/// The bound that a controller has now; nothing is allowed where its policy is not there.
+pub(super) async fn noted_bound(target: &Target, cluster: &Cluster) -> Result<Bound, cluster::Error> {
+    let policy = ObjectId::of::<ValidatingAdmissionPolicy>(None, &target.policy_name())?;
+    let policy: Option<Value> = cluster.get(&policy).await?;
+    Ok(bundle::noted_bound(&policy.unwrap_or_default()))
 }
 
 /// The versions of the type that these definitions have made, and the version of the chart of each.
@@ -115,11 +162,11 @@ fn served<'d>(others: &'d [CompositionDefinition], names: &Names) -> Vec<(Former
 }
 
 /// The versions of other charts that the releases of this version's compositions are of.
-async fn behind(source: &Source, ctx: &Context) -> Result<BTreeSet<String>, Error> {
+async fn behind(source: &Source, cluster: &Cluster) -> Result<BTreeSet<String>, Error> {
     let (names, version) = (&source.names, source.version.as_str());
     let resource = instances::resource(&names.plural, &names.kind, version);
     let governed = format!("{}={version}", labels::COMPOSITION_VERSION);
-    let own = instances::list(&resource, Some(&governed), &ctx.cluster).await?;
+    let own = instances::list(&resource, Some(&governed), cluster).await?;
     let chart = &source.chart.chart().metadata().version;
     let released = own.unwrap_or_default().into_iter();
     let released = released.filter_map(|instance| instance.released);
@@ -141,7 +188,7 @@ async fn add(
     former: &Former<'_>,
     word: &BTreeMap<String, String>,
     names: &Names,
-    ctx: &Context,
+    bounds: Bounds<'_>,
 ) -> Result<(), Error> {
     let Former { definition, version } = former;
     let chart = chart_of(definition, &format!("{COMPOSITION_GROUP}/{version}"), &names.kind);
@@ -153,14 +200,14 @@ async fn add(
             "could not look at the chart of version {version}"
         );
     };
-    let chart = match ctx.charts.get(&chart).await {
+    let chart = match bounds.charts.get(&chart).await {
         Ok(chart) => chart,
         Err(error) => {
             not_looked_at(&error);
             return Ok(());
         }
     };
-    match ctx.scans.bound(&chart, word, &ctx.platform, &ctx.cluster).await {
+    match bounds.of(&chart, word).await {
         Ok(scanned) => bound.add(&scanned),
         Err(error) if error.is_transient() => return Err(error.into()),
         // Its own definition says what is wrong.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use api::{COMPOSITION_GROUP, finalizers, labels};
 use cluster::{Cluster, Item, ObjectId, ResourceId, Selector};
+use crdgen::CustomResourceDefinition;
 use crdgen::conversion::{Conversion, KEPT};
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
@@ -167,6 +168,19 @@ pub(super) fn resource(plural: &str, kind: &str, version: &str) -> ResourceId {
         plural: plural.to_owned(),
         namespaced: true,
     }
+}
+
+/// The type in one version that is served, not in `except`.
+pub(super) fn served_resource(live: &CustomResourceDefinition, except: Option<&str>) -> Option<ResourceId> {
+    let names = &live.spec.names;
+    crdgen::served_versions(live)
+        .find(|version| Some(*version) != except)
+        .map(|version| resource(&names.plural, &names.kind, version))
+}
+
+/// The type itself, as the API server has it.
+pub(super) fn type_id(plural: &str) -> Result<ObjectId, cluster::Error> {
+    ObjectId::of::<CustomResourceDefinition>(None, &format!("{plural}.{COMPOSITION_GROUP}"))
 }
 
 /// Who asks which compositions to move, and what is known of the others.

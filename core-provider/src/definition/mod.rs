@@ -4,8 +4,13 @@ mod admission;
 mod apply;
 mod carried;
 mod controllers;
+mod desired;
+#[cfg(test)]
+mod fixtures;
 mod gate;
+mod history;
 mod instances;
+mod members;
 mod observe;
 mod placed;
 mod plan;
@@ -35,7 +40,7 @@ use crate::namespaces::Namespaces;
 use crate::templates::Templates;
 use crate::webhook::Registration;
 
-use observe::Observed;
+use observe::{Observed, Opened};
 pub(crate) use placed::Placed;
 pub(crate) use plan::Standing;
 pub(crate) use relocation::Waits;
@@ -141,7 +146,7 @@ async fn once(definition: &CompositionDefinition, ctx: &Context) -> Result<Optio
     let key = ObjectRef::from_obj(definition);
     let inputs = settled::inputs(definition, &ctx.webhooks.bundle.borrow());
     if let Some(resting) = ctx.settled.resting(&key, inputs, ctx.sync)
-        && !resolution::has_news(definition, ctx).await
+        && !resolution::has_news(definition, &ctx.charts, &ctx.looks, ctx.poll_interval).await
         && let Some(pause) = resting
             .pause(&ctx.cluster, ctx.poll_interval)
             .await
@@ -160,12 +165,12 @@ async fn once(definition: &CompositionDefinition, ctx: &Context) -> Result<Optio
     let (outcome, reported) = if annotations::is_true(definition.annotations(), annotations::PAUSED) {
         carry_out(&definition, Ok(Observed::Paused), ctx).await
     } else if definition.metadata.deletion_timestamp.is_some() {
-        let _turn = ctx.turns.of(&observe::former_type(&definition)).await;
+        let _turn = ctx.turns.of(&history::former_type(&definition)).await;
         let leaving = Box::pin(observe::leaving(&definition, ctx));
         let leaving = ctx.telemetry.time(Part::Observe, leaving).await;
         carry_out(&definition, leaving.map(Observed::Leaving), ctx).await
     } else {
-        let opening = Box::pin(open(&definition, ctx));
+        let opening = Box::pin(observe::open(&definition, ctx));
         match ctx.telemetry.time(Part::Connect, opening).await {
             Ok(Opened::Source(locked, source)) => {
                 let _turn = ctx.turns.of(&source.names.plural).await;
@@ -188,28 +193,6 @@ async fn once(definition: &CompositionDefinition, ctx: &Context) -> Result<Optio
         return Ok(Some(pause));
     }
     Ok(next_check(outcome.standing, ctx.poll_interval))
-}
-
-/// A definition's chart, as far as it may be fetched.
-enum Opened {
-    Locked(observe::Locked),
-    Barred(observe::Barred),
-    Source(observe::Locked, Box<observe::Source>),
-}
-
-async fn open(definition: &CompositionDefinition, ctx: &Context) -> Result<Opened, observe::Error> {
-    let locked = observe::locked(definition, ctx).await?;
-    if !locked.is_open(&ctx.cluster).await? {
-        return Ok(Opened::Locked(locked));
-    }
-    match observe::source(definition, ctx).await {
-        Ok(source) => Ok(Opened::Source(locked, Box::new(source))),
-        Err(why) if why.is_without_consent() => {
-            let barred = observe::barred(definition, why, &locked, ctx).await?;
-            Ok(Opened::Barred(barred))
-        }
-        Err(error) => Err(error),
-    }
 }
 
 /// What a pass did and found.
@@ -286,7 +269,7 @@ fn part(definition: &CompositionDefinition) -> Part {
 fn rest(standing: Standing, observed: &Observed) -> Option<Rest> {
     match (standing, observed) {
         (Standing::Ready, Observed::Wanted(_)) => Some(Rest::Ready),
-        (Standing::Starting, Observed::Wanted(wanted)) if wanted.former.known => Some(Rest::Starting {
+        (Standing::Starting, Observed::Wanted(wanted)) if wanted.former.is_some() => Some(Rest::Starting {
             unadmitted: wanted.unadmitted.clone(),
         }),
         _ => None,
@@ -298,7 +281,7 @@ fn follow(definition: &CompositionDefinition, wanted: &observe::Wanted, ctx: &Co
     let (target, names) = (&wanted.target, &wanted.source.names);
     let name = target.namespaces_role();
     let is_role =
-        |member: &&observe::Member| member.id.name() == name && member.id.resource().plural == "clusterroles";
+        |member: &&members::Member| member.id.name() == name && member.id.resource().plural == "clusterroles";
     if let Some(role) = wanted.bundle.iter().find(is_role) {
         let resource = instances::resource(&names.plural, &names.kind, &target.version);
         let definition = ObjectRef::from_obj(definition);

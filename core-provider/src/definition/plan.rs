@@ -1,5 +1,7 @@
 //! What was observed of a definition becomes the steps of one pass.
 
+use std::collections::BTreeSet;
+
 use api::definition::Breaker;
 use api::policy::{DeletionPolicy, ManagementPolicy, UnknownPolicy};
 use api::{CompositionDefinition, annotations, finalizers};
@@ -10,7 +12,10 @@ use serde_json::Value;
 
 use crate::bundle::{self, Stage, Target};
 
-use super::observe::{Barred, Leaving, Locked, Made, Member, Observed, Source, StandIn, Wanted};
+use super::members::Member;
+use super::observe::{
+    Barred, Former, FormerType, Holder, Leaving, Located, Locked, Observed, Source, StandIn, Wanted,
+};
 use super::relocation::Relocation;
 
 /// The steps of one pass, and how things stand once they are done.
@@ -186,8 +191,7 @@ pub(crate) fn plan(definition: &CompositionDefinition, observed: &Observed) -> R
 fn orphan(definition: &CompositionDefinition, leaving: &Leaving) -> Plan {
     let mut steps = Vec::new();
     if is_held(definition) {
-        let bundles = leaving.made.iter().flat_map(|made| &made.bundles);
-        let kept: Vec<&ObjectId> = bundles.collect();
+        let kept = made_objects(definition, leaving);
         let grants = leaving.grants.iter().filter(|id| !kept.contains(id));
         steps.extend(grants.cloned().map(Step::Remove));
         steps.push(Step::LetGo);
@@ -225,14 +229,94 @@ fn missing<'m>(members: impl IntoIterator<Item = &'m Member>) -> impl Iterator<I
 }
 
 fn carry_out(definition: &CompositionDefinition, wanted: &Wanted) -> Result<Plan, Blocked> {
-    let mut plan = advance(definition, wanted)?;
+    let leftovers = Leftovers::of(definition, wanted);
+    let mut plan = advance(definition, wanted, &leftovers)?;
     // Nothing waits for these: whoever may make roles can label one so that it is taken for stale, again and again.
-    plan.steps.extend(wanted.stale.iter().cloned().map(Step::Remove));
+    plan.steps
+        .extend(stale(wanted, &leftovers).into_iter().map(Step::Remove));
     Ok(plan)
 }
 
-fn advance(definition: &CompositionDefinition, wanted: &Wanted) -> Result<Plan, Blocked> {
-    may_be_carried_out(wanted)?;
+/// Roles for Secrets, and their bindings, that nothing needs any more. What former controllers read the chart with goes
+/// with them.
+fn stale(wanted: &Wanted, leftovers: &Leftovers<'_>) -> Vec<ObjectId> {
+    let is_needed = |id: &ObjectId| {
+        wanted.own_grants.contains(id)
+            || wanted.bundle.iter().any(|member| member.id == *id)
+            || leftovers.bundles.contains(&id)
+    };
+    let granted = wanted.granted.iter();
+    granted.filter(|id| !is_needed(id)).cloned().collect()
+}
+
+/// What becomes of what is left of other versions.
+#[derive(Default)]
+struct Leftovers<'w> {
+    /// Objects of former controllers that go, in this order.
+    bundles: Vec<&'w ObjectId>,
+    /// Former types that nothing needs any more.
+    types: Vec<&'w ObjectId>,
+    /// Compositions of former types, which cannot become compositions of this one: kind and how many.
+    stranded: Option<(&'w str, usize)>,
+    /// Compositions that move to the definition's version.
+    moves: Vec<&'w ObjectId>,
+    /// How many would move and do not fit, and still have the controller of their version.
+    held_up: usize,
+}
+
+impl<'w> Leftovers<'w> {
+    fn of(definition: &CompositionDefinition, wanted: &'w Wanted) -> Self {
+        let mut leftovers = Self::default();
+        let Some(former) = &wanted.former else {
+            return leftovers;
+        };
+        let mut keyless = BTreeSet::new();
+        for controller in &former.controllers {
+            let mut key_goes = false;
+            if let Some(of_type) = &controller.of_type {
+                // Once, and first: what lets us remove it goes with any of the bundles.
+                key_goes = !of_type.is_shared && keyless.insert(of_type.id.name());
+                leftovers.leave(of_type);
+            }
+            let goes = |object: &&Located| key_goes || object.stage != Stage::Key;
+            let objects = controller.objects.iter().filter(goes);
+            leftovers.bundles.extend(objects.map(|object| &object.id));
+        }
+        let is_run = |version: &str| {
+            let mut own = former
+                .controllers
+                .iter()
+                .filter(|former| former.of_type.is_none());
+            own.any(|controller| controller.version == version)
+        };
+        let waived = annotations::is_true(definition.annotations(), annotations::ACCEPT_BREAKING);
+        for composition in &former.compositions {
+            if waived || !composition.is_refused {
+                leftovers.moves.push(&composition.id);
+            } else if composition.version.as_deref().is_some_and(is_run) {
+                leftovers.held_up += 1;
+            }
+        }
+        leftovers
+    }
+
+    /// What becomes of a former type.
+    fn leave(&mut self, of_type: &'w FormerType) {
+        let Some(kind) = &of_type.kind else { return };
+        if of_type.compositions > 0 {
+            self.stranded = Some((kind.as_str(), of_type.compositions));
+        } else if !of_type.is_shared {
+            self.types.push(&of_type.id);
+        }
+    }
+}
+
+fn advance(
+    definition: &CompositionDefinition,
+    wanted: &Wanted,
+    leftovers: &Leftovers<'_>,
+) -> Result<Plan, Blocked> {
+    may_be_carried_out(wanted, leftovers)?;
     let mut steps = Vec::new();
     if !is_held(definition) {
         steps.push(Step::Hold);
@@ -244,9 +328,9 @@ fn advance(definition: &CompositionDefinition, wanted: &Wanted) -> Result<Plan, 
     let at = |stage: Stage| at(&wanted.bundle, stage);
     // The mark comes before the type, so that an interrupted definition leaves nothing that cannot be found.
     steps.extend(missing(at(Stage::Mark)));
-    let former = &wanted.former;
-    if former.known && !is_served(wanted) {
-        steps.push(Step::Type(Box::new(wanted.next.clone())));
+    // Which compositions it would refuse has to be known first.
+    if wanted.former.is_some() && !is_served(wanted) {
+        steps.push(Step::Type(Box::new(wanted.desired.clone())));
     }
     steps.extend(missing(at(Stage::Own)));
     steps.extend(keyed(&wanted.bundle));
@@ -255,39 +339,51 @@ fn advance(definition: &CompositionDefinition, wanted: &Wanted) -> Result<Plan, 
     if !steps.is_empty() {
         return Ok(underway(steps));
     }
-    if !former.known || !wanted.is_usable() {
+    let Some(former) = wanted.former.as_ref().filter(|_| is_usable(wanted)) else {
         return Ok(Plan {
             steps,
             standing: Standing::Starting,
         });
-    }
-    // While some cannot move, the controller of their version stays with them.
-    if former.held_up == 0 {
-        // By its controller a former type is found, so that goes after it.
-        steps.extend(former.types.iter().cloned().map(Step::Remove));
-        steps.extend(former.bundles.iter().cloned().map(Step::Remove));
-    }
-    let version = wanted.source.version.as_str();
-    let to_this = |id: &ObjectId| Step::Move(id.clone(), version.to_owned());
-    steps.extend(former.moves.iter().map(to_this));
-    if steps.is_empty()
-        && let Some(unused) = &wanted.unused
-    {
-        steps.push(Step::Retire {
-            version: unused.version.clone(),
-            without: Box::new(unused.without.clone()),
-            through: unused.through.clone(),
-        });
+    };
+    steps.extend(tidied(wanted, leftovers));
+    if steps.is_empty() {
+        steps.extend(retired(former));
     }
     if !steps.is_empty() {
         return Ok(underway(steps));
     }
-    let standing = if former.held_up == 0 {
+    let standing = if leftovers.held_up == 0 {
         Standing::Ready
     } else {
         Standing::HeldUp
     };
     Ok(Plan { steps, standing })
+}
+
+/// What is left of other versions goes, or comes to this one.
+fn tidied(wanted: &Wanted, leftovers: &Leftovers<'_>) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let removed = |id: &&ObjectId| Step::Remove((*id).clone());
+    // While some cannot move, the controller of their version stays with them.
+    if leftovers.held_up == 0 {
+        // By its controller a former type is found, so that goes after it.
+        steps.extend(leftovers.types.iter().map(removed));
+        steps.extend(leftovers.bundles.iter().map(removed));
+    }
+    let version = wanted.source.version.as_str();
+    let to_this = |id: &&ObjectId| Step::Move((*id).clone(), version.to_owned());
+    steps.extend(leftovers.moves.iter().map(to_this));
+    steps
+}
+
+/// A version that nothing needs any more, unless a definition of the type keeps it.
+fn retired(former: &Former) -> Option<Step> {
+    let idle = former.idle.as_ref().filter(|_| !former.keeps_versions)?;
+    Some(Step::Retire {
+        version: idle.version.clone(),
+        without: Box::new(idle.without.clone()),
+        through: idle.through.clone(),
+    })
 }
 
 /// The type's key, before anything that reads it.
@@ -378,7 +474,7 @@ fn underway(steps: Vec<Step>) -> Plan {
 }
 
 /// What speaks against carrying out the definition at all; nothing was touched then.
-fn may_be_carried_out(wanted: &Wanted) -> Result<(), Blocked> {
+fn may_be_carried_out(wanted: &Wanted, leftovers: &Leftovers<'_>) -> Result<(), Blocked> {
     let Source {
         names,
         version,
@@ -388,11 +484,13 @@ fn may_be_carried_out(wanted: &Wanted) -> Result<(), Blocked> {
         changes: _,
     } = &wanted.source;
     let chart = chart.chart().name();
-    if let Some(by) = &wanted.taken_by {
+    // Whoever came first has it.
+    let has_it = |holder: &&Holder| !wanted.is_holder || holder.is_older;
+    if let Some(by) = wanted.holders.iter().find(has_it) {
         return Err(Blocked::Taken {
             kind: names.kind.clone(),
             version: version.to_string(),
-            by: by.clone(),
+            by: by.name.clone(),
         });
     }
     if let Some(live) = &wanted.live {
@@ -406,22 +504,27 @@ fn may_be_carried_out(wanted: &Wanted) -> Result<(), Blocked> {
             });
         }
     }
-    if let Some((kind, count)) = &wanted.former.stranded {
+    if let Some((kind, count)) = leftovers.stranded {
         return Err(Blocked::AnotherKind {
             chart: chart.to_owned(),
-            kind: kind.clone(),
-            count: *count,
+            kind: kind.to_owned(),
+            count,
         });
     }
     // A version that is served already is not taken back; it then stands beside the one before.
     let is_new = !is_in_type(wanted);
-    if is_new && wanted.former.held_up > 0 {
+    if let Some(former) = wanted.former.as_ref().filter(|_| is_new && leftovers.held_up > 0) {
         return Err(Blocked::Incompatible {
             version: version.to_string(),
-            breakers: wanted.former.breakers.clone(),
+            breakers: former.breakers.clone(),
         });
     }
     Ok(())
+}
+
+/// True when the controller runs and the API server takes objects of the type.
+fn is_usable(wanted: &Wanted) -> bool {
+    wanted.is_available && wanted.unadmitted.is_none()
 }
 
 fn is_in_type(wanted: &Wanted) -> bool {
@@ -434,10 +537,10 @@ fn is_in_type(wanted: &Wanted) -> bool {
 
 fn is_served(wanted: &Wanted) -> bool {
     wanted.live.as_ref().is_some_and(|live| {
-        let (live, next) = (live, &wanted.next);
-        live.spec == next.spec
-            && live.metadata.annotations == next.metadata.annotations
-            && live.metadata.labels == next.metadata.labels
+        let desired = &wanted.desired;
+        live.spec == desired.spec
+            && live.metadata.annotations == desired.metadata.annotations
+            && live.metadata.labels == desired.metadata.labels
     })
 }
 
@@ -449,37 +552,71 @@ fn remove(definition: &CompositionDefinition, leaving: &Leaving) -> Plan {
             standing: Standing::Removed,
         };
     }
-    let Some(Made {
-        moves,
-        compositions,
-        own_types,
-        bundles,
-        stand_ins,
-    }) = &leaving.made
-    else {
-        let mut steps: Vec<Step> = leaving.grants.iter().cloned().map(Step::Remove).collect();
-        steps.push(Step::LetGo);
+    let draining = draining(leaving);
+    if !draining.is_empty() {
+        let left = draining
+            .iter()
+            .filter(|step| matches!(step, Step::Remove(_)))
+            .count();
+        let replacements = leaving.stand_ins.iter().flat_map(replacing);
         return Plan {
-            steps,
-            standing: Standing::Removed,
-        };
-    };
-    if !compositions.is_empty() {
-        let moves = moves.iter().cloned().map(|(id, version)| Step::Move(id, version));
-        let removals = compositions.iter().cloned().map(Step::Remove);
-        let replacements = stand_ins.iter().flat_map(replacing);
-        return Plan {
-            steps: replacements.chain(moves).chain(removals).collect(),
-            standing: Standing::Draining(compositions.len()),
+            steps: replacements.chain(draining).collect(),
+            standing: Standing::Draining(left),
         };
     }
+    let types = leaving
+        .types
+        .iter()
+        .filter(|of_type| of_type.is_live && !of_type.is_shared);
+    let bundles = made_objects(definition, leaving);
     let further = leaving.grants.iter().filter(|id| !bundles.contains(id));
-    let gone = own_types.iter().chain(bundles).chain(further);
+    let gone = types
+        .map(|of_type| &of_type.id)
+        .chain(bundles.iter().copied())
+        .chain(further);
     let gone = gone.cloned().map(Step::Remove);
     Plan {
         steps: gone.chain([Step::LetGo]).collect(),
         standing: Standing::Removed,
     }
+}
+
+/// Compositions go, after those without a controller came to one that is there, to be cleaned up.
+fn draining(leaving: &Leaving) -> Vec<Step> {
+    let (mut moves, mut removals) = (Vec::new(), Vec::new());
+    for of_type in &leaving.types {
+        for composition in of_type.going() {
+            if of_type.governing(composition).is_none()
+                && let Some(cleaning) = of_type.cleaning(composition)
+            {
+                moves.push(Step::Move(composition.id.clone(), cleaning.version.clone()));
+            }
+            removals.push(Step::Remove(composition.id.clone()));
+        }
+    }
+    moves.into_iter().chain(removals).collect()
+}
+
+/// The objects of a definition's controllers that go with it, in the order in which they are removed.
+fn made_objects<'l>(definition: &CompositionDefinition, leaving: &'l Leaving) -> Vec<&'l ObjectId> {
+    let own = definition.namespace().unwrap_or_default();
+    let is_ours_alone = |namespace: &str| namespace != leaving.platform_namespace && namespace == own;
+    let mut objects = Vec::new();
+    for of_type in &leaving.types {
+        for (number, controller) in of_type.controllers.iter().enumerate() {
+            // Once, and first: what lets us remove it goes with any of the bundles.
+            let key_goes = !of_type.is_shared && number == 0;
+            // What another definition has of this version goes by the same names. A second definition of a version never
+            // had more than its own namespaced objects.
+            let goes = |object: &&Located| {
+                (key_goes || object.stage != Stage::Key)
+                    && (!controller.is_shared || object.id.namespace().is_some_and(is_ours_alone))
+            };
+            let going = controller.objects.iter().filter(goes);
+            objects.extend(going.map(|object| &object.id));
+        }
+    }
+    objects
 }
 
 fn is_held(definition: &CompositionDefinition) -> bool {
@@ -491,70 +628,18 @@ fn is_held(definition: &CompositionDefinition) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use api::definition::{BoundStatus, ChartSource, ResolvedChart};
-    use api::{COMPOSITION_GROUP, CompositionDefinitionSpec};
-    use charts::LoadedChart;
+    use api::COMPOSITION_GROUP;
+    use api::definition::BoundStatus;
     use cluster::ResourceId;
-    use crdgen::conversion::Changes;
-    use crdgen::{BadDefaults, Names, ServedVersion};
-    use helm::chart::{Chart, File, Limits};
-    use helm::engine::Engine;
     use k8s_openapi::api::core::v1::ConfigMap;
+    use k8s_openapi::api::rbac::v1::ClusterRole;
     use serde_json::json;
 
     use super::super::admission::Probe;
-    use super::super::observe::{Former, Unused};
+    use super::super::fixtures::{crd, definition, source};
+    use super::super::observe::{FormerController, Idle, MadeController, MadeType, Outdated, Remaining};
     use super::super::relocation::Running;
     use super::*;
-
-    fn definition() -> CompositionDefinition {
-        let spec = CompositionDefinitionSpec {
-            chart: ChartSource::default(),
-        };
-        let mut definition = CompositionDefinition::new("web", spec);
-        definition.metadata.finalizers = Some(vec![finalizers::DEFINITION.to_owned()]);
-        definition
-    }
-
-    fn source(version: &str) -> Source {
-        let metadata = format!("apiVersion: v2\nname: web\nversion: {version}\n");
-        let files = vec![
-            File::new("Chart.yaml", metadata.into_bytes()),
-            File::new("values.schema.json", br#"{"type":"object"}"#.to_vec()),
-        ];
-        let engine = Engine::new(Chart::from_files(files, &Limits::default()).unwrap());
-        let structural = composition::schema::structural(&engine, BadDefaults::Refuse)
-            .unwrap()
-            .unwrap();
-        Source {
-            chart: Arc::new(LoadedChart {
-                spec: helm::origin::ChartSpec::default(),
-                engine: Arc::new(engine),
-                version: version.into(),
-                digest: "sha256:0".into(),
-                found_at: "oci://registry/web".into(),
-                signed_by: None,
-            }),
-            resolved: ResolvedChart {
-                observed_generation: 1,
-                version: version.into(),
-                digest: "sha256:0".into(),
-                offered: None,
-            },
-            names: Names::of_chart("web").unwrap(),
-            version: ServedVersion::of_chart(version).unwrap(),
-            structural,
-            changes: Changes::default(),
-        }
-    }
-
-    fn crd(source: &Source) -> CustomResourceDefinition {
-        let mut crd = crdgen::crd(&source.names, &source.version, &source.structural.spec);
-        crd.metadata.annotations = Some([(annotations::CHART_NAME.to_owned(), "web".to_owned())].into());
-        crd
-    }
 
     fn id(name: &str) -> ObjectId {
         ObjectId::of::<ConfigMap>(Some("defs"), name).unwrap()
@@ -572,13 +657,14 @@ mod tests {
     /// Everything of version 1.1.0 is in place and runs.
     fn running() -> Wanted {
         let source = source("1.1.0");
-        let next = crd(&source);
+        let desired = crd(&source);
         Wanted {
-            live: Some(next.clone()),
-            next,
+            live: Some(desired.clone()),
+            desired,
             source,
             is_republished: false,
-            taken_by: None,
+            is_holder: true,
+            holders: Vec::new(),
             bundle: vec![
                 member("account", Stage::Mark, true),
                 member("bound", Stage::Bounding, true),
@@ -586,16 +672,13 @@ mod tests {
             ],
             target: crate::bundle::tests::target(),
             bound: BoundStatus::default(),
-            stale: Vec::new(),
+            granted: Vec::new(),
+            own_grants: Vec::new(),
             relocation: None,
             is_available: true,
             unadmitted: None,
             previous: None,
-            former: Former {
-                known: true,
-                ..Former::default()
-            },
-            unused: None,
+            former: Some(Former::default()),
         }
     }
 
@@ -675,13 +758,13 @@ mod tests {
         let leaving = || {
             Observed::Leaving(Leaving {
                 grants: vec![id("grant"), id("role-of-controller")],
-                made: Some(Made {
-                    moves: Vec::new(),
-                    compositions: vec![id("composition")],
-                    own_types: vec![id("type")],
-                    bundles: vec![id("account"), id("role-of-controller")],
-                    stand_ins: Vec::new(),
-                }),
+                types: vec![MadeType {
+                    controllers: vec![made("v1-0-0", &["account", "role-of-controller"])],
+                    compositions: vec![remaining("composition", Some("v1-0-0"))],
+                    ..made_type()
+                }],
+                stand_ins: Vec::new(),
+                platform_namespace: "krateo".into(),
             })
         };
         for (name, value, leaves_all) in [
@@ -699,6 +782,34 @@ mod tests {
                 &["remove composition"]
             };
             assert_eq!(words(&plan.steps), expected, "{name}: {value}");
+        }
+    }
+
+    /// A type of which only this definition has controllers.
+    fn made_type() -> MadeType {
+        MadeType {
+            id: id("type"),
+            is_live: true,
+            is_shared: false,
+            controllers: Vec::new(),
+            compositions: Vec::new(),
+        }
+    }
+
+    fn made(version: &str, objects: &[&str]) -> MadeController {
+        MadeController {
+            version: version.to_owned(),
+            objects: former_controller(version, objects).objects,
+            is_shared: false,
+            is_running: true,
+        }
+    }
+
+    fn remaining(name: &str, version: Option<&str>) -> Remaining {
+        Remaining {
+            id: id(name),
+            version: version.map(str::to_owned),
+            is_held: true,
         }
     }
 
@@ -795,58 +906,169 @@ mod tests {
     #[test]
     fn nothing_waits_for_what_is_stale() {
         let mut forged = running();
-        forged.stale = vec![id("role")];
-        check(forged, &["remove role"], Standing::Ready);
+        forged.own_grants = vec![id("own")];
+        forged.granted = vec![id("role"), id("own"), id("config"), id("former-role")];
+        forged.former = Some(Former {
+            controllers: vec![former_controller("v1-0-0", &["former-role"])],
+            ..Former::default()
+        });
+        // What of them belongs to the bundle, to a former one or to core-provider itself is not stale.
+        check(forged, &["remove former-role", "remove role"], Standing::Underway);
+        let mut late = running();
+        late.granted = vec![id("role")];
+        check(late, &["remove role"], Standing::Ready);
+    }
+
+    /// A former controller of the same type.
+    fn former_controller(version: &str, objects: &[&str]) -> FormerController {
+        let located = |name: &&str| Located {
+            id: id(name),
+            stage: if name.ends_with("key") {
+                Stage::Key
+            } else {
+                Stage::Controller
+            },
+        };
+        FormerController {
+            version: version.to_owned(),
+            objects: objects.iter().map(located).collect(),
+            of_type: None,
+        }
+    }
+
+    /// One of another type, of which there are so many compositions.
+    fn of_another_type(compositions: usize, is_shared: bool) -> FormerController {
+        FormerController {
+            of_type: Some(FormerType {
+                id: id("shops"),
+                kind: Some("Shop".into()),
+                compositions,
+                is_shared,
+            }),
+            ..former_controller("v1-0-0", &["deployment", "key", "mark"])
+        }
+    }
+
+    fn outdated(name: &str, is_refused: bool) -> Outdated {
+        Outdated {
+            id: id(name),
+            version: Some("v1-0-0".into()),
+            is_refused,
+        }
+    }
+
+    /// What there is of version 1.0.0, while 1.1.0 is in place and runs.
+    fn upgrading(controller: Option<FormerController>, compositions: Vec<Outdated>) -> Wanted {
+        let mut wanted = running();
+        wanted.former = Some(Former {
+            controllers: controller.into_iter().collect(),
+            breakers: compositions
+                .iter()
+                .filter(|one| one.is_refused)
+                .map(|_| breaker())
+                .collect(),
+            compositions,
+            ..Former::default()
+        });
+        wanted
     }
 
     #[test]
     fn compositions_move_once_the_new_controller_runs_and_the_former_is_gone() {
-        let mut going = running();
-        going.former.bundles = vec![id("former-config"), id("former-account")];
-        going.former.moves = vec![id("web")];
+        let former = || {
+            Some(former_controller(
+                "v1-0-0",
+                &["former-config", "key", "former-account"],
+            ))
+        };
         check(
-            going,
+            upgrading(former(), vec![outdated("web", false)]),
+            // The key is of all versions.
             &["remove former-config", "remove former-account", "move web v1-1-0"],
             Standing::Underway,
         );
-        let mut not_yet = running();
+        let mut not_yet = upgrading(former(), vec![outdated("web", false)]);
         not_yet.unadmitted = Some(Probe {
             resource: ResourceId::of::<ConfigMap>(),
             namespace: "defs".into(),
         });
-        not_yet.former.bundles = vec![id("former-account")];
-        not_yet.former.moves = vec![id("web")];
         check(not_yet, &[], Standing::Starting);
     }
 
     #[test]
+    fn while_compositions_may_not_be_read_neither_type_nor_versions_are_touched() {
+        let mut unknown = running();
+        unknown.former = None;
+        unknown.live = None;
+        check(unknown, &[], Standing::Starting);
+    }
+
+    #[test]
+    fn a_former_type_goes_with_its_controller_and_key_unless_others_share_it() {
+        check(
+            upgrading(Some(of_another_type(0, false)), Vec::new()),
+            &["remove shops", "remove deployment", "remove key", "remove mark"],
+            Standing::Underway,
+        );
+        check(
+            upgrading(Some(of_another_type(0, true)), Vec::new()),
+            &["remove deployment", "remove mark"],
+            Standing::Underway,
+        );
+        // The key goes once, before what lets us remove it.
+        let mut two = upgrading(Some(of_another_type(0, false)), Vec::new());
+        if let Some(former) = &mut two.former {
+            former.controllers.push(of_another_type(0, false));
+        }
+        check(
+            two,
+            &[
+                "remove shops",
+                "remove shops",
+                "remove deployment",
+                "remove key",
+                "remove mark",
+                "remove deployment",
+                "remove mark",
+            ],
+            Standing::Underway,
+        );
+    }
+
+    #[test]
     fn compositions_that_do_not_fit_hold_up_a_new_version_before_anything_is_touched() {
-        let mut refused = running();
-        refused.live = Some(crd(&source("1.0.0")));
-        refused.bundle = vec![member("account", Stage::Mark, false)];
-        refused.former.breakers = vec![breaker()];
-        refused.former.held_up = 1;
-        check_blocked(refused, "shop/a at \"/x\": no");
+        let former = || Some(former_controller("v1-0-0", &["former-account"]));
+        let new = || {
+            let mut new = upgrading(former(), vec![outdated("a", true)]);
+            new.live = Some(crd(&source("1.0.0")));
+            new.bundle = vec![member("account", Stage::Mark, false)];
+            new
+        };
+        check_blocked(new(), "shop/a at \"/x\": no");
+        let accepted = Observed::Wanted(Box::new(new()));
+        let accepted = plan(&annotated(annotations::ACCEPT_BREAKING, "true"), &accepted).unwrap();
+        assert_eq!(words(&accepted.steps)[0], "apply account");
 
         // Those of other definitions are told, and nothing waits for them.
         let mut told = running();
-        told.former.breakers = vec![breaker()];
+        told.former = Some(Former {
+            breakers: vec![breaker()],
+            ..Former::default()
+        });
         check(told, &[], Standing::Ready);
 
-        let mut late = running();
-        late.former.bundles = vec![id("former-account")];
-        late.former.moves = vec![id("fits")];
-        late.former.held_up = 1;
+        let late = upgrading(former(), vec![outdated("fits", false), outdated("a", true)]);
         check(late, &["move fits v1-1-0"], Standing::Underway);
-        let mut waiting = running();
-        waiting.former.bundles = vec![id("former-account")];
-        waiting.former.held_up = 1;
+        let waiting = upgrading(former(), vec![outdated("a", true)]);
         check(waiting, &[], Standing::HeldUp);
+        // Without the controller of its version nothing is held for its sake.
+        let left_alone = upgrading(None, vec![outdated("a", true)]);
+        check(left_alone, &[], Standing::Ready);
     }
 
     #[test]
     fn a_version_that_nothing_needs_goes_last() {
-        let unused = || Unused {
+        let idle = || Idle {
             version: "v1-0-0".into(),
             without: crd(&source("1.1.0")),
             through: ResourceId {
@@ -857,13 +1079,18 @@ mod tests {
                 namespaced: true,
             },
         };
-        let mut idle = running();
-        idle.unused = Some(unused());
-        check(idle, &["retire v1-0-0"], Standing::Underway);
-        let mut busy = running();
-        busy.unused = Some(unused());
-        busy.former.moves = vec![id("web")];
-        check(busy, &["move web v1-1-0"], Standing::Underway);
+        let with_idle = |compositions: Vec<Outdated>, keeps_versions: bool| {
+            let mut wanted = upgrading(None, compositions);
+            if let Some(former) = &mut wanted.former {
+                former.idle = Some(idle());
+                former.keeps_versions = keeps_versions;
+            }
+            wanted
+        };
+        let (none, one) = (Vec::new, || vec![outdated("web", false)]);
+        check(with_idle(none(), false), &["retire v1-0-0"], Standing::Underway);
+        check(with_idle(none(), true), &[], Standing::Ready);
+        check(with_idle(one(), false), &["move web v1-1-0"], Standing::Underway);
     }
 
     #[test]
@@ -889,35 +1116,51 @@ mod tests {
 
     #[test]
     fn who_comes_second_is_told_of_the_first() {
-        let mut taken = running();
-        taken.taken_by = Some("a/b".into());
-        check_blocked(taken, "already defined by a/b");
+        let held = |is_holder: bool, older: &[bool]| {
+            let mut wanted = running();
+            wanted.is_holder = is_holder;
+            let holder = |(number, is_older): (usize, &bool)| Holder {
+                name: format!("a/b{number}"),
+                is_older: *is_older,
+            };
+            wanted.holders = older.iter().enumerate().map(holder).collect();
+            wanted
+        };
+        // Who does not serve the version yet comes after all who do, whatever their age.
+        check_blocked(held(false, &[false]), "already defined by a/b0");
+        check_blocked(held(true, &[false, true]), "already defined by a/b1");
+        check(held(true, &[false]), &[], Standing::Ready);
         let mut other_chart = running();
         let live = other_chart.live.as_mut().unwrap();
         live.metadata.annotations = Some([(annotations::CHART_NAME.to_owned(), "we-b".to_owned())].into());
         check_blocked(other_chart, "already served for chart we-b");
-        let mut stranded = running();
-        stranded.former.stranded = Some(("Shop".into(), 3));
+        let stranded = upgrading(Some(of_another_type(3, false)), Vec::new());
         check_blocked(stranded, "3 compositions of kind Shop are left");
     }
 
     #[test]
     fn a_deleted_definition_goes_from_compositions_to_type_to_controller() {
-        let leaving = |compositions: Vec<ObjectId>| Leaving {
+        let leaving = |compositions: Vec<Remaining>| Leaving {
             grants: vec![id("grant")],
-            made: Some(Made {
-                moves: vec![(id("orphan"), "v1-0-0".into())],
+            types: vec![MadeType {
+                controllers: vec![
+                    made("v1-0-0", &["config", "key", "account"]),
+                    made("v1-1-0", &["key", "later"]),
+                ],
                 compositions,
-                own_types: vec![id("type")],
-                bundles: vec![id("config"), id("account")],
-                stand_ins: Vec::new(),
-            }),
+                ..made_type()
+            }],
+            stand_ins: Vec::new(),
+            platform_namespace: "krateo".into(),
         };
         let steps = |leaving| {
             let plan = plan(&definition(), &Observed::Leaving(leaving)).unwrap();
             (words(&plan.steps), plan.standing)
         };
-        let (draining, standing) = steps(leaving(vec![id("orphan"), id("web")]));
+        let (draining, standing) = steps(leaving(vec![
+            remaining("orphan", Some("v0-9-0")),
+            remaining("web", Some("v1-1-0")),
+        ]));
         assert_eq!(draining, ["move orphan v1-0-0", "remove orphan", "remove web"]);
         assert_eq!(standing, Standing::Draining(2));
         let (gone, _) = steps(leaving(Vec::new()));
@@ -926,11 +1169,60 @@ mod tests {
             [
                 "remove type",
                 "remove config",
+                "remove key",
                 "remove account",
+                "remove later",
                 "remove grant",
                 "let go"
             ]
         );
+        let never_came_so_far = Leaving {
+            types: Vec::new(),
+            ..leaving(Vec::new())
+        };
+        assert_eq!(steps(never_came_so_far).0, ["remove grant", "let go"]);
+    }
+
+    #[test]
+    fn what_other_definitions_have_of_a_type_stays() {
+        let object = |namespace: &str, name: &str| Located {
+            id: ObjectId::of::<ConfigMap>(Some(namespace), name).unwrap(),
+            stage: Stage::Controller,
+        };
+        let policy = || Located {
+            id: ObjectId::of::<ClusterRole>(None, "policy").unwrap(),
+            stage: Stage::Bounding,
+        };
+        let both = || MadeController {
+            is_shared: true,
+            objects: vec![object("defs", "ours"), object("krateo", "both"), policy()],
+            ..made("v1-0-0", &[])
+        };
+        let leaving = |compositions: Vec<Remaining>, namespace: &str| Leaving {
+            grants: Vec::new(),
+            types: vec![MadeType {
+                is_shared: true,
+                controllers: vec![made("v0-9-0", &["config", "key"]), both()],
+                compositions,
+                ..made_type()
+            }],
+            stand_ins: Vec::new(),
+            platform_namespace: namespace.to_owned(),
+        };
+        let mut own = definition();
+        own.metadata.namespace = Some("defs".into());
+        let steps = |leaving| words(&plan(&own, &Observed::Leaving(leaving)).unwrap().steps);
+        let all = vec![
+            remaining("mine", Some("v0-9-0")),
+            remaining("theirs", Some("v1-0-0")),
+            remaining("nobodys", None),
+        ];
+        assert_eq!(steps(leaving(all, "krateo")), ["remove mine"]);
+        let gone = ["remove config", "remove ours", "let go"];
+        assert_eq!(steps(leaving(Vec::new(), "krateo")), gone);
+        // In the platform's own namespace their objects go by the same names.
+        let gone = ["remove config", "let go"];
+        assert_eq!(steps(leaving(Vec::new(), "defs")), gone);
     }
 
     #[test]
@@ -948,17 +1240,17 @@ mod tests {
         ];
         let leaving = Leaving {
             grants: Vec::new(),
-            made: Some(Made {
-                moves: Vec::new(),
-                compositions: vec![id("web")],
-                own_types: Vec::new(),
-                bundles: Vec::new(),
-                stand_ins: vec![StandIn {
-                    target: crate::bundle::tests::target(),
-                    bundle,
-                    relocation: None,
-                }],
-            }),
+            types: vec![MadeType {
+                controllers: vec![made("v1-0-0", &[])],
+                compositions: vec![remaining("web", Some("v1-0-0"))],
+                ..made_type()
+            }],
+            stand_ins: vec![StandIn {
+                target: crate::bundle::tests::target(),
+                bundle,
+                relocation: None,
+            }],
+            platform_namespace: "krateo".into(),
         };
         let plan = plan(&definition(), &Observed::Leaving(leaving)).unwrap();
         assert_eq!(

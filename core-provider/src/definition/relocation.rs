@@ -17,9 +17,8 @@ use kube::ResourceExt as _;
 use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 
-use super::Context;
 use super::observe::Error;
-use crate::bundle::{self, Target};
+use crate::bundle::{Installation, Target};
 
 /// How long the former pods may take to go. What runs on a node that does not answer is not waited for: its account is
 /// gone, and so is what that was given.
@@ -64,15 +63,21 @@ impl Waits {
 }
 
 /// What has to be done before the controller that runs in namespace `from` may run where `target` says.
-pub(super) async fn relocation(target: &Target, from: &str, ctx: &Context) -> Result<Relocation, Error> {
+pub(super) async fn relocation(
+    target: &Target,
+    from: &str,
+    installation: Installation<'_>,
+    waits: &Waits,
+    cluster: &Cluster,
+) -> Result<Relocation, Error> {
     let mut relocation = Relocation {
-        running: running(&target.at(from), &ctx.cluster).await?,
+        running: running(&target.at(from), cluster).await?,
         withdrawn: Vec::new(),
         rebound: Vec::new(),
         left: Vec::new(),
     };
     if let Some(running) = &relocation.running {
-        if !ctx.waits.are_over(&running.id) {
+        if !waits.are_over(&running.id) {
             return Ok(relocation);
         }
         tracing::warn!(
@@ -80,12 +85,12 @@ pub(super) async fn relocation(target: &Target, from: &str, ctx: &Context) -> Re
             "still there after {GONE_WITHIN:?}: the controller starts in {} without waiting for its pods",
             target.namespace
         );
-        ctx.waits.forget(&running.id);
+        waits.forget(&running.id);
         relocation.running = None;
     }
-    relocation.withdrawn = withdrawn(target, ctx).await?;
-    relocation.rebound = rebound(target, from, &ctx.cluster).await?;
-    relocation.left = left(target, from, ctx).await?;
+    relocation.withdrawn = withdrawn(target, installation, cluster).await?;
+    relocation.rebound = rebound(target, from, cluster).await?;
+    relocation.left = left(target, from, installation, cluster).await?;
     Ok(relocation)
 }
 
@@ -100,16 +105,20 @@ pub(super) async fn running(target: &Target, cluster: &Cluster) -> Result<Option
 }
 
 /// The bindings of the bundle that give the controller's account anything.
-async fn withdrawn(target: &Target, ctx: &Context) -> Result<Vec<ObjectId>, Error> {
+async fn withdrawn(
+    target: &Target,
+    installation: Installation<'_>,
+    cluster: &Cluster,
+) -> Result<Vec<ObjectId>, Error> {
     let mut bindings = Vec::new();
-    for object in bundle::bundle(target, &ctx.platform, &ctx.templates)? {
+    for object in installation.bundle(target)? {
         let subjects = object["subjects"].as_array();
         let gives = subjects
             .into_iter()
             .flatten()
             .any(|subject| subject["name"] == target.base_name() && subject["namespace"] == target.namespace);
         if gives {
-            bindings.push(ctx.cluster.locate(&object, Some(&target.namespace)).await?);
+            bindings.push(cluster.locate(&object, Some(&target.namespace)).await?);
         }
     }
     Ok(bindings)
@@ -164,18 +173,30 @@ fn renamed(metadata: &ObjectMeta, target: &Target) -> Value {
 }
 
 /// What lies in `from` and not where it belongs now, the first to go first.
-async fn left(target: &Target, from: &str, ctx: &Context) -> Result<Vec<ObjectId>, Error> {
-    let here: HashSet<ObjectId> = located(target, ctx).await?.into_iter().collect();
-    let mut left = located(&target.at(from), ctx).await?;
+async fn left(
+    target: &Target,
+    from: &str,
+    installation: Installation<'_>,
+    cluster: &Cluster,
+) -> Result<Vec<ObjectId>, Error> {
+    let here: HashSet<ObjectId> = located(target, installation, cluster)
+        .await?
+        .into_iter()
+        .collect();
+    let mut left = located(&target.at(from), installation, cluster).await?;
     left.retain(|id| id.namespace() == Some(from) && !here.contains(id));
     left.reverse();
     Ok(left)
 }
 
-async fn located(target: &Target, ctx: &Context) -> Result<Vec<ObjectId>, Error> {
+async fn located(
+    target: &Target,
+    installation: Installation<'_>,
+    cluster: &Cluster,
+) -> Result<Vec<ObjectId>, Error> {
     let mut ids = Vec::new();
-    for object in bundle::bundle(target, &ctx.platform, &ctx.templates)? {
-        ids.push(ctx.cluster.locate(&object, Some(&target.namespace)).await?);
+    for object in installation.bundle(target)? {
+        ids.push(cluster.locate(&object, Some(&target.namespace)).await?);
     }
     Ok(ids)
 }

@@ -6,13 +6,11 @@ use std::time::{Duration, Instant};
 
 use api::definition::{OfferedChart, ResolvedChart};
 use api::{CompositionDefinition, annotations};
-use charts::LoadedChart;
+use charts::{Charts, LoadedChart};
 use composition::chart::written_chart;
 use helm::origin::ChartSpec;
 use kube::ResourceExt as _;
 use runtime::chain;
-
-use super::Context;
 
 /// A definition's chart, and what the status says about it.
 pub(crate) struct Resolution {
@@ -43,20 +41,25 @@ impl Looks {
 }
 
 /// True when the source has something else for a definition by now than its status says; looked at once per poll.
-pub(super) async fn has_news(definition: &CompositionDefinition, ctx: &Context) -> bool {
+pub(super) async fn has_news(
+    definition: &CompositionDefinition,
+    charts: &Charts,
+    looks: &Looks,
+    poll_interval: Duration,
+) -> bool {
     let status = definition.status.as_ref();
     let Some(known) = status.and_then(|status| status.chart.as_ref()) else {
         return true;
     };
     let uid = definition.uid().unwrap_or_default();
-    if !ctx.looks.is_due(uid.clone(), ctx.poll_interval) {
+    if !looks.is_due(uid.clone(), poll_interval) {
         return false;
     }
-    let offered = offered(definition, &written_chart(definition), known, ctx).await;
+    let offered = offered(definition, &written_chart(definition), known, charts).await;
     let has_news = offered.is_err() || offered.is_ok_and(|offered| offered != known.offered);
     if has_news {
         // The pass that reports it looks again.
-        ctx.looks.again(&uid);
+        looks.again(&uid);
     }
     has_news
 }
@@ -68,7 +71,9 @@ pub(super) async fn has_news(definition: &CompositionDefinition, ctx: &Context) 
 /// of a signature.
 pub(crate) async fn resolve(
     definition: &CompositionDefinition,
-    ctx: &Context,
+    charts: &Charts,
+    looks: &Looks,
+    poll_interval: Duration,
 ) -> Result<Resolution, charts::Error> {
     let written = written_chart(definition);
     let generation = definition.metadata.generation.unwrap_or_default();
@@ -77,30 +82,34 @@ pub(crate) async fn resolve(
         .and_then(|status| status.chart.clone())
         .filter(|chart| chart.observed_generation == generation);
     let Some(mut known) = known else {
-        return found_now(&written, generation, ctx).await;
+        return found_now(&written, generation, charts).await;
     };
     let uid = definition.uid().unwrap_or_default();
-    if ctx.looks.is_due(uid.clone(), ctx.poll_interval) {
-        let offered = offered(definition, &written, &known, ctx).await;
+    if looks.is_due(uid.clone(), poll_interval) {
+        let offered = offered(definition, &written, &known, charts).await;
         // Until what was taken back is given again, each pass has to find it missing.
-        known.offered = offered.inspect_err(|_| ctx.looks.again(&uid))?;
+        known.offered = offered.inspect_err(|_| looks.again(&uid))?;
     }
     let is_newer = known
         .offered
         .as_ref()
         .is_some_and(|offered| offered.version != known.version);
     if is_newer && annotations::is_true(definition.annotations(), annotations::AUTO_UPDATE) {
-        return found_now(&written, generation, ctx).await;
+        return found_now(&written, generation, charts).await;
     }
     let pinned = written.pinned(Some(known.version.clone()), known.digest.clone());
     Ok(Resolution {
-        chart: ctx.charts.get(&pinned).await?,
+        chart: charts.get(&pinned).await?,
         resolved: known,
     })
 }
 
-async fn found_now(written: &ChartSpec, generation: i64, ctx: &Context) -> Result<Resolution, charts::Error> {
-    let chart = ctx.charts.get(written).await?;
+async fn found_now(
+    written: &ChartSpec,
+    generation: i64,
+    charts: &Charts,
+) -> Result<Resolution, charts::Error> {
+    let chart = charts.get(written).await?;
     let resolved = ResolvedChart {
         observed_generation: generation,
         version: chart.version.clone(),
@@ -116,14 +125,14 @@ async fn offered(
     definition: &CompositionDefinition,
     written: &ChartSpec,
     known: &ResolvedChart,
-    ctx: &Context,
+    charts: &Charts,
 ) -> Result<Option<OfferedChart>, charts::Error> {
     // Whatever is there under the version that was asked for, also when it is not what was pinned.
     let unpinned = ChartSpec {
         digest: None,
         ..written.clone()
     };
-    match ctx.charts.get(&unpinned).await {
+    match charts.get(&unpinned).await {
         Ok(chart) if chart.digest == known.digest => Ok(None),
         Ok(chart) => Ok(Some(OfferedChart {
             version: chart.version.clone(),

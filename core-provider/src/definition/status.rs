@@ -10,9 +10,9 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::Resource as _;
-use runtime::chain;
 use runtime::events::{Happening, Severity};
 use runtime::telemetry::Part;
+use runtime::{Recorder, chain};
 use serde_json::{Value, json};
 
 use super::apply::id_of;
@@ -62,7 +62,11 @@ impl Facts {
                 .take(LISTED)
                 .map(degraded)
                 .collect(),
-            breakers: listed(&wanted.former.breakers),
+            breakers: wanted
+                .former
+                .iter()
+                .flat_map(|former| listed(&former.breakers))
+                .collect(),
             is_republished: wanted.is_republished,
             chart: source.resolved.clone(),
             bound: wanted.bound.clone(),
@@ -112,7 +116,7 @@ fn managed(definition: &CompositionDefinition, wanted: &Wanted) -> ManagedType {
         known.chart.clone()
     };
     let version_info = wanted
-        .next
+        .desired
         .spec
         .versions
         .iter()
@@ -138,7 +142,7 @@ pub(crate) async fn report(
     outcome: &Result<Outcome, Error>,
     ctx: &Context,
 ) -> Result<(), cluster::Error> {
-    publish(definition, outcome, ctx).await;
+    publish(definition, outcome, &ctx.recorder).await;
     if matches!(
         outcome,
         Ok(Outcome {
@@ -169,7 +173,7 @@ fn difference(before: &Value, mut after: Value) -> Value {
     after
 }
 
-async fn publish(definition: &CompositionDefinition, outcome: &Result<Outcome, Error>, ctx: &Context) {
+async fn publish(definition: &CompositionDefinition, outcome: &Result<Outcome, Error>, recorder: &Recorder) {
     let regarding: ObjectReference = definition.object_ref(&());
     match outcome {
         Ok(outcome) => {
@@ -177,7 +181,7 @@ async fn publish(definition: &CompositionDefinition, outcome: &Result<Outcome, E
                 tracing::info!(definition = %name_of(definition), "{change}");
             }
             if outcome.standing == Standing::Paused && !says_paused(definition) {
-                ctx.recorder.publish(&regarding, &Happening::PAUSED).await;
+                recorder.publish(&regarding, &Happening::PAUSED).await;
             }
             if !outcome.changes.is_empty() {
                 let (words, note) = (Words::of(definition), outcome.changes.join("; "));
@@ -187,7 +191,7 @@ async fn publish(definition: &CompositionDefinition, outcome: &Result<Outcome, E
                     action: words.action,
                     note: &note,
                 };
-                ctx.recorder.publish(&regarding, &happening).await;
+                recorder.publish(&regarding, &happening).await;
             }
             for (severity, reason, note) in news(definition, outcome) {
                 let happening = Happening {
@@ -196,7 +200,7 @@ async fn publish(definition: &CompositionDefinition, outcome: &Result<Outcome, E
                     action: events::OBSERVE,
                     note: &note,
                 };
-                ctx.recorder.publish(&regarding, &happening).await;
+                recorder.publish(&regarding, &happening).await;
             }
         }
         Err(error) => {
@@ -213,7 +217,7 @@ async fn publish(definition: &CompositionDefinition, outcome: &Result<Outcome, E
                 action,
                 note: &chain(error),
             };
-            ctx.recorder.publish(&regarding, &happening).await;
+            recorder.publish(&regarding, &happening).await;
         }
     }
 }

@@ -1,0 +1,113 @@
+//! The objects of a bundle, beside what there is of them in the cluster.
+
+use api::CompositionDefinition;
+use cluster::{Apply, Cluster, ObjectId};
+use futures::FutureExt as _;
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
+use serde_json::Value;
+
+use super::{FIELD_MANAGER, Placed, release_key};
+use crate::bundle::{self, Stage};
+
+/// How many objects of a bundle are looked at at once.
+const LOOKED_AT_AT_ONCE: usize = 8;
+
+/// One object of the bundle.
+pub(crate) struct Member {
+    pub(crate) id: ObjectId,
+    pub(crate) wanted: Value,
+    /// True when applying it would change nothing.
+    pub(crate) in_place: bool,
+    /// When it is applied.
+    pub(crate) stage: Stage,
+}
+
+/// Compares objects with what there is of them.
+pub(super) async fn members(
+    objects: Vec<Value>,
+    namespace: Option<&str>,
+    cluster: &Cluster,
+    placed: &Placed,
+) -> Result<Vec<Member>, cluster::Error> {
+    let members: Vec<_> = objects
+        .into_iter()
+        .map(|wanted| member(wanted, namespace, cluster, placed).boxed())
+        .collect();
+    stream::iter(members)
+        .buffered(LOOKED_AT_AT_ONCE)
+        .try_collect()
+        .await
+}
+
+async fn member(
+    wanted: Value,
+    namespace: Option<&str>,
+    cluster: &Cluster,
+    placed: &Placed,
+) -> Result<Member, cluster::Error> {
+    let id = cluster.locate(&wanted, namespace).await?;
+    let stage = bundle::stage(&wanted);
+    let in_place = match is_in_place(&id, &wanted, cluster, placed).await {
+        // The roles that let us read and write policies and the key by name are part of the bundle.
+        Err(error) if error.is_forbidden() && matches!(stage, Stage::Key | Stage::Bounding) => false,
+        in_place => in_place?,
+    };
+    Ok(Member {
+        id,
+        wanted,
+        in_place,
+        stage,
+    })
+}
+
+/// A Secret for the key is in place once it has the key that is wanted.
+pub(super) async fn keyed(
+    mut members: Vec<Member>,
+    definition: &CompositionDefinition,
+    cluster: &Cluster,
+) -> Result<Vec<Member>, cluster::Error> {
+    let keys = members
+        .iter_mut()
+        .filter(|member| member.stage == Stage::Key && member.in_place);
+    for key in keys {
+        key.in_place = !release_key::is_due(&key.id, definition, cluster).await?;
+    }
+    Ok(members)
+}
+
+/// True when applying `wanted` would leave the object as it is: the server itself says so, in a dry run,
+/// which settles defaults and spellings.
+async fn is_in_place(
+    id: &ObjectId,
+    wanted: &Value,
+    cluster: &Cluster,
+    placed: &Placed,
+) -> Result<bool, cluster::Error> {
+    let Some(live) = cluster.get::<Value>(id).await? else {
+        return Ok(false);
+    };
+    if placed.holds(id, wanted, &live) {
+        return Ok(true);
+    }
+    let how = Apply::by(FIELD_MANAGER).force().dry_run();
+    let would_be = cluster.apply(id, wanted, &how).await?.object;
+    let in_place = without_bookkeeping(&live) == without_bookkeeping(&would_be);
+    if in_place {
+        placed.note(id, wanted, &live);
+    }
+    Ok(in_place)
+}
+
+/// Server-side bookkeeping says when and by whom, not what.
+fn without_bookkeeping(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        for key in ["managedFields", "resourceVersion", "generation"] {
+            metadata.remove(key);
+        }
+    }
+    if let Some(object) = object.as_object_mut() {
+        object.remove("status");
+    }
+    object
+}
