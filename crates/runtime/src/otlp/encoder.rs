@@ -1,0 +1,153 @@
+//! Figures become OpenTelemetry's messages.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
+use opentelemetry_proto::tonic::metrics::v1::{
+    AggregationTemporality, Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint, ResourceMetrics,
+    ScopeMetrics, Sum, metric, number_data_point,
+};
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use prometheus::proto::{self, LabelPair, MetricFamily, MetricType};
+
+use crate::Metrics;
+
+/// All figures in OpenTelemetry's terms.
+pub(super) fn export(metrics: &Metrics, attributes: &[(String, String)]) -> ExportMetricsServiceRequest {
+    let times = Times {
+        start: nanoseconds(metrics.since()),
+        now: nanoseconds(SystemTime::now()),
+    };
+    let families = metrics.gather();
+    let figures = families
+        .iter()
+        .filter_map(|family| times.figure(metrics.name_of(family.name()), family))
+        .collect();
+    let attributes = attributes
+        .iter()
+        .map(|(name, value)| attribute(name, value))
+        .collect();
+    ExportMetricsServiceRequest {
+        resource_metrics: vec![ResourceMetrics {
+            resource: Some(Resource {
+                attributes,
+                ..Resource::default()
+            }),
+            scope_metrics: vec![ScopeMetrics {
+                scope: Some(InstrumentationScope {
+                    name: env!("CARGO_PKG_NAME").to_owned(),
+                    version: env!("CARGO_PKG_VERSION").to_owned(),
+                    ..InstrumentationScope::default()
+                }),
+                metrics: figures,
+                ..ScopeMetrics::default()
+            }],
+            ..ResourceMetrics::default()
+        }],
+    }
+}
+
+fn nanoseconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Between which a count was counted.
+struct Times {
+    start: u64,
+    now: u64,
+}
+
+impl Times {
+    /// None for what we have none of: summaries.
+    fn figure(&self, name: String, family: &MetricFamily) -> Option<Metric> {
+        let points = family.get_metric().iter();
+        let temporality = AggregationTemporality::Cumulative.into();
+        let data = match family.get_field_type() {
+            MetricType::COUNTER => metric::Data::Sum(Sum {
+                data_points: points
+                    .map(|point| self.number(point, point.get_counter().get_value()))
+                    .collect(),
+                aggregation_temporality: temporality,
+                is_monotonic: true,
+            }),
+            MetricType::GAUGE => metric::Data::Gauge(Gauge {
+                data_points: points
+                    .map(|point| self.number(point, point.get_gauge().get_value()))
+                    .collect(),
+            }),
+            MetricType::HISTOGRAM => metric::Data::Histogram(Histogram {
+                data_points: points.map(|point| self.histogram(point)).collect(),
+                aggregation_temporality: temporality,
+            }),
+            MetricType::SUMMARY | MetricType::UNTYPED => return None,
+        };
+        Some(Metric {
+            unit: unit(&name).to_owned(),
+            name,
+            description: family.help().to_owned(),
+            data: Some(data),
+            ..Metric::default()
+        })
+    }
+
+    fn number(&self, point: &proto::Metric, value: f64) -> NumberDataPoint {
+        NumberDataPoint {
+            attributes: attributes(point.get_label()),
+            start_time_unix_nano: self.start,
+            time_unix_nano: self.now,
+            value: Some(number_data_point::Value::AsDouble(value)),
+            ..NumberDataPoint::default()
+        }
+    }
+
+    /// Prometheus counts what is at most a bound, OpenTelemetry what is between one and the next.
+    fn histogram(&self, point: &proto::Metric) -> HistogramDataPoint {
+        let histogram = point.get_histogram();
+        let (mut bounds, mut counts, mut below) = (Vec::new(), Vec::new(), 0);
+        for bucket in histogram.get_bucket() {
+            bounds.push(bucket.upper_bound());
+            counts.push(bucket.cumulative_count().saturating_sub(below));
+            below = bucket.cumulative_count();
+        }
+        counts.push(histogram.get_sample_count().saturating_sub(below));
+        HistogramDataPoint {
+            attributes: attributes(point.get_label()),
+            start_time_unix_nano: self.start,
+            time_unix_nano: self.now,
+            count: histogram.get_sample_count(),
+            sum: Some(histogram.get_sample_sum()),
+            bucket_counts: counts,
+            explicit_bounds: bounds,
+            ..HistogramDataPoint::default()
+        }
+    }
+}
+
+fn unit(name: &str) -> &'static str {
+    if name.ends_with("_seconds") || name.ends_with("_seconds_total") {
+        "s"
+    } else if name.ends_with("_bytes") {
+        "By"
+    } else {
+        ""
+    }
+}
+
+fn attributes(labels: &[LabelPair]) -> Vec<KeyValue> {
+    labels
+        .iter()
+        .map(|label| attribute(label.name(), label.value()))
+        .collect()
+}
+
+fn attribute(name: &str, value: &str) -> KeyValue {
+    KeyValue {
+        key: name.to_owned(),
+        value: Some(AnyValue {
+            value: Some(any_value::Value::StringValue(value.to_owned())),
+        }),
+        ..KeyValue::default()
+    }
+}
