@@ -230,7 +230,8 @@ impl Releases {
             if records.is_out_of_history(earlier, record.revision())
                 && let Err(failure) = records.delete(earlier).await
             {
-                tracing::warn!(error = told(&failure), "could not remove an old release record");
+                tracing::warn!(error = told(&failure), release = %record.release.name,
+                    namespace = %record.release.namespace, revision = earlier, "could not remove an old release record");
             }
         }
         Ok(Deployed {
@@ -272,7 +273,7 @@ impl Releases {
                 }
             }
         };
-        let release = record.release.name.clone();
+        let (release, namespace) = (record.release.name.clone(), record.release.namespace.clone());
         record.release.info.status = Status::Failed;
         record.release.info.description = format!(
             "{} {release:?} failed: {because}; {undone}",
@@ -285,7 +286,12 @@ impl Releases {
             recorded = self.update(records, &mut current).await;
         }
         if let Err(failure) = recorded.and(self.update(records, &mut record).await) {
-            tracing::warn!(error = told(&failure), %release, "could not record that an action failed");
+            tracing::warn!(
+                error = told(&failure),
+                release,
+                namespace,
+                "could not record that an action failed"
+            );
         }
         Error::Action {
             action,
@@ -373,7 +379,15 @@ impl Releases {
                     ..target
                 })),
                 Err(failure) if failure.is_transient() => return Err(failure),
-                Err(failure) => tracing::debug!(error = told(&failure), "left out an object of {what}"),
+                Err(failure) => {
+                    let release = &record.release.name;
+                    tracing::debug!(
+                        error = told(&failure),
+                        release,
+                        namespace,
+                        "left out an object of {what}"
+                    );
+                }
             }
         }
         Ok(targets)

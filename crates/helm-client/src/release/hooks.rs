@@ -306,7 +306,9 @@ impl Releases {
             };
             let hook = &record.release.hooks[*index];
             if let Err(failure) = self.delete_by(&owner, hook, id.as_ref(), &policy).await {
-                tracing::warn!(error = super::told(&failure), hook = %hook.path, "could not delete a hook");
+                let release = &record.release;
+                tracing::warn!(error = super::told(&failure), hook = %hook.path, release = %release.name,
+                    namespace = %release.namespace, "could not delete a hook");
             }
         }
     }

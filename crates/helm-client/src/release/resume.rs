@@ -47,7 +47,8 @@ impl Releases {
             return self.uninstall(&observed).await.map(Resumed::Uninstalled);
         }
         if let Err(failure) = records.prune(record.revision(), &observed).await {
-            tracing::warn!(error = told(&failure), "could not remove an old release record");
+            tracing::warn!(error = told(&failure), release = %record.release.name,
+                namespace = %record.release.namespace, "could not remove an old release record");
         }
         let desired =
             desired.filter(|desired| record.provenance.chart_digest.as_ref() == Some(&desired.chart_digest));
@@ -129,7 +130,8 @@ impl Releases {
         );
         let records = self.records(&record.release.namespace, &release);
         if let Err(failure) = self.update(&records, &mut record).await {
-            tracing::warn!(error = told(&failure), %release, "could not record that an action failed");
+            tracing::warn!(error = told(&failure), release, namespace = %record.release.namespace,
+                "could not record that an action failed");
         }
         Error::Action {
             action,
