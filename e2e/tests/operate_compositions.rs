@@ -1,13 +1,15 @@
 //! Compositions on a control plane of their own: `make take-over`, and the short forms of `make namespaces`,
-//! `make exactness`, `make composition-drift`, `make composition-idle` and `make fairness`, who says name and chart of a release, and the figures that are
-//! pushed.
+//! `make exactness`, `make composition-drift`, `make composition-idle` and `make fairness`, who says name and chart of a release, what kubectl prints,
+//! and the figures that are pushed.
 
 use std::sync::MutexGuard;
 use std::time::Duration;
 
 use anyhow::Result;
 use e2e::Shared;
-use e2e::compositions::{Rig, drift, exactness, fairness, figures, idle, names, namespaces, take_over};
+use e2e::compositions::{
+    Rig, columns, drift, exactness, fairness, figures, idle, names, namespaces, take_over,
+};
 
 /// Hooks, what lies outside of namespaces, a lookup, and objects that come and go.
 const CHARTS: [&str; 4] = ["hooks", "cluster-scoped", "lookup", "dropped"];

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The edition of [`crd`]. Whoever changes that raises it, so that core-provider puts the newer one in the place of the older.
-pub const EDITION: u32 = 2;
+pub const EDITION: u32 = 3;
 
 /// The definition of [`CompositionDefinition`], as `charts/core-provider/crds` has it: with its [`EDITION`].
 pub fn crd() -> CustomResourceDefinition {
@@ -56,6 +56,8 @@ fn take_conditions_without_message(crd: &mut CustomResourceDefinition) {
     printcolumn = r#"{"name":"READY","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#,
     printcolumn = r#"{"name":"SYNCED","type":"string","jsonPath":".status.conditions[?(@.type=='Synced')].status"}"#,
     printcolumn = r#"{"name":"AGE","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name":"CHART","type":"string","jsonPath":".status.chart.version"}"#,
+    printcolumn = r#"{"name":"REASON","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].reason","priority":1}"#,
     printcolumn = r#"{"name":"API VERSION","type":"string","jsonPath":".status.apiVersion","priority":10}"#,
     printcolumn = r#"{"name":"KIND","type":"string","jsonPath":".status.kind","priority":10}"#,
     printcolumn = r#"{"name":"PACKAGE URL","type":"string","jsonPath":".status.packageUrl","priority":10}"#

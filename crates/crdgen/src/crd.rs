@@ -390,6 +390,8 @@ fn list(description: &str, item: JSONSchemaProps) -> JSONSchemaProps {
     }
 }
 
+/// What `kubectl get` prints. The first two are those of the reference, in its order, for whoever cuts its output; all but
+/// the first are fields of [`status`].
 fn columns() -> Vec<CustomResourceColumnDefinition> {
     let column = |name: &str, type_: &str, json_path: &str| CustomResourceColumnDefinition {
         name: name.to_owned(),
@@ -397,9 +399,27 @@ fn columns() -> Vec<CustomResourceColumnDefinition> {
         json_path: json_path.to_owned(),
         ..Default::default()
     };
+    let wide = |name: &str, type_: &str, json_path: &str| CustomResourceColumnDefinition {
+        priority: Some(1),
+        ..column(name, type_, json_path)
+    };
     vec![
         column("AGE", "date", ".metadata.creationTimestamp"),
         column("READY", "string", ".status.conditions[?(@.type=='Ready')].status"),
+        column(
+            "SYNCED",
+            "string",
+            ".status.conditions[?(@.type=='Synced')].status",
+        ),
+        column("RELEASE", "string", ".status.releaseName"),
+        column("CHART", "string", ".status.helmChartVersion"),
+        wide("REVISION", "integer", ".status.releaseRevision"),
+        wide(
+            "REASON",
+            "string",
+            ".status.conditions[?(@.type=='Ready')].reason",
+        ),
+        wide("CHART URL", "string", ".status.helmChartUrl"),
     ]
 }
 

@@ -66,10 +66,13 @@ fn a_first_version_is_served_and_stored() {
     );
     assert_eq!(only["subresources"], json!({ "status": {} }));
     let columns = only["additionalPrinterColumns"].as_array().expect("columns");
-    assert_eq!(
-        columns.iter().map(|column| &column["name"]).collect::<Vec<_>>(),
-        ["AGE", "READY"]
-    );
+    let (wide, always): (Vec<_>, Vec<_>) = columns.iter().partition(|column| column["priority"] == 1);
+    let names = |columns: Vec<&Value>| -> Vec<String> {
+        let names = columns.iter().map(|column| column["name"].as_str());
+        names.map(|name| name.expect("a name").to_owned()).collect()
+    };
+    assert_eq!(names(always), ["AGE", "READY", "SYNCED", "RELEASE", "CHART"]);
+    assert_eq!(names(wide), ["REVISION", "REASON", "CHART URL"]);
     let whole = &only["schema"]["openAPIV3Schema"];
     assert_eq!(whole["required"], json!(["spec"]));
     let condition = &whole["properties"]["status"]["properties"]["conditions"]["items"]["properties"];
@@ -88,6 +91,48 @@ fn a_first_version_is_served_and_stored() {
         "releaseRevision",
     ];
     assert_eq!(status.keys().collect::<Vec<_>>(), fields);
+}
+
+#[test]
+fn columns_show_fields_that_the_status_has_in_their_types() {
+    let crd = crd(&[structural(&json!({ "type": "object" }))]);
+    let json = serde_json::to_value(&crd).expect("JSON");
+    let only = &json["spec"]["versions"][0];
+    let status = &only["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"];
+    for column in only["additionalPrinterColumns"].as_array().expect("columns") {
+        let path = column["jsonPath"].as_str().expect("a path");
+        let Some(path) = path.strip_prefix(".status.") else {
+            assert_eq!(path, ".metadata.creationTimestamp");
+            continue;
+        };
+        let field = match path.split_once("[?(@.type=='") {
+            Some((list, rest)) => {
+                let (type_, field) = rest.split_once("')].").expect("a filter");
+                assert!(["Ready", "Synced"].contains(&type_), "{type_}");
+                &status[list]["items"]["properties"][field]
+            }
+            None => &status[path],
+        };
+        assert_eq!(field["type"], column["type"], "{column}");
+    }
+}
+
+#[test]
+fn a_type_of_an_earlier_edition_gets_the_columns_once() {
+    let spec = structural(&json!({ "type": "object" }));
+    let mut earlier = crd(&[spec.clone(), spec.clone()]);
+    for each in &mut earlier.spec.versions {
+        let columns = each.additional_printer_columns.as_mut();
+        columns.into_iter().for_each(|columns| columns.truncate(2));
+    }
+    let renewed = crdgen::with_version(earlier.clone(), &version(1), &spec).expect("a CRD");
+    assert_ne!(renewed, earlier);
+    let served = renewed.spec.versions.iter().filter(|version| version.served);
+    for version in served {
+        assert_eq!(version.additional_printer_columns.as_ref().map(Vec::len), Some(8));
+    }
+    let again = crdgen::with_version(renewed.clone(), &version(1), &spec).expect("a CRD");
+    assert_eq!(again, renewed);
 }
 
 #[test]

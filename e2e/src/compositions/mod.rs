@@ -1,6 +1,7 @@
 //! Compositions tried on a control plane without nodes, each controller as its own ServiceAccount: what their
 //! permissions are good for, what their namespaces leave, how soon drift is put back, and what idles.
 
+pub mod columns;
 pub mod drift;
 pub mod exactness;
 pub mod fairness;

@@ -23,6 +23,11 @@ use super::{Phase, ReleaseStatus};
     printcolumn = r#"{"name":"REGION","type":"string","jsonPath":".spec.region.name"}"#,
     printcolumn = r#"{"name":"CHART","type":"string","jsonPath":".status.lastAppliedChart"}"#,
     printcolumn = r#"{"name":"AGE","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name":"READY","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].status"}"#,
+    printcolumn = r#"{"name":"RELEASE","type":"string","jsonPath":".status.release.name"}"#,
+    printcolumn = r#"{"name":"CLUSTER","type":"string","jsonPath":".status.release.cluster","priority":1}"#,
+    printcolumn = r#"{"name":"REVISION","type":"integer","jsonPath":".status.release.revision","priority":1}"#,
+    printcolumn = r#"{"name":"REASON","type":"string","jsonPath":".status.conditions[?(@.type=='Ready')].reason","priority":1}"#,
     printcolumn = r#"{"name":"MESSAGE","type":"string","jsonPath":".status.lastMessage","priority":10}"#
 )]
 #[serde(rename_all = "camelCase")]

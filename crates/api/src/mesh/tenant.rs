@@ -21,6 +21,8 @@ use super::{ClusterCondition, Phase, ReleaseStatus};
     printcolumn = r#"{"name":"PHASE","type":"string","jsonPath":".status.phase"}"#,
     printcolumn = r#"{"name":"CHART","type":"string","jsonPath":".status.lastAppliedChart"}"#,
     printcolumn = r#"{"name":"AGE","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name":"RELEASE","type":"string","jsonPath":".status.releases[*].name"}"#,
+    printcolumn = r#"{"name":"CLUSTER","type":"string","jsonPath":".status.releases[*].cluster","priority":1}"#,
     printcolumn = r#"{"name":"MESSAGE","type":"string","jsonPath":".status.lastMessage","priority":10}"#
 )]
 #[serde(rename_all = "camelCase")]
