@@ -1,6 +1,7 @@
 //! What is typed on the command line or set in the environment. The names are the contract's.
 
 use clap::Parser;
+use runtime::PushArgs;
 use runtime::args::{ChartArgs, ClientArgs, boolean};
 
 /// Answers which objects a composition's chart would touch. It changes nothing.
@@ -11,6 +12,8 @@ pub(crate) struct Args {
     pub(crate) client: ClientArgs,
     #[command(flatten)]
     pub(crate) charts: ChartArgs,
+    #[command(flatten)]
+    pub(crate) push: PushArgs,
     /// Log more.
     #[arg(
         long,

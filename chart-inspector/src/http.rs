@@ -14,8 +14,9 @@ use axum::routing::get;
 use axum::{Json, Router};
 use helm_client::rendering;
 use prometheus::{IntCounterVec, Opts};
-use runtime::{Metrics, chain};
+use runtime::{Metrics, chain, spans};
 use tokio::sync::Semaphore;
+use tracing::{Instrument as _, Span};
 
 use crate::callers::Callers;
 use crate::document;
@@ -70,8 +71,45 @@ pub(crate) fn app(service: Arc<Service>) -> Router {
         .route("/resources", get(resources))
         .layer(middleware::from_fn(short))
         .layer(middleware::from_fn_with_state(service.clone(), count))
+        .layer(middleware::from_fn(spanned))
         .with_state(service)
         .merge(document::routes())
+}
+
+/// Answers in a span of the request's own, which is part of the caller's trace if it names one.
+async fn spanned(request: Request, next: Next) -> Response {
+    let span = spans::request(request.method().as_str(), "/resources", Some(request.headers()));
+    async {
+        let response = next.run(request).await;
+        spans::answered(response.status());
+        if response.status().is_client_error() {
+            // Who may not ask, or asks what cannot be read, fills no queue.
+            spans::leave_out();
+        }
+        response
+    }
+    .instrument(span)
+    .await
+}
+
+/// Has every line say which composition is inspected, by the word of the caller.
+fn tell_of(query: &Query) {
+    let span = Span::current();
+    spans::tell_claim(&span, "object.namespace", &query.composition_namespace);
+    spans::tell_claim(&span, "object.name", &query.composition_name);
+    let definition = format!(
+        "{}/{}",
+        query.composition_definition_namespace, query.composition_definition_name
+    );
+    spans::tell_claim(&span, "definition", &definition);
+    let type_ = format!(
+        "{}.{}.{}",
+        query.composition_resource, query.composition_version, query.composition_group
+    );
+    spans::tell_claim(&span, "type", &type_);
+    if let Some(release) = &query.release_name {
+        spans::tell_claim(&span, "release", release);
+    }
 }
 
 /// Counts the answers that hold no objects.
@@ -135,6 +173,7 @@ async fn resources(
         let why = format!("query parameter {name} is empty");
         return Err(Refused::new(StatusCode::BAD_REQUEST, why));
     }
+    tell_of(&query);
     if let Some(callers) = &service.callers {
         let token = bearer(&headers);
         if let Err(refused) = callers.check(token, &query).await {
@@ -154,6 +193,7 @@ async fn resources(
         }
         Ok(Err(error)) => {
             let said = chain(&error);
+            spans::failed(&said);
             tracing::warn!(composition = name, error = said, "could not inspect");
             Err(Refused::new(status(&error), said))
         }

@@ -10,6 +10,8 @@ use composition::release_name::InvalidReleaseName;
 use composition::{Bound, ReleaseName, Schemas, chart_of, has_served};
 use inspection::{Bounds, Judging, Renderer, Subject, noted_bound};
 use kube::core::{DynamicObject, GroupVersionResource};
+use runtime::spans;
+use tracing::Span;
 
 use crate::definitions::Definitions;
 
@@ -54,6 +56,8 @@ impl Inspector {
     /// The chart is rendered both ways, as an install and as an upgrade: permissions must do for either.
     pub(crate) async fn inspect(&self, query: &Query) -> Result<Vec<Resource>, Error> {
         let composition = self.composition(query).await?;
+        let span = Span::current();
+        spans::tell(&span, "object.kind", &composition.resource.kind);
         let definition = self.definition(query, &composition).await?;
         let chart = self
             .charts
@@ -67,6 +71,7 @@ impl Inspector {
             Some(name) => ReleaseName::new(name)?,
             None => ReleaseName::of(&composition, None, true)?,
         };
+        spans::tell(&span, "release", &release);
         let subject = Subject {
             composition: &composition,
             chart: &chart,

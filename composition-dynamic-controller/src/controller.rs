@@ -11,11 +11,12 @@ use cluster::{Entered, Item, ResourceId, ShardNews};
 use futures::{FutureExt as _, StreamExt as _};
 use kube::Api;
 use kube::runtime::{WatchStreamExt as _, watcher};
-use runtime::chain;
 use runtime::queue::Priority;
+use runtime::{chain, spans};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, Span};
 
 use crate::composition::{Context, Error, Next, cut_off, reconcile};
 use crate::compositions::{Key, News, Trimmed};
@@ -33,6 +34,8 @@ pub(crate) struct Controller {
     pub(crate) shards: OwnShards,
     /// The type, and how its objects are watched.
     pub(crate) resource: ResourceId,
+    /// The type as it is told, `<plural>.<version>.<group>`.
+    pub(crate) type_name: String,
     pub(crate) watched: watcher::Config,
     /// Number of retries of a failed pass; after that it waits for the next resync.
     pub(crate) max_error_retries: u32,
@@ -55,11 +58,24 @@ impl Controller {
     async fn dispatch(self: Arc<Self>, until: CancellationToken) {
         let mut passes = JoinSet::new();
         while let Some(key) = until.run_until_cancelled(self.context.queue.take()).await {
-            passes.spawn(self.clone().work(key));
+            let span = self.span(&key);
+            passes.spawn(self.clone().work(key).instrument(span));
             while passes.try_join_next().is_some() {}
         }
         self.context.queue.close();
         while passes.join_next().await.is_some() {}
+    }
+
+    /// Around all that is done for a composition, so that every line says which one it is about.
+    fn span(&self, key: &Key) -> Span {
+        spans::pass(&spans::Object {
+            kind: &self.resource.kind,
+            namespace: &key.namespace,
+            name: &key.name,
+            type_: Some(&self.type_name),
+            definition: None,
+            cluster: None,
+        })
     }
 
     async fn watch(&self, until: CancellationToken) {
@@ -126,7 +142,9 @@ impl Controller {
         } else {
             pause.max(ctx.resync_interval)
         };
-        tracing::warn!(composition = %key, error = chain(error), retry_in = ?pause, "could not reconcile");
+        let why = chain(error);
+        spans::failed(&why);
+        tracing::warn!(composition = %key, error = why, retry_in = ?pause, "could not reconcile");
         Next::After(pause, Priority::Normal)
     }
 }

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use prometheus::{Histogram, HistogramOpts, IntCounter};
-use runtime::Metrics;
+use runtime::{Metrics, spans};
 
 use crate::composition::Error;
 
@@ -61,14 +61,14 @@ impl Parts {
         Ok(Self(figures.into_iter().collect::<Result<_, _>>()?))
     }
 
-    /// Counts and times one go.
+    /// Counts and times one go, which is a part of the pass's span.
     pub(crate) async fn time<T, E>(
         &self,
         part: Part,
         go: impl Future<Output = Result<T, E>>,
     ) -> Result<T, E> {
         let begun = Instant::now();
-        let outcome = go.await;
+        let outcome = spans::within(spans::part(part.name()), go).await;
         self.note(part, begun, outcome.is_ok());
         outcome
     }

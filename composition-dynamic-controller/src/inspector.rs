@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use api::inspection::{Query, Resource};
+use runtime::spans;
 use url::Url;
 
 /// Longer than chart-inspector itself takes before it gives up.
@@ -58,11 +59,20 @@ impl Inspector {
 
     /// The objects that the chart of a composition would touch.
     pub(crate) async fn resources(&self, query: &Query) -> Result<Vec<Resource>, Error> {
+        let host = self.base.host_str().unwrap_or_default();
+        let span = spans::outgoing("GET /resources", host);
+        spans::within(span, self.ask(query)).await
+    }
+
+    async fn ask(&self, query: &Query) -> Result<Vec<Resource>, Error> {
         let url = self.base.join("resources").unwrap_or_else(|_| self.base.clone());
         let mut request = self.http.get(url.clone()).query(query).timeout(TIMEOUT);
         // Read each time: the kubelet replaces it well before it expires.
         if let Ok(token) = tokio::fs::read_to_string(&self.token).await {
             request = request.bearer_auth(token.trim());
+        }
+        if let Some(span) = spans::traceparent() {
+            request = request.header(spans::TRACEPARENT, span);
         }
         let answer = match request.send().await {
             Ok(answer) => answer,
@@ -74,6 +84,7 @@ impl Inspector {
             }
         };
         let status = answer.status();
+        spans::note("http.response.status_code", status.as_u16().into());
         if !status.is_success() {
             let mut said = answer.text().await.unwrap_or_default().trim().to_owned();
             said.truncate(said.floor_char_boundary(QUOTED));

@@ -175,6 +175,7 @@ impl Args {
                     .labels(&version)
                     .page_size(LISTED_AT_ONCE),
                 max_error_retries: self.max_error_retries,
+                type_name: format!("{}.{}.{}", resource.plural, resource.version, resource.group),
                 resource,
             };
             controller.run(until.clone(), news).await;

@@ -548,7 +548,11 @@ fn retry(definition: Arc<CompositionDefinition>, error: &Error, ctx: Arc<Context
         pause.max(ctx.poll_interval)
     };
     ctx.backlog.wants(&object, pause);
+    // Beside the pass and not in its span: kube calls this when that has ended.
     tracing::warn!(
+        object.kind = "CompositionDefinition",
+        object.namespace = definition.namespace(),
+        object.name = definition.name_any(),
         definition = %object,
         generation = definition.meta().generation,
         error = chain(error),

@@ -120,6 +120,51 @@ fn a_values_file_of_krateos_chart_does_what_it_says() -> Result<()> {
 }
 
 #[test]
+fn figures_and_traces_are_pushed_where_the_values_say() -> Result<()> {
+    let site = HostPlatform::shared()?.site();
+    let url = "http://collector:4318";
+    let inspector = "core-provider-chart-inspector";
+    let check = |otel: Value, expected: [Option<&str>; 3]| -> Result<()> {
+        let values = json!({"otel": otel});
+        for name in ["core-provider", inspector] {
+            let deployment = deployment(site, &values, name)?;
+            let names = [
+                "OTEL_ENABLED",
+                "OTEL_TRACES_EXPORTER",
+                "OTEL_EXPORTER_OTLP_ENDPOINT",
+            ];
+            let found = names.map(|variable_| variable(&deployment, variable_));
+            ensure!(
+                found.each_ref().map(Option::as_deref) == expected,
+                "{name}: {found:?}"
+            );
+        }
+        let provider = deployment(site, &values, "core-provider")?;
+        let env = variable(&provider, "CDC_ENV").context("no CDC_ENV")?;
+        let env: Value = serde_json::from_str(&env)?;
+        ensure!(env["OTEL_TRACES_EXPORTER"].as_str() == expected[1], "{env}");
+        Ok(())
+    };
+    check(json!({}), [None, None, None])?;
+    check(
+        json!({"enabled": true, "endpoint": url}),
+        [Some("true"), None, Some(url)],
+    )?;
+    check(
+        json!({"traces": true, "endpoint": url}),
+        [None, Some("otlp"), Some(url)],
+    )?;
+    let refused = helm(
+        site,
+        &["template", "core-provider"],
+        &json!({"otel": {"traces": true}}),
+    );
+    let refused = refused.err().context("it was taken")?;
+    ensure!(format!("{refused:#}").contains("otel.endpoint"), "{refused:#}");
+    Ok(())
+}
+
+#[test]
 fn a_value_of_krateos_chart_without_a_meaning_here_is_refused_with_what_to_write() -> Result<()> {
     let site = HostPlatform::shared()?.site();
     for (at, value, said) in [

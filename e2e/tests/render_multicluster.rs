@@ -22,7 +22,7 @@ fn everything() -> Value {
         "allowedNamespaces": ["kube-system"],
         "ensureWatchCRDs": true,
         "networkPolicy": {"enabled": true, "metrics": [{"podSelector": {}}]},
-        "otel": {"enabled": true, "endpoint": "http://collector:4318"},
+        "otel": {"enabled": true, "traces": true, "endpoint": "http://collector:4318"},
         "env": {"KRYPTON_CHECK_INTERVAL": 30},
     })
 }
@@ -118,6 +118,7 @@ fn values_that_open_too_much_or_are_misspelt_are_refused() -> Result<()> {
         (json!({"mode": "all"}), "mode"),
         (json!({"chart": {"version": "^1.0.0"}}), "version"),
         (json!({"otel": {"enabled": true}}), "otel.endpoint"),
+        (json!({"otel": {"traces": true}}), "otel.endpoint"),
     ] {
         let said = format!("{:#}", helm(site, &["template", RELEASE], &values).unwrap_err());
         assert!(said.contains(words), "{values}: {said}");

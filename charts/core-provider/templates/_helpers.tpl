@@ -61,7 +61,7 @@ app.kubernetes.io/component: {{ .component }}
 {{- end }}
 {{- end }}
 
-{{- /* Where figures are pushed to, as environment variables in JSON. */}}
+{{- /* Where figures and traces are pushed to, as environment variables in JSON. */}}
 {{- define "core-provider.otel" -}}
 {{- $env := dict }}
 {{- with .Values.otel }}
@@ -69,6 +69,10 @@ app.kubernetes.io/component: {{ .component }}
 {{- $_ := set $env "OTEL_ENABLED" "true" }}
 {{- $_ := set $env "OTEL_EXPORT_INTERVAL" (toString .exportInterval) }}
 {{- $_ := set $env "OTEL_EXPORTER_OTLP_ENDPOINT" (required "otel.enabled takes otel.endpoint, the URL of a collector" .endpoint) }}
+{{- end }}
+{{- if .traces }}
+{{- $_ := set $env "OTEL_TRACES_EXPORTER" "otlp" }}
+{{- $_ := set $env "OTEL_EXPORTER_OTLP_ENDPOINT" (required "otel.traces takes otel.endpoint, the URL of a collector" .endpoint) }}
 {{- end }}
 {{- end }}
 {{- toJson $env }}

@@ -27,7 +27,8 @@ use helm_client::authenticity::{Parent, RecordKeys};
 use helm_client::release::{Listener, Progress, Releases, UnservedType};
 use kube::core::DynamicObject;
 use runtime::telemetry::{Again, Part};
-use runtime::{Backoff, Recorder, Telemetry, chain};
+use runtime::{Backoff, Recorder, Telemetry, chain, spans};
+use tracing::Span;
 
 pub(crate) use bound::Known;
 #[cfg(test)]
@@ -328,6 +329,9 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
         let is_unmoved = |since| ctx.lookups.is_current(key, since);
         if memory.is_settled(inputs, &ctx.watches, is_unmoved, ctx.comparison_interval) {
             ctx.memories.put(key.clone(), memory);
+            if passes == 1 {
+                spans::leave_out();
+            }
             return Ok(Next::After(ctx.resync_interval, Priority::Low));
         }
         if !seen.is_whole && !composition.deleting {
@@ -340,6 +344,9 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
         }
         memory.settled = None;
         memory.recall_records(inputs);
+        if passes == 1 {
+            tell_of(&composition, ctx);
+        }
         let mut outcome = Box::pin(pass(&id, &composition, &mut memory, ctx)).await;
         match outcome.as_ref().err().and_then(Error::unserved) {
             Some(types) => ctx.types.wait(key, types),
@@ -386,6 +393,20 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
         }
         ctx.memories.put(key.clone(), memory);
         return Ok(next_check(&outcome, ctx.resync_interval));
+    }
+}
+
+/// Has every line of the pass say which definition and which release it is about, as far as that is known already.
+fn tell_of(composition: &api::Composition, ctx: &Context) {
+    let span = Span::current();
+    let named = composition.definition();
+    let named = named.map(|(namespace, name)| (namespace.to_owned(), name.to_owned()));
+    let definition = named.or_else(|| ctx.origin.of(composition).ok()?.definition());
+    if let Some((namespace, name)) = definition {
+        spans::tell(&span, "definition", format_args!("{namespace}/{name}"));
+    }
+    if let Some(release) = &composition.status.release_name {
+        spans::tell(&span, "release", release);
     }
 }
 
@@ -445,6 +466,9 @@ async fn pass(
     let observing = Box::pin(observe::observe(composition, memory, ctx));
     let observed = ctx.telemetry.time(Part::Observe, observing).await;
     let mut observed = observed.map_err(|error| Error::Observe(Box::new(error)))?;
+    if composition.status.release_name.is_none() {
+        spans::tell(&Span::current(), "release", &observed.release_name);
+    }
     let plan = composition::plan(composition, &observed.facts).map_err(Error::Plan)?;
     tell_of_long_work(id, composition, &observed, &plan, ctx).await?;
     let changes = apply::apply(id, composition, &observed, &plan, memory, ctx)

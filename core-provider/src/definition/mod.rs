@@ -31,7 +31,8 @@ use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use runtime::telemetry::{Again, Part};
-use runtime::{Backoff, Recorder, Telemetry};
+use runtime::{Backoff, Recorder, Telemetry, chain, spans};
+use tracing::{Instrument as _, Span};
 
 use crate::backlog::Backlog;
 use crate::bound::Scans;
@@ -112,11 +113,39 @@ impl Error {
     }
 }
 
-/// One pass.
+/// One pass, in a span by which every line says which definition it is about.
 pub(crate) async fn reconcile(
     definition: Arc<CompositionDefinition>,
     ctx: Arc<Context>,
 ) -> Result<Action, Error> {
+    let span = span(&definition);
+    pass(definition, ctx).instrument(span).await
+}
+
+fn span(definition: &CompositionDefinition) -> Span {
+    let key = definition
+        .metadata
+        .namespace
+        .as_deref()
+        .zip(definition.metadata.name.as_deref());
+    let (namespace, name) = key.unwrap_or_default();
+    let status = definition.status.as_ref();
+    let type_ = status.and_then(|status| {
+        let (group, version) = status.api_version.as_ref()?.split_once('/')?;
+        Some(format!("{}.{version}.{group}", status.resource.as_ref()?))
+    });
+    spans::pass(&spans::Object {
+        kind: "CompositionDefinition",
+        namespace,
+        name,
+        type_: type_.as_deref(),
+        // As in the lines of its compositions.
+        definition: Some(&format!("{namespace}/{name}")),
+        cluster: None,
+    })
+}
+
+async fn pass(definition: Arc<CompositionDefinition>, ctx: Arc<Context>) -> Result<Action, Error> {
     let namespace = definition.metadata.namespace.as_deref().unwrap_or_default();
     let key = ObjectRef::from_obj(definition.as_ref());
     ctx.backlog.begins(&key);
@@ -124,7 +153,7 @@ pub(crate) async fn reconcile(
     let pass = ctx
         .telemetry
         .pass("CompositionDefinition", namespace, pass, |next| again(*next));
-    let next = pass.await?;
+    let next = pass.await.inspect_err(|error| spans::failed(&chain(error)))?;
     ctx.backoff.succeeded(&key);
     if let Some(pause) = next {
         ctx.backlog.wants(&key, pause);
@@ -152,6 +181,7 @@ async fn once(definition: &CompositionDefinition, ctx: &Context) -> Result<Optio
             .await
             .map_err(Error::Read)?
     {
+        spans::leave_out();
         return Ok(Some(pause));
     }
     let began = ctx.settled.begin(&key);

@@ -441,7 +441,7 @@ mod tests {
         let (status, text) = answer(routes, request(Body::from(CONVERSION), Some(UNIT))).await;
         assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
         assert!(
-            text.starts_with("the objects could not be converted because of an error"),
+            text.starts_with("the objects could not be converted because of a bug"),
             "{text}"
         );
     }

@@ -21,14 +21,17 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::body::Bytes;
-use axum::extract::{Extension, Path, State};
+use axum::extract::{Extension, MatchedPath, Path, Request, State};
 use axum::http::{HeaderName, header};
+use axum::middleware::{self, Next};
+use axum::response::Response;
 use axum::routing::post;
 use axum::{Json, Router};
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts};
 use runtime::metrics::{prometheus_counter_name, prometheus_name};
-use runtime::{Metrics, chain};
+use runtime::{Metrics, chain, spans};
 use serde_json::Value;
+use tracing::{Instrument as _, Span};
 
 pub(crate) use authority::Terms;
 pub(crate) use certificates::{Certificates, Source, Times};
@@ -146,7 +149,34 @@ pub(crate) fn app(webhooks: Webhooks) -> Router {
     bounded(judgements, Webhook::Judgement, &reviews)
         .merge(bounded(labels, Webhook::Label, &reviews))
         .merge(bounded(conversions, Webhook::Conversion, &pages))
+        .layer(middleware::from_fn(spanned))
         .with_state(webhooks)
+}
+
+/// Answers in a span of the request's own.
+async fn spanned(request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>();
+    let route = route.map_or("", MatchedPath::as_str);
+    let span = spans::request(request.method().as_str(), route, Some(request.headers()));
+    async {
+        let response = next.run(request).await;
+        spans::answered(response.status());
+        response
+    }
+    .instrument(span)
+    .await
+}
+
+/// Has every line say which object is reviewed.
+fn tell_of(review: &AdmissionReview) {
+    let (span, request) = (Span::current(), &review.request);
+    for (field, said) in [
+        ("object.kind", &request.kind.kind),
+        ("object.namespace", &request.namespace),
+        ("object.name", &request.name),
+    ] {
+        spans::tell_claim(&span, field, said);
+    }
 }
 
 async fn validated(
@@ -156,6 +186,7 @@ async fn validated(
 ) -> Result<Json<Value>, Refused> {
     let since = Instant::now();
     let review: AdmissionReview = bodies::read(&body)?;
+    tell_of(&review);
     let verdict = webhooks.judge.judge(&review.request, &admitted).await;
     Ok(answer(&webhooks, Webhook::Judgement, &review, &verdict, since))
 }
@@ -163,6 +194,7 @@ async fn validated(
 async fn mutated(State(webhooks): State<Webhooks>, body: Bytes) -> Result<Json<Value>, Refused> {
     let since = Instant::now();
     let review: AdmissionReview = bodies::read(&body)?;
+    tell_of(&review);
     let verdict = mutate::mutate(&review.request);
     Ok(answer(&webhooks, Webhook::Label, &review, &verdict, since))
 }
@@ -243,6 +275,8 @@ async fn convert(
         drop(body);
         Ok((answer.is_success(), answer.text()))
     };
+    let span = Span::current();
+    let work = move || span.in_scope(work);
     let answer = tokio::task::spawn_blocking(work).await.map_err(|error| {
         if error.is_panic() {
             tracing::error!(%error, "a conversion failed because of a bug in core-provider");

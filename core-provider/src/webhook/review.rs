@@ -32,6 +32,9 @@ pub(super) struct AdmissionRequest {
     /// Where the object lies; empty outside of namespaces.
     #[serde(default)]
     pub(super) namespace: String,
+    /// Name of the object; empty where the API server is to make one up.
+    #[serde(default)]
+    pub(super) name: String,
     pub(super) operation: Operation,
     /// As it was written: it may be nested deeper than can be read.
     #[serde(default)]

@@ -13,7 +13,7 @@
 //! let charts = Charts::new(cluster, Limits::default());
 //! let spec = ChartSpec {
 //!     url: "oci://registry.example/charts/web".to_owned(),
-//!     version: "^1.2".to_owned(),
+//!     version: Some("^1.2".to_owned()),
 //!     ..ChartSpec::default()
 //! };
 //! let chart = charts.get(&spec).await?;

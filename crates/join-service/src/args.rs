@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use attest::Digest;
 use attest::soft_tpm::PublicKey;
 use clap::{Parser, ValueEnum};
+use runtime::PushArgs;
 use runtime::args::ClientArgs;
 
 /// Gives attested nodes what they need to join this cluster.
@@ -14,6 +15,8 @@ use runtime::args::ClientArgs;
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) client: ClientArgs,
+    #[command(flatten)]
+    pub(crate) push: PushArgs,
     /// How nodes are attested. There is no default: what it proves is for the operator to know.
     #[arg(long, env = "JOIN_SERVICE_ATTESTATION", value_enum)]
     pub(crate) attestation: Attestation,

@@ -11,8 +11,10 @@ use bootstrap_proto::proto::{
     IssueJoinTicketRequest, IssueJoinTicketResponse, IssueRejoinTicketRequest, IssueRejoinTicketResponse,
 };
 use jiff::Timestamp;
+use runtime::spans;
 use time::OffsetDateTime;
 use tonic::{Request, Response, Status};
+use tracing::{Instrument as _, Span};
 use uuid::Uuid;
 
 use crate::issued::Issued;
@@ -37,13 +39,22 @@ impl JoinService for Service {
         let machine = self.machine(&request)?;
         let request = request.into_inner();
         let node = request.node_name.clone();
-        let issued = self.issue(request, machine).await;
-        let key = machine.key;
-        match &issued {
-            Ok(_) => tracing::info!(node, %key, "ticket issued"),
-            Err(status) => tracing::warn!(node, %key, reason = status.message(), "no ticket"),
-        }
-        issued.map(Response::new)
+        let span = span("IssueJoinTicket");
+        spans::tell_claim(&span, "object.kind", "Node");
+        spans::tell_claim(&span, "object.name", &node);
+        let issuing = async {
+            let issued = self.issue(request, machine).await;
+            let key = machine.key;
+            match &issued {
+                Ok(_) => tracing::info!(node, %key, "ticket issued"),
+                Err(status) => {
+                    spans::failed(status.message());
+                    tracing::warn!(node, %key, reason = status.message(), "no ticket");
+                }
+            }
+            issued
+        };
+        issuing.instrument(span).await.map(Response::new)
     }
 
     async fn issue_rejoin_ticket(
@@ -56,12 +67,18 @@ impl JoinService for Service {
             ));
         }
         let disk = disk(&request.into_inner().disk_uuid)?;
+        let _entered = span("IssueRejoinTicket").entered();
         tracing::info!(%disk, "rejoin ticket issued");
         Ok(Response::new(IssueRejoinTicketResponse {
             state_disk_key: self.keys.disk_key(disk).expose().to_vec(),
             measurement_secret: self.keys.measurement_secret.expose().to_vec(),
         }))
     }
+}
+
+/// Around all that is done for a request. What nodes say of traces of their own is not read.
+fn span(call: &str) -> Span {
+    spans::request("POST", &format!("/bootstrap.JoinService/{call}"), None)
 }
 
 /// The machine at the other end, by what it attested for this connection.

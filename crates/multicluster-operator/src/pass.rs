@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use runtime::queue::Priority;
+use runtime::spans;
 use runtime::telemetry::Again;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, Span};
 
 use crate::context::Shared;
 use crate::engine::Site;
@@ -54,7 +56,8 @@ impl Error {
 pub(crate) async fn dispatch(site: Arc<Site>, ctx: Shared, until: CancellationToken) {
     let mut passes = JoinSet::new();
     while let Some(key) = until.run_until_cancelled(site.queue.take()).await {
-        passes.spawn(work(key, site.clone(), ctx.clone()));
+        let span = span(&key, &site.name);
+        passes.spawn(work(key, site.clone(), ctx.clone()).instrument(span));
         while passes.try_join_next().is_some() {}
     }
     site.queue.close();
@@ -67,6 +70,18 @@ pub(crate) async fn dispatch(site: Arc<Site>, ctx: Shared, until: CancellationTo
         );
         passes.shutdown().await;
     }
+}
+
+/// Around all that is done for an object on a cluster, so that every line says so.
+pub(crate) fn span(key: &Key, cluster: &str) -> Span {
+    spans::pass(&spans::Object {
+        kind: key.kind.as_str(),
+        namespace: &key.namespace,
+        name: &key.name,
+        type_: None,
+        definition: None,
+        cluster: Some(cluster).filter(|cluster| !cluster.is_empty()),
+    })
 }
 
 async fn work(key: Key, site: Arc<Site>, ctx: Shared) {
@@ -113,6 +128,7 @@ fn counted(key: &Key) -> &str {
 async fn pass(key: &Key, site: &Site, ctx: &Shared) -> Result<Next, Error> {
     if site.reach.is_lost() {
         // All that is there is looked at once the cluster answers again.
+        spans::leave_out();
         return Ok(Next::OnChange);
     }
     match key.kind {
@@ -135,7 +151,9 @@ fn retry(key: &Key, error: &Error, site: &Site, ctx: &Shared) -> Next {
     if !error.is_transient() {
         pause = pause.max(ctx.resync_interval);
     }
-    tracing::warn!(object = %key, cluster = site.name, error = chain(error), retry_in = ?pause, "could not reconcile");
+    let why = chain(error);
+    spans::failed(&why);
+    tracing::warn!(object = %key, cluster = site.name, error = why, retry_in = ?pause, "could not reconcile");
     Next::After(pause, Priority::Normal)
 }
 

@@ -32,6 +32,7 @@ pub mod queue;
 pub mod renders;
 pub mod server;
 pub mod shutdown;
+pub mod spans;
 pub mod telemetry;
 pub mod watch;
 pub mod watches;

@@ -1,17 +1,23 @@
 //! Logs as JSON, one object a line: `timestamp` (RFC 3339, nanoseconds, UTC), `level`, `service`, `message`, and the
-//! fields of the event and of the spans around it.
+//! fields of the event and of the spans around it. While traces are recorded, also `trace_id` and `span_id`.
 
 use std::error::Error;
 use std::fmt;
 
+use data_encoding::HEXLOWER;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::{JsonFields, Writer};
-use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, FormattedFields, MakeWriter};
+use tracing_subscriber::fmt::{
+    self as formatted, FmtContext, FormatEvent, FormatFields, FormattedFields, MakeWriter,
+};
+use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::{EnvFilter, Registry};
+
+use crate::spans::{self, Traces};
 
 /// Chatty below `info` about each request and byte; `RUST_LOG` turns them up when that is what is looked for.
 const QUIET: &str = "hyper=info,hyper_util=info,h2=info,rustls=info,tower=info,reqwest=info,kube_client=info";
@@ -43,19 +49,35 @@ fn directives(debug: bool) -> String {
     }
 }
 
-/// A subscriber that writes JSON lines to `writer` in the name of a service.
-pub fn subscriber<W>(service: &str, filter: EnvFilter, writer: W) -> impl Subscriber + Send + Sync
+/// A subscriber that writes JSON lines to `writer` in the name of a service, and records `traces` if any.
+pub(crate) fn subscriber<W>(
+    service: &str,
+    filter: EnvFilter,
+    writer: W,
+    traces: Option<Traces>,
+) -> impl Subscriber + Send + Sync
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let lines = formatted::layer()
         .fmt_fields(JsonFields::new())
         .event_format(Lines {
             service: service.to_owned(),
         })
-        .with_writer(writer)
-        .finish()
+        .with_writer(writer);
+    let filter = with_spans(filter, traces.is_some());
+    Registry::default().with(filter).with(lines).with(traces)
+}
+
+/// What a line is about stands in it whatever `RUST_LOG` says; parts are there for traces.
+fn with_spans(filter: EnvFilter, are_traced: bool) -> EnvFilter {
+    let parts = if are_traced { "info" } else { "off" };
+    let directives = [
+        format!("{}=info", spans::CONTEXT),
+        format!("{}={parts}", spans::PART),
+    ];
+    let directives = directives.iter().filter_map(|directive| directive.parse().ok());
+    directives.fold(filter, EnvFilter::add_directive)
 }
 
 struct Lines {
@@ -80,6 +102,13 @@ where
             .into_iter()
             .flat_map(tracing_subscriber::registry::Scope::from_root)
         {
+            if let Some(place) = spans::place(&span) {
+                line.insert("trace_id".to_owned(), hex(&place.trace).into());
+                line.insert("span_id".to_owned(), hex(&place.span).into());
+            }
+            if span.metadata().target() == spans::PART {
+                continue;
+            }
             let extensions = span.extensions();
             let fields = extensions
                 .get::<FormattedFields<N>>()
@@ -96,6 +125,10 @@ where
         line.insert("target".to_owned(), metadata.target().into());
         writeln!(out, "{}", Value::Object(line))
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    HEXLOWER.encode(bytes)
 }
 
 /// Fields to JSON values.
@@ -164,7 +197,7 @@ mod tests {
     fn logged_by(filter: EnvFilter, log: impl FnOnce()) -> Vec<Value> {
         let captured = Captured::default();
         let writer = captured.clone();
-        let subscriber = subscriber("core-provider", filter, move || writer.clone());
+        let subscriber = subscriber("core-provider", filter, move || writer.clone(), None);
         tracing::subscriber::with_default(subscriber, log);
         let text = String::from_utf8(captured.0.lock().unwrap().clone()).unwrap();
         text.lines()

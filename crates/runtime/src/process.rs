@@ -16,9 +16,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::admin::{self, Readiness};
 use crate::connections::Connections;
-use crate::otlp::Push;
+use crate::otlp::{Push, Recorded};
 use crate::server::{self, Server, Times};
-use crate::{Metrics, Recorder, logs, shutdown};
+use crate::{Metrics, Recorder, logs, shutdown, spans};
 
 /// How long passes under way may still take after the signal; a pod has 30 seconds before it is killed.
 const GRACE: Duration = Duration::from_secs(20);
@@ -38,7 +38,7 @@ pub struct Options {
     pub context: Option<String>,
     /// Where probes and figures are served; nowhere if none.
     pub admin: Option<SocketAddr>,
-    /// Where the figures are pushed to; nowhere if none.
+    /// Where figures and traces are pushed to; nowhere if none.
     pub push: Option<Push>,
 }
 
@@ -96,8 +96,12 @@ pub enum Error {
 ///
 /// A second call leaves what is there.
 pub fn init(service: &str, debug: bool) {
+    init_traced(service, debug, None);
+}
+
+fn init_traced(service: &str, debug: bool, traces: Option<spans::Traces>) {
     choose_crypto();
-    let subscriber = logs::subscriber(service, logs::filter(debug), std::io::stderr);
+    let subscriber = logs::subscriber(service, logs::filter(debug), std::io::stderr, traces);
     if tracing::subscriber::set_global_default(subscriber).is_ok() {
         std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "a task panicked")));
     }
@@ -115,34 +119,36 @@ pub(crate) fn choose_crypto() {
 ///
 /// [`Error`], for `main` to print.
 pub async fn start(options: Options) -> Result<Process, Error> {
-    init(options.service, options.debug);
     let Options {
         service,
         version,
-        debug: _,
+        debug,
         kubeconfig,
         context,
         admin,
         push,
     } = options;
+    let (metrics, instance) = (Metrics::new().map_err(Error::Metrics)?, hostname());
+    let push = push.map(|push| push.of_instance(&instance));
+    let recording = push.as_ref().map(|push| push.record(&metrics)).transpose();
+    let (traces, recorded) = recording.map_err(Error::Metrics)?.flatten().unzip();
+    init_traced(service, debug, traces);
     let client = ClientOptions {
         kubeconfig,
         context,
         user_agent: format!("{service}/{version}"),
     };
-    let metrics = Metrics::new().map_err(Error::Metrics)?;
     let counted = metrics.clone();
     let pulse = Pulse::default();
     let told = move |answer: &Answered| {
         counted.answered(&answer.code, answer.host, answer.method.as_str());
     };
     let client = cluster::client_heard(&client, told, &pulse);
-    let instance = hostname();
     let process = Process {
         service,
         cluster: Cluster::new(client.await.map_err(Error::Client)?),
         pulse,
-        pushing: push.map(|push| Pushing::start(push, &metrics, &instance)),
+        pushing: push.map(|push| Pushing::start(push, recorded, &metrics)),
         instance,
         metrics,
         readiness: Readiness::default(),
@@ -175,27 +181,27 @@ pub struct Process {
     ended: CancellationToken,
 }
 
-/// Figures that are pushed until the end.
+/// Figures and spans that are pushed until the end.
 struct Pushing {
     until: CancellationToken,
-    task: JoinHandle<()>,
+    tasks: Vec<JoinHandle<()>>,
 }
 
 impl Pushing {
-    fn start(push: Push, metrics: &Metrics, instance: &str) -> Self {
+    fn start(push: Push, recorded: Option<Recorded>, metrics: &Metrics) -> Self {
         let until = CancellationToken::new();
-        let (metrics, instance, ended) = (metrics.clone(), instance.to_owned(), until.clone());
-        Self {
-            until,
-            task: tokio::spawn(async move { push.run(metrics, &instance, ended).await }),
-        }
+        let mut tasks = vec![tokio::spawn(push.run(metrics.clone(), until.clone()))];
+        tasks.extend(recorded.map(|recorded| tokio::spawn(recorded.run(until.clone()))));
+        Self { until, tasks }
     }
 
     /// Pushes what there is by now, which takes no longer than a moment.
     async fn finish(self) {
         self.until.cancel();
-        if let Err(error) = self.task.await {
-            tracing::warn!(%error, "could not push the last metrics");
+        for task in self.tasks {
+            if let Err(error) = task.await {
+                tracing::warn!(%error, "could not make the last push");
+            }
         }
     }
 }

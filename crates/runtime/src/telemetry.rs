@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use prometheus::core::Collector;
 use prometheus::{Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, Opts};
 
-use crate::Metrics;
 use crate::metrics::{Pulled, prometheus_counter_name, prometheus_name};
+use crate::{Metrics, spans};
 
 /// A part of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -234,10 +234,10 @@ impl Telemetry {
         outcome
     }
 
-    /// Times one part of a pass.
+    /// Times one part of a pass, which is a part of its span.
     pub async fn time<T, E>(&self, part: Part, work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
         let start = Instant::now();
-        let outcome = work.await;
+        let outcome = spans::within(spans::part(part.name()), work).await;
         let known = Part::ALL.iter().position(|known| *known == part);
         if let Some((durations, failures)) = known.and_then(|known| self.figures.parts.get(known)) {
             durations.observe(start.elapsed().as_secs_f64());

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use helm::context::Deadline;
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
+use tracing::Span;
 
 use super::events::{self, Event};
 
@@ -180,9 +181,9 @@ impl Pool {
         let given_up = GivenUp::default();
         let is_given_up = given_up.0.clone();
         let (tell, outcome) = oneshot::channel();
-        let runtime = Handle::current();
+        let (runtime, span) = (Handle::current(), Span::current());
         let run = move || {
-            let _entered = runtime.enter();
+            let _entered = (runtime.enter(), span.enter());
             let begun = Instant::now();
             let background = Background::after(if place.is_heavy {
                 Duration::ZERO

@@ -10,7 +10,9 @@ use std::time::Duration;
 use api::mesh::{self, KryptonDeployment, ReleaseStatus, conditions, events};
 use kube::ResourceExt as _;
 use runtime::queue::Priority;
+use runtime::spans;
 use serde_json::json;
+use tracing::{Instrument as _, Span};
 
 use self::object::{Object, Outcome};
 use crate::context::Context;
@@ -69,6 +71,7 @@ pub(crate) async fn reconcile(key: &Key, site: &Site, ctx: &Context) -> Result<N
     let mut memory = site.memories.take(key);
     if let Some(left) = memory.holds_for(Some(&seen), site, ctx.resync_interval) {
         site.memories.put(key.clone(), memory);
+        spans::leave_out();
         return Ok(Next::After(left.min(ctx.check_interval), Priority::Low));
     }
     let Some(object) = Object::read(key, ctx).await? else {
@@ -160,7 +163,9 @@ impl Pass<'_> {
     }
 
     async fn work(&mut self) -> Result<Next, Error> {
+        spans::tell(&Span::current(), "release", &self.subject.release);
         let observing = engine::observe(&self.subject, self.site, self.memory, &self.ctx.engine);
+        let observing = spans::within(spans::part("external.observe"), observing);
         let (facts, observed) = match Box::pin(observing).await {
             Ok(observed) => observed,
             Err(error) => {
@@ -184,6 +189,7 @@ impl Pass<'_> {
             self.memory,
             &self.ctx.engine,
         );
+        let applying = applying.instrument(spans::part("external.apply"));
         let (changes, applied) = Box::pin(applying).await;
         for change in &changes {
             self.tell(change).await;

@@ -12,11 +12,12 @@ use kube::core::{DynamicObject, PartialObjectMeta};
 use kube::runtime::watcher::Event;
 use kube::runtime::{WatchStreamExt as _, watcher};
 use kube::{Api, ResourceExt as _};
-use runtime::Backoff;
 use runtime::queue::{Capacity, Priority, Queue};
+use runtime::{Backoff, spans};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::object::{Object, Outcome};
 use super::resolve::{self, resolve};
@@ -24,6 +25,7 @@ use super::{Error, is_held};
 use crate::context::{Context, Shared};
 use crate::key::{Key, Kind};
 use crate::message::chain;
+use crate::pass;
 use crate::registry::{ClusterId, Registry, State};
 
 /// How many are routed at once.
@@ -149,7 +151,9 @@ impl Router {
         let mut routing = JoinSet::new();
         while let Some(key) = until.run_until_cancelled(self.queue.take()).await {
             let this = self.clone();
-            routing.spawn(async move { this.work(key).await });
+            let span = pass::span(&key, "");
+            let work = async move { this.work(key).await };
+            routing.spawn(work.instrument(span));
             while routing.try_join_next().is_some() {}
         }
         routing.shutdown().await;
@@ -166,7 +170,9 @@ impl Router {
             }
             Err(error) => {
                 let pause = self.backoff.failed(&key);
-                tracing::warn!(object = %key, error = chain(&error), retry_in = ?pause, "could not route");
+                let why = chain(&error);
+                spans::failed(&why);
+                tracing::warn!(object = %key, error = why, retry_in = ?pause, "could not route");
                 self.queue.add_later(key, Priority::Low, pause);
             }
         }

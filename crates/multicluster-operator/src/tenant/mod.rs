@@ -13,7 +13,9 @@ use k8s_openapi::jiff::Timestamp;
 use kube::ResourceExt as _;
 use runtime::events::{Happening, Severity};
 use runtime::queue::Priority;
+use runtime::spans;
 use serde_json::{Value, json};
+use tracing::{Instrument as _, Span};
 
 use crate::context::Context;
 use crate::engine::{
@@ -89,6 +91,7 @@ pub(crate) async fn reconcile(key: &Key, site: &Site, ctx: &Context) -> Result<N
     let mut memory = site.memories.take(key);
     if let Some(left) = memory.holds_for(Some(&seen), site, ctx.resync_interval) {
         site.memories.put(key.clone(), memory);
+        spans::leave_out();
         return Ok(Next::After(left, Priority::Low));
     }
     let id = ObjectId::of::<Tenant>(Some(&key.namespace), &key.name).map_err(Error::Read)?;
@@ -185,7 +188,9 @@ impl Pass<'_> {
     }
 
     async fn work(&mut self, subject: &Subject) -> Result<Next, Error> {
+        spans::tell(&Span::current(), "release", &subject.release);
         let observing = engine::observe(subject, self.site, self.memory, &self.ctx.engine);
+        let observing = spans::within(spans::part("external.observe"), observing);
         let (facts, observed) = match Box::pin(observing).await {
             Ok(observed) => observed,
             Err(error) => {
@@ -207,6 +212,7 @@ impl Pass<'_> {
             self.memory,
             &self.ctx.engine,
         );
+        let applying = applying.instrument(spans::part("external.apply"));
         let (changes, applied) = Box::pin(applying).await;
         for change in &changes {
             self.tell(change, subject).await;

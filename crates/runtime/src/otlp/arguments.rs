@@ -8,12 +8,12 @@ use std::time::Duration;
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
-use super::Push;
-use crate::GoDuration;
+use super::client::{Delivery, Figures, Kind, Push, Traces};
 use crate::args::boolean;
 use crate::process::choose_crypto;
+use crate::{GoDuration, spans};
 
-/// Whether and where the figures are pushed; flattened into a program's `Args`.
+/// Whether and where figures and traces are pushed; flattened into a program's `Args`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PushArgs {
     /// Push the figures by OTLP.
@@ -33,12 +33,35 @@ pub struct PushArgs {
     /// What the process is called in them; its program's name by default.
     #[arg(long, env = "OTEL_SERVICE_NAME")]
     otel_service_name: Option<String>,
-    /// URL of the collector; v1/metrics is added to its path.
+    /// URL of the collector; v1/metrics and v1/traces are added to its path.
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", default_value = "http://localhost:4318", value_parser = endpoint)]
     otel_exporter_otlp_endpoint: Url,
-    /// URL to push to, as it is.
+    /// URL to push figures to, as it is.
     #[arg(long, env = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", value_parser = endpoint)]
     otel_exporter_otlp_metrics_endpoint: Option<Url>,
+    /// Where traces go: to the collector, or nowhere.
+    #[arg(long, env = "OTEL_TRACES_EXPORTER", value_enum, default_value = "none")]
+    otel_traces_exporter: Exporter,
+    /// URL to push traces to, as it is.
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", value_parser = endpoint)]
+    otel_exporter_otlp_traces_endpoint: Option<Url>,
+    /// Which traces are recorded.
+    #[arg(
+        long,
+        env = "OTEL_TRACES_SAMPLER",
+        value_enum,
+        default_value = "parentbased_always_on"
+    )]
+    otel_traces_sampler: spans::Named,
+    /// Which part of them a sampler by ratio takes, from 0 to 1.
+    #[arg(long, env = "OTEL_TRACES_SAMPLER_ARG", default_value = "1", value_parser = ratio)]
+    otel_traces_sampler_arg: f64,
+    /// How long spans wait for more before they are pushed, in milliseconds.
+    #[arg(long, env = "OTEL_BSP_SCHEDULE_DELAY", default_value_t = 5000)]
+    otel_bsp_schedule_delay: u64,
+    /// How many spans wait at most; what comes beyond is dropped and counted.
+    #[arg(long, env = "OTEL_BSP_MAX_QUEUE_SIZE", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    otel_bsp_max_queue_size: u32,
     /// Headers of each push, name=value,…, percent-encoded.
     #[arg(long, env = "OTEL_EXPORTER_OTLP_HEADERS", hide_env_values = true)]
     otel_exporter_otlp_headers: Option<Secret>,
@@ -54,6 +77,15 @@ pub struct PushArgs {
     /// The Deployment of the process, an attribute of it.
     #[arg(long, env = "DEPLOYMENT_NAME")]
     deployment_name: Option<String>,
+}
+
+/// Where traces go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Exporter {
+    /// Nowhere; nothing is recorded for them.
+    None,
+    /// To the collector.
+    Otlp,
 }
 
 /// A text that is never shown.
@@ -82,6 +114,12 @@ fn interval(text: &str) -> Result<GoDuration, String> {
     Ok(interval)
 }
 
+fn ratio(text: &str) -> Result<f64, String> {
+    let ratio = text.parse::<f64>().ok();
+    let ratio = ratio.filter(|ratio| (0.0..=1.0).contains(ratio));
+    ratio.ok_or_else(|| "write a number from 0 to 1".to_owned())
+}
+
 fn endpoint(text: &str) -> Result<Url, String> {
     let url: Url = text.parse().map_err(|error| format!("{error}"))?;
     match url.scheme() {
@@ -90,7 +128,7 @@ fn endpoint(text: &str) -> Result<Url, String> {
     }
 }
 
-/// Why figures cannot be pushed as the arguments say.
+/// Why nothing can be pushed as the arguments say.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Headers that HTTP does not take. They may hold credentials, so they are not told.
@@ -108,7 +146,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// There is no client for the collector.
-    #[error("could not make a client for the collector of figures")]
+    #[error("could not make a client for the collector")]
     Client(#[source] reqwest::Error),
 }
 
@@ -124,7 +162,8 @@ impl PushArgs {
             None => Vec::new(),
             Some(text) => pairs(text).ok_or(Error::Attributes)?,
         };
-        if !self.otel_enabled {
+        let (figures, traces) = (self.otel_enabled, self.otel_traces_exporter == Exporter::Otlp);
+        if !figures && !traces {
             return Ok(None);
         }
         let mut set = |name: &str, value: &str| {
@@ -138,24 +177,42 @@ impl PushArgs {
         if let Some(deployment) = &self.deployment_name {
             set("k8s.deployment.name", deployment);
         }
+        let client = self.client(headers)?;
+        let delivery = |kind: Kind, url: Url| Delivery::new(kind, url, self.timeout(), client.clone());
         Ok(Some(Push {
-            url: self.url(),
-            interval: self.otel_export_interval.0,
-            timeout: Duration::from_millis(self.otel_exporter_otlp_timeout),
+            figures: figures.then(|| Figures {
+                delivery: delivery(Kind::Figures, self.url_of_figures()),
+                interval: self.otel_export_interval.0,
+            }),
+            traces: traces.then(|| Traces {
+                delivery: delivery(Kind::Spans, self.url_of_traces()),
+                delay: Duration::from_millis(self.otel_bsp_schedule_delay),
+                longest_queue: self.otel_bsp_max_queue_size as usize,
+                sampler: spans::Sampler::new(self.otel_traces_sampler, self.otel_traces_sampler_arg),
+            }),
             attributes,
-            client: self.client(headers)?,
         }))
     }
 
-    pub(super) fn url(&self) -> Url {
-        self.otel_exporter_otlp_metrics_endpoint
-            .clone()
-            .unwrap_or_else(|| {
-                let mut url = self.otel_exporter_otlp_endpoint.clone();
-                let path = format!("{}/v1/metrics", url.path().trim_end_matches('/'));
-                url.set_path(&path);
-                url
-            })
+    fn timeout(&self) -> Duration {
+        Duration::from_millis(self.otel_exporter_otlp_timeout)
+    }
+
+    pub(super) fn url_of_figures(&self) -> Url {
+        let own = self.otel_exporter_otlp_metrics_endpoint.clone();
+        own.unwrap_or_else(|| self.url_of("metrics"))
+    }
+
+    pub(super) fn url_of_traces(&self) -> Url {
+        let own = self.otel_exporter_otlp_traces_endpoint.clone();
+        own.unwrap_or_else(|| self.url_of("traces"))
+    }
+
+    fn url_of(&self, signal: &str) -> Url {
+        let mut url = self.otel_exporter_otlp_endpoint.clone();
+        let path = format!("{}/v1/{signal}", url.path().trim_end_matches('/'));
+        url.set_path(&path);
+        url
     }
 
     fn headers(&self) -> Result<HeaderMap, Error> {

@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceResponse;
+use prometheus::{IntCounterVec, Opts};
 use prost::Message as _;
+use tokio::sync::mpsc::{self, Receiver};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::encoder::export;
-use crate::{Metrics, chain};
+use super::encoder;
+use super::messages::{ExportTraceServiceResponse, Span};
+use crate::{Metrics, chain, spans};
 
 /// What the end of the process waits for the last push at most.
 const LAST_WITHIN: Duration = Duration::from_secs(3);
@@ -17,19 +20,78 @@ const LAST_WITHIN: Duration = Duration::from_secs(3);
 /// Of what a collector says, so many bytes are read.
 const LARGEST_ANSWER: usize = 64 << 10;
 
-/// Figures on their way to a collector.
+/// How many spans are in one push at most; OpenTelemetry's own number.
+const SPANS_AT_ONCE: usize = 512;
+
+/// What is pushed to a collector.
 #[derive(Clone, Debug)]
 pub struct Push {
-    pub(super) url: Url,
-    pub(super) interval: Duration,
-    pub(super) timeout: Duration,
+    pub(super) figures: Option<Figures>,
+    pub(super) traces: Option<Traces>,
+    /// Of the process.
     pub(super) attributes: Vec<(String, String)>,
-    pub(super) client: reqwest::Client,
+}
+
+/// Figures on their way to a collector.
+#[derive(Clone, Debug)]
+pub(crate) struct Figures {
+    pub(super) delivery: Delivery,
+    pub(super) interval: Duration,
+}
+
+/// Which spans are recorded, and how they get to a collector.
+#[derive(Clone, Debug)]
+pub(crate) struct Traces {
+    pub(super) delivery: Delivery,
+    pub(super) delay: Duration,
+    pub(super) longest_queue: usize,
+    pub(super) sampler: spans::Sampler,
+}
+
+/// Spans that are recorded, on their way to a collector.
+pub(crate) struct Recorded {
+    traces: Traces,
+    attributes: Vec<(String, String)>,
+    queue: Receiver<Span>,
+    dropped: IntCounterVec,
+}
+
+/// Of which kind the messages of a delivery are.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    Figures,
+    Spans,
+}
+
+impl Kind {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Figures => "figures",
+            Self::Spans => "spans",
+        }
+    }
+
+    /// How many a collector did not take, and what it says of that. What is no message of OTLP says nothing.
+    fn rejected(self, answer: &[u8]) -> Option<(i64, String)> {
+        let (count, said) = match self {
+            Self::Figures => {
+                let partial = ExportMetricsServiceResponse::decode(answer)
+                    .ok()?
+                    .partial_success?;
+                (partial.rejected_data_points, partial.error_message)
+            }
+            Self::Spans => {
+                let partial = ExportTraceServiceResponse::decode(answer).ok()?.partial_success?;
+                (partial.rejected_spans, partial.error_message)
+            }
+        };
+        (count > 0).then_some((count, said))
+    }
 }
 
 /// A push that did not arrive.
 #[derive(Debug, thiserror::Error)]
-enum Undelivered {
+pub(super) enum Undelivered {
     #[error("the collector could not be reached")]
     Unreachable(#[source] reqwest::Error),
     #[error("the collector answered {status}: {said}")]
@@ -37,35 +99,177 @@ enum Undelivered {
         status: reqwest::StatusCode,
         said: String,
     },
-    #[error("the collector did not take {count} figures: {said}")]
-    Rejected { count: i64, said: String },
+    #[error("the collector did not take {count} {kind}: {said}")]
+    Rejected {
+        count: i64,
+        kind: &'static str,
+        said: String,
+    },
 }
 
 impl Push {
-    /// Pushes once in an interval until `ended`, and then once more, for which it takes no longer than a moment.
-    ///
-    /// It is logged once when the collector is reached, and once when it is not any more.
-    pub(crate) async fn run(mut self, metrics: Metrics, instance: &str, ended: CancellationToken) {
+    /// In the name of this instance of the process.
+    pub(crate) fn of_instance(mut self, instance: &str) -> Self {
         self.attributes.retain(|(name, _)| name != "service.instance.id");
         self.attributes
             .push(("service.instance.id".to_owned(), instance.to_owned()));
-        let mut arrives = None;
-        let mut ticks = interval_at(Instant::now() + self.interval, self.interval);
+        self
+    }
+
+    /// What records spans for the log's subscriber, and what sends them on; none where traces are off.
+    ///
+    /// # Errors
+    ///
+    /// When the figure of what is dropped is there already.
+    pub(crate) fn record(
+        &self,
+        metrics: &Metrics,
+    ) -> Result<Option<(spans::Traces, Recorded)>, prometheus::Error> {
+        let Some(traces) = self.traces.clone() else {
+            return Ok(None);
+        };
+        let dropped = IntCounterVec::new(
+            Opts::new(
+                "trace_spans_dropped_total",
+                "Spans that did not get to the collector: no room in the queue, or not delivered",
+            ),
+            &["reason"],
+        )?;
+        metrics.register(dropped.clone())?;
+        let (sender, queue) = mpsc::channel(traces.longest_queue);
+        let recording = spans::Traces {
+            sampler: traces.sampler,
+            queue: sender,
+            dropped: dropped.with_label_values(&["full"]),
+        };
+        let recorded = Recorded {
+            traces,
+            attributes: self.attributes.clone(),
+            queue,
+            dropped,
+        };
+        Ok(Some((recording, recorded)))
+    }
+
+    /// Pushes the figures once in an interval until `ended`, and then once more, for which it takes no longer than a moment.
+    ///
+    /// It is logged once when the collector is reached, and once when it is not any more.
+    pub(crate) async fn run(self, metrics: Metrics, ended: CancellationToken) {
+        let Self {
+            figures,
+            traces: _,
+            attributes,
+        } = self;
+        let Some(Figures {
+            mut delivery,
+            interval,
+        }) = figures
+        else {
+            return;
+        };
+        let mut ticks = interval_at(Instant::now() + interval, interval);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let body = || encoder::figures(&metrics, &attributes).encode_to_vec();
         while ended.run_until_cancelled(ticks.tick()).await.is_some() {
-            let sending = self.send(&metrics, self.timeout);
+            let sending = delivery.send(body(), delivery.timeout);
             // The last push has all that is in one that is given up.
             let Some(outcome) = ended.run_until_cancelled(sending).await else {
                 break;
             };
-            self.note(&outcome, &mut arrives);
+            delivery.note(&outcome);
         }
-        let outcome = self.send(&metrics, self.timeout.min(LAST_WITHIN)).await;
-        self.note(&outcome, &mut arrives);
+        let outcome = delivery.send(body(), delivery.timeout.min(LAST_WITHIN)).await;
+        delivery.note(&outcome);
+    }
+}
+
+impl Recorded {
+    /// Pushes spans as they end, several at once, until `ended`; what there is by then takes no longer than a moment.
+    ///
+    /// Those that do not arrive are counted and gone: the next ones are worth more.
+    pub(crate) async fn run(mut self, ended: CancellationToken) {
+        let late = async {
+            ended.cancelled().await;
+            tokio::time::sleep(LAST_WITHIN).await;
+        };
+        tokio::select! {
+            () = self.work(&ended) => {}
+            () = late => {}
+        }
     }
 
-    async fn send(&self, metrics: &Metrics, within: Duration) -> Result<(), Undelivered> {
-        let body = export(metrics, &self.attributes).encode_to_vec();
+    async fn work(&mut self, ended: &CancellationToken) {
+        let mut batch = Vec::new();
+        loop {
+            let filling = fill(&mut self.queue, &mut batch, self.traces.delay);
+            let is_over = ended.run_until_cancelled(filling).await.is_none();
+            if is_over {
+                while let Ok(span) = self.queue.try_recv() {
+                    batch.push(span);
+                }
+            }
+            while !batch.is_empty() {
+                let rest = batch.split_off(batch.len().min(SPANS_AT_ONCE));
+                self.send(std::mem::replace(&mut batch, rest)).await;
+            }
+            if is_over {
+                return;
+            }
+        }
+    }
+
+    async fn send(&mut self, batch: Vec<Span>) {
+        let all = batch.len() as u64;
+        let body = encoder::spans(batch, &self.attributes).encode_to_vec();
+        let delivery = &mut self.traces.delivery;
+        let outcome = delivery.send(body, delivery.timeout).await;
+        delivery.note(&outcome);
+        let lost = match outcome {
+            Ok(()) => return,
+            Err(Undelivered::Rejected { count, .. }) => u64::try_from(count).unwrap_or_default().min(all),
+            Err(Undelivered::Unreachable(_) | Undelivered::Refused { .. }) => all,
+        };
+        self.dropped.with_label_values(&["undelivered"]).inc_by(lost);
+    }
+}
+
+/// Waits for a span, and then a while for those that follow, until there are enough for a push.
+async fn fill(queue: &mut Receiver<Span>, batch: &mut Vec<Span>, delay: Duration) {
+    let Some(first) = queue.recv().await else {
+        // Nothing is recorded: the log of the process was set up by somebody else.
+        return std::future::pending().await;
+    };
+    batch.push(first);
+    let following = async {
+        while batch.len() < SPANS_AT_ONCE && queue.recv_many(batch, SPANS_AT_ONCE - batch.len()).await > 0 {}
+    };
+    // What came until then is in the batch.
+    let _ = tokio::time::timeout(delay, following).await;
+}
+
+/// The way to one URL of a collector.
+#[derive(Clone, Debug)]
+pub(super) struct Delivery {
+    kind: Kind,
+    url: Url,
+    timeout: Duration,
+    client: reqwest::Client,
+    /// Whether the last one arrived.
+    arrives: Option<bool>,
+}
+
+impl Delivery {
+    pub(super) fn new(kind: Kind, url: Url, timeout: Duration, client: reqwest::Client) -> Self {
+        Self {
+            kind,
+            url,
+            timeout,
+            client,
+            arrives: None,
+        }
+    }
+
+    async fn send(&self, body: Vec<u8>, within: Duration) -> Result<(), Undelivered> {
         let request = self.client.post(self.url.clone()).timeout(within).body(body);
         let unreachable = |error: reqwest::Error| Undelivered::Unreachable(error.without_url());
         let mut answer = request.send().await.map_err(unreachable)?;
@@ -82,27 +286,27 @@ impl Push {
                 .to_owned();
             return Err(Undelivered::Refused { status, said });
         }
-        // What is no message of OTLP says nothing about figures that were not taken.
-        let answer = ExportMetricsServiceResponse::decode(said.as_slice()).unwrap_or_default();
-        match answer.partial_success {
-            Some(partial) if partial.rejected_data_points > 0 => Err(Undelivered::Rejected {
-                count: partial.rejected_data_points,
-                said: partial.error_message,
+        match self.kind.rejected(&said) {
+            Some((count, said)) => Err(Undelivered::Rejected {
+                count,
+                kind: self.kind.as_str(),
+                said,
             }),
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 
-    fn note(&self, outcome: &Result<(), Undelivered>, arrives: &mut Option<bool>) {
-        if *arrives == Some(outcome.is_ok()) {
+    fn note(&mut self, outcome: &Result<(), Undelivered>) {
+        if self.arrives == Some(outcome.is_ok()) {
             return;
         }
-        *arrives = Some(outcome.is_ok());
+        self.arrives = Some(outcome.is_ok());
         // Without a user and a password, which a URL may have.
         let (collector, path) = (self.url.origin().ascii_serialization(), self.url.path());
+        let kind = self.kind.as_str();
         match outcome {
-            Ok(()) => tracing::info!(collector, path, "figures are pushed"),
-            Err(error) => tracing::warn!(collector, path, error = chain(error), "could not push figures"),
+            Ok(()) => tracing::info!(collector, path, "{kind} are pushed"),
+            Err(error) => tracing::warn!(collector, path, error = chain(error), "could not push {kind}"),
         }
     }
 }

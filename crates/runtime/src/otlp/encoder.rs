@@ -1,6 +1,6 @@
-//! Figures become OpenTelemetry's messages.
+//! Figures and spans become OpenTelemetry's messages.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue, any_value};
@@ -11,10 +11,12 @@ use opentelemetry_proto::tonic::metrics::v1::{
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prometheus::proto::{self, LabelPair, MetricFamily, MetricType};
 
+use super::messages::{ExportTraceServiceRequest, ResourceSpans, ScopeSpans, Span};
 use crate::Metrics;
+use crate::spans::nanoseconds;
 
-/// All figures in OpenTelemetry's terms.
-pub(super) fn export(metrics: &Metrics, attributes: &[(String, String)]) -> ExportMetricsServiceRequest {
+/// All figures as one message.
+pub(super) fn figures(metrics: &Metrics, of_process: &[(String, String)]) -> ExportMetricsServiceRequest {
     let times = Times {
         start: nanoseconds(metrics.since()),
         now: nanoseconds(SystemTime::now()),
@@ -24,22 +26,11 @@ pub(super) fn export(metrics: &Metrics, attributes: &[(String, String)]) -> Expo
         .iter()
         .filter_map(|family| times.figure(metrics.name_of(family.name()), family))
         .collect();
-    let attributes = attributes
-        .iter()
-        .map(|(name, value)| attribute(name, value))
-        .collect();
     ExportMetricsServiceRequest {
         resource_metrics: vec![ResourceMetrics {
-            resource: Some(Resource {
-                attributes,
-                ..Resource::default()
-            }),
+            resource: Some(process(of_process)),
             scope_metrics: vec![ScopeMetrics {
-                scope: Some(InstrumentationScope {
-                    name: env!("CARGO_PKG_NAME").to_owned(),
-                    version: env!("CARGO_PKG_VERSION").to_owned(),
-                    ..InstrumentationScope::default()
-                }),
+                scope: Some(scope()),
                 metrics: figures,
                 ..ScopeMetrics::default()
             }],
@@ -48,9 +39,36 @@ pub(super) fn export(metrics: &Metrics, attributes: &[(String, String)]) -> Expo
     }
 }
 
-fn nanoseconds(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+/// Spans of whatever traces as one message.
+pub(super) fn spans(spans: Vec<Span>, of_process: &[(String, String)]) -> ExportTraceServiceRequest {
+    ExportTraceServiceRequest {
+        resource_spans: vec![ResourceSpans {
+            resource: Some(process(of_process)),
+            scope_spans: vec![ScopeSpans {
+                scope: Some(scope()),
+                spans,
+            }],
+        }],
+    }
+}
+
+fn process(attributes: &[(String, String)]) -> Resource {
+    Resource {
+        attributes: attributes
+            .iter()
+            .map(|(name, value)| attribute(name, value))
+            .collect(),
+        ..Resource::default()
+    }
+}
+
+/// Who recorded it.
+fn scope() -> InstrumentationScope {
+    InstrumentationScope {
+        name: env!("CARGO_PKG_NAME").to_owned(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        ..InstrumentationScope::default()
+    }
 }
 
 /// Between which a count was counted.

@@ -16,13 +16,14 @@ use opentelemetry_proto::tonic::metrics::v1::{
     AggregationTemporality, HistogramDataPoint, NumberDataPoint, metric, number_data_point,
 };
 use prost::Message as _;
+use prost_reflect::{DescriptorPool, DynamicMessage, ReflectMessage as _, Value as Field};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::telemetry::{Again, Part};
-use crate::{Metrics, Telemetry};
+use crate::{Metrics, Telemetry, logs, spans};
 
 #[derive(Debug, clap::Parser)]
 struct Args {
@@ -57,20 +58,29 @@ type Answers = Arc<Mutex<Vec<(StatusCode, Vec<u8>)>>>;
 struct Collector {
     url: String,
     received: mpsc::UnboundedReceiver<Received>,
+    /// Messages of traces, as `opentelemetry-proto` defines them.
+    traces: mpsc::UnboundedReceiver<DynamicMessage>,
 }
 
 impl Collector {
     async fn start(mut answers: Vec<(StatusCode, Vec<u8>)>) -> Self {
         answers.reverse();
         let (sender, received) = mpsc::unbounded_channel();
-        let state = (sender, Answers::new(Mutex::new(answers)));
+        let (traced, traces) = mpsc::unbounded_channel();
+        let answers = Answers::new(Mutex::new(answers));
         let app = Router::new()
             .route("/v1/metrics", post(receive))
-            .with_state(state);
+            .with_state((sender, answers.clone()))
+            .route("/v1/traces", post(receive_traces))
+            .with_state((traced, answers));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, app).await });
-        Self { url, received }
+        Self {
+            url,
+            received,
+            traces,
+        }
     }
 
     async fn next(&mut self) -> Received {
@@ -85,6 +95,24 @@ async fn receive(
 ) -> (StatusCode, Vec<u8>) {
     let figures = ExportMetricsServiceRequest::decode(body).unwrap();
     sender.send((headers, figures)).unwrap();
+    answer(&answers)
+}
+
+async fn receive_traces(
+    State((sender, answers)): State<(mpsc::UnboundedSender<DynamicMessage>, Answers)>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> (StatusCode, Vec<u8>) {
+    assert_eq!(headers[CONTENT_TYPE], "application/x-protobuf");
+    let definitions = DescriptorPool::decode(opentelemetry_proto::DESCRIPTORS).unwrap();
+    let request = "opentelemetry.proto.collector.trace.v1.ExportTraceServiceRequest";
+    let request = definitions.get_message_by_name(request).unwrap();
+    let message = DynamicMessage::decode(request, body).unwrap();
+    sender.send(message).unwrap();
+    answer(&answers)
+}
+
+fn answer(answers: &Answers) -> (StatusCode, Vec<u8>) {
     let mut answers = answers.lock().unwrap();
     if answers.len() > 1 {
         answers.pop().unwrap()
@@ -184,7 +212,7 @@ async fn figures_arrive_under_the_names_of_the_contract_with_their_types_and_att
     let passing = telemetry.pass("Shop", "default", failing, |()| Again::Later);
     passing.await.unwrap_err();
     let ended = CancellationToken::new();
-    let running = tokio::spawn(push.run(metrics, "shops-pod-1", ended.clone()));
+    let running = tokio::spawn(push.of_instance("shops-pod-1").run(metrics, ended.clone()));
 
     let (headers, export) = collector.next().await;
     assert_eq!(headers[CONTENT_TYPE], "application/x-protobuf");
@@ -247,7 +275,7 @@ async fn the_end_of_the_process_pushes_what_there_is_by_then() {
     let metrics = Metrics::new().unwrap();
     let telemetry = Telemetry::new(&metrics, "provider_runtime", "shops").unwrap();
     let ended = CancellationToken::new();
-    let running = tokio::spawn(push.run(metrics, "pod", ended.clone()));
+    let running = tokio::spawn(push.run(metrics, ended.clone()));
     telemetry.started(true);
     ended.cancel();
     running.await.unwrap();
@@ -266,7 +294,7 @@ async fn a_collector_that_never_answers_holds_up_neither_figures_nor_the_end() {
         &["--otel-export-interval=1ms", "--otel-exporter-otlp-timeout=50"],
     );
     let ended = CancellationToken::new();
-    let running = tokio::spawn(push.run(metrics.clone(), "pod", ended.clone()));
+    let running = tokio::spawn(push.run(metrics.clone(), ended.clone()));
     let (_asking, _) = silent.accept().await.unwrap();
     metrics.answered("200", "here", "GET");
     assert!(metrics.text().unwrap().contains("rest_client_requests_total"));
@@ -285,6 +313,211 @@ impl Write for Lines {
     fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
+}
+
+/// A field of a message by its name in the definitions.
+fn field(message: &DynamicMessage, name: &str) -> Field {
+    let field = message.get_field_by_name(name);
+    let named = message.descriptor().full_name().to_owned();
+    field
+        .unwrap_or_else(|| panic!("{named} has no {name}"))
+        .into_owned()
+}
+
+fn messages(message: &DynamicMessage, name: &str) -> Vec<DynamicMessage> {
+    let Field::List(all) = field(message, name) else {
+        panic!("{name} is no list")
+    };
+    let all = all.into_iter();
+    all.map(|each| each.as_message().unwrap().clone()).collect()
+}
+
+/// `name=value` of all attributes.
+fn attributes_of(message: &DynamicMessage) -> Vec<String> {
+    let attributes = messages(message, "attributes");
+    let attributes = attributes.iter().map(|attribute| {
+        let (key, value) = (field(attribute, "key"), field(attribute, "value"));
+        let value = value.as_message().unwrap();
+        let value = ["string_value", "int_value"].map(|kind| field(value, kind));
+        let text = match &value {
+            [Field::String(text), _] if !text.is_empty() => text.clone(),
+            [_, Field::I64(number)] => number.to_string(),
+            other => panic!("{other:?}"),
+        };
+        format!("{}={text}", key.as_str().unwrap())
+    });
+    attributes.collect()
+}
+
+/// Records to this collector what happens, and how many spans were lost by which reason.
+async fn traced(
+    collector: &str,
+    arguments: &[&str],
+    happens: impl AsyncFnOnce(),
+) -> (Metrics, tokio::task::JoinHandle<()>, CancellationToken) {
+    let endpoint = format!("--otel-exporter-otlp-endpoint={collector}");
+    let on = "--otel-traces-exporter=otlp";
+    let push = args(&[&[on, endpoint.as_str()], arguments].concat()).unwrap();
+    let push = push.push("shop-controller").unwrap().unwrap().of_instance("pod");
+    let metrics = Metrics::new().unwrap();
+    let (recording, recorded) = push.record(&metrics).unwrap().unwrap();
+    let subscriber = logs::subscriber("tests", logs::filter(false), std::io::sink, Some(recording));
+    let ended = CancellationToken::new();
+    let running = tokio::spawn(recorded.run(ended.clone()));
+    let _until = tracing::subscriber::set_default(subscriber);
+    happens().await;
+    (metrics, running, ended)
+}
+
+fn shop(name: &str) -> tracing::Span {
+    spans::pass(&spans::Object {
+        kind: "Shop",
+        namespace: "team",
+        name,
+        ..spans::Object::default()
+    })
+}
+
+#[tokio::test]
+async fn spans_arrive_as_the_definitions_of_opentelemetry_have_them() {
+    let mut collector = Collector::start(Vec::new()).await;
+    let arguments = [
+        "--otel-bsp-schedule-delay=20",
+        "--otel-resource-attributes=cluster=a",
+    ];
+    let happens = async || {
+        // The request's span is made while the pass's is entered.
+        let work = async {
+            let request = spans::outgoing("GET /resources", "inspector");
+            spans::within(request, async {
+                spans::note("http.response.status_code", 503);
+                Err::<(), _>("no")
+            })
+            .await
+        };
+        tracing::Instrument::instrument(work, shop("web"))
+            .await
+            .unwrap_err();
+    };
+    let (_, running, ended) = traced(&collector.url, &arguments, happens).await;
+    let export = collector.traces.recv().await.unwrap();
+    let of_process = messages(&export, "resource_spans").remove(0);
+    let resource = field(&of_process, "resource");
+    assert_eq!(
+        attributes_of(resource.as_message().unwrap()),
+        [
+            "cluster=a",
+            "service.name=shop-controller",
+            "service.instance.id=pod"
+        ]
+    );
+    let of_scope = messages(&of_process, "scope_spans").remove(0);
+    let scope = field(&of_scope, "scope");
+    assert_eq!(
+        field(scope.as_message().unwrap(), "name").as_str(),
+        Some("runtime")
+    );
+    let spans = messages(&of_scope, "spans");
+    let bytes = |span: &DynamicMessage, name: &str| field(span, name).as_bytes().unwrap().to_vec();
+    let [asked, pass] = spans.as_slice() else {
+        panic!("{spans:?}")
+    };
+    assert_eq!(field(pass, "name").as_str(), Some("reconcile"));
+    assert_eq!(field(asked, "name").as_str(), Some("GET /resources"));
+    assert_eq!(bytes(asked, "trace_id"), bytes(pass, "trace_id"));
+    assert_eq!(
+        (bytes(pass, "trace_id").len(), bytes(pass, "span_id").len()),
+        (16, 8)
+    );
+    assert_eq!(bytes(asked, "parent_span_id"), bytes(pass, "span_id"));
+    assert!(bytes(pass, "parent_span_id").is_empty());
+    assert_eq!(
+        attributes_of(pass),
+        ["object.kind=Shop", "object.namespace=team", "object.name=web"]
+    );
+    assert_eq!(
+        attributes_of(asked),
+        ["server.address=inspector", "http.response.status_code=503"]
+    );
+    let kind = |span: &DynamicMessage| field(span, "kind").as_enum_number().unwrap();
+    // SPAN_KIND_INTERNAL and SPAN_KIND_CLIENT
+    assert_eq!((kind(pass), kind(asked)), (1, 3));
+    let status = field(asked, "status");
+    // STATUS_CODE_ERROR
+    assert_eq!(
+        field(status.as_message().unwrap(), "code").as_enum_number(),
+        Some(2)
+    );
+    // Sampled, and known to be of this process.
+    assert_eq!(field(pass, "flags").as_u32(), Some(0x101));
+    let time = |name: &str| field(pass, name).as_u64().unwrap();
+    assert!(time("start_time_unix_nano") > 0);
+    assert!(time("start_time_unix_nano") <= time("end_time_unix_nano"));
+    for message in [&export, &of_process, &of_scope, asked, pass] {
+        assert_eq!(message.unknown_fields().count(), 0);
+    }
+    ended.cancel();
+    running.await.unwrap();
+}
+
+#[tokio::test]
+async fn what_there_is_at_the_end_is_still_pushed_several_spans_at_once() {
+    let mut collector = Collector::start(Vec::new()).await;
+    let happens = async || (0..600).for_each(|number| drop(shop(&number.to_string())));
+    let arguments = ["--otel-bsp-schedule-delay=3600000"];
+    let (metrics, running, ended) = traced(&collector.url, &arguments, happens).await;
+    ended.cancel();
+    running.await.unwrap();
+    let mut arrived = Vec::new();
+    while let Ok(export) = collector.traces.try_recv() {
+        let of_process = messages(&export, "resource_spans").remove(0);
+        let of_scope = messages(&of_process, "scope_spans").remove(0);
+        arrived.push(messages(&of_scope, "spans").len());
+    }
+    assert_eq!(arrived, [512, 88]);
+    assert!(!metrics.text().unwrap().contains("undelivered"));
+}
+
+#[tokio::test]
+async fn spans_that_do_not_arrive_are_counted_and_keep_nobody_waiting() {
+    let lost = |metrics: &Metrics, reason: &str| {
+        let text = metrics.text().unwrap();
+        let line = format!("trace_spans_dropped_total{{reason=\"{reason}\"}} ");
+        let count = text
+            .lines()
+            .find_map(|line_| line_.strip_prefix(&line).map(str::to_owned));
+        count.unwrap_or_else(|| "0".to_owned())
+    };
+    let happens = async || (0..5).for_each(|number| drop(shop(&number.to_string())));
+    let away = (StatusCode::SERVICE_UNAVAILABLE, Vec::new());
+    let partial = messages::ExportTraceServiceResponse {
+        partial_success: Some(messages::ExportTracePartialSuccess {
+            rejected_spans: 2,
+            error_message: "old".to_owned(),
+        }),
+    };
+    let partial = (StatusCode::OK, partial.encode_to_vec());
+    for (answer, queue, undelivered, full) in [
+        (away.clone(), "5", "5", "0"),
+        (partial, "5", "2", "0"),
+        (away, "3", "3", "2"),
+    ] {
+        let collector = Collector::start(vec![answer]).await;
+        let queue = format!("--otel-bsp-max-queue-size={queue}");
+        let (metrics, running, ended) = traced(&collector.url, &[&queue], happens).await;
+        ended.cancel();
+        running.await.unwrap();
+        assert_eq!(lost(&metrics, "undelivered"), undelivered);
+        assert_eq!(lost(&metrics, "full"), full);
+    }
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", silent.local_addr().unwrap());
+    let (_, running, ended) = traced(&url, &["--otel-bsp-schedule-delay=1"], happens).await;
+    let (_asking, _) = silent.accept().await.unwrap();
+    let begun = std::time::Instant::now();
+    ended.cancel();
+    running.await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
 /// In one thread, so that what is logged here is heard here alone.
@@ -309,9 +542,9 @@ async fn a_collector_is_logged_when_it_goes_and_when_it_comes_back() {
     );
     let (lines, ended) = (Lines::default(), CancellationToken::new());
     let heard = lines.clone();
-    let subscriber = crate::logs::subscriber("tests", crate::logs::filter(false), move || heard.clone());
+    let subscriber = logs::subscriber("tests", logs::filter(false), move || heard.clone(), None);
     let _until = tracing::subscriber::set_default(subscriber);
-    let running = tokio::spawn(push.run(Metrics::new().unwrap(), "pod", ended.clone()));
+    let running = tokio::spawn(push.run(Metrics::new().unwrap(), ended.clone()));
     for _ in 0..7 {
         collector.next().await;
     }
@@ -348,16 +581,35 @@ async fn a_collector_is_logged_when_it_goes_and_when_it_comes_back() {
 #[test]
 fn nothing_is_pushed_unless_asked_for() {
     assert!(args(&[]).unwrap().push("program").unwrap().is_none());
+    let figures = args(&["--otel-enabled"]).unwrap().push("program").unwrap();
+    let metrics = Metrics::new().unwrap();
+    assert!(figures.unwrap().record(&metrics).unwrap().is_none());
 }
 
 #[test]
 fn the_collector_is_found_as_opentelemetry_says() {
-    let url = |arguments: &[&str]| args(arguments).unwrap().url().to_string();
-    assert_eq!(url(&[]), "http://localhost:4318/v1/metrics");
+    let urls = |arguments: &[&str]| {
+        let args = args(arguments).unwrap();
+        [args.url_of_figures(), args.url_of_traces()].map(String::from)
+    };
+    let check = |arguments: &[&str], expected: [&str; 2]| assert_eq!(urls(arguments), expected);
+    check(
+        &[],
+        [
+            "http://localhost:4318/v1/metrics",
+            "http://localhost:4318/v1/traces",
+        ],
+    );
     let base = "--otel-exporter-otlp-endpoint=https://collector:4318/otlp/";
-    assert_eq!(url(&[base]), "https://collector:4318/otlp/v1/metrics");
+    let (metrics, traces) = (
+        "https://collector:4318/otlp/v1/metrics",
+        "https://collector:4318/otlp/v1/traces",
+    );
+    check(&[base], [metrics, traces]);
     let own = "--otel-exporter-otlp-metrics-endpoint=http://collector/here";
-    assert_eq!(url(&[base, own]), "http://collector/here");
+    check(&[base, own], ["http://collector/here", traces]);
+    let own = "--otel-exporter-otlp-traces-endpoint=http://collector/there";
+    check(&[base, own], [metrics, "http://collector/there"]);
 }
 
 #[test]
@@ -368,6 +620,12 @@ fn what_cannot_be_read_is_refused_and_no_credential_is_told() {
         ("--otel-export-interval=0s", "longer than 0"),
         ("--otel-exporter-otlp-endpoint=collector:4318", "http://"),
         ("--otel-exporter-otlp-timeout=0", "0 is not in"),
+        ("--otel-traces-exporter=zipkin", "possible values: none, otlp"),
+        ("--otel-exporter-otlp-traces-endpoint=collector", "relative URL"),
+        ("--otel-traces-sampler=some", "parentbased_traceidratio"),
+        ("--otel-traces-sampler-arg=1.5", "from 0 to 1"),
+        ("--otel-traces-sampler-arg=NaN", "from 0 to 1"),
+        ("--otel-bsp-max-queue-size=0", "0 is not in"),
     ] {
         let refused = args(&[argument]).unwrap_err();
         assert!(refused.contains(said), "{argument}: {refused}");
