@@ -1,4 +1,4 @@
-//! A collector of figures on loopback: it takes OTLP over HTTP and remembers what each process said last.
+//! A collector on loopback: it takes OTLP over HTTP, and remembers the figures that each process pushed last and all spans.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,6 +16,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
     AggregationTemporality, NumberDataPoint, metric, number_data_point,
 };
 use prost::Message as _;
+use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, Value};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
@@ -52,12 +53,39 @@ pub struct Pushed {
     pub figures: BTreeMap<String, Figure>,
 }
 
+/// A span that has ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Span {
+    /// `service.name` of the process that it was in.
+    pub service: String,
+    /// The trace.
+    pub trace: Vec<u8>,
+    /// Itself.
+    pub id: Vec<u8>,
+    /// The span that it is below; empty of the first of a trace.
+    pub parent: Vec<u8>,
+    /// Its name.
+    pub name: String,
+    /// As the definitions number kinds.
+    pub kind: i32,
+    /// Its attributes that are texts or numbers.
+    pub attributes: BTreeMap<String, String>,
+    /// True when it is marked as an error.
+    pub is_failed: bool,
+    /// When it began, in nanoseconds of Unix.
+    pub began: u64,
+    /// When it ended.
+    pub ended: u64,
+}
+
 type All = Arc<Mutex<Vec<Pushed>>>;
+type Spans = Arc<Mutex<Vec<Span>>>;
 
 /// The collector; it ends with this value.
 pub struct Collector {
     address: SocketAddr,
     all: All,
+    spans: Spans,
     /// Ends all connections when it is dropped.
     runtime: Option<Runtime>,
 }
@@ -76,14 +104,22 @@ impl Collector {
         let listener = runtime
             .block_on(TcpListener::bind("127.0.0.1:0"))
             .context("no port is free")?;
-        let (address, all) = (listener.local_addr()?, All::default());
+        let (address, all, spans) = (listener.local_addr()?, All::default(), Spans::default());
+        let definitions = DescriptorPool::decode(opentelemetry_proto::DESCRIPTORS);
+        let definitions = definitions.context("the definitions of OTLP cannot be read")?;
+        let request = "opentelemetry.proto.collector.trace.v1.ExportTraceServiceRequest";
+        let request = definitions.get_message_by_name(request);
+        let request = request.context("the definitions of OTLP have no traces")?;
         let app = Router::new()
             .route("/v1/metrics", post(receive))
-            .with_state(all.clone());
+            .with_state(all.clone())
+            .route("/v1/traces", post(receive_spans))
+            .with_state((spans.clone(), request));
         runtime.spawn(async move { axum::serve(listener, app).await });
         Ok(Self {
             address,
             all,
+            spans,
             runtime: Some(runtime),
         })
     }
@@ -103,6 +139,13 @@ impl Collector {
     }
 }
 
+impl Collector {
+    /// All spans so far, as they came.
+    pub fn spans(&self) -> Vec<Span> {
+        locked(&self.spans).clone()
+    }
+}
+
 impl Drop for Collector {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
@@ -111,7 +154,7 @@ impl Drop for Collector {
     }
 }
 
-fn locked(all: &All) -> MutexGuard<'_, Vec<Pushed>> {
+fn locked<T>(all: &Mutex<Vec<T>>) -> MutexGuard<'_, Vec<T>> {
     all.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -131,6 +174,69 @@ async fn receive(State(all): State<All>, body: Bytes) -> StatusCode {
         all.push(pushed);
     }
     StatusCode::OK
+}
+
+async fn receive_spans(
+    State((spans, request)): State<(Spans, MessageDescriptor)>,
+    body: Bytes,
+) -> StatusCode {
+    let Ok(export) = DynamicMessage::decode(request, body) else {
+        return StatusCode::BAD_REQUEST;
+    };
+    for of_process in messages(&export, "resource_spans") {
+        let resource = field(&of_process, "resource");
+        let of_resource = resource.as_message().map(attributes).unwrap_or_default();
+        let service = of_resource.get("service.name").cloned().unwrap_or_default();
+        let scopes = messages(&of_process, "scope_spans").into_iter();
+        let found = scopes.flat_map(|scope| messages(&scope, "spans"));
+        locked(&spans).extend(found.map(|span| read(&service, &span)));
+    }
+    StatusCode::OK
+}
+
+fn read(service: &str, span: &DynamicMessage) -> Span {
+    let bytes = |name: &str| field(span, name).as_bytes().map(|bytes| bytes.to_vec());
+    let time = |name: &str| field(span, name).as_u64().unwrap_or_default();
+    let status = field(span, "status");
+    let code = status.as_message().map(|status| field(status, "code"));
+    Span {
+        service: service.to_owned(),
+        trace: bytes("trace_id").unwrap_or_default(),
+        id: bytes("span_id").unwrap_or_default(),
+        parent: bytes("parent_span_id").unwrap_or_default(),
+        name: field(span, "name").as_str().unwrap_or_default().to_owned(),
+        kind: field(span, "kind").as_enum_number().unwrap_or_default(),
+        attributes: attributes(span),
+        // STATUS_CODE_ERROR
+        is_failed: code.and_then(|code| code.as_enum_number()) == Some(2),
+        began: time("start_time_unix_nano"),
+        ended: time("end_time_unix_nano"),
+    }
+}
+
+/// A field by its name in the definitions; what they do not have is a fault of the caller's.
+fn field(message: &DynamicMessage, name: &str) -> Value {
+    let field = message.get_field_by_name(name);
+    field.map_or(Value::Bool(false), std::borrow::Cow::into_owned)
+}
+
+fn messages(message: &DynamicMessage, name: &str) -> Vec<DynamicMessage> {
+    let all = field(message, name);
+    let all = all.as_list().unwrap_or_default().iter();
+    all.filter_map(|each| each.as_message().cloned()).collect()
+}
+
+fn attributes(message: &DynamicMessage) -> BTreeMap<String, String> {
+    let attributes = messages(message, "attributes").into_iter();
+    let read = |attribute: DynamicMessage| {
+        let (key, value) = (field(&attribute, "key"), field(&attribute, "value"));
+        let value = value.as_message()?;
+        let text = field(value, "string_value").as_str().map(str::to_owned);
+        let text = text.filter(|text| !text.is_empty());
+        let text = text.or_else(|| Some(field(value, "int_value").as_i64()?.to_string()))?;
+        Some((key.as_str()?.to_owned(), text))
+    };
+    attributes.filter_map(read).collect()
 }
 
 fn text(attribute: &KeyValue) -> Option<(String, String)> {

@@ -214,13 +214,18 @@ impl HostPlatform {
     /// # Errors
     /// When it cannot be started.
     pub fn run_inspector(&self) -> Result<()> {
-        self.run(
-            INSPECTOR,
-            NAMESPACE,
-            &format!("{RELEASE}-{INSPECTOR}"),
-            &[],
-            &self.inspector_environment(),
-        )
+        self.run_inspector_with(&[])
+    }
+
+    /// The same, with these further environment variables.
+    ///
+    /// # Errors
+    /// As [`HostPlatform::run_inspector`].
+    pub fn run_inspector_with(&self, further: &[(&str, &str)]) -> Result<()> {
+        let own = self.inspector_environment().into_iter();
+        let environment: Vec<_> = own.chain(further.iter().copied()).collect();
+        let account = format!("{RELEASE}-{INSPECTOR}");
+        self.run(INSPECTOR, NAMESPACE, &account, &[], &environment)
     }
 
     /// Runs the controller of a generated type, which its Deployment would run if there were a node.

@@ -1,6 +1,6 @@
 //! Compositions on a control plane of their own: `make take-over`, and the short forms of `make namespaces`,
 //! `make exactness`, `make composition-drift`, `make composition-idle` and `make fairness`, who says name and chart of a release, what kubectl prints,
-//! and the figures that are pushed.
+//! and the figures and traces that are pushed.
 
 use std::sync::MutexGuard;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use e2e::Shared;
 use e2e::compositions::{
-    Rig, columns, drift, exactness, fairness, figures, idle, names, namespaces, take_over,
+    Rig, columns, drift, exactness, fairness, figures, idle, names, namespaces, take_over, traces,
 };
 
 /// Hooks, what lies outside of namespaces, a lookup, and objects that come and go.
@@ -70,6 +70,14 @@ fn a_definition_names_the_release_of_its_only_composition() -> Result<()> {
 #[test]
 fn a_controller_that_is_told_a_chart_releases_that_one() -> Result<()> {
     names::of_fixed_charts(&*rig()?)
+}
+
+#[test]
+fn a_pass_is_traced_into_chart_inspector() -> Result<()> {
+    let traced = traces::run(&*rig()?)?;
+    println!("{}\n{}", traced.tree, traced.line);
+    assert!(traced.wrong.is_empty(), "{traced:#?}");
+    Ok(())
 }
 
 #[test]

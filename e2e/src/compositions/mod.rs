@@ -12,6 +12,7 @@ pub mod names;
 pub mod namespaces;
 pub mod soak;
 pub mod take_over;
+pub mod traces;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -92,7 +93,10 @@ impl Rig {
     /// When it does not come up.
     pub fn start() -> Result<Self> {
         let collector = Collector::start()?;
-        let platform = HostPlatform::start_with(&figures::pushed_to(&collector.url()))?;
+        let platform = HostPlatform::installed()?;
+        let url = collector.url();
+        platform.run_inspector_with(&traces::pushed_for_callers(&url))?;
+        platform.run_provider(&figures::pushed_to(&url))?;
         let registry = platform.plane().start_registry("charts", &Settings::default())?;
         Ok(Self {
             registry: registry.to_string(),
