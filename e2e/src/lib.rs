@@ -26,6 +26,7 @@ pub mod migration;
 pub mod multicluster;
 pub mod namespace;
 pub mod network_policies;
+mod picture;
 pub mod platform;
 pub mod proxy;
 pub mod releases;

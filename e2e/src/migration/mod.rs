@@ -4,26 +4,28 @@
 //! started anew cannot be told without a kubelet.
 //!
 //! Krateo's controllers upgrade each release whenever they look at it: that adds a revision, runs hooks and draws passwords anew.
-//! So they are told to look once a day, and what they did when they were started is over before a picture is taken.
+//! So they are told to look once a day, and what they did when they were started is over before a picture is taken. What they do
+//! later all the same, as long as they run, is told from what we do by the audit log, and said beside the figures.
 
 mod krateo;
-mod picture;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use local_cluster::audit::Mark;
 use local_cluster::{Cluster, Options};
 use serde_json::{Value, json};
 
 use crate::namespace::condition;
+use crate::picture::{self, Figures, Picture, RECORD_NAME};
 use crate::platform::{self, NAMESPACE, RELEASE};
 use crate::proxy::{KillAt, Proxy, Side};
 use crate::{Namespace, Site, image, progress, scenario};
 
 use krateo::Krateo;
-use picture::{Figures, Picture};
 
 /// `kco migrate run` is killed at this write, then at twice that many, and so on.
 const STRIDE: usize = 5;
@@ -43,6 +45,9 @@ const TEAM: &str = "team";
 /// Where the definitions are.
 const DEFINITIONS: &str = "definitions";
 
+/// The types of the compositions.
+const TYPES: [&str; 2] = ["shops.composition.krateo.io", "vaults.composition.krateo.io"];
+
 /// How many compositions there are of each definition.
 const COMPOSITIONS: [(&str, usize); 3] = [("shop-one", 8), ("shop-two", 7), ("vault", 5)];
 
@@ -53,6 +58,11 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    fn note(&mut self, way: &str, figures: Figures) {
+        progress(format_args!("{way}: {figures}"));
+        self.ways.push((way.to_owned(), figures));
+    }
+
     /// True when nothing was touched.
     pub fn is_well(&self) -> bool {
         self.ways.len() == 3
@@ -72,6 +82,13 @@ impl std::fmt::Display for Outcome {
         }
         write!(f, "{worst}")
     }
+}
+
+/// How all was before a way over.
+struct Start {
+    /// In the audit log.
+    mark: Mark,
+    picture: Picture,
 }
 
 struct Stage {
@@ -125,45 +142,89 @@ impl Stage {
 
     fn go(&self) -> Result<Outcome> {
         let mut outcome = Outcome::default();
-        let before = self.picture()?;
-        progress(format_args!("{before}"));
-
         let checked = self.kco("check", &[])?;
         progress(String::from_utf8_lossy(&checked.stdout).trim_end());
         ensure!(checked.status.code() == Some(2), "{checked:?}");
 
+        let start = self.start()?;
+        progress(format_args!("{}", start.picture));
         succeeded(&self.kco("run", &["--unsettled", "--timeout", "10m"])?)?;
         self.is_taken_over()?;
-        self.note("run", &before, &mut outcome)?;
+        outcome.note("run", self.touched(&start)?);
 
         self.go_back()?;
-        let before = self.picture()?;
+        let start = self.start()?;
         let kills = self.run_killed(Some(KILLS_BEFORE_UNDO))?;
         // Krateo's own roles may still be there.
-        let half = before.against(&self.picture()?, &[]).without_stars();
-        let way = format!("run, killed {kills} times");
-        progress(format_args!("{way}: {half}"));
-        outcome.ways.push((way, half));
+        let half = self.touched(&start)?.without_stars();
+        outcome.note(&format!("run, killed {kills} times"), half);
 
         self.go_back()?;
-        let before = self.picture()?;
+        let start = self.start()?;
         let kills = self.run_killed(None)?;
         self.is_taken_over()?;
         let way = format!("after undo, run to its end, killed {kills} times");
-        self.note(&way, &before, &mut outcome)?;
+        outcome.note(&way, self.touched(&start)?);
         self.goes_on()?;
         Ok(outcome)
     }
 
-    fn note(&self, way: &str, before: &Picture, outcome: &mut Outcome) -> Result<()> {
-        let figures = before.against(&self.picture()?, &self.own_stars);
-        progress(format_args!("{way}: {figures}"));
-        outcome.ways.push((way.to_owned(), figures));
-        Ok(())
+    /// All as it is before we go over.
+    fn start(&self) -> Result<Start> {
+        Ok(Start {
+            mark: self.cluster.audit().mark()?,
+            picture: self.picture()?,
+        })
+    }
+
+    /// What we changed since then.
+    fn touched(&self, start: &Start) -> Result<Figures> {
+        let later = self.picture()?;
+        let krateos = self.krateos(start.mark)?;
+        if !krateos.is_empty() {
+            progress(format_args!(
+                "Krateo's own controllers wrote, before they were stopped, to {} releases: {krateos:?}",
+                krateos.len()
+            ));
+        }
+        let moved = start.picture.moved(&later);
+        if !moved.is_empty() {
+            progress(format_args!("not as it was, whoever did it: {moved:?}"));
+        }
+        Ok(start.picture.against(&later, &self.own_stars, &krateos))
+    }
+
+    /// The releases to whose records Krateo's controllers wrote since then, which run beside their definitions.
+    fn krateos(&self, since: Mark) -> Result<BTreeSet<String>> {
+        let mut releases = BTreeSet::new();
+        let mut is_ours_at_work = false;
+        for record in self.cluster.audit().since(since)? {
+            let record = record?;
+            if record.namespace != TEAM || !record.is_write() || record.code >= 300 {
+                continue;
+            }
+            let Some(account) = record.user.strip_prefix("system:serviceaccount:") else {
+                continue;
+            };
+            is_ours_at_work |= is_controller(account, NAMESPACE);
+            let revision = record.name.strip_prefix(RECORD_NAME);
+            if is_controller(account, DEFINITIONS)
+                && let Some((release, _)) = revision.and_then(|name| name.rsplit_once(".v"))
+            {
+                ensure!(
+                    !is_ours_at_work,
+                    "Krateo's {account} wrote {} at {}, beside our controllers",
+                    record.name,
+                    record.timestamp
+                );
+                releases.insert(release.to_owned());
+            }
+        }
+        Ok(releases)
     }
 
     fn picture(&self) -> Result<Picture> {
-        Picture::take(&self.site, TEAM)
+        Picture::take(&self.site, TEAM, &TYPES)
     }
 
     /// Twenty compositions, and their releases by Krateo's controllers.
@@ -202,15 +263,17 @@ impl Stage {
         until_so("Krateo's controllers to rest", || {
             std::thread::sleep(QUIET);
             let now = self.picture()?;
-            let is_same = last.against(&now, &now.stars) == Figures::default();
+            let is_same = last.against(&now, &now.stars, &BTreeSet::new()) == Figures::default();
             last = now;
             Ok(is_same.then_some(()))
         })
     }
 
     fn compositions(&self) -> Result<Vec<Value>> {
-        let mut all = objects(&self.team, "shops.composition.krateo.io")?;
-        all.extend(objects(&self.team, "vaults.composition.krateo.io")?);
+        let mut all = Vec::new();
+        for type_ in TYPES {
+            all.extend(objects(&self.team, type_)?);
+        }
         Ok(all)
     }
 
@@ -332,7 +395,7 @@ impl Stage {
             let count = of_next.iter().filter(is_next).count();
             Ok((count == COMPOSITIONS[1].1).then_some(()))
         })?;
-        for type_ in ["shops.composition.krateo.io", "vaults.composition.krateo.io"] {
+        for type_ in TYPES {
             self.team.kubectl(&["delete", type_, "--all", "--wait=false"])?;
         }
         until("all compositions and the objects of their releases to go", || {
@@ -382,6 +445,15 @@ impl Stage {
         progress(format_args!("kco migrate {verb} {}", further.join(" ")));
         Ok(self.command(verb, further)?.output()?)
     }
+}
+
+/// True for the account of a controller that runs there: its name begins with the plural of its type.
+fn is_controller(account: &str, namespace: &str) -> bool {
+    let name = account
+        .strip_prefix(namespace)
+        .and_then(|rest| rest.strip_prefix(':'));
+    let mut plurals = TYPES.iter().filter_map(|type_| type_.split('.').next());
+    name.is_some_and(|name| plurals.any(|plural| name.starts_with(plural)))
 }
 
 fn succeeded(output: &Output) -> Result<()> {

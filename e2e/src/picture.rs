@@ -1,6 +1,6 @@
-//! All that a migration has to leave alone, as it is at one moment.
+//! All that a migration, or an upgrade of the platform, has to leave alone, as it is at one moment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use serde_json::Value;
@@ -10,32 +10,44 @@ use crate::Site;
 /// What a release is recorded in.
 const RECORD: &str = "helm.sh/release.v1";
 
-/// Objects of releases, and what they came of.
-const KINDS: [&str; 7] = [
+/// How the name of a record begins.
+pub(crate) const RECORD_NAME: &str = "sh.helm.release.v1.";
+
+/// By which a controller of ours signs a record.
+const MAC: &str = "krateo.io/release-mac";
+
+/// Objects of releases.
+const KINDS: [&str; 5] = [
     "deployments.apps",
     "services",
     "configmaps",
     "secrets",
     "jobs.batch",
-    "shops.composition.krateo.io",
-    "vaults.composition.krateo.io",
 ];
 
 /// One moment.
-pub(super) struct Picture {
-    /// UIDs by kind, place and name: definitions, types, compositions, objects of releases, records, pods.
+pub(crate) struct Picture {
+    /// UIDs by kind, place and name: definitions, types, compositions, objects of releases, records.
     uids: BTreeMap<String, String>,
-    records: usize,
-    /// Restarts of containers by pod.
-    pods: BTreeMap<String, u64>,
+    /// Records, each with whether a controller of ours signed it.
+    records: BTreeMap<String, bool>,
+    /// Pods by UID.
+    pods: BTreeMap<String, Pod>,
     passwords: BTreeMap<String, String>,
     definitions: Vec<String>,
-    pub(super) stars: Vec<String>,
+    pub(crate) stars: Vec<String>,
+}
+
+#[derive(PartialEq, Eq)]
+struct Pod {
+    name: String,
+    /// How often its containers were started anew.
+    restarts: u64,
 }
 
 /// In what a later moment differs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Figures {
+pub(crate) struct Figures {
     uids: usize,
     revisions: usize,
     pods: usize,
@@ -45,33 +57,39 @@ pub(super) struct Figures {
 }
 
 impl Picture {
-    pub(super) fn take(site: &Site, team: &str) -> Result<Self> {
+    /// Of releases in a namespace, and of the compositions of these types.
+    pub(crate) fn take(site: &Site, namespace: &str, types: &[&str]) -> Result<Self> {
         let mut picture = Self {
             uids: BTreeMap::new(),
-            records: 0,
+            records: BTreeMap::new(),
             pods: BTreeMap::new(),
             passwords: BTreeMap::new(),
             definitions: Vec::new(),
             stars: stars(site)?,
         };
-        let kinds = KINDS.join(",");
-        for object in list(site, &["get", &kinds, "--namespace", team])? {
+        let kinds = [&KINDS[..], types].concat().join(",");
+        for object in list(site, &["get", &kinds, "--namespace", namespace])? {
             let name = named(&object);
             if object["type"] == RECORD {
-                picture.records += 1;
+                let is_signed = object["metadata"]["annotations"].get(MAC).is_some();
+                picture.records.insert(name.clone(), is_signed);
             }
             if let Some(password) = object["data"]["password"].as_str() {
                 picture.passwords.insert(name.clone(), password.to_owned());
             }
             picture.note(name, &object);
         }
-        for object in list(site, &["get", "pods", "--namespace", team])? {
+        for object in list(site, &["get", "pods", "--namespace", namespace])? {
             let statuses = object["status"]["containerStatuses"]
                 .as_array()
                 .into_iter()
                 .flatten();
             let restarts = statuses.filter_map(|status| status["restartCount"].as_u64());
-            picture.pods.insert(uid(&object), restarts.sum());
+            let pod = Pod {
+                name: named(&object),
+                restarts: restarts.sum(),
+            };
+            picture.pods.insert(uid(&object), pod);
         }
         for object in list(site, &["get", "compositiondefinitions", "--all-namespaces"])? {
             picture.definitions.push(uid(&object));
@@ -95,30 +113,54 @@ impl Picture {
         }
     }
 
-    /// In what a later one differs; roles with a `*` beyond those of `own` are left behind.
-    pub(super) fn against(&self, later: &Self, own: &[String]) -> Figures {
+    /// In what a later one differs; roles with a `*` beyond those of `own` are left behind. What others did to a release is
+    /// not counted: its objects, and records that nobody of ours signed.
+    pub(crate) fn against(&self, later: &Self, own: &[String], others: &BTreeSet<String>) -> Figures {
+        let is_theirs = |name: &str| others.iter().any(|release| is_of(name, release));
         let uids = self
             .uids
             .iter()
-            .filter(|(name, uid)| later.uids.get(*name) != Some(*uid));
+            .filter(|(name, uid)| later.uids.get(*name) != Some(*uid) && !is_theirs(name));
+        let records = later.records.iter().filter(|(name, is_signed)| {
+            !self.records.contains_key(*name) && (**is_signed || !is_theirs(name))
+        });
         let pods = self
             .pods
             .iter()
-            .filter(|(uid, restarts)| later.pods.get(*uid) != Some(*restarts));
+            .filter(|(uid, pod)| later.pods.get(*uid) != Some(*pod) && !is_theirs(&pod.name));
         let passwords = self
             .passwords
             .iter()
-            .filter(|(name, password)| later.passwords.get(*name) != Some(*password));
+            .filter(|(name, password)| later.passwords.get(*name) != Some(*password) && !is_theirs(name));
         let definitions = self.definitions.iter();
         Figures {
             uids: uids.count(),
-            revisions: later.records.saturating_sub(self.records),
+            revisions: records.count(),
             pods: pods.count(),
             passwords: passwords.count(),
             definitions: definitions.filter(|uid| !later.definitions.contains(uid)).count(),
             stars: later.stars.iter().filter(|role| !own.contains(role)).count(),
         }
     }
+
+    /// The names of what is not as it was.
+    pub(crate) fn moved(&self, later: &Self) -> Vec<String> {
+        let uids = self.uids.iter();
+        let uids = uids.filter(|(name, uid)| later.uids.get(*name) != Some(*uid));
+        let records = later
+            .records
+            .keys()
+            .filter(|name| !self.records.contains_key(*name));
+        uids.map(|(name, _)| name).chain(records).cloned().collect()
+    }
+}
+
+/// True for a record and for an object of a release, by their names, as [`named`] gives them.
+fn is_of(name: &str, release: &str) -> bool {
+    let name = name.rsplit('/').next().unwrap_or(name);
+    let name = name.strip_prefix(RECORD_NAME).unwrap_or(name);
+    let rest = name.strip_prefix(release);
+    rest.is_some_and(|rest| rest.starts_with(['-', '.']))
 }
 
 impl std::fmt::Display for Picture {
@@ -128,7 +170,7 @@ impl std::fmt::Display for Picture {
             "{} definitions, {} objects, {} records, {} pods, {} passwords, {} roles with *",
             self.definitions.len(),
             self.uids.len(),
-            self.records,
+            self.records.len(),
             self.pods.len(),
             self.passwords.len(),
             self.stars.len()
@@ -138,12 +180,12 @@ impl std::fmt::Display for Picture {
 
 impl Figures {
     /// The same where Krateo's own roles may still be there.
-    pub(super) fn without_stars(self) -> Self {
+    pub(crate) fn without_stars(self) -> Self {
         Self { stars: 0, ..self }
     }
 
     /// The greater of each.
-    pub(super) fn worst(&self, other: &Self) -> Self {
+    pub(crate) fn worst(&self, other: &Self) -> Self {
         Self {
             uids: self.uids.max(other.uids),
             revisions: self.revisions.max(other.revisions),
@@ -174,7 +216,7 @@ impl std::fmt::Display for Figures {
 }
 
 /// The roles with a rule that allows everything of something.
-pub(super) fn stars(site: &Site) -> Result<Vec<String>> {
+pub(crate) fn stars(site: &Site) -> Result<Vec<String>> {
     let all = list(
         site,
         &[
@@ -207,4 +249,45 @@ fn named(object: &Value) -> String {
 
 fn uid(object: &Value) -> String {
     object["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn picture(records: &[(&str, bool)], passwords: &[(&str, &str)]) -> Picture {
+        let records: BTreeMap<_, _> = records
+            .iter()
+            .map(|(name, is)| ((*name).to_owned(), *is))
+            .collect();
+        let text = |(name, text): &(&str, &str)| ((*name).to_owned(), (*text).to_owned());
+        Picture {
+            uids: passwords.iter().map(text).collect(),
+            records,
+            pods: BTreeMap::new(),
+            passwords: passwords.iter().map(text).collect(),
+            definitions: Vec::new(),
+            stars: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn what_others_did_is_told_from_what_we_did() {
+        let name = |release: &str, revision| format!("Secret team/sh.helm.release.v1.{release}.v{revision}");
+        let (first, second, other) = (name("a-1", 1), name("a-1", 2), name("a-10", 2));
+        let before = picture(&[(&first, false)], &[("Secret team/a-1-password", "x")]);
+        let later = picture(
+            &[(&first, false), (&second, false), (&other, false)],
+            &[("Secret team/a-1-password", "y")],
+        );
+        let figures = before.against(&later, &[], &BTreeSet::new());
+        let counted = (figures.uids, figures.revisions, figures.passwords);
+        assert_eq!(counted, (1, 2, 1));
+        let krateos = BTreeSet::from(["a-1".to_owned()]);
+        let figures = before.against(&later, &[], &krateos);
+        assert_eq!((figures.uids, figures.revisions, figures.passwords), (0, 1, 0));
+        // A revision of ours counts wherever it is.
+        let later = picture(&[(&second, true)], &[]);
+        assert_eq!(before.against(&later, &[], &krateos).revisions, 1);
+    }
 }
