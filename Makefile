@@ -250,6 +250,11 @@ definition-kills: ## core-provider killed at every write (STEP=1) of create, mov
 	$(BUILD) --quiet $(call bins,core-provider kills local-cluster)
 	$(DEBUG)/kills definition --step $(STEP)
 
+.PHONY: platform-upgrade
+platform-upgrade: setup programs ## The platform to the next version of its chart and back, two replicas of each program, while compositions live and clients write; prints what failed and what was touched (needs root)
+	$(BUILD) --quiet --bin platform_upgrade
+	$(DEBUG)/platform_upgrade
+
 .PHONY: admission-replicas
 admission-replicas: setup programs ## Two replicas judging writes while they are restarted, evicted, killed, and gone; prints failures and wrong answers (needs root)
 	$(BUILD) --quiet --bin admission_replicas

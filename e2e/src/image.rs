@@ -30,12 +30,20 @@ const CA_CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// # Errors
 /// When a program was not built for this very profile and target, or buildah fails.
 pub fn push_all(site: &Site) -> Result<()> {
+    push_all_as(site, TAG)
+}
+
+/// As [`push_all`], under another tag.
+///
+/// # Errors
+/// As [`push_all`].
+pub fn push_all_as(site: &Site, tag: &str) -> Result<()> {
     let context = tempfile::tempdir()?;
     fs::copy(CA_CERTIFICATES, context.path().join("ca-certificates.crt"))
         .with_context(|| format!("{CA_CERTIFICATES} is missing: apt-get install ca-certificates"))?;
     for program in PROGRAMS {
         strip(&binary(program)?, &context.path().join(program))?;
-        let reference = reference(site, program);
+        let reference = format!("{}/{program}:{tag}", site.registry());
         progress(format_args!("image {reference}"));
         let argument = format!("PROGRAM={program}");
         let arguments = ["--target", "ready", "--build-arg", argument.as_str()];

@@ -3,6 +3,7 @@
 pub mod load;
 pub mod replicas;
 mod traffic;
+pub mod upgrade;
 
 pub use traffic::{Counts, Pace, Traffic};
 

@@ -56,6 +56,33 @@ pub struct Event {
 }
 
 impl Event {
+    /// What writes met while something happened.
+    pub(super) fn of(
+        scenario: &Scenario,
+        traffic: &Traffic,
+        what: &'static str,
+        is_orderly: bool,
+        happen: impl FnOnce() -> Result<()>,
+    ) -> Result<Self> {
+        let (site, plane) = (scenario.site(), scenario.cluster());
+        let (before, began) = (traffic.counts(), Instant::now());
+        let (calls, unanswered) = (failed_open(site)?, traffic.unanswered(plane)?);
+        happen().context(what)?;
+        std::thread::sleep(AFTERWARDS.max(PHASE.saturating_sub(began.elapsed())));
+        let event = Self {
+            what,
+            is_orderly,
+            counts: traffic.counts().since(&before),
+            failed_calls: failed_open(site)? - calls,
+            unanswered: traffic.unanswered(plane)? - unanswered,
+        };
+        progress(format_args!(
+            "{what}: {}, {} calls of the webhook failed",
+            event.counts, event.failed_calls
+        ));
+        Ok(event)
+    }
+
     /// Answers that are wrong, and not for want of one.
     pub fn wrong_answers(&self) -> u64 {
         self.counts.wrong + self.counts.unchecked.saturating_sub(self.unanswered)
@@ -151,25 +178,8 @@ struct Trial {
 }
 
 impl Trial {
-    /// What writes met while something happened.
     fn event(&self, what: &'static str, is_orderly: bool, happen: impl Fn() -> Result<()>) -> Result<Event> {
-        let (site, plane) = (self.scenario.site(), self.scenario.cluster());
-        let (before, began) = (self.traffic.counts(), Instant::now());
-        let (calls, unanswered) = (failed_open(site)?, self.traffic.unanswered(plane)?);
-        happen().context(what)?;
-        std::thread::sleep(AFTERWARDS.max(PHASE.saturating_sub(began.elapsed())));
-        let event = Event {
-            what,
-            is_orderly,
-            counts: self.traffic.counts().since(&before),
-            failed_calls: failed_open(site)? - calls,
-            unanswered: self.traffic.unanswered(plane)? - unanswered,
-        };
-        progress(format_args!(
-            "{what}: {}, {} calls of the webhook failed",
-            event.counts, event.failed_calls
-        ));
-        Ok(event)
+        Event::of(&self.scenario, &self.traffic, what, is_orderly, happen)
     }
 
     fn restart(&self) -> Result<()> {
