@@ -117,6 +117,19 @@ fn converted(type_: &Value) -> Option<(String, Value)> {
     is_ours.then(|| (name(type_).to_owned(), spec["conversion"].clone()))
 }
 
+/// True when both conversions call the same webhook: Krateo makes its certificates anew at each start, also after `undo`.
+pub(super) fn calls_the_same(one: &Value, other: &Value) -> bool {
+    let without_certificates = |conversion: &Value| {
+        let mut conversion = conversion.clone();
+        let called = conversion.pointer_mut("/webhook/clientConfig");
+        if let Some(called) = called.and_then(Value::as_object_mut) {
+            called.remove("caBundle");
+        }
+        conversion
+    };
+    without_certificates(one) == without_certificates(other)
+}
+
 /// All that runs the controllers, in the order in which it is put back: what they may do, then they themselves.
 pub(super) async fn objects(cluster: &Cluster, controllers: &[Controller]) -> Result<Vec<Value>> {
     let mut objects = roles(cluster, controllers).await?;
@@ -206,6 +219,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_conversion_is_krateos_whatever_certificates_it_has_by_now() {
+        let conversion = |path: &str, bundle: &str| {
+            let service = json!({"name": "a", "namespace": "b", "path": path});
+            let called = json!({"service": service, "caBundle": bundle});
+            json!({"strategy": "Webhook", "webhook": {"clientConfig": called}})
+        };
+        let before = conversion("/convert", "old");
+        assert!(calls_the_same(&conversion("/convert", "new"), &before));
+        assert!(!calls_the_same(&conversion("/convert/shops/1", "old"), &before));
+        assert!(!calls_the_same(&json!({"strategy": "None"}), &before));
+    }
 
     #[test]
     fn a_deployment_is_told_by_its_selector() {

@@ -250,10 +250,10 @@ const STOPPED_WITHIN: Duration = Duration::from_mins(3);
 /// Compositions can be read and changed while nobody answers Krateo's webhooks: types are converted by copying, as our
 /// core-provider has it, and new compositions alone wait for somebody who labels them.
 async fn open_types(session: &Session, backup: &Backup) -> Result<()> {
-    for name in backup.conversions.keys() {
+    for (name, before) in &backup.conversions {
         let id = ObjectId::of::<CustomResourceDefinition>(None, name)?;
         let live: Option<Value> = session.cluster.get(&id).await?;
-        if live.is_some_and(|live| backup.conversions.get(name) == Some(&live["spec"]["conversion"])) {
+        if live.is_some_and(|live| krateo::calls_the_same(&live["spec"]["conversion"], before)) {
             let copying = json!({"spec": {"conversion": {"strategy": "None", "webhook": null}}});
             session.cluster.merge(&id, &copying, MANAGER).await?;
         }
