@@ -6,7 +6,7 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::{
     audit, cluster, completion, composition, crd, dependency, environment, init, installer, lint, migrate,
-    node, package, pull, release, report, schema, show, template, version,
+    node, package, pull, push, registry, release, report, schema, show, template, version,
 };
 
 /// Name of the program as a plugin of kubectl.
@@ -29,6 +29,11 @@ enum Command {
     /// Fetch charts into files, as `helm pull` does.
     #[command(visible_alias = "fetch")]
     Pull(Box<pull::Pull>),
+    /// Push a chart's archive to a registry, as `helm push` does.
+    Push(Box<push::Push>),
+    /// Log in to a registry and out.
+    #[command(subcommand)]
+    Registry(registry::Command),
     /// Print parts of a chart, as `helm show` does.
     #[command(visible_alias = "inspect")]
     Show(Box<show::Show>),
@@ -116,6 +121,8 @@ impl Kco {
             Command::Template(args) => template::run(&args),
             Command::Crd(args) => crd::run(&args),
             Command::Pull(args) => pull::run(&args),
+            Command::Push(args) => push::run(&args),
+            Command::Registry(command) => registry::run(&command),
             Command::Show(args) => show::run(&args),
             Command::Dependency(args) => dependency::run(&args),
             Command::Lint(args) => lint::run(&args),
@@ -180,8 +187,8 @@ pub(crate) struct Audit {
     reason = "they are the flags of helm"
 )]
 pub(crate) struct Template {
-    /// The name of the release, then the chart: a folder, an archive, a URL or an OCI reference. Without a name the
-    /// release is called "release-name".
+    /// The name of the release, then the chart: a folder, an archive, a URL or an OCI reference. Without a
+    /// name the release is called "release-name".
     #[arg(required = true, value_name = "[NAME] CHART")]
     pub(crate) name_and_chart: Vec<String>,
 
@@ -293,8 +300,23 @@ pub(crate) struct Source {
 
 /// What is shown of us to where a chart is fetched from, and whom we trust.
 #[derive(Debug, Default, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "they are the flags of helm")]
 pub(crate) struct Access {
+    #[command(flatten)]
+    pub(crate) remote: Remote,
+    /// Take the chart only when one of the keyring's keys has signed it.
+    #[arg(long)]
+    pub(crate) verify: bool,
+    /// A file with public keys, by default ~/.gnupg/pubring.gpg.
+    #[arg(long)]
+    pub(crate) keyring: Option<PathBuf>,
+    /// Accepted without effect: user name and password stay with the host they are for.
+    #[arg(long)]
+    pass_credentials: bool,
+}
+
+/// How a repository or registry is spoken to.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Remote {
     /// User name for the repository or registry.
     #[arg(long)]
     pub(crate) username: Option<String>,
@@ -316,15 +338,6 @@ pub(crate) struct Access {
     /// File with the private key of the client certificate.
     #[arg(long)]
     pub(crate) key_file: Option<PathBuf>,
-    /// Accept the chart only if a key of the keyring has signed it.
-    #[arg(long)]
-    pub(crate) verify: bool,
-    /// File with public keys; by default ~/.gnupg/pubring.gpg.
-    #[arg(long)]
-    pub(crate) keyring: Option<PathBuf>,
-    /// Accepted without effect: credentials are only sent to the host that they are for.
-    #[arg(long)]
-    pass_credentials: bool,
 }
 
 /// Flags of `helm template` that change nothing about what it prints; accepted so that command lines can be kept.

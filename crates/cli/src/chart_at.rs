@@ -36,7 +36,6 @@ pub(crate) fn locate_as(reference: &str, args: &args::Source, helm: HelmLine) ->
     if let Some(path) = fetch::on_disk(reference, args)? {
         return on_disk(path, options);
     }
-    fetch::check_remote(reference, args)?;
     let archive = fetch::archive(reference, args)?;
     Ok(Located {
         chart: Chart::from_archive(&archive.bytes, options)?,

@@ -75,10 +75,11 @@ pub(crate) fn update(chart: &Path, access: &args::Access) -> Result<Vec<Built>> 
 fn options(access: &args::Access) -> Result<dependencies::Options> {
     Ok(dependencies::Options {
         access: fetch::access(access)?,
-        plain_http: access.plain_http,
-        insecure_skip_verify: access.insecure_skip_tls_verify,
+        plain_http: access.remote.plain_http,
+        insecure_skip_verify: access.remote.insecure_skip_tls_verify,
         limits: Limits::default(),
         time: package::source_date_epoch()?,
+        repositories: Vec::new(),
     })
 }
 

@@ -29,6 +29,11 @@ pub(crate) fn run(args: &Env) -> Result<()> {
     report::out(&lines.collect::<String>())
 }
 
+/// The file or folder that Helm finds by this variable.
+pub(crate) fn path(name: &str) -> PathBuf {
+    variables().remove(name).unwrap_or_default().into()
+}
+
 fn variables() -> BTreeMap<&'static str, String> {
     let text = |name: &str| env::var(name).unwrap_or_default();
     let or = |name: &str, default: &str| {

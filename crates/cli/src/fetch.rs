@@ -10,21 +10,30 @@ use charts::source::{
 };
 use helm::chart::{self, File};
 
-use crate::{args, credential_helper};
+use crate::{args, credential_helper, environment, progress};
 
 /// Any version, pre-releases included.
 const DEVELOPMENT: &str = ">0.0.0-0";
 
-/// Fetches the archive of a chart.
+/// Fetches the archive of a chart: by its URL, or by its name in the repository of `--repo`.
 pub(crate) fn archive(reference: &str, args: &args::Source) -> Result<Archive> {
+    let version = args.version.as_deref().or(args.devel.then_some(DEVELOPMENT));
+    let is_remote = ["oci://", "http://", "https://"]
+        .iter()
+        .any(|scheme| reference.starts_with(scheme));
+    if args.repo.is_none() && !is_remote {
+        if Path::new(reference).is_absolute() || reference.starts_with('.') {
+            bail!("path {reference:?} not found");
+        }
+        bail!("chart {reference:?} is neither a path nor a URL; name its repository with --repo");
+    }
     let (url, name) = match &args.repo {
         Some(repository) => (repository.as_str(), Some(reference)),
         None => (reference, None),
     };
-    let version = args.version.as_deref().or(args.devel.then_some(DEVELOPMENT));
     let chart = ChartRef::parse(url, name, version)?
-        .with_plain_http(args.access.plain_http)
-        .with_insecure_skip_verify(args.access.insecure_skip_tls_verify);
+        .with_plain_http(args.access.remote.plain_http)
+        .with_insecure_skip_verify(args.access.remote.insecure_skip_tls_verify);
     Ok(wait_for(source::fetch(
         &chart,
         &access(&args.access)?,
@@ -40,7 +49,6 @@ pub(crate) fn files(reference: &str, args: &args::Source) -> Result<Vec<File>> {
         }
         read(path)?
     } else {
-        check_remote(reference, args)?;
         archive(reference, args)?.bytes
     };
     Ok(chart::unpack(&bytes, &chart::Limits::default())?)
@@ -58,22 +66,16 @@ pub(crate) fn on_disk<'a>(reference: &'a str, args: &args::Source) -> Result<Opt
     Ok(Some(path))
 }
 
-/// Refuses what is neither a URL nor a name in a repository.
-pub(crate) fn check_remote(reference: &str, args: &args::Source) -> Result<()> {
-    let is_remote = ["oci://", "http://", "https://"]
-        .iter()
-        .any(|scheme| reference.starts_with(scheme));
-    if args.repo.is_some() || is_remote {
-        return Ok(());
-    }
-    if Path::new(reference).is_absolute() || reference.starts_with('.') {
-        bail!("path {reference:?} not found");
-    }
-    bail!("chart {reference:?} is neither a path nor a URL; name its repository with --repo");
-}
-
 /// What a fetch shows of us, and whom it trusts.
 pub(crate) fn access(args: &args::Access) -> Result<Access> {
+    Ok(Access {
+        verify: args.verify.then(|| keyring(args)).transpose()?,
+        ..access_by(&args.remote)?
+    })
+}
+
+/// The same, for one who verifies nothing.
+pub(crate) fn access_by(args: &args::Remote) -> Result<Access> {
     let credentials = args.username.as_ref().map(|username| Credentials {
         username: username.clone(),
         password: Password::new(args.password.clone().unwrap_or_default()),
@@ -86,31 +88,39 @@ pub(crate) fn access(args: &args::Access) -> Result<Access> {
         credentials,
         docker_configs,
         credential_helper: Some(credential_helper::ask),
-        trust: trust(args)?,
-        verify: args.verify.then(|| keyring(args)).transpose()?,
+        trust: trust(
+            args.ca_file.as_deref(),
+            args.cert_file.as_deref(),
+            args.key_file.as_deref(),
+        )?,
+        verify: None,
+        watcher: progress::watcher(),
     })
 }
 
 /// Where `helm registry login` and `docker login` keep logins.
 fn logins() -> Vec<PathBuf> {
-    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let home = || std::env::home_dir();
-    let helm = variable("HELM_REGISTRY_CONFIG")
-        .or_else(|| Some(variable("HELM_CONFIG_HOME")?.join("registry/config.json")))
-        .or_else(|| Some(variable("XDG_CONFIG_HOME")?.join("helm/registry/config.json")))
-        .or_else(|| Some(home()?.join(".config/helm/registry/config.json")));
-    let docker = variable("DOCKER_CONFIG")
-        .or_else(|| Some(home()?.join(".docker")))
+    let docker = std::env::var_os("DOCKER_CONFIG")
+        .map(PathBuf::from)
+        .or_else(|| Some(std::env::home_dir()?.join(".docker")))
         .map(|folder| folder.join("config.json"));
-    [helm, docker].into_iter().flatten().collect()
+    [Some(environment::path("HELM_REGISTRY_CONFIG")), docker]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
-fn trust(args: &args::Access) -> Result<Trust> {
-    let ca_bundle = match &args.ca_file {
+/// Whom we trust, and what we show, by the files of these names.
+pub(crate) fn trust(
+    ca_file: Option<&Path>,
+    cert_file: Option<&Path>,
+    key_file: Option<&Path>,
+) -> Result<Trust> {
+    let ca_bundle = match ca_file {
         Some(path) => Some(CaBundle::parse(&read(path)?).with_context(|| unusable(path))?),
         None => None,
     };
-    let client_cert = match (&args.cert_file, &args.key_file) {
+    let client_cert = match (cert_file, key_file) {
         (Some(cert), Some(key)) => {
             let password = String::from_utf8(read(key)?).with_context(|| unusable(key))?;
             let parsed = ClientCert::parse(&read(cert)?, &Password::new(password));

@@ -64,7 +64,7 @@ fn said(archive: &Archive) -> String {
     ) {
         said = format!("Pulled: {place}\nDigest: {manifest}\n");
         if place.contains('_') {
-            said = format!("{said}{place} contains an underscore.\n{UNDERSCORE}");
+            said.push_str(&underscore(place));
         }
     }
     if let Some(signer) = &archive.resolved.signed_by {
@@ -74,6 +74,11 @@ fn said(archive: &Archive) -> String {
         );
     }
     said
+}
+
+/// What Helm says of a place with an underscore in it.
+pub(crate) fn underscore(place: &str) -> String {
+    format!("{place} contains an underscore.\n{UNDERSCORE}")
 }
 
 fn untar(reference: &str, archive: &Archive, args: &Pull) -> Result<()> {

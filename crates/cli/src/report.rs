@@ -6,9 +6,12 @@ use std::io::Write as _;
 use anyhow::{Context as _, Result};
 use helm::engine::{self, Place, TemplateFailure};
 
+use crate::progress;
+
 /// Prints an error and, where a template failed, the lines it failed in, outermost first.
 #[expect(clippy::print_stderr, reason = "this is what a terminal program is for")]
 pub(crate) fn print(error: &anyhow::Error) {
+    progress::clear();
     eprintln!("Error: {error:#}");
     let failure = error
         .chain()
@@ -29,6 +32,7 @@ pub(crate) fn print(error: &anyhow::Error) {
 /// # Errors
 /// When nobody reads it.
 pub(crate) fn out(text: &str) -> Result<()> {
+    progress::clear();
     std::io::stdout()
         .lock()
         .write_all(text.as_bytes())

@@ -8,6 +8,7 @@ pub mod figures;
 pub mod idle;
 pub mod interop;
 pub mod live;
+mod scripts;
 pub mod verbs;
 
 use std::path::PathBuf;

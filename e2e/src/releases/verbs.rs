@@ -1,6 +1,7 @@
 //! The verbs that need no cluster: `kco` and the real Helm 4 on the same folders, side by side.
 //!
-//! What is printed, the status and what is written have to be the same.
+//! What is printed, the status and what is written have to be the same. Those of repositories and registries are in
+//! `scripts`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +16,7 @@ use crate::{image, site};
 
 /// What is compared of an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Compared {
+pub(super) enum Compared {
     /// Status, output and files.
     All,
     /// Status and files: the words differ on purpose.
@@ -324,6 +325,7 @@ pub fn run() -> Result<Table> {
             fault: ours.difference(&theirs, case.compared),
         });
     }
+    super::scripts::run(&mut table)?;
     Ok(table)
 }
 

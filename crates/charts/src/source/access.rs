@@ -21,6 +21,24 @@ pub struct Access {
     pub trust: Trust,
     /// Whose signature the chart must carry.
     pub verify: Option<Verify>,
+    /// Who is told how far downloads and uploads are.
+    pub watcher: Option<Watcher>,
+}
+
+/// Is told after every few bytes.
+pub type Watcher = fn(Transfer<'_>);
+
+/// How far a download or an upload is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transfer<'a> {
+    /// The other side.
+    pub host: &'a str,
+    /// What is fetched or pushed.
+    pub path: &'a str,
+    /// So many bytes are through.
+    pub done: u64,
+    /// Of so many, where that is known.
+    pub total: Option<u64>,
 }
 
 /// Asks a credential helper, by its name, for the login at a server; the error says what is wrong, without a secret.

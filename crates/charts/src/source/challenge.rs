@@ -53,7 +53,9 @@ pub(super) fn token_url(realm: &Url, service: Option<&str>, scope: &str) -> Url 
     if let Some(service) = service {
         query.append_pair("service", service);
     }
-    query.append_pair("scope", scope);
+    if !scope.is_empty() {
+        query.append_pair("scope", scope);
+    }
     drop(query);
     url
 }

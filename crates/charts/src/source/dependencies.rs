@@ -64,9 +64,9 @@ pub enum Error {
         /// Where.
         folder: PathBuf,
     },
-    /// The repository is named by what Helm calls it on some machine.
+    /// The repository is named by what it is called on some other machine.
     #[error(
-        "dependency {name} names its repository as {repository}, by a name of Helm's own configuration: write its URL"
+        "dependency {name} names its repository as {repository}, but there is none of this name: add it by kco repo add, or write its URL"
     )]
     Alias {
         /// The dependency.
@@ -137,6 +137,27 @@ pub struct Options {
     pub limits: Limits,
     /// The time of what is written, in seconds since 1970, in place of now.
     pub time: Option<u64>,
+    /// Repositories that have a name here, and a login.
+    pub repositories: Vec<Repository>,
+}
+
+/// A repository that has a name.
+#[derive(Debug, Clone)]
+pub struct Repository {
+    /// What `@name` and `alias:name` stand for.
+    pub name: String,
+    /// Its address.
+    pub url: String,
+    /// Its login and whom we trust there.
+    pub access: Access,
+    /// Take any certificate.
+    pub insecure_skip_verify: bool,
+}
+
+impl Repository {
+    fn is_at(&self, url: &str) -> bool {
+        self.url.trim_end_matches('/') == url.trim_end_matches('/')
+    }
 }
 
 impl Options {
@@ -169,9 +190,11 @@ pub struct Built {
 pub async fn build(folder: &Path, options: &Options) -> Result<Vec<Built>, Error> {
     let chart = folder::load(folder)?;
     let files = Files::of(&chart);
-    let declared: &[Dependency] = chart.metadata().dependencies.as_deref().unwrap_or_default();
     match chart.lock() {
-        Some(lock) => put(folder, checked(lock, declared, &chart, files)?, options, None).await,
+        Some(lock) => {
+            let locked = checked(lock, &declared(&chart, options)?, &chart, files)?;
+            put(folder, locked, options, None).await
+        }
         None => renewed(folder, &chart, options).await,
     }
 }
@@ -186,13 +209,37 @@ pub async fn update(folder: &Path, options: &Options) -> Result<Vec<Built>, Erro
     renewed(folder, &chart, options).await
 }
 
+/// The dependencies, each with the address of its repository: a name is one on this machine alone.
+fn declared(chart: &Chart, options: &Options) -> Result<Vec<Dependency>, Error> {
+    let declared = chart.metadata().dependencies.iter().flatten();
+    let resolved = declared.map(|dependency| {
+        let repository = &dependency.repository;
+        let name = repository
+            .strip_prefix('@')
+            .or_else(|| repository.strip_prefix("alias:"));
+        let Some(name) = name else {
+            return Ok(dependency.clone());
+        };
+        let known = options.repositories.iter().find(|known| known.name == name);
+        let known = known.ok_or_else(|| Error::Alias {
+            name: dependency.name.clone(),
+            repository: repository.clone(),
+        })?;
+        Ok(Dependency {
+            repository: known.url.clone(),
+            ..dependency.clone()
+        })
+    });
+    resolved.collect()
+}
+
 async fn renewed(folder: &Path, chart: &Chart, options: &Options) -> Result<Vec<Built>, Error> {
     let files = Files::of(chart);
-    let declared: &[Dependency] = chart.metadata().dependencies.as_deref().unwrap_or_default();
-    let locked = chosen(declared, folder, options).await?;
+    let declared = declared(chart, options)?;
+    let locked = chosen(&declared, folder, options).await?;
     let former = chart.lock().and_then(|lock| lock["digest"].as_str());
-    let is_same = lock_digest(declared, &locked).is_ok_and(|digest| former == Some(&digest));
-    let lock = (!is_same).then_some((folder.join(files.lock), declared));
+    let is_same = lock_digest(&declared, &locked).is_ok_and(|digest| former == Some(&digest));
+    let lock = (!is_same).then_some((folder.join(files.lock), declared.as_slice()));
     put(folder, locked, options, lock).await
 }
 
@@ -261,10 +308,10 @@ fn checked(
     let locked = locked.unwrap_or_default();
     let found = lock.get("digest").and_then(Value::as_str).unwrap_or_default();
     let is_current = found == lock_digest(declared, &locked).map_err(unusable)?;
-    // Helm 2 has hashed less.
+    // Helm 2 has hashed less, and names of repositories as they are.
     let is_of_helm_2 = || {
         let hashed = go_json(&Helm2 {
-            dependencies: declared,
+            dependencies: chart.metadata().dependencies.as_deref().unwrap_or_default(),
         })
         .map(|text| helm::digest::sha256(text.as_bytes()));
         chart.metadata().api_version == "v1" && hashed.is_ok_and(|hashed| hashed == found)
@@ -374,25 +421,27 @@ fn reference(dependency: &Dependency, options: &Options) -> Result<(ChartRef, Ac
         repository,
         ..
     } = dependency;
-    if repository.starts_with('@') || repository.starts_with("alias:") {
-        return Err(Error::Alias {
-            name: name.clone(),
-            repository: repository.clone(),
-        });
-    }
     let reference =
         ChartRef::parse(repository, Some(name), Some(version)).map_err(|source| Error::Reference {
             name: name.clone(),
             source,
         })?;
-    let access = Access {
-        credentials: None,
-        ..options.access.clone()
+    let known = options.repositories.iter().find(|known| known.is_at(repository));
+    let access = match known {
+        Some(known) => Access {
+            verify: options.access.verify.clone(),
+            ..known.access.clone()
+        },
+        None => Access {
+            credentials: None,
+            ..options.access.clone()
+        },
     };
+    let insecure = options.insecure_skip_verify || known.is_some_and(|known| known.insecure_skip_verify);
     Ok((
         reference
             .with_plain_http(options.plain_http)
-            .with_insecure_skip_verify(options.insecure_skip_verify),
+            .with_insecure_skip_verify(insecure),
         access,
     ))
 }
@@ -643,7 +692,7 @@ mod tests {
             ),
             (
                 "- {name: sub, version: ^2, repository: '@stable'}\n",
-                "dependency sub names its repository as @stable, by a name of Helm's own configuration: write its URL",
+                "dependency sub names its repository as @stable, but there is none of this name: add it by kco repo add, or write its URL",
             ),
             (
                 "- {name: sub, version: ^2, repository: 'ftp://host'}\n",

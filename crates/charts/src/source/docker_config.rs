@@ -216,8 +216,8 @@ fn place(registry: &str) -> String {
     }
 }
 
-/// A host as credential helpers know it.
-pub(super) fn server(host: &str) -> &str {
+/// A host as credential helpers know it, and as logins are kept for it.
+pub fn server(host: &str) -> &str {
     match alias(host) {
         "registry-1.docker.io" => "https://index.docker.io/v1/",
         host => host,

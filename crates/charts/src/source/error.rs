@@ -5,6 +5,7 @@ use std::time::Duration;
 use rustls::AlertDescription;
 use url::Url;
 
+use super::Transfer;
 use super::http::{Limit, host};
 
 /// A chart that could not be fetched. No text of it holds a credential or the query of a URL.
@@ -150,6 +151,28 @@ pub enum Error {
         /// The token service.
         realm: String,
     },
+    /// The registry wants what is pushed at another address. Whoever gets it there is nobody that was asked.
+    #[error(
+        "{host} wants {path} at {to}: refused, for what is pushed goes to the registry alone; tell who runs it to answer with its own address, behind a proxy by the headers X-Forwarded-Host and X-Forwarded-Proto"
+    )]
+    UploadElsewhere {
+        /// The registry.
+        host: String,
+        /// What is pushed.
+        path: String,
+        /// The address, without query.
+        to: String,
+    },
+    /// A push or a login took too long.
+    #[error("{host} was not done with {path} within {} s: check that it is reachable and fast enough", limit.as_secs())]
+    Slow {
+        /// The registry.
+        host: String,
+        /// What it was asked for.
+        path: String,
+        /// The bound.
+        limit: Duration,
+    },
     /// Another content than the pinned one.
     #[error(
         "{path} at {host} has digest {actual}, not the {expected} that is asked for: it was published again with other content; ask for another version, or check what changed and set digest to the new one"
@@ -290,7 +313,7 @@ impl Error {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Answered { status, .. } => matches!(status, 408 | 425 | 429 | 500 | 502 | 503 | 504),
-            Self::Unreachable { .. } | Self::TimedOut { .. } => true,
+            Self::Unreachable { .. } | Self::TimedOut { .. } | Self::Slow { .. } => true,
             Self::Connect { .. }
             | Self::Untrusted { .. }
             | Self::ClientCertificate { .. }
@@ -302,6 +325,7 @@ impl Error {
             | Self::HelperFailed { .. }
             | Self::InsecureRealm { .. }
             | Self::LocalRealm { .. }
+            | Self::UploadElsewhere { .. }
             | Self::Pinned { .. }
             | Self::Unsigned { .. }
             | Self::Signature { .. }
@@ -355,9 +379,31 @@ pub(super) struct Request {
     pub(super) missing: &'static str,
     /// Whether credentials were given for it.
     pub(super) authenticated: bool,
+    pub(super) purpose: Purpose,
+}
+
+/// What somebody is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// To give something.
+    Fetch,
+    /// To take something.
+    Push,
+    /// To let us in.
+    Login,
 }
 
 impl Request {
+    /// How far its body is; a total of 0 is not known.
+    pub(super) fn transfer(&self, done: usize, total: u64) -> Transfer<'_> {
+        Transfer {
+            host: &self.host,
+            path: &self.path,
+            done: done as u64,
+            total: (total > 0).then_some(total),
+        }
+    }
+
     /// The same question, asked of whom a redirect leads to.
     pub(super) fn redirected_to(&self, url: &Url) -> Self {
         Self {
@@ -369,6 +415,7 @@ impl Request {
 
     pub(super) fn answered(&self, status: u16, retry_after: Option<Duration>) -> Error {
         let advice = match (status, self.authenticated) {
+            _ if self.purpose != Purpose::Fetch => self.advice(status),
             (401, true) => {
                 "the user name or password is wrong; check credentials, or the entry for this host in the Docker configuration"
             }
@@ -386,6 +433,25 @@ impl Request {
             status,
             advice,
             retry_after,
+        }
+    }
+
+    /// What somebody at a terminal can do.
+    fn advice(&self, status: u16) -> &'static str {
+        match (status, self.purpose, self.authenticated) {
+            (401, Purpose::Login, _) => "the user name or password is wrong; check them",
+            (401, _, true) => {
+                "the user name or password is wrong; check them, or log in again by kco registry login"
+            }
+            (401, _, false) => "it asks who we are; log in by kco registry login",
+            (403, Purpose::Login, _) => "this user is not let in; log in as another",
+            (403, _, _) => "this user may not push there; give the user access, or log in as another",
+            (404 | 410, _, _) => self.missing,
+            (405, _, _) => "it takes no pushes; push elsewhere",
+            (413, _, _) => "this is more than it takes; take out of the chart what is no part of it",
+            (429, _, _) => "it asks for fewer requests; try again later",
+            (500.., _, _) => "it has a problem of its own; try again later",
+            _ => "this is no answer of a registry; check the address",
         }
     }
 

@@ -1,19 +1,21 @@
 //! One question to a host, and its answer: bounded, and with our credentials for nobody but the origin they are for.
 
 use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 use reqwest::header::{
-    ACCEPT, AUTHORIZATION, ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE, IF_NONE_MATCH,
+    ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, IF_MODIFIED_SINCE,
+    IF_NONE_MATCH,
 };
 use reqwest::header::{LAST_MODIFIED, LOCATION, RETRY_AFTER};
-use reqwest::{Client, Response, StatusCode};
+use reqwest::{Body, Client, ClientBuilder, Method, Response, StatusCode};
 use url::{Origin, Url};
 
 use super::error::Request;
-use super::{Error, Limits, Trust};
+use super::{Error, Limits, Trust, Watcher};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest silence within a download.
@@ -32,6 +34,7 @@ pub(super) struct Http {
     /// Who gets to see our certificate.
     origin: Origin,
     pub(super) limits: Limits,
+    watcher: Option<Watcher>,
 }
 
 /// One question.
@@ -46,6 +49,24 @@ pub(super) struct Ask<'a> {
     pub(super) limit: Limit,
     pub(super) redirects: Redirects,
     pub(super) request: &'a Request,
+}
+
+/// Something for the host, which goes nowhere else: redirects are not followed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Parcel<'a> {
+    pub(super) method: &'a Method,
+    pub(super) url: &'a Url,
+    /// It must be marked as sensitive.
+    pub(super) authorization: Option<&'a HeaderValue>,
+    pub(super) content: Option<Content<'a>>,
+    pub(super) request: &'a Request,
+}
+
+/// Bytes to send.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Content<'a> {
+    pub(super) media_type: &'a str,
+    pub(super) bytes: &'a Arc<[u8]>,
 }
 
 /// How large an answer may be.
@@ -91,19 +112,34 @@ impl Http {
         insecure_skip_verify: bool,
         limits: Limits,
     ) -> Result<Self, Error> {
+        Self::silent_for(READ_TIMEOUT, url, trust, insecure_skip_verify, limits)
+    }
+
+    /// The same for one who sends: a host may be silent for as long as that takes.
+    pub(super) fn for_sending(
+        url: &Url,
+        trust: &Trust,
+        insecure_skip_verify: bool,
+        limits: Limits,
+    ) -> Result<Self, Error> {
+        Self::silent_for(limits.time, url, trust, insecure_skip_verify, limits)
+    }
+
+    fn silent_for(
+        silence: Duration,
+        url: &Url,
+        trust: &Trust,
+        insecure_skip_verify: bool,
+        limits: Limits,
+    ) -> Result<Self, Error> {
         let build = |shows_certificate| {
-            let made = client(
-                url,
-                trust,
-                insecure_skip_verify,
-                shows_certificate,
-                Roots::Machine,
-            );
+            let made = |roots| {
+                let made = client(url, trust, insecure_skip_verify, shows_certificate, roots);
+                made.read_timeout(silence).build()
+            };
             // An image may have no certificates, and plain HTTP needs none. A redirect to TLS then fails on its own.
-            let made = match made {
-                Err(_) if url.scheme() == "http" => {
-                    client(url, trust, insecure_skip_verify, shows_certificate, Roots::Given)
-                }
+            let made = match made(Roots::Machine) {
+                Err(_) if url.scheme() == "http" => made(Roots::Given),
                 made => made,
             };
             made.map_err(|source| Error::Connect {
@@ -121,7 +157,13 @@ impl Http {
             other,
             origin: url.origin(),
             limits,
+            watcher: None,
         })
+    }
+
+    /// Tells somebody how far bodies are.
+    pub(super) fn watched_by(self, watcher: Option<Watcher>) -> Self {
+        Self { watcher, ..self }
     }
 
     /// Asks once, following redirects, and reads the body of an answer of status 200.
@@ -130,7 +172,7 @@ impl Http {
     /// a redirect has led is an error when it does, lest the caller meets its challenge.
     pub(super) async fn get(&self, ask: Ask<'_>) -> Result<Answer, Error> {
         let (response, request) = self.follow(ask).await?;
-        answer(response, &request, ask.limit).await
+        answer(response, &request, ask.limit, self.watcher).await
     }
 
     /// Posts a form. Nobody else gets to see it: redirects are not followed.
@@ -144,10 +186,35 @@ impl Http {
         let post = self
             .client(url)
             .post(url.clone())
-            .header(reqwest::header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+            .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
             .body(form);
         let response = post.send().await.map_err(|failure| request.failed(failure))?;
-        answer(response, request, limit).await
+        answer(response, request, limit, None).await
+    }
+
+    /// Sends something once. Nothing is read of the answer but its head.
+    pub(super) async fn send(&self, parcel: Parcel<'_>) -> Result<Answer, Error> {
+        let Parcel {
+            method,
+            url,
+            authorization,
+            content,
+            request,
+        } = parcel;
+        let mut send = self.client(url).request(method.clone(), url.clone());
+        if let Some(authorization) = authorization {
+            send = send.header(AUTHORIZATION, authorization.clone());
+        }
+        if let Some(Content { media_type, bytes }) = content {
+            send = send
+                .header(CONTENT_TYPE, media_type)
+                .header(CONTENT_LENGTH, bytes.len())
+                .body(body(bytes, request, self.watcher));
+        } else if *method != Method::HEAD {
+            send = send.header(CONTENT_LENGTH, 0_u32);
+        }
+        let response = send.send().await.map_err(|failure| request.failed(failure))?;
+        settled(response, Vec::new(), request)
     }
 
     fn client(&self, url: &Url) -> &Client {
@@ -226,14 +293,13 @@ fn client(
     insecure_skip_verify: bool,
     shows_certificate: bool,
     roots: Roots,
-) -> Result<Client, reqwest::Error> {
+) -> ClientBuilder {
     // Chooses the TLS implementation of the process, unless it has chosen one already; without any, the client would
     // panic.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut client = Client::builder()
         .user_agent(USER_AGENT)
         .connect_timeout(CONNECT_TIMEOUT)
-        .read_timeout(READ_TIMEOUT)
         .tls_danger_accept_invalid_certs(insecure_skip_verify)
         // HTTP/2 keeps the words of an error alone: what TLS has refused would not be told from a broken connection.
         .http1_only()
@@ -253,7 +319,23 @@ fn client(
     if is_loopback(url.host_str().unwrap_or_default()) {
         client = client.no_proxy();
     }
-    client.build()
+    client
+}
+
+/// So many bytes are sent at a time.
+const CHUNK: usize = 64 * 1024;
+
+/// The bytes as a body that shares them: an upload that is tried again needs them again.
+fn body(bytes: &Arc<[u8]>, request: &Request, watcher: Option<Watcher>) -> Body {
+    let (bytes, request) = (bytes.clone(), request.clone());
+    let starts = (0..bytes.len()).step_by(CHUNK);
+    Body::wrap_stream(futures::stream::iter(starts.map(move |start| {
+        let end = bytes.len().min(start + CHUNK);
+        if let Some(watcher) = watcher {
+            watcher(request.transfer(end, bytes.len() as u64));
+        }
+        Ok::<_, std::convert::Infallible>(bytes[start..end].to_vec())
+    })))
 }
 
 /// Where a redirect leads.
@@ -266,10 +348,14 @@ fn target(url: &Url, response: &Response) -> Option<Url> {
     matches!(next.scheme(), "http" | "https").then_some(next)
 }
 
-async fn answer(mut response: Response, request: &Request, limit: Limit) -> Result<Answer, Error> {
-    let status = response.status();
+async fn answer(
+    mut response: Response,
+    request: &Request,
+    limit: Limit,
+    watcher: Option<Watcher>,
+) -> Result<Answer, Error> {
     let mut body = Vec::new();
-    if status == StatusCode::OK {
+    if response.status() == StatusCode::OK {
         let announced = response.content_length().unwrap_or_default();
         if announced > limit.bytes {
             return Err(request.too_large(limit));
@@ -285,10 +371,18 @@ async fn answer(mut response: Response, request: &Request, limit: Limit) -> Resu
                 return Err(request.too_large(limit));
             }
             body.extend_from_slice(&chunk);
+            if let Some(watcher) = watcher {
+                watcher(request.transfer(body.len(), announced));
+            }
         }
     }
+    settled(response, body, request)
+}
+
+fn settled(mut response: Response, body: Vec<u8>, request: &Request) -> Result<Answer, Error> {
+    let status = response.status();
     // Trouble that a redirect led to is told of the host that has it.
-    if status != StatusCode::OK && !matches!(status.as_u16(), 304 | 401 | 404) {
+    if !status.is_success() && !matches!(status.as_u16(), 304 | 401 | 404) {
         return Err(request.answered(status.as_u16(), retry_after(response.headers())));
     }
     Ok(Answer {

@@ -1,7 +1,10 @@
-//! The `index.yaml` of a chart repository: a chart and a version in, the URL of its archive out.
+//! The `index.yaml` of a chart repository: a chart and a version in, the URL of its archive out; and all that it lists.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
+use helm::chart::Metadata;
+use helm::semver::Version;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use url::Url;
@@ -19,6 +22,116 @@ pub(super) struct Entry {
     urls: Option<Vec<String>>,
     #[serde(default)]
     digest: Option<String>,
+}
+
+/// All charts of a repository.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Index {
+    /// Their versions by their names, newest first; of each what people search for.
+    pub charts: BTreeMap<String, Vec<Metadata>>,
+}
+
+/// What is read about one version of a chart.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Listed {
+    #[serde(deserialize_with = "null_as_default")]
+    api_version: String,
+    #[serde(deserialize_with = "null_as_default")]
+    name: String,
+    #[serde(deserialize_with = "null_as_default")]
+    version: String,
+    #[serde(deserialize_with = "null_as_default")]
+    app_version: String,
+    #[serde(deserialize_with = "null_as_default")]
+    description: String,
+    #[serde(deserialize_with = "null_as_default")]
+    keywords: Vec<String>,
+    #[serde(rename = "type", deserialize_with = "null_as_default")]
+    chart_type: String,
+}
+
+impl Listed {
+    /// The same without what a terminal would take for commands; `None` for what cannot be a chart.
+    fn checked(self) -> Option<(Version, Metadata)> {
+        let is_v1 = self.api_version.is_empty();
+        let mut metadata = Metadata {
+            api_version: if is_v1 { "v1".to_owned() } else { self.api_version },
+            name: self.name,
+            version: self.version,
+            app_version: self.app_version,
+            description: self.description,
+            keywords: self.keywords,
+            chart_type: self.chart_type,
+            ..Metadata::default()
+        };
+        metadata.sanitize_and_validate().ok()?;
+        Some((Version::parse(&metadata.version).ok()?, metadata))
+    }
+}
+
+/// Text that is no index of a repository.
+#[derive(Debug, thiserror::Error)]
+pub enum InvalidIndex {
+    /// There is nothing.
+    #[error("empty index.yaml file")]
+    Empty,
+    /// It is of another form.
+    #[error("it is no index of charts")]
+    Form(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// It is of no version.
+    #[error("no API version specified")]
+    NoApiVersion,
+}
+
+impl Index {
+    /// Reads an index. Entries that can be of no chart are left out, as by Helm, and so are names with control characters.
+    ///
+    /// # Errors
+    /// [`InvalidIndex`]
+    pub fn parse(text: &[u8]) -> Result<Self, InvalidIndex> {
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "camelCase")]
+        struct Read {
+            #[serde(deserialize_with = "null_as_default")]
+            api_version: String,
+            #[serde(deserialize_with = "null_as_default")]
+            entries: BTreeMap<String, Option<Vec<Option<Listed>>>>,
+        }
+        if text.is_empty() {
+            return Err(InvalidIndex::Empty);
+        }
+        let read: Read = if text.trim_ascii_start().starts_with(b"{") {
+            serde_json::from_slice(text).map_err(|error| InvalidIndex::Form(error.into()))?
+        } else {
+            serde_saphyr::from_slice_with_options(text, options(text))
+                .map_err(|error| InvalidIndex::Form(error.into()))?
+        };
+        if read.api_version.is_empty() {
+            return Err(InvalidIndex::NoApiVersion);
+        }
+        let named = read
+            .entries
+            .into_iter()
+            .filter(|(name, _)| !name.contains(char::is_control));
+        let charts = named.map(|(name, entries)| {
+            let entries = entries.into_iter().flatten().flatten();
+            let mut versions: Vec<_> = entries.filter_map(Listed::checked).collect();
+            versions.sort_by(|(one, _), (other, _)| other.cmp(one));
+            (name, versions.into_iter().map(|(_, entry)| entry).collect())
+        });
+        Ok(Self {
+            charts: charts.collect(),
+        })
+    }
+}
+
+fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// Why the index leads nowhere.
@@ -80,7 +193,7 @@ fn entries(index: &[u8], chart: &str) -> Result<Vec<Entry>, Failure> {
     let is_json = index.trim_ascii_start().starts_with(b"{");
     let found = if is_json {
         let mut json = serde_json::Deserializer::from_slice(index);
-        Index { chart }
+        Only { chart }
             .deserialize(&mut json)
             .map_err(|failure| Failure::Unreadable(failure.into()))
     } else {
@@ -91,27 +204,30 @@ fn entries(index: &[u8], chart: &str) -> Result<Vec<Entry>, Failure> {
     })
 }
 
-fn yaml(index: &[u8], chart: &str) -> Result<Option<Vec<Entry>>, serde_saphyr::Error> {
-    // The download bounded the text, and no text has more events than bytes.
-    let options = serde_saphyr::options! {
+/// The download bounded the text, and no text has more events than bytes.
+fn options(index: &[u8]) -> serde_saphyr::Options {
+    serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_events: index.len(),
             max_nodes: index.len(),
             max_total_scalar_bytes: index.len(),
         },
         duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins,
-    };
-    serde_saphyr::with_deserializer_from_slice_with_options(index, options, |yaml| {
-        Index { chart }.deserialize(yaml)
+    }
+}
+
+fn yaml(index: &[u8], chart: &str) -> Result<Option<Vec<Entry>>, serde_saphyr::Error> {
+    serde_saphyr::with_deserializer_from_slice_with_options(index, options(index), |yaml| {
+        Only { chart }.deserialize(yaml)
     })
 }
 
 /// An index, of which the entries of one chart are read.
-struct Index<'a> {
+struct Only<'a> {
     chart: &'a str,
 }
 
-impl<'de> DeserializeSeed<'de> for Index<'_> {
+impl<'de> DeserializeSeed<'de> for Only<'_> {
     type Value = Option<Vec<Entry>>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
@@ -119,7 +235,7 @@ impl<'de> DeserializeSeed<'de> for Index<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Index<'_> {
+impl<'de> Visitor<'de> for Only<'_> {
     type Value = Option<Vec<Entry>>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -297,6 +413,28 @@ entries:
         for (chart, version, expected) in cases {
             assert_eq!(leads_to(INDEX, chart, version), expected);
         }
+    }
+
+    #[test]
+    fn all_that_an_index_lists_is_read_newest_first() {
+        let index = Index::parse(INDEX.as_bytes());
+        // `urls` of another chart are not looked at here either, and a version that is none is left out.
+        let index = index.unwrap();
+        let versions = |chart: &str| -> Vec<&str> {
+            let listed = index.charts[chart].iter();
+            listed.map(|entry| entry.version.as_str()).collect()
+        };
+        assert_eq!(versions("nginx"), ["2.0.0-rc.1", "1.10.0", "1.9.0"]);
+        assert!(versions("preview").is_empty(), "it has no name");
+        let hostile = "apiVersion: v1\nentries:\n  web: [{name: web, version: 1.0.0, description: \"a\\e[2Jb\"}]\n  \"a\\nb\": []\n";
+        let index = Index::parse(hostile.as_bytes()).unwrap();
+        assert_eq!(index.charts["web"][0].description, "a[2Jb");
+        assert_eq!(index.charts.len(), 1);
+        let refused = |text: &str| Index::parse(text.as_bytes()).unwrap_err().to_string();
+        assert_eq!(refused(""), "empty index.yaml file");
+        assert_eq!(refused("entries: {}"), "no API version specified");
+        assert_eq!(refused("entries: []"), "it is no index of charts");
+        assert_eq!(refused("{\"entries\": {}}"), "no API version specified");
     }
 
     #[test]

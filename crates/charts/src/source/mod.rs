@@ -18,6 +18,7 @@ mod oci;
 mod openpgp;
 pub mod package;
 mod provenance;
+pub mod push;
 mod reference;
 mod registry;
 mod repository;
@@ -30,11 +31,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 use url::Url;
 
-pub use access::{Access, CaBundle, ClientCert, CredentialHelper, InvalidPem, Kept, Trust, Verify};
+pub use access::{
+    Access, CaBundle, ClientCert, CredentialHelper, InvalidPem, Kept, Transfer, Trust, Verify, Watcher,
+};
 pub use cosign::{CosignKey, InvalidCosignKey};
 pub use credentials::{Credentials, Password};
-pub use docker_config::{DockerConfig, Malformed, Unreadable};
+pub use docker_config::{DockerConfig, Malformed, Unreadable, server};
 pub use error::Error;
+pub use index::{Index, InvalidIndex};
 pub use provenance::{InvalidKeyring, Keyring};
 pub use reference::{ChartRef, InvalidRef};
 
@@ -197,6 +201,55 @@ pub async fn fetch_unless_known<T>(
         }
     };
     within(chart, limits, fetched).await
+}
+
+/// Fetches the archive of a chart that a repository lists, by an index of it that is here already.
+///
+/// # Errors
+/// As [`fetch`].
+pub async fn fetch_listed(
+    chart: &ChartRef,
+    index: &[u8],
+    access: &Access,
+    limits: Limits,
+) -> Result<Archive, Error> {
+    let Location::Repository(repository) = chart.location() else {
+        return fetch(chart, access, limits).await;
+    };
+    let fetched = async {
+        let source = repository::Source::of_repository(chart, repository, access, limits)?;
+        let resolved = source.listed(index, repository, chart.digest())?;
+        let archive = Archive::new(source.download(&resolved).await?, resolved);
+        checked(
+            &source,
+            chart,
+            access,
+            Fetched::<std::convert::Infallible>::Archive(archive),
+        )
+        .await
+    };
+    match within(chart, limits, fetched).await? {
+        Fetched::Archive(archive) => Ok(archive),
+        Fetched::Known(_, never) => match never {},
+    }
+}
+
+/// The index of the repository at this address, as it is: [`Index::parse`] reads it.
+///
+/// # Errors
+/// As [`fetch`].
+pub async fn fetch_index(repository: &ChartRef, access: &Access, limits: Limits) -> Result<Vec<u8>, Error> {
+    let fetched = async {
+        let Location::Repository(place) = repository.location() else {
+            return Err(Error::NoSuchChart {
+                host: repository.to_string(),
+                chart: "index.yaml".to_owned(),
+            });
+        };
+        let source = repository::Source::of_repository(repository, place, access, limits)?;
+        source.index().await
+    };
+    within(repository, limits, fetched).await
 }
 
 /// What a reference leads to at the moment. Of an archive behind a plain URL nothing is known before it is fetched.

@@ -2,9 +2,9 @@
 
 use helm::semver::Version;
 
-use super::access::{Trust, Verify};
+use super::access::Verify;
 use super::cosign;
-use super::error::Request;
+use super::error::{Purpose, Request};
 use super::http::Http;
 use super::reference::{Image, Tag};
 use super::registry::{self, Descriptor, Manifest, Registry};
@@ -44,18 +44,14 @@ impl<'a> Source<'a> {
         access: &Access,
         limits: Limits,
     ) -> Result<Self, Error> {
-        // Registries on this machine speak plain HTTP, unless somebody says what their TLS is like.
-        let Trust {
-            ca_bundle,
-            client_cert,
-        } = &access.trust;
-        let wants_tls = chart.insecure_skip_verify() || ca_bundle.is_some() || client_cert.is_some();
-        let plain_http = chart.plain_http() || (image.loopback && !wants_tls);
+        let plain_http = chart.plain_http()
+            || (image.loopback && !registry::wants_tls(&access.trust, chart.insecure_skip_verify()));
         let root = registry::root(&image.registry, &image.repository, plain_http).ok_or_else(|| {
             let reason = "the host does not answer as an OCI registry does; check the url";
             request(image, &image.to_string(), false).not_a_chart(reason.to_owned())
         })?;
         let http = Http::new(&root, &access.trust, chart.insecure_skip_verify(), limits)?;
+        let http = http.watched_by(access.watcher);
         let login = access.login(&image.registry, &image.repository)?;
         Ok(Self {
             image,
@@ -306,6 +302,7 @@ fn request(image: &Image, reference: &str, authenticated: bool) -> Request {
         path: format!("{}{separator}{reference}", image.repository),
         missing: "there is no such chart or no such tag; check url, repo and version",
         authenticated,
+        purpose: Purpose::Fetch,
     }
 }
 

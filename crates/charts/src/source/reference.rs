@@ -115,6 +115,14 @@ pub enum InvalidRef {
         /// What was given.
         digest: String,
     },
+    /// A chart, or a registry.
+    #[error(
+        "{url} is no repository with an index.yaml: charts at such an address are named by it, and registries by oci://host/path/chart"
+    )]
+    NoRepository {
+        /// What was given.
+        url: String,
+    },
     /// A repository, but no chart in it.
     #[error(
         "chart url {url} is a chart repository, but no chart is named: set repo to the name of the chart, or give the url of its .tgz"
@@ -160,6 +168,18 @@ impl ChartRef {
             plain_http: false,
             insecure_skip_verify: false,
         })
+    }
+
+    /// Reads the address of a repository with an `index.yaml`.
+    ///
+    /// # Errors
+    /// [`InvalidRef`] says what to write instead.
+    pub fn repository(url: &str) -> Result<Self, InvalidRef> {
+        let named = Self::parse(url, Some("index"), None)?;
+        match named.location {
+            Location::Repository(_) => Ok(named),
+            Location::Oci(_) | Location::Archive(_) => Err(InvalidRef::NoRepository { url: shown(url) }),
+        }
     }
 
     /// Takes only what has this digest: the archive, or in a registry its manifest.

@@ -1,22 +1,23 @@
-//! What is read of an OCI registry: manifests, blobs and tags of one repository (the distribution specification).
+//! What is read of an OCI registry, and put into it: manifests, blobs and tags of one repository (the distribution
+//! specification).
 //!
-//! `oci-client` 0.18 would do for reading alone, but it cannot show a client certificate, reads manifests, tokens
-//! and error texts of any length, sends passwords to token services without TLS, and keeps neither the status nor the
-//! `Retry-After` of a refusal. What is needed are five GETs over the HTTP stack that is here anyway.
+//! Requests are our own: `oci-client` 0.18 cannot show a client certificate, reads manifests, tokens and error texts of
+//! any length, sends passwords to token services without TLS, and keeps neither the status nor the `Retry-After` of a
+//! refusal. What is needed are five GETs and four more over the HTTP stack that is here anyway.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use reqwest::StatusCode;
-use reqwest::header::{HeaderValue, LINK};
+use reqwest::header::{HeaderValue, LINK, LOCATION};
+use reqwest::{Method, StatusCode};
 use serde::Deserialize;
 use url::Url;
 
 use super::challenge::{self, Challenge};
 use super::credentials::Login;
 use super::error::Request;
-use super::http::{self, Answer, Ask, Http, Limit, Redirects};
-use super::{Error, retry};
+use super::http::{self, Answer, Ask, Content, Http, Limit, Parcel, Redirects};
+use super::{Error, Trust, retry};
 
 /// The specification asks registries to take manifests of this size.
 const MANIFEST: Limit = Limit {
@@ -32,6 +33,12 @@ const TAGS: Limit = Limit {
 };
 /// Most pages of tags, each of a thousand.
 const MAX_PAGES: usize = 100;
+/// What a registry says of itself.
+const WELCOME: Limit = Limit {
+    bytes: 1024 * 1024,
+    what: "the answer to a login",
+    advice: "check that the address is that of a registry",
+};
 const TOKEN: Limit = Limit {
     bytes: 1024 * 1024,
     what: "the answer of a token service",
@@ -43,14 +50,14 @@ const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, application
 
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
-/// One repository of a registry.
+/// One repository of a registry, or the registry as such.
 #[derive(Debug)]
 pub(super) struct Registry {
     http: Http,
-    /// `https://host/v2/repository/`.
+    /// `https://host/v2/repository/`, or `https://host/v2/`.
     root: Url,
     login: Option<Login>,
-    /// `repository:…:pull`, unless the registry asks for something else.
+    /// `repository:…:pull`, unless the registry asks for something else. Empty for the registry as such.
     scope: String,
     /// What was sent last and did: the answer to a challenge is good for the questions that follow.
     authorization: Mutex<Option<HeaderValue>>,
@@ -99,8 +106,22 @@ where
 }
 
 impl Registry {
-    /// The repository below `root`, for which we log in as `login`.
+    /// The repository below `root`, to read of it, for which we log in as `login`.
     pub(super) fn new(http: Http, root: Url, repository: &str, login: Option<Login>) -> Self {
+        Self::scoped(http, root, format!("repository:{repository}:pull"), login)
+    }
+
+    /// The same, to write to it.
+    pub(super) fn to_push(http: Http, root: Url, repository: &str, login: Option<Login>) -> Self {
+        Self::scoped(http, root, format!("repository:{repository}:pull,push"), login)
+    }
+
+    /// The registry at `root` as such.
+    pub(super) fn to_enter(http: Http, root: Url, login: Option<Login>) -> Self {
+        Self::scoped(http, root, String::new(), login)
+    }
+
+    fn scoped(http: Http, root: Url, scope: String, login: Option<Login>) -> Self {
         let authorization = match &login {
             // What needs no challenge is sent at once.
             Some(Login::Bearer(token)) => http::sensitive(&format!("Bearer {}", token.expose())),
@@ -110,7 +131,7 @@ impl Registry {
             http,
             root,
             login,
-            scope: format!("repository:{repository}:pull"),
+            scope,
             authorization: Mutex::new(authorization),
         }
     }
@@ -205,6 +226,115 @@ impl Registry {
             next = next_page(&url, &answer);
         }
         Ok(tags)
+    }
+
+    /// Asks whether we are let in.
+    pub(super) async fn enter(&self, request: &Request) -> Result<(), Error> {
+        let welcome = self.get(&self.root, "application/json", WELCOME, request).await?;
+        welcome.map(drop).ok_or_else(|| request.answered(404, None))
+    }
+
+    /// Puts a blob with this digest into the repository, unless it is there.
+    pub(super) async fn put_blob(
+        &self,
+        bytes: &Arc<[u8]>,
+        digest: &str,
+        request: &Request,
+    ) -> Result<(), Error> {
+        if self.has_blob(digest, request).await? {
+            return Ok(());
+        }
+        let uploads = self.at("blobs/uploads/", request)?;
+        let attempt = || async {
+            let answer = self.send(&Method::POST, &uploads, None, request).await?;
+            let target = upload_target(&uploads, &answer, digest, request)?;
+            let content = Content {
+                media_type: "application/octet-stream",
+                bytes,
+            };
+            self.send(&Method::PUT, &target, Some(content), request).await
+        };
+        retry::until_settled(self.http.limits, attempt).await.map(drop)
+    }
+
+    /// Puts a manifest behind a tag.
+    pub(super) async fn put_manifest(
+        &self,
+        tag: &str,
+        content: Content<'_>,
+        request: &Request,
+    ) -> Result<(), Error> {
+        let url = self.at(&format!("manifests/{tag}"), request)?;
+        let put = Method::PUT;
+        let attempt = || self.send(&put, &url, Some(content), request);
+        let answer = retry::until_settled(self.http.limits, attempt).await?;
+        let digest = helm::digest::sha256(content.bytes);
+        let kept = answer.headers.get("docker-content-digest");
+        match kept.and_then(|kept| kept.to_str().ok()) {
+            Some(kept) if kept.starts_with("sha256:") && kept != digest => {
+                Err(request.digest(digest, kept.to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn has_blob(&self, digest: &str, request: &Request) -> Result<bool, Error> {
+        let url = self.at(&format!("blobs/{digest}"), request)?;
+        let attempt = || async {
+            match self.sent(&Method::HEAD, &url, None, request).await {
+                Ok(answer) if answer.status == StatusCode::OK => Ok(true),
+                Ok(answer) if answer.status == StatusCode::NOT_FOUND => Ok(false),
+                Ok(answer) => Err(request.answered(answer.status.as_u16(), None)),
+                // It leads to where it keeps the blob.
+                Err(Error::Answered {
+                    status: 301..=308, ..
+                }) => Ok(true),
+                Err(failure) => Err(failure),
+            }
+        };
+        retry::until_settled(self.http.limits, attempt).await
+    }
+
+    /// The answer to something that was taken.
+    async fn send(
+        &self,
+        method: &Method,
+        url: &Url,
+        content: Option<Content<'_>>,
+        request: &Request,
+    ) -> Result<Answer, Error> {
+        let answer = self.sent(method, url, content, request).await?;
+        if answer.status.is_success() {
+            Ok(answer)
+        } else {
+            Err(request.answered(answer.status.as_u16(), None))
+        }
+    }
+
+    /// Sends something, and once more when we have to say first who we are.
+    async fn sent(
+        &self,
+        method: &Method,
+        url: &Url,
+        content: Option<Content<'_>>,
+        request: &Request,
+    ) -> Result<Answer, Error> {
+        let parcel = |authorization| Parcel {
+            method,
+            url,
+            authorization,
+            content,
+            request,
+        };
+        let known = self.authorization();
+        let answer = self.http.send(parcel(known.as_ref())).await?;
+        if answer.status != StatusCode::UNAUTHORIZED {
+            return Ok(answer);
+        }
+        let authorization = self.answer_challenge(&answer, request).await?;
+        let answer = self.http.send(parcel(Some(&authorization))).await?;
+        self.keep(authorization);
+        Ok(answer)
     }
 
     fn at(&self, path: &str, request: &Request) -> Result<Url, Error> {
@@ -365,6 +495,28 @@ fn read(text: &[u8], digest: String) -> Option<Manifest> {
     })
 }
 
+/// Where a registry wants a blob: at an address of its own, for it gets our credentials with it.
+fn upload_target(uploads: &Url, answer: &Answer, digest: &str, request: &Request) -> Result<Url, Error> {
+    let location = answer.headers.get(LOCATION).and_then(|text| text.to_str().ok());
+    let mut target = location
+        .and_then(|location| uploads.join(location).ok())
+        .ok_or_else(|| no_registry(request))?;
+    if target.origin() != uploads.origin() {
+        return Err(Error::UploadElsewhere {
+            host: request.host.clone(),
+            path: request.path.clone(),
+            to: super::reference::without_query(&target),
+        });
+    }
+    target.query_pairs_mut().append_pair("digest", digest);
+    Ok(target)
+}
+
+/// Whether somebody has said what TLS is like; registries on this machine speak plain HTTP otherwise.
+pub(super) fn wants_tls(trust: &Trust, insecure_skip_verify: bool) -> bool {
+    insecure_skip_verify || trust.ca_bundle.is_some() || trust.client_cert.is_some()
+}
+
 /// The page that the registry names as the next one; no other host is asked for it.
 fn next_page(url: &Url, answer: &Answer) -> Option<Url> {
     let link = answer.headers.get(LINK)?.to_str().ok()?;
@@ -375,20 +527,22 @@ fn next_page(url: &Url, answer: &Answer) -> Option<Url> {
     url.join(target).ok().filter(|next| next.origin() == url.origin())
 }
 
-/// The address of a repository in a registry.
+/// The address of a repository in a registry, or of the registry for an empty one.
 pub(super) fn root(host: &str, repository: &str, plain_http: bool) -> Option<Url> {
+    let slash = if repository.is_empty() { "" } else { "/" };
     let scheme = if plain_http { "http" } else { "https" };
     // Docker Hub serves its registry under another name than it is known by.
     let host = match host {
         "docker.io" | "index.docker.io" => "registry-1.docker.io",
         host => host,
     };
-    Url::parse(&format!("{scheme}://{host}/v2/{repository}/")).ok()
+    Url::parse(&format!("{scheme}://{host}/v2/{repository}{slash}")).ok()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Limits, Trust};
+    use super::super::Limits;
+    use super::super::error::Purpose;
     use super::*;
 
     /// What a registry at `root` is told when it names `realm`.
@@ -400,6 +554,7 @@ mod tests {
             path: "web:1.2.3".to_owned(),
             missing: "",
             authenticated: true,
+            purpose: Purpose::Fetch,
         };
         let registry = Registry::new(http, root, "web", None);
         let realm = registry.root.join(realm).unwrap();

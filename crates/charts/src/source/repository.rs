@@ -6,7 +6,7 @@ use url::Url;
 
 use super::access::Verify;
 use super::credentials::Login;
-use super::error::Request;
+use super::error::{Purpose, Request};
 use super::http::{self, Answer, Ask, Http, Limit, Redirects, Validators, host};
 use super::reference::{Repository, archive_name, without_query};
 use super::{Access, ChartRef, Error, Limits, Resolved, index, provenance, retry};
@@ -75,7 +75,8 @@ impl Source {
             Some(Login::Identity(_) | Login::Bearer(_)) | None => None,
         };
         Ok(Self {
-            http: Http::new(root, &access.trust, chart.insecure_skip_verify(), limits)?,
+            http: Http::new(root, &access.trust, chart.insecure_skip_verify(), limits)?
+                .watched_by(access.watcher),
             root: root.clone(),
             authorization,
             missing,
@@ -99,7 +100,30 @@ impl Source {
         if let (StatusCode::NOT_MODIFIED, Some((resolved, known))) = (answer.status, previous) {
             return Ok(Found::Same(resolved.clone(), known));
         }
-        let entry = index::find(&answer.body, repository).map_err(|failure| failure.at(&url))?;
+        let resolved = self.listed(&answer.body, repository, pinned)?;
+        Ok(Found::New(Resolved {
+            validators: Some(Validators::of(&answer)),
+            ..resolved
+        }))
+    }
+
+    /// The index of the repository.
+    pub(super) async fn index(&self) -> Result<Vec<u8>, Error> {
+        let url = sibling(&self.root, "index.yaml");
+        let request = self.request(&url, NOT_LISTED);
+        let limit = self.http.limits.of_index();
+        Ok(self.get(&url, INDEX, limit, None, &request).await?.body)
+    }
+
+    /// Finds the wanted version in an index.
+    pub(super) fn listed(
+        &self,
+        index: &[u8],
+        repository: &Repository,
+        pinned: Option<&str>,
+    ) -> Result<Resolved, Error> {
+        let url = sibling(&self.root, "index.yaml");
+        let entry = index::find(index, repository).map_err(|failure| failure.at(&url))?;
         let archive = entry.url(&self.root).map_err(|failure| failure.at(&url))?;
         let digest = entry.digest();
         if let (Some(pinned), Some(announced)) = (pinned, &digest)
@@ -107,15 +131,15 @@ impl Source {
         {
             return Err(self.request(&archive, LISTED).pinned(pinned, announced));
         }
-        Ok(Found::New(Resolved {
+        Ok(Resolved {
             version: Some(entry.version),
             digest,
             manifest_digest: None,
             found_at: without_query(&archive),
             signed_by: None,
             archive: Some(archive),
-            validators: Some(Validators::of(&answer)),
-        }))
+            validators: None,
+        })
     }
 
     /// The archive that an index lists, with the digest that it announces.
@@ -250,6 +274,7 @@ impl Source {
             path: url.path().to_owned(),
             missing,
             authenticated: self.authorization.is_some() && self.is_own(url),
+            purpose: Purpose::Fetch,
         }
     }
 }

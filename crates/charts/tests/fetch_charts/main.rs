@@ -3,6 +3,7 @@
 
 mod keep;
 mod log_in;
+mod push;
 mod server;
 mod sign;
 mod tls;

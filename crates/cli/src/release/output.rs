@@ -60,6 +60,11 @@ fn yaml_text(value: &Value) -> Result<String> {
 
 /// JSON as Go's encoder prints it: in one line, fit to stand in HTML.
 fn json(text: &str) -> String {
+    escaped(text) + "\n"
+}
+
+/// JSON as Go writes it, which escapes what means something in HTML.
+pub(crate) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len() + 1);
     for c in text.chars() {
         match c {
@@ -70,7 +75,6 @@ fn json(text: &str) -> String {
             c => safe.push(c),
         }
     }
-    safe.push('\n');
     safe
 }
 

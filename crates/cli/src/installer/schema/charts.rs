@@ -1,7 +1,5 @@
 //! The charts of all components, fetched side by side.
 
-use std::io::IsTerminal as _;
-
 use anyhow::{Context as _, Result, ensure};
 use charts::source::{self, Access, ChartRef, Limits};
 use futures::StreamExt as _;
@@ -9,8 +7,8 @@ use helm::chart::{Chart, ChartOptions};
 use helm::line::HelmLine;
 
 use crate::args;
-use crate::fetch;
 use crate::installer::components::{Component, List};
+use crate::{fetch, progress};
 
 /// So many charts are fetched at a time.
 const AT_ONCE: usize = 6;
@@ -44,7 +42,7 @@ pub(in crate::installer) fn fetch_all(list: &List, access: &args::Access) -> Res
             .buffered(AT_ONCE)
             .inspect(|fetched| {
                 done += 1;
-                progress(done, total, fetched);
+                told(done, total, fetched);
             })
             .collect::<Vec<_>>()
             .await
@@ -56,8 +54,10 @@ async fn fetch_one(list: &List, component: &Component, given: &args::Access, acc
     let fetched = async {
         let url = list.url(component);
         let chart = ChartRef::parse(&url, Some(&component.chart_repo), Some(&component.version))?
-            .with_plain_http(given.plain_http || list.plain_http)
-            .with_insecure_skip_verify(given.insecure_skip_tls_verify || list.insecure_skip_tls_verify);
+            .with_plain_http(given.remote.plain_http || list.plain_http)
+            .with_insecure_skip_verify(
+                given.remote.insecure_skip_tls_verify || list.insecure_skip_tls_verify,
+            );
         let archive = source::fetch(&chart, access, Limits::default()).await?;
         let chart = Chart::from_archive(&archive.bytes, ChartOptions::from(HelmLine::Four))
             .with_context(|| format!("{} is no chart", archive.resolved.found_at))?;
@@ -79,14 +79,11 @@ async fn fetch_one(list: &List, component: &Component, given: &args::Access, acc
     }
 }
 
-#[expect(clippy::print_stderr, reason = "this is what a terminal program is for")]
-fn progress(done: usize, total: usize, fetched: &Fetched) {
-    if std::io::stderr().is_terminal() {
-        let word = if fetched.chart.is_ok() {
-            "fetched"
-        } else {
-            "failed"
-        };
-        eprintln!("· {done}/{total} {} {word}", fetched.name);
-    }
+fn told(done: usize, total: usize, fetched: &Fetched) {
+    let word = if fetched.chart.is_ok() {
+        "fetched"
+    } else {
+        "failed"
+    };
+    progress::step(&format!("{done}/{total} {} {word}", fetched.name));
 }

@@ -1,0 +1,399 @@
+//! The verbs of repositories and registries: `kco` and the real Helm 4 take the same steps, each with a home folder and a
+//! registry of its own, and with one repository on loopback that both ask.
+//!
+//! After each step, what was printed, the status and all files have to be the same, with their modes.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write as _;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use anyhow::{Context as _, Result, ensure};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use local_cluster::parts::{Cache, Part};
+use local_cluster::registry;
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+
+use super::verbs::{Compared, Row, Table};
+use crate::http_server::{Answer, Asked};
+use crate::{HttpServer, host_platform, image, site};
+
+const USER: &str = "robot";
+const PASSWORD: &str = "correct-horse-battery";
+/// When all archives were written, of which the manifest in a registry tells.
+const WRITTEN: Duration = Duration::from_secs(1_750_000_000);
+
+/// One command line, with what is typed into it.
+struct Step {
+    arguments: &'static str,
+    input: &'static str,
+    compared: Compared,
+}
+
+const fn same(arguments: &'static str) -> Step {
+    typed(arguments, "", Compared::All)
+}
+
+const fn effects(arguments: &'static str) -> Step {
+    typed(arguments, "", Compared::Effects)
+}
+
+const fn typed(arguments: &'static str, input: &'static str, compared: Compared) -> Step {
+    Step {
+        arguments,
+        input,
+        compared,
+    }
+}
+
+/// The steps. `REGISTRY` and `REPOSITORY` stand for addresses, `FOLDER` for where they are taken.
+const SCRIPTS: &[&[Step]] = &[&[
+    typed(
+        "registry login REGISTRY --plain-http -u robot --password-stdin",
+        "wrong\n",
+        Compared::Effects,
+    ),
+    effects("registry login REGISTRY --plain-http"),
+    effects("registry login REGISTRY/charts --plain-http -u robot -p wrong"),
+    effects("push web-1.0.0.tgz oci://REGISTRY/charts --plain-http"),
+    typed(
+        "registry login REGISTRY --plain-http -u robot --password-stdin",
+        "correct-horse-battery\n",
+        Compared::All,
+    ),
+    same("push web-1.0.0.tgz oci://REGISTRY/charts --plain-http"),
+    same("push web-1.0.0.tgz oci://REGISTRY/charts --plain-http"),
+    same("push plus-1.1.0+b.tgz oci://REGISTRY/more/charts/ --plain-http"),
+    effects("push web oci://REGISTRY/charts --plain-http"),
+    effects("push absent.tgz oci://REGISTRY/charts --plain-http"),
+    effects("push web-1.0.0.tgz REGISTRY/charts --plain-http"),
+    effects("push web-1.0.0.tgz https://REGISTRY/charts --plain-http"),
+    effects("push web-1.0.0.tgz oci://REGISTRY/Charts --plain-http"),
+    effects("push web-1.0.0.tgz oci://REGISTRY --plain-http --username robot --password wrong"),
+    same("pull oci://REGISTRY/charts/web --plain-http --version 1.0.0 --untar --untardir out"),
+    same("show chart oci://REGISTRY/more/charts/plus --plain-http --version 1.1.0+b"),
+    same("registry logout REGISTRY"),
+    same("registry logout REGISTRY"),
+    effects("push web-1.0.0.tgz oci://REGISTRY/charts --plain-http"),
+]];
+
+/// Takes all steps by both.
+///
+/// # Errors
+/// When a part cannot be built, `kco` is not built, or something does not start.
+pub(super) fn run(table: &mut Table) -> Result<()> {
+    let helm = site::helm()?;
+    let material = material(&helm)?;
+    let repository = serve(material.path())?;
+    for script in SCRIPTS {
+        let ours = Stage::new(image::binary("kco")?, material.path(), &repository)?;
+        let theirs = Stage::new(helm.clone(), material.path(), &repository)?;
+        for step in *script {
+            let fault = difference(&ours.take(step)?, &theirs.take(step)?, step.compared);
+            let command = step.arguments.to_owned();
+            table.rows.push(Row { command, fault });
+        }
+    }
+    Ok(())
+}
+
+/// What both begin with: archives by Helm, an index, and folders.
+fn material(helm: &Path) -> Result<tempfile::TempDir> {
+    let folder = tempfile::tempdir()?;
+    let run = |arguments: &[&str]| -> Result<()> {
+        let output = Command::new(helm)
+            .args(arguments)
+            .current_dir(folder.path())
+            .output()?;
+        ensure!(output.status.success(), "helm {arguments:?}: {output:?}");
+        Ok(())
+    };
+    let write = |path: &str, text: &str| -> Result<()> {
+        let path = folder.path().join(path);
+        fs::create_dir_all(path.parent().context("a file has a folder")?)?;
+        Ok(fs::write(path, text)?)
+    };
+    run(&["create", "web"])?;
+    write(
+        "plus/Chart.yaml",
+        "apiVersion: v2\nname: plus\nversion: 1.1.0+b\nappVersion: \"7\"\ndescription: A web server & <more>.\nhome: https://example.com\n\
+        sources: [https://example.com/source]\nkeywords: [http, proxy]\nmaintainers: [{name: A, email: a@example.com}, {name: B}]\n\
+        annotations: {team: 'a & b', org.opencontainers.image.title: other}\n\
+        dependencies: []\nkubeVersion: '>=1.20'\n",
+    )?;
+    write("plus/values.yaml", "a: 1\n")?;
+    for version in ["1.0.0", "1.0.1", "2.0.0-rc.1"] {
+        run(&["package", "web", "--version", version, "--destination", "charts"])?;
+    }
+    run(&["package", "plus", "--destination", "charts"])?;
+    run(&["package", "plus", "--destination", "closed"])?;
+    for served in ["charts", "closed"] {
+        run(&["repo", "index", served])?;
+    }
+    for name in ["web-1.0.0.tgz", "plus-1.1.0+b.tgz"] {
+        fs::copy(folder.path().join("charts").join(name), folder.path().join(name))?;
+    }
+    write("plus-1.1.0+b.tgz.prov", "a signature\n")?;
+    write(
+        "old.yaml",
+        "apiVersion: v1\nentries:\n  old:\n  - {apiVersion: v2, name: old, version: 0.1.0, urls: [old-0.1.0.tgz], created: \"2020-01-02T03:04:05Z\", digest: abc}\n  \
+        web:\n  - {apiVersion: v1, name: web, version: 1.0.0, urls: [elsewhere], created: \"2020-01-02T03:04:05Z\"}\n  \
+        - {apiVersion: v1, name: web, version: 0.9.0, urls: [elsewhere], created: \"2020-01-02T03:04:05Z\"}\n\
+        generated: \"2020-01-02T03:04:05Z\"\n",
+    )?;
+    fs::create_dir_all(folder.path().join("archives/below"))?;
+    fs::copy(
+        folder.path().join("web-1.0.0.tgz"),
+        folder.path().join("archives/web-1.0.0.tgz"),
+    )?;
+    fs::copy(
+        folder.path().join("charts/web-1.0.1.tgz"),
+        folder.path().join("archives/web-1.0.1.tgz"),
+    )?;
+    fs::copy(
+        folder.path().join("plus-1.1.0+b.tgz"),
+        folder.path().join("archives/below/plus-1.1.0+b.tgz"),
+    )?;
+    write("archives/none.tgz", "no archive")?;
+    write(
+        "wanting/Chart.yaml",
+        "apiVersion: v2\nname: wanting\nversion: 1.0.0\ndependencies:\n- {name: web, version: ^1, repository: '@shop'}\n\
+        - {name: plus, version: 1.x, repository: 'alias:closed'}\n",
+    )?;
+    write(
+        "stray/Chart.yaml",
+        "apiVersion: v2\nname: stray\nversion: 1.0.0\ndependencies: [{name: web, version: ^1, repository: '@absent'}]\n",
+    )?;
+    write(
+        "starter/Chart.yaml",
+        "apiVersion: v2\nname: starter\nversion: 3.0.0\n",
+    )?;
+    write("starter/values.yaml", "name: <CHARTNAME> # kept\n")?;
+    write("starter/README.md", "<CHARTNAME>\n")?;
+    write("starter/templates/a.yaml", "a: <CHARTNAME>\n")?;
+    Ok(folder)
+}
+
+/// A repository of everybody below `/charts`, and one of who knows the password below `/closed`.
+fn serve(material: &Path) -> Result<HttpServer> {
+    let mut files = BTreeMap::new();
+    for served in ["charts", "closed"] {
+        for entry in fs::read_dir(material.join(served))? {
+            let entry = entry?;
+            let path = format!("/{served}/{}", entry.file_name().to_string_lossy());
+            files.insert(path, fs::read(entry.path())?);
+        }
+    }
+    let files = Arc::new(files);
+    let known = format!("Basic {}", BASE64_STANDARD.encode(format!("{USER}:{PASSWORD}")));
+    HttpServer::start(move |asked: &Asked| {
+        if asked.path.starts_with("/closed/") && asked.authorization.as_deref() != Some(known.as_str()) {
+            return Answer::AskPassword;
+        }
+        let path = asked.path.replace("%2B", "+");
+        files
+            .get(&path)
+            .map_or(Answer::Status(404), |bytes| Answer::Content(bytes.clone()))
+    })
+}
+
+/// A registry on loopback; it ends with this value.
+struct Registry {
+    process: Child,
+    address: SocketAddr,
+    _folder: tempfile::TempDir,
+}
+
+impl Registry {
+    fn start() -> Result<Self> {
+        let part = Part::named("registry").context("there is no part registry")?;
+        let program = Cache::of_user()?.path(part)?;
+        let folder = tempfile::tempdir()?;
+        let registry::Access::Password(passwords) = host_platform::password(folder.path(), USER, PASSWORD)?
+        else {
+            anyhow::bail!("no file of passwords");
+        };
+        let address = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?;
+        let config = json!({
+            "version": "0.1",
+            "log": {"level": "error", "accesslog": {"disabled": true}},
+            "storage": {"filesystem": {"rootdirectory": folder.path().join("storage")}},
+            "http": {"addr": address.to_string()},
+            "auth": {"htpasswd": {"realm": "registry", "path": passwords}},
+        });
+        let path = folder.path().join("config.yaml");
+        fs::write(&path, config.to_string())?;
+        let process = Command::new(program)
+            .arg("serve")
+            .arg(&path)
+            .env("OTEL_TRACES_EXPORTER", "none")
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("could not start a registry")?;
+        let registry = Self {
+            process,
+            address,
+            _folder: folder,
+        };
+        let since = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            ensure!(
+                since.elapsed() < Duration::from_secs(30),
+                "the registry does not answer"
+            );
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(registry)
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Where one of the two takes its steps.
+struct Stage {
+    program: PathBuf,
+    folder: tempfile::TempDir,
+    registry: Registry,
+    repository: String,
+}
+
+/// How a step ended, and what is there then.
+struct Ended {
+    succeeded: bool,
+    printed: String,
+    said: String,
+    files: BTreeMap<String, String>,
+}
+
+impl Stage {
+    fn new(program: PathBuf, material: &Path, repository: &HttpServer) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        copy(material, &folder.path().join("charts"))?;
+        fs::create_dir(folder.path().join("home"))?;
+        Ok(Self {
+            program,
+            folder,
+            registry: Registry::start()?,
+            repository: repository.url(""),
+        })
+    }
+
+    fn take(&self, step: &Step) -> Result<Ended> {
+        let arguments = step.arguments.split(' ').map(|argument| self.filled(argument));
+        let mut child = Command::new(&self.program)
+            .args(arguments)
+            .current_dir(self.folder.path().join("charts"))
+            .env_clear()
+            .env("HOME", self.folder.path().join("home"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("could not start {}", self.program.display()))?;
+        let mut stdin = child.stdin.take().context("there is no input")?;
+        // One that does not read it ends before it was written.
+        let _ = stdin.write_all(step.input.as_bytes());
+        drop(stdin);
+        let output = child.wait_with_output()?;
+        let mut files = BTreeMap::new();
+        self.collect(self.folder.path(), &mut files)?;
+        Ok(Ended {
+            succeeded: output.status.success(),
+            printed: self.hidden(&output.stdout),
+            said: self.hidden(&output.stderr),
+            files,
+        })
+    }
+
+    fn filled(&self, text: &str) -> String {
+        text.replace("REGISTRY", &self.registry.address.to_string())
+            .replace("REPOSITORY", &self.repository)
+            .replace("FOLDER", &self.folder.path().display().to_string())
+    }
+
+    /// Text without what is of this stage alone.
+    fn hidden(&self, text: &[u8]) -> String {
+        String::from_utf8_lossy(text)
+            .replace(&self.registry.address.to_string(), "<registry>")
+            .replace(&self.folder.path().display().to_string(), "<folder>")
+    }
+
+    /// The files below a folder with their modes. Archives by their digests; without times, and without what Helm keeps to
+    /// download nothing twice.
+    fn collect(&self, folder: &Path, files: &mut BTreeMap<String, String>) -> Result<()> {
+        for entry in fs::read_dir(folder)? {
+            let path: PathBuf = entry?.path();
+            if path.is_dir() {
+                if !path.ends_with(".cache/helm/content") {
+                    self.collect(&path, files)?;
+                }
+                continue;
+            }
+            let name = path.strip_prefix(self.folder.path())?.display().to_string();
+            let mode = fs::metadata(&path)?.permissions().mode() & 0o777;
+            let content = fs::read(&path)?;
+            let shown = if path.extension().is_some_and(|extension| extension == "tgz") {
+                format!("{:?}", Sha256::digest(&content))
+            } else {
+                let text = self.hidden(&content);
+                let is_time = |line: &&str| {
+                    let line = line.trim_start_matches([' ', '-', '"']);
+                    line.starts_with("generated") || line.starts_with("created")
+                };
+                let mut lines: Vec<_> = text.lines().filter(|line| !is_time(line)).collect();
+                if name.ends_with("-charts.txt") {
+                    lines.sort_unstable();
+                }
+                lines.join("\n")
+            };
+            files.insert(format!("{name} {mode:o}"), shown);
+        }
+        Ok(())
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &target)?;
+        } else {
+            fs::copy(entry.path(), &target)?;
+            let file = fs::OpenOptions::new().append(true).open(&target)?;
+            file.set_modified(SystemTime::UNIX_EPOCH + WRITTEN)?;
+        }
+    }
+    Ok(())
+}
+
+fn difference(ours: &Ended, theirs: &Ended, compared: Compared) -> Option<String> {
+    let mut parts = vec![("status", ours.succeeded.to_string(), theirs.succeeded.to_string())];
+    if compared == Compared::All {
+        parts.push(("output", ours.printed.clone(), theirs.printed.clone()));
+    }
+    let names = |ended: &Ended| format!("{:#?}", ended.files.keys().collect::<Vec<_>>());
+    parts.push(("files", names(ours), names(theirs)));
+    for (name, content) in &ours.files {
+        let other = theirs.files.get(name).cloned().unwrap_or_default();
+        parts.push((name, content.clone(), other));
+    }
+    let (what, ours_is, theirs_is) = parts.into_iter().find(|(_, ours, theirs)| ours != theirs)?;
+    Some(format!(
+        "{what} of kco:\n{ours_is}\n{what} of helm:\n{theirs_is}\nkco said: {}\nhelm said: {}",
+        ours.said, theirs.said
+    ))
+}
