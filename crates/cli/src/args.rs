@@ -6,7 +6,7 @@ use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::{
     audit, cluster, completion, composition, crd, dependency, environment, init, installer, lint, migrate,
-    node, package, pull, push, registry, release, report, schema, show, template, version,
+    node, package, pull, push, registry, release, repo, report, schema, search, show, template, version,
 };
 
 /// Name of the program as a plugin of kubectl.
@@ -34,6 +34,12 @@ enum Command {
     /// Log in to a registry and out.
     #[command(subcommand)]
     Registry(registry::Command),
+    /// Add, list, update and remove chart repositories, and write indexes.
+    #[command(subcommand)]
+    Repo(repo::Command),
+    /// Search for charts.
+    #[command(subcommand)]
+    Search(search::Command),
     /// Print parts of a chart, as `helm show` does.
     #[command(visible_alias = "inspect")]
     Show(Box<show::Show>),
@@ -123,6 +129,8 @@ impl Kco {
             Command::Pull(args) => pull::run(&args),
             Command::Push(args) => push::run(&args),
             Command::Registry(command) => registry::run(&command),
+            Command::Repo(command) => repo::run(&command),
+            Command::Search(command) => search::run(&command),
             Command::Show(args) => show::run(&args),
             Command::Dependency(args) => dependency::run(&args),
             Command::Lint(args) => lint::run(&args),
@@ -187,7 +195,7 @@ pub(crate) struct Audit {
     reason = "they are the flags of helm"
 )]
 pub(crate) struct Template {
-    /// The name of the release, then the chart: a folder, an archive, a URL or an OCI reference. Without a
+    /// The name of the release, then the chart: a folder, an archive, a URL, an OCI reference or REPOSITORY/CHART. Without a
     /// name the release is called "release-name".
     #[arg(required = true, value_name = "[NAME] CHART")]
     pub(crate) name_and_chart: Vec<String>,

@@ -13,7 +13,7 @@ use crate::{args, chart_at};
 /// What to make a type of.
 #[derive(Debug, Args)]
 pub(crate) struct Crd {
-    /// The chart: a folder, an archive, a URL or an OCI reference.
+    /// The chart: a folder, an archive, a URL, an OCI reference or REPOSITORY/CHART.
     pub(crate) chart: String,
     #[command(flatten)]
     pub(crate) source: args::Source,

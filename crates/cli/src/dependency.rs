@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 use helm::chart::{self, Chart};
 use helm::semver;
 
-use crate::{args, fetch, package, report};
+use crate::{args, fetch, package, repo, report};
 
 /// What is done with a chart's dependencies.
 #[derive(Debug, Args)]
@@ -79,7 +79,7 @@ fn options(access: &args::Access) -> Result<dependencies::Options> {
         insecure_skip_verify: access.remote.insecure_skip_tls_verify,
         limits: Limits::default(),
         time: package::source_date_epoch()?,
-        repositories: Vec::new(),
+        repositories: repo::all()?,
     })
 }
 

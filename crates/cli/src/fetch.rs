@@ -10,12 +10,13 @@ use charts::source::{
 };
 use helm::chart::{self, File};
 
+use crate::repo::Named;
 use crate::{args, credential_helper, environment, progress};
 
 /// Any version, pre-releases included.
 const DEVELOPMENT: &str = ">0.0.0-0";
 
-/// Fetches the archive of a chart: by its URL, or by its name in the repository of `--repo`.
+/// Fetches the archive of a chart: by its URL, by its name in the repository of `--repo`, or as `repository/chart`.
 pub(crate) fn archive(reference: &str, args: &args::Source) -> Result<Archive> {
     let version = args.version.as_deref().or(args.devel.then_some(DEVELOPMENT));
     let is_remote = ["oci://", "http://", "https://"]
@@ -25,7 +26,7 @@ pub(crate) fn archive(reference: &str, args: &args::Source) -> Result<Archive> {
         if Path::new(reference).is_absolute() || reference.starts_with('.') {
             bail!("path {reference:?} not found");
         }
-        bail!("chart {reference:?} is neither a path nor a URL; name its repository with --repo");
+        return Named::find(reference)?.fetch(version, &args.access);
     }
     let (url, name) = match &args.repo {
         Some(repository) => (repository.as_str(), Some(reference)),

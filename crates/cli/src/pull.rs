@@ -21,7 +21,7 @@ a plus (+) when pulling from a registry.
 /// The flags of `helm pull`.
 #[derive(Debug, Args)]
 pub(crate) struct Pull {
-    /// Charts: URLs, OCI references, or with --repo names.
+    /// Charts: URLs, OCI references, REPOSITORY/CHART, or with --repo names.
     #[arg(required = true)]
     charts: Vec<String>,
     /// Unpack the chart.

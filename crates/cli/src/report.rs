@@ -39,6 +39,12 @@ pub(crate) fn out(text: &str) -> Result<()> {
         .context("could not write to standard output")
 }
 
+/// Prints something to people that is no result.
+#[expect(clippy::print_stderr, reason = "this is what a terminal program is for")]
+pub(crate) fn note(text: &str) {
+    eprintln!("{text}");
+}
+
 /// Prints what should be looked at.
 #[expect(clippy::print_stderr, reason = "this is what a terminal program is for")]
 pub(crate) fn warn(text: &str) {

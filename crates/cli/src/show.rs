@@ -38,7 +38,7 @@ enum Part {
 
 #[derive(Debug, Args)]
 struct Of {
-    /// The chart: a folder, an archive, a URL, an OCI reference, or with --repo a name.
+    /// The chart: a folder, an archive, a URL, an OCI reference, REPOSITORY/CHART, or with --repo a name.
     chart: String,
     #[command(flatten)]
     source: args::Source,

@@ -212,7 +212,7 @@ struct WithoutEffect {
 /// The flags of `helm install`.
 #[derive(Debug, Args)]
 pub(crate) struct Install {
-    /// The name of the release, then the chart: a folder, an archive, a URL or an OCI reference.
+    /// The name of the release, then the chart: a folder, an archive, a URL, an OCI reference or REPOSITORY/CHART.
     #[arg(required = true, num_args = 1..=2, value_name = "[NAME] CHART")]
     pub(crate) name_and_chart: Vec<String>,
     /// Generate the name (and omit the NAME parameter).
@@ -232,7 +232,7 @@ pub(crate) struct Install {
 pub(crate) struct Upgrade {
     /// The name of the release.
     pub(crate) release: String,
-    /// The chart: a folder, an archive, a URL or an OCI reference.
+    /// The chart: a folder, an archive, a URL, an OCI reference or REPOSITORY/CHART.
     pub(crate) chart: String,
     /// Install the release if it does not exist.
     #[arg(short, long)]
@@ -448,7 +448,7 @@ pub(crate) struct GetValues {
 pub(crate) struct Diff {
     /// The name of the release.
     pub(crate) release: String,
-    /// The chart: a folder, an archive, a URL or an OCI reference.
+    /// The chart: a folder, an archive, a URL, an OCI reference or REPOSITORY/CHART.
     pub(crate) chart: String,
     /// Exit with status 2 if something would change.
     #[arg(long)]

@@ -5,13 +5,19 @@
 /// As in Helm's library for tables, a column is as wide as its longest line; a cell of several lines is cut to that width
 /// as if it were one, and what is left of its lines stands below each other.
 pub(crate) fn table(rows: &[Vec<Cell>]) -> String {
+    table_within(rows, 0)
+}
+
+/// The same with columns of so many places at most, where that is not 0.
+pub(crate) fn table_within(rows: &[Vec<Cell>], most: usize) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let widest = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column));
         let lines = cells.flat_map(|cell| cell.text.split('\n'));
         lines.map(width).max().unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..columns).map(widest).collect();
+    let bounded = |width: usize| if most > 0 { width.min(most) } else { width };
+    let widths: Vec<usize> = (0..columns).map(|column| bounded(widest(column))).collect();
     rows.iter().map(|row| lines(row, &widths)).collect()
 }
 

@@ -1,0 +1,100 @@
+//! A chart that is named as `repository/chart`, by a name of `kco repo add` (Helm's `pkg/downloader/chart_downloader.go`).
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use charts::source::dependencies::Repository;
+use charts::source::{self, Access, Archive, ChartRef, Credentials, Limits, Password};
+
+use super::{Cache, Entry, File};
+use crate::{args, environment, fetch, progress};
+
+/// A chart of a repository.
+#[derive(Debug)]
+pub(crate) struct Named {
+    entry: Entry,
+    chart: String,
+}
+
+impl Named {
+    /// Takes a name apart, and looks the repository up.
+    pub(crate) fn find(reference: &str) -> Result<Self> {
+        let (repository, chart) = reference.split_once('/').with_context(|| {
+            format!(
+                "chart {reference:?} is neither a path nor a URL, nor in form of repo_name/path_to_chart: name its \
+                 repository with --repo"
+            )
+        })?;
+        let file = File::load_or_new(&environment::path("HELM_REPOSITORY_CONFIG"))?;
+        let entry = file.get(repository).with_context(|| {
+            format!("repo {repository} not found: there is no such path either; add it by kco repo add {repository} URL")
+        })?;
+        Ok(Self {
+            entry: entry.clone(),
+            chart: chart.to_owned(),
+        })
+    }
+
+    /// Fetches the chart by the index as it was kept.
+    pub(crate) fn fetch(&self, version: Option<&str>, args: &args::Access) -> Result<Archive> {
+        let Self { entry, chart } = self;
+        let named = ChartRef::repository(&entry.url)
+            .and_then(|_| ChartRef::parse(&entry.url, Some(chart), version))?
+            .with_insecure_skip_verify(
+                args.remote.insecure_skip_tls_verify || entry.insecure_skip_tls_verify,
+            );
+        let index = Cache::of(&entry.name)?
+            .text()
+            .context("no cached repo found. (try 'kco repo update')")?;
+        let given = fetch::access(args)?;
+        let kept = access(entry)?;
+        let access = Access {
+            credentials: given.credentials.or(kept.credentials),
+            trust: source::Trust {
+                ca_bundle: given.trust.ca_bundle.or(kept.trust.ca_bundle),
+                client_cert: given.trust.client_cert.or(kept.trust.client_cert),
+            },
+            ..given
+        };
+        let fetched = source::fetch_listed(&named, &index, &access, Limits::default());
+        fetch::wait_for(fetched)?.with_context(|| {
+            format!(
+                "could not fetch chart {chart:?} of repository {}. (try 'kco repo update')",
+                entry.name
+            )
+        })
+    }
+}
+
+/// What a repository is shown of us, and whom we trust there. Logins at registries are none for repositories of a name.
+pub(super) fn access(entry: &Entry) -> Result<Access> {
+    let path = |text: &String| (!text.is_empty()).then(|| PathBuf::from(text));
+    let credentials = (!entry.username.is_empty() && !entry.password.is_empty()).then(|| Credentials {
+        username: entry.username.clone(),
+        password: Password::new(entry.password.clone()),
+    });
+    Ok(Access {
+        credentials,
+        trust: fetch::trust(
+            path(&entry.ca_file).as_deref(),
+            path(&entry.cert_file).as_deref(),
+            path(&entry.key_file).as_deref(),
+        )?,
+        watcher: progress::watcher(),
+        ..Access::default()
+    })
+}
+
+/// All repositories, for dependencies that name one, or are of its address.
+pub(crate) fn all() -> Result<Vec<Repository>> {
+    let file = File::load_or_new(&environment::path("HELM_REPOSITORY_CONFIG"))?;
+    let named = file.repositories.iter().map(|entry| {
+        Ok(Repository {
+            name: entry.name.clone(),
+            url: entry.url.clone(),
+            access: access(entry)?,
+            insecure_skip_verify: entry.insecure_skip_tls_verify,
+        })
+    });
+    named.collect()
+}
