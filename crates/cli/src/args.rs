@@ -5,8 +5,9 @@ use std::{ffi::OsString, path::Path, path::PathBuf, process::ExitCode};
 use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::{
-    audit, cluster, completion, composition, crd, dependency, environment, init, installer, lint, migrate,
-    node, package, pull, push, registry, release, repo, report, schema, search, show, template, version,
+    audit, cluster, completion, composition, crd, create, dependency, environment, init, installer, lint,
+    migrate, node, package, pull, push, registry, release, repo, report, schema, search, show, template,
+    version,
 };
 
 /// Name of the program as a plugin of kubectl.
@@ -46,6 +47,8 @@ enum Command {
     /// Manage the charts that a chart depends on.
     #[command(visible_aliases = ["dep", "dependencies"])]
     Dependency(Box<dependency::Dependency>),
+    /// Create a chart with the usual files, as `helm create` does.
+    Create(create::Create),
     /// Examine charts for possible issues, as `helm lint` does.
     Lint(Box<lint::Lint>),
     /// Package chart folders into archives, as `helm package` does.
@@ -133,6 +136,7 @@ impl Kco {
             Command::Search(command) => search::run(&command),
             Command::Show(args) => show::run(&args),
             Command::Dependency(args) => dependency::run(&args),
+            Command::Create(args) => create::run(&args),
             Command::Lint(args) => lint::run(&args),
             Command::Package(args) => package::run(&args),
             Command::Schema(args) => schema::run(&args),

@@ -9,6 +9,7 @@ mod cluster;
 mod completion;
 mod composition;
 mod crd;
+mod create;
 mod credential_helper;
 mod dependency;
 mod environment;

@@ -152,6 +152,17 @@ const SCRIPTS: &[&[Step]] = &[
         effects("repo index archives --merge web/Chart.yaml"),
         effects("repo index absent"),
     ],
+    &[
+        same("create fresh"),
+        same("create fresh"),
+        same("create FOLDER/charts/archives/fresh-2.x_y"),
+        effects("create wrong%name"),
+        effects("create absent/fresh"),
+        effects("create old.yaml"),
+        same("create begun --starter FOLDER/charts/starter"),
+        effects("create begun --starter absent"),
+        same("lint fresh"),
+    ],
 ];
 
 /// Takes all steps by both.
