@@ -195,6 +195,38 @@ bootstrap: setup programs ## Three bare nodes to a cluster by kco init, a worker
 	$(BUILD) --quiet --bin bootstrap
 	$(DEBUG)/bootstrap
 
+# A release is made of the last commit and of nothing that lies beside it. Everything in it has the time of that commit.
+VERSION ?=
+OUT ?= target/release-$(VERSION)
+# A PEM key of ECDSA P-256; without one nothing is signed.
+SIGN_KEY ?=
+# Where images and charts will be published.
+PUBLISH ?= ghcr.io/krateo
+# amd64, arm64; empty: what this machine can build for.
+ARCHITECTURES ?=
+# Programs that are built already, as <architecture>/<program>: what release-binaries makes, here or elsewhere.
+BINARIES ?=
+COMMIT = $(shell git rev-parse HEAD)
+RELEASE_TIME = $(shell git log -1 --format=%ct)
+DIST = $(DEBUG)/dist
+STAGE = $(abspath $(or $(CARGO_TARGET_DIR),target))/dist
+
+.PHONY: release-binaries
+release-binaries: ## The programs of the last commit as VERSION=x.y.z, static and stripped, for ARCHITECTURES="amd64 arm64" or what this machine can build for, in target/dist/binaries
+	@[ -n "$(VERSION)" ] || { echo "say which version: make $@ VERSION=1.2.3" >&2; exit 2; }
+	$(BUILD) --quiet --bin dist
+	$(DIST) source --version $(VERSION) $(STAGE)/source
+	$(DIST) build --source $(STAGE)/source --commit $(COMMIT) --time $(RELEASE_TIME) --target $(STAGE)/target \
+	    --out $(STAGE)/binaries $(addprefix --architecture ,$(ARCHITECTURES))
+
+.PHONY: release
+release: ## All that users download of VERSION=x.y.z, in OUT=<folder>, signed by SIGN_KEY=<file>, of BINARIES=<folder> or what release-binaries makes; prints files and the digest of SHA256SUMS
+	@[ -n "$(VERSION)" ] || { echo "say which version: make $@ VERSION=1.2.3" >&2; exit 2; }
+	$(if $(BINARIES),$(BUILD) --quiet --bin dist && $(DIST) source --version $(VERSION) $(STAGE)/source,$(MAKE) --no-print-directory release-binaries)
+	@$(DIST) assemble --version $(VERSION) --commit $(COMMIT) --time $(RELEASE_TIME) --registry $(PUBLISH) --source $(STAGE)/source \
+	    --binaries $(or $(BINARIES),$(STAGE)/binaries) --out $(OUT) $(if $(SIGN_KEY),--sign-key $(SIGN_KEY)) \
+	    $(if $(filter-out none,$(SUBCHARTS)),--subcharts $(SUBCHARTS))
+
 .PHONY: demo
 demo: ## From nothing to a running composition: cluster, images, helm install, definition, composition
 	@if [ "$(CLUSTER)" = local ]; then $(MAKE) --no-print-directory setup; else $(BUILD) --quiet --bin local-cluster && $(DEBUG)/local-cluster parts helm kubectl; fi

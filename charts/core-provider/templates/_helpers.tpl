@@ -47,9 +47,13 @@ app.kubernetes.io/component: {{ .component }}
 {{- if kindIs "string" . }}{{ . }}{{ else if not (kindIs "invalid" .) }}{{ int64 . }}{{ end }}
 {{- end }}
 
+{{- /* A released chart pins its images: digests.json has the digest of each program. Who names a tag gets that. */}}
 {{- define "core-provider.image" -}}
 {{- $registry := dig "imageRegistry" "" (.root.Values.global | default dict) | default .root.Values.image.registry }}
-{{- ternary .image "" (kindIs "string" .image) | default (printf "%s/%s:%s" $registry .program (include "core-provider.tag" .root.Values.image.tag | default .root.Chart.AppVersion)) }}
+{{- $tag := include "core-provider.tag" .root.Values.image.tag }}
+{{- $digest := get (fromJson (.root.Files.Get "digests.json")) .program }}
+{{- $released := printf "%s%s" .root.Chart.AppVersion (ternary (printf "@%s" $digest) "" (ne $digest "")) }}
+{{- ternary .image "" (kindIs "string" .image) | default (printf "%s/%s:%s" $registry .program ($tag | default $released)) }}
 {{- end }}
 
 {{- define "core-provider.placement" -}}

@@ -161,6 +161,9 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- with include "installer.imageRegistry" .root }}
 {{- $repository = printf "%s/%s" (trimSuffix "/" .) $repository }}
 {{- end }}
+{{- /* A released chart pins its image: digests.json has the digest. Who names a tag gets that. */}}
+{{- $digest := get (fromJson (.root.Files.Get "digests.json")) $image.repository }}
+{{- $released := printf "%s%s" .root.Chart.AppVersion (ternary (printf "@%s" $digest) "" (ne $digest "")) }}
 apiVersion: batch/v1
 kind: Job
 metadata:
@@ -196,7 +199,7 @@ spec:
         seccompProfile: {type: RuntimeDefault}
       containers:
         - name: kco
-          image: {{ printf "%s:%s" $repository (include "installer.tag" $image.tag | default .root.Chart.AppVersion) | quote }}
+          image: {{ printf "%s:%s" $repository (include "installer.tag" $image.tag | default $released) | quote }}
           imagePullPolicy: {{ $image.pullPolicy }}
           args: {{ concat (list "installer" "hook") .arguments | toJson }}
           env:

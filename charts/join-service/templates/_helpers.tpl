@@ -18,7 +18,11 @@ app.kubernetes.io/component: join-service
 {{- if kindIs "string" . }}{{ . }}{{ else if not (kindIs "invalid" .) }}{{ int64 . }}{{ end }}
 {{- end }}
 
+{{- /* A released chart pins its image: digests.json has the digest. Who names a tag gets that. */}}
 {{- define "join-service.image" -}}
 {{- $registry := dig "imageRegistry" "" (.Values.global | default dict) | default .Values.image.registry }}
-{{- .Values.image.name | default (printf "%s/join-service:%s" $registry (include "join-service.tag" .Values.image.tag | default .Chart.AppVersion)) }}
+{{- $tag := include "join-service.tag" .Values.image.tag }}
+{{- $digest := get (fromJson (.Files.Get "digests.json")) "join-service" }}
+{{- $released := printf "%s%s" .Chart.AppVersion (ternary (printf "@%s" $digest) "" (ne $digest "")) }}
+{{- .Values.image.name | default (printf "%s/join-service:%s" $registry ($tag | default $released)) }}
 {{- end }}

@@ -35,9 +35,13 @@ app.kubernetes.io/component: multicluster-operator
 {{- if kindIs "string" . }}{{ . }}{{ else if not (kindIs "invalid" .) }}{{ int64 . }}{{ end }}
 {{- end }}
 
+{{- /* A released chart pins its image: digests.json has the digest. Who names a tag gets that. */}}
 {{- define "multicluster-operator.image" -}}
 {{- $registry := dig "imageRegistry" "" (.Values.global | default dict) | default .Values.image.registry }}
-{{- .Values.image.name | default (printf "%s/multicluster-operator:%s" $registry (include "multicluster-operator.tag" .Values.image.tag | default .Chart.AppVersion)) }}
+{{- $tag := include "multicluster-operator.tag" .Values.image.tag }}
+{{- $digest := get (fromJson (.Files.Get "digests.json")) "multicluster-operator" }}
+{{- $released := printf "%s%s" .Chart.AppVersion (ternary (printf "@%s" $digest) "" (ne $digest "")) }}
+{{- .Values.image.name | default (printf "%s/multicluster-operator:%s" $registry ($tag | default $released)) }}
 {{- end }}
 
 {{- define "multicluster-operator.placement" -}}
