@@ -227,6 +227,14 @@ release: ## All that users download of VERSION=x.y.z, in OUT=<folder>, signed by
 	    --binaries $(or $(BINARIES),$(STAGE)/binaries) --out $(OUT) $(if $(SIGN_KEY),--sign-key $(SIGN_KEY)) \
 	    $(if $(filter-out none,$(SUBCHARTS)),--subcharts $(SUBCHARTS))
 
+RELEASED ?= $(OUT)
+.PHONY: release-demo
+release-demo: ## RELEASED=<folder>, what `make release` made: published in the registry of a cluster of its own, installed and tried by the README's commands; prints what they print; KEEP=true leaves the cluster (needs root)
+	@[ -f "$(RELEASED)/release.json" ] || { echo "say where the release is: make release-demo RELEASED=<folder>" >&2; exit 2; }
+	$(BUILD) --quiet $(call bins,release_demo local-cluster)
+	$(DEBUG)/local-cluster packages --install
+	$(DEBUG)/release_demo $(if $(KEEP),--keep) $(RELEASED)
+
 .PHONY: demo
 demo: ## From nothing to a running composition: cluster, images, helm install, definition, composition
 	@if [ "$(CLUSTER)" = local ]; then $(MAKE) --no-print-directory setup; else $(BUILD) --quiet --bin local-cluster && $(DEBUG)/local-cluster parts helm kubectl; fi

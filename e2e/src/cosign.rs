@@ -11,6 +11,7 @@ use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _
 use serde_json::{Value, json};
 
 use crate::chart::sha256;
+use crate::released::Layout;
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
@@ -191,12 +192,47 @@ impl Repository {
         })
     }
 
+    /// Uploads all that a layout holds, byte for byte.
+    ///
+    /// # Errors
+    /// When the registry does not take it.
+    pub fn put_layout(&self, layout: &Layout) -> Result<()> {
+        run(async {
+            let root = layout.root();
+            if root["mediaType"] == INDEX {
+                let index: Value = serde_json::from_slice(layout.blob(root)?)?;
+                for manifest in index["manifests"].as_array().into_iter().flatten() {
+                    let digest = manifest["digest"].as_str().context("a manifest has no digest")?;
+                    self.put_manifest_of(layout, manifest, digest).await?;
+                }
+                return self.put(layout.tag(), INDEX, layout.blob(root)?.to_vec()).await;
+            }
+            self.put_manifest_of(layout, root, layout.tag()).await
+        })
+    }
+
+    async fn put_manifest_of(&self, layout: &Layout, descriptor: &Value, reference: &str) -> Result<()> {
+        let content = layout.blob(descriptor)?;
+        let manifest: Value = serde_json::from_slice(content)?;
+        let layers = manifest["layers"].as_array().into_iter().flatten();
+        for blob in layers.chain([&manifest["config"]]) {
+            let media_type = blob["mediaType"].as_str().context("a blob has no type")?;
+            self.put_blob(layout.blob(blob)?, media_type).await?;
+        }
+        self.put(reference, MANIFEST, content.to_vec()).await
+    }
+
     async fn put_manifest(&self, reference: &str, media_type: &str, manifest: &Value) -> Result<()> {
+        self.put(reference, media_type, manifest.to_string().into_bytes())
+            .await
+    }
+
+    async fn put(&self, reference: &str, media_type: &str, manifest: Vec<u8>) -> Result<()> {
         let put = self
             .client
             .put(format!("{}/manifests/{reference}", self.root))
             .header(CONTENT_TYPE, media_type)
-            .body(manifest.to_string());
+            .body(manifest);
         checked(put.send().await?).await.map(drop)
     }
 

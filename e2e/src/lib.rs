@@ -29,6 +29,7 @@ pub mod network_policies;
 mod picture;
 pub mod platform;
 pub mod proxy;
+pub mod released;
 pub mod releases;
 pub mod scenario;
 pub mod shared;

@@ -1,0 +1,24 @@
+//! `make release-demo`: a release, brought to a cluster by the README's commands.
+#![allow(clippy::print_stdout, reason = "showing is what a demo is for")]
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Parser;
+
+/// Publishes a release in the registry of a cluster of its own and follows the README.
+#[derive(Debug, Parser)]
+struct Args {
+    /// What `make release` made.
+    release: PathBuf,
+    /// Leave the cluster, whose name is release-demo, when all went well: `local-cluster down --name release-demo` ends it.
+    #[arg(long)]
+    keep: bool,
+}
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    let line = e2e::released::run(&args.release, args.keep, &|text| println!("{text}"))?;
+    println!("{line}");
+    Ok(())
+}
