@@ -49,6 +49,7 @@ setup: ## Install the Debian packages and build the parts of the local cluster (
 	$(BUILD) --quiet --bin local-cluster
 	$(DEBUG)/local-cluster packages --install
 	$(DEBUG)/local-cluster parts
+	$(DEBUG)/local-cluster parts helm3
 
 .PHONY: check
 check: lint unit ## The inner loop: format, lints, unit tests
@@ -235,17 +236,27 @@ release-demo: ## RELEASED=<folder>, what `make release` made: published in the r
 	$(DEBUG)/local-cluster packages --install
 	$(DEBUG)/release_demo $(if $(KEEP),--keep) $(RELEASED)
 
+# What the demo runs, and how long two cores compile it when nothing is compiled yet.
+DEMO_PROGRAMS := core-provider composition-dynamic-controller chart-inspector web-server
+DEMO_SECONDS := 300
+
+.PHONY: demo-parts
+demo-parts:
+	@$(BUILD) --quiet --bin local-cluster
+	@if [ "$(CLUSTER)" = local ]; then $(DEBUG)/local-cluster packages --install; fi
+	@$(DEBUG)/local-cluster parts --then $(DEMO_SECONDS) $(if $(filter-out local,$(CLUSTER)),helm kubectl) > /dev/null
+
+.PHONY: demo-programs
+demo-programs:
+	@echo "demo: our programs, at most $$(( $(DEMO_SECONDS) / 60 )) minutes left on two cores" >&2
+	$(BUILD) $(call bins,$(DEMO_PROGRAMS) demo)
+
 .PHONY: demo
-demo: ## From nothing to a running composition: cluster, images, helm install, definition, composition
-	@if [ "$(CLUSTER)" = local ]; then $(MAKE) --no-print-directory setup; else $(BUILD) --quiet --bin local-cluster && $(DEBUG)/local-cluster parts helm kubectl; fi
-	@$(MAKE) --no-print-directory programs
-	$(BUILD) --quiet --bin demo
+demo: demo-parts demo-programs ## From nothing to a running composition: cluster, images, helm install, definition, composition
 	$(DEBUG)/demo up --cluster $(CLUSTER) $(if $(REGISTRY),--registry $(REGISTRY))
 
 .PHONY: demo-platform
-demo-platform: ## From nothing to a running platform of 18 trial components by kco installer, its waves in the terminal
-	@if [ "$(CLUSTER)" = local ]; then $(MAKE) --no-print-directory setup; else $(BUILD) --quiet --bin local-cluster && $(DEBUG)/local-cluster parts helm kubectl; fi
-	@$(MAKE) --no-print-directory programs
+demo-platform: demo-parts programs ## From nothing to a running platform of 18 trial components by kco installer, its waves in the terminal
 	$(BUILD) --quiet --bin demo
 	$(DEBUG)/demo platform --cluster $(CLUSTER) $(if $(REGISTRY),--registry $(REGISTRY))
 
@@ -253,6 +264,10 @@ demo-platform: ## From nothing to a running platform of 18 trial components by k
 demo-multicluster: ## One home and two targets as control planes of this host, a tenant on each, one cut off and brought back
 	$(BUILD) --quiet $(call bins,multicluster-operator kco demo local-cluster)
 	$(DEBUG)/demo multicluster
+
+.PHONY: first-contact
+first-contact: ## `make demo` of a clean clone with empty caches, and its end; prints seconds and CPU-minutes of each step (needs root). LOCAL_CLUSTER_MIRROR=<folder or URL> for ready-made parts
+	e2e/first-contact.sh
 
 .PHONY: demo-down
 demo-down: ## Remove all that `make demo`, `make demo-platform` or `make demo-multicluster` made

@@ -19,6 +19,14 @@ pub const PROGRAMS: [&str; 6] = [
     "kco",
 ];
 
+/// Those of them that make a composition run.
+pub const ENGINE: [&str; 4] = [
+    "core-provider",
+    "composition-dynamic-controller",
+    "chart-inspector",
+    "web-server",
+];
+
 /// The tag under which a site's registry holds our images.
 pub const TAG: &str = "e2e";
 
@@ -30,18 +38,18 @@ const CA_CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// # Errors
 /// When a program was not built for this very profile and target, or buildah fails.
 pub fn push_all(site: &Site) -> Result<()> {
-    push_all_as(site, TAG)
+    push(site, &PROGRAMS, TAG)
 }
 
-/// As [`push_all`], under another tag.
+/// Builds the images of these programs under a tag, and pushes them.
 ///
 /// # Errors
 /// As [`push_all`].
-pub fn push_all_as(site: &Site, tag: &str) -> Result<()> {
+pub fn push(site: &Site, programs: &[&str], tag: &str) -> Result<()> {
     let context = tempfile::tempdir()?;
     fs::copy(CA_CERTIFICATES, context.path().join("ca-certificates.crt"))
         .with_context(|| format!("{CA_CERTIFICATES} is missing: apt-get install ca-certificates"))?;
-    for program in PROGRAMS {
+    for program in programs {
         strip(&binary(program)?, &context.path().join(program))?;
         let reference = format!("{}/{program}:{tag}", site.registry());
         progress(format_args!("image {reference}"));

@@ -129,7 +129,7 @@ fn leave_home_alone(clusters: &Clusters) -> Result<()> {
                 _ => {
                     *asked
                         .entry(format!("{} {}", record.verb, record.uri))
-                        .or_default() += 1
+                        .or_default() += 1;
                 }
             }
         }

@@ -72,7 +72,7 @@ fn end_by_the_script(clusters: &Clusters) -> Result<()> {
             .env_remove("MAKELEVEL");
         Ok(make.output()?)
     };
-    let outcome = start_and_stop(clusters, port, &make);
+    let outcome = start_and_stop(clusters, port, make);
     // It ends with the scenario, however that ends.
     make("stop")?;
     outcome

@@ -73,6 +73,12 @@ fn a_controller_that_is_told_a_chart_releases_that_one() -> Result<()> {
 }
 
 #[test]
+fn kubectl_prints_the_columns_that_people_look_for() -> Result<()> {
+    println!("{}", columns::run(&*rig()?)?);
+    Ok(())
+}
+
+#[test]
 fn a_pass_is_traced_into_chart_inspector() -> Result<()> {
     let traced = traces::run(&*rig()?)?;
     println!("{}\n{}", traced.tree, traced.line);

@@ -112,8 +112,28 @@ fn release_a_tenant(clusters: &Clusters) -> Result<()> {
             .is_none()
     );
 
-    // A failed upgrade is an error without a fingerprint, and over once the chart can be installed.
     clusters.kill_operator(&operator)?;
+    try_versions_that_fail(clusters, &teams, &acme)?;
+    let operator = clusters.start_operator(&["--chart-version=1.1.0"])?;
+    let over = teams.wait("tenants", "acme", |tenant| phase(tenant) == "Ready")?;
+    assert_eq!(said(&over, "ClusterError/remote"), "False Resolved");
+
+    // What goes, goes with all that was made for it.
+    teams.kubectl(&["delete", "tenant", "acme", "--wait=false"])?;
+    teams.wait_gone("tenants", "acme")?;
+    assert!(
+        acme.get("namespaces", "acme")?
+            .is_none_or(|it| phase(&it) == "Terminating")
+    );
+    clusters.kill_operator(&operator)?;
+    clusters
+        .at_home(CLUSTERS)
+        .kubectl(&["delete", "secret", "remote"])?;
+    Ok(())
+}
+
+/// A failed upgrade is an error without a fingerprint, and a version that does not exist is never released.
+fn try_versions_that_fail(clusters: &Clusters, teams: &Namespace, acme: &Namespace) -> Result<()> {
     let fingerprint =
         |tenant: &Value| tenant["metadata"]["annotations"]["mesh.openkcm.io/fingerprint-remote"].clone();
     let installed = teams.get("tenants", "acme")?.map(|tenant| fingerprint(&tenant));
@@ -131,33 +151,18 @@ fn release_a_tenant(clusters: &Clusters) -> Result<()> {
         assert_eq!(phase(&failed), "Error", "{version}");
         assert_eq!(Some(fingerprint(&failed)), installed, "{version}");
         teams.wait_until("the failure to be told", || {
-            let told = events(&teams, "acme")?;
+            let told = events(teams, "acme")?;
             Ok(told.iter().any(|reason| reason == event).then_some(()))
         })?;
         clusters.kill_operator(&operator)?;
         // What is no version that there is, nobody tries to release.
-        let released = records(&acme)?;
+        let released = records(acme)?;
         assert!(
             revisions.is_none_or(|before| version == "2.0.0" || before == released),
             "{version}: {released:?}"
         );
         revisions = Some(released);
     }
-    let operator = clusters.start_operator(&["--chart-version=1.1.0"])?;
-    let over = teams.wait("tenants", "acme", |tenant| phase(tenant) == "Ready")?;
-    assert_eq!(said(&over, "ClusterError/remote"), "False Resolved");
-
-    // What goes, goes with all that was made for it.
-    teams.kubectl(&["delete", "tenant", "acme", "--wait=false"])?;
-    teams.wait_gone("tenants", "acme")?;
-    assert!(
-        acme.get("namespaces", "acme")?
-            .is_none_or(|it| phase(&it) == "Terminating")
-    );
-    clusters.kill_operator(&operator)?;
-    clusters
-        .at_home(CLUSTERS)
-        .kubectl(&["delete", "secret", "remote"])?;
     Ok(())
 }
 

@@ -185,7 +185,10 @@ impl ControlPlane {
             .into_iter()
             .map(|part| Ok((part, cache.path(part)?)))
             .collect::<Result<_>>()?,
-            Size::Cluster => cache.all()?,
+            Size::Cluster => {
+                let helm_3 = cache.ready(&parts::HELM_3).map(|path| (&parts::HELM_3, path));
+                cache.all()?.into_iter().chain(helm_3).collect()
+            }
         };
         if options.network_policies {
             programs.push((&parts::KUBE_ROUTER, cache.path(&parts::KUBE_ROUTER)?));

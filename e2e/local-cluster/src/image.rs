@@ -117,7 +117,7 @@ fn digest(content: &[u8]) -> String {
     named(&Sha256::digest(content))
 }
 
-fn digest_of(file: &Path) -> Result<(String, u64)> {
+pub(crate) fn digest_of(file: &Path) -> Result<(String, u64)> {
     let mut content = BufReader::with_capacity(1 << 20, File::open(file)?);
     let mut sum = Sha256::new();
     let mut size = 0;
@@ -137,7 +137,7 @@ fn named(sum: &[u8]) -> String {
 }
 
 /// What Go and OCI call this machine's processor.
-fn architecture() -> &'static str {
+pub(crate) fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",

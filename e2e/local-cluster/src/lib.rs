@@ -29,6 +29,7 @@
 pub mod audit;
 pub mod certificates;
 pub mod image;
+pub mod mirror;
 pub mod packages;
 pub mod parts;
 pub mod process;
@@ -40,6 +41,7 @@ mod cluster;
 mod control_plane;
 mod digest;
 mod dns;
+mod forecast;
 mod home;
 mod network;
 mod node;

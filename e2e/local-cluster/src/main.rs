@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, Subcommand};
 use local_cluster::{
-    Cluster, ControlPlane, Options, packages, parts,
+    Cluster, ControlPlane, Options, mirror, packages, parts,
     state::{Size, State},
 };
 
@@ -69,11 +69,17 @@ enum Command {
         name: Name,
         folder: PathBuf,
     },
-    /// Build what is missing from the cache; print versions and paths.
+    /// Build or fetch what is missing from the cache; print versions and paths.
     Parts {
         /// These alone; none named: those that all clusters have.
         names: Vec<String>,
+        /// How long what comes afterwards takes on two cores, for the line that tells how long is left.
+        #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+        then: u32,
     },
+    /// Copy the parts of the cache into a folder that others can use as a mirror; print their digests, as
+    /// parts/ready.txt has them.
+    Mirror { folder: PathBuf },
     /// Print the path of a part (helm, helm3, kubectl, …), built first when it is missing.
     Which { part: String },
     /// Say which Debian packages are missing.
@@ -126,7 +132,8 @@ fn run(command: Command, out: &mut impl Write) -> Result<()> {
         Command::Load { name, image } => load(&name.name, &image),
         Command::Exec { name, command_line } => exec(&name.name, &command_line),
         Command::Logs { name, folder } => ControlPlane::open(&name.name)?.collect_logs(&folder),
-        Command::Parts { names } => build_parts(&names, out),
+        Command::Parts { names, then } => build_parts(&names, then, out),
+        Command::Mirror { folder } => write_mirror(&folder, out),
         Command::Which { part } => which(&part, out),
         Command::Packages {
             install,
@@ -252,19 +259,22 @@ fn exec(name: &str, command_line: &[String]) -> Result<()> {
     bail!("could not run {}: {}", command_line[0], command.exec())
 }
 
-fn build_parts(names: &[String], out: &mut impl Write) -> Result<()> {
+fn build_parts(names: &[String], then: u32, out: &mut impl Write) -> Result<()> {
     let cache = parts::Cache::of_user()?;
-    let built = if names.is_empty() {
-        cache.all()?
+    let wanted = if names.is_empty() {
+        parts::ALL.to_vec()
     } else {
-        let build = |name: &String| {
-            let part = part_named(name)?;
-            Ok((part, cache.path(part)?))
-        };
-        names.iter().map(build).collect::<Result<_>>()?
+        names.iter().map(|name| part_named(name)).collect::<Result<_>>()?
     };
-    for (part, path) in built {
+    for (part, path) in cache.several(&wanted, then)? {
         writeln!(out, "{:<24} {:<10} {}", part.name, part.version(), path.display())?;
+    }
+    Ok(())
+}
+
+fn write_mirror(folder: &Path, out: &mut impl Write) -> Result<()> {
+    for line in mirror::write(&parts::Cache::of_user()?, folder)? {
+        writeln!(out, "{line}")?;
     }
     Ok(())
 }
@@ -291,7 +301,7 @@ mod tests {
     fn parts_are_built_by_name_or_all() {
         let names = |line: &[&str]| match Args::try_parse_from([&["local-cluster", "parts"], line].concat()) {
             Ok(Args {
-                command: Command::Parts { names },
+                command: Command::Parts { names, then: 0 },
             }) => names,
             other => panic!("{other:?}"),
         };

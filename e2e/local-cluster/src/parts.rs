@@ -2,7 +2,7 @@
 //!
 //! Each constant below is one program. Its version is whatever the `go.mod` beside this crate pins, so an
 //! upgrade is an edit of that file and nothing else; a program is built again only when its pins or its
-//! build flags change.
+//! build flags change. Where a mirror has it ready-made, with the digest that is pinned here, it is not built.
 
 use std::{
     fs::{self, File},
@@ -15,7 +15,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use sha2::{Digest, Sha256};
 
-use crate::{digest::hex, home, image, progress};
+use crate::{digest::hex, forecast::Forecast, home, image, mirror::Mirror, progress};
 
 /// One program: which package of which pinned module it is built from.
 #[derive(Debug)]
@@ -32,9 +32,11 @@ pub struct Part {
     stamps: &'static [(&'static str, Stamp)],
     /// Go build tags: features we never use and that cost build time.
     tags: &'static str,
+    /// How long its build takes on two cores in the order of [`ALL`], in seconds: by it is told how long is left.
+    seconds: u32,
 }
 
-/// A Go module of this crate, under `parts/`: it has no code of its own (the pause program apart), only pins.
+/// A Go module of this crate, under `parts/`: pins, and a `main` where that of the module brings what we never use.
 #[derive(Debug)]
 struct Pins {
     go_mod: &'static str,
@@ -61,6 +63,13 @@ macro_rules! pins {
             main: None,
         }
     };
+    ($folder:literal, main) => {
+        Pins {
+            go_mod: include_str!(concat!("../parts/", $folder, "/go.mod")),
+            go_sum: include_str!(concat!("../parts/", $folder, "/go.sum")),
+            main: Some(include_str!(concat!("../parts/", $folder, "/main.go"))),
+        }
+    };
 }
 
 static HELM_4_PINS: Pins = pins!("helm4");
@@ -68,8 +77,8 @@ static HELM_3_PINS: Pins = pins!("helm3");
 static KUBERNETES_PINS: Pins = pins!("kubernetes");
 static KUBEADM_PINS: Pins = pins!("kubeadm");
 static CONTAINERD_PINS: Pins = pins!("containerd");
-static REGISTRY_PINS: Pins = pins!("registry");
-static COREDNS_PINS: Pins = pins!("coredns");
+static REGISTRY_PINS: Pins = pins!("registry", main);
+static COREDNS_PINS: Pins = pins!("coredns", main);
 static KUBE_ROUTER_PINS: Pins = pins!("kube-router");
 static PAUSE_PINS: Pins = Pins {
     go_mod: include_str!("../parts/pause/go.mod"),
@@ -85,6 +94,7 @@ pub static HELM: Part = Part {
     pins: &HELM_4_PINS,
     stamps: &[("helm.sh/helm/v4/internal/version.version", Stamp::Version)],
     tags: "",
+    seconds: 143,
 };
 
 /// Helm 3, which must be able to read and take over our releases too.
@@ -110,14 +120,20 @@ pub static HELM_3: Part = Part {
         ),
     ],
     tags: "",
+    seconds: 60,
 };
 
 /// A program of Kubernetes itself; they share pins, so they are always of one release.
-const fn kubernetes(name: &'static str, package: &'static str) -> Part {
-    pinned_kubernetes(name, package, &KUBERNETES_PINS)
+const fn kubernetes(name: &'static str, package: &'static str, seconds: u32) -> Part {
+    pinned_kubernetes(name, package, &KUBERNETES_PINS, seconds)
 }
 
-const fn pinned_kubernetes(name: &'static str, package: &'static str, pins: &'static Pins) -> Part {
+const fn pinned_kubernetes(
+    name: &'static str,
+    package: &'static str,
+    pins: &'static Pins,
+    seconds: u32,
+) -> Part {
     Part {
         name,
         package,
@@ -132,27 +148,29 @@ const fn pinned_kubernetes(name: &'static str, package: &'static str, pins: &'st
             ),
         ],
         tags: "",
+        seconds,
     }
 }
 
 /// What makes clusters of bare nodes. Its pins are its own, so that clusters without it are not built anew.
-pub static KUBEADM: Part = pinned_kubernetes("kubeadm", "k8s.io/kubernetes/cmd/kubeadm", &KUBEADM_PINS);
+pub static KUBEADM: Part = pinned_kubernetes("kubeadm", "k8s.io/kubernetes/cmd/kubeadm", &KUBEADM_PINS, 30);
 
 /// The client.
-pub static KUBECTL: Part = kubernetes("kubectl", "k8s.io/kubernetes/cmd/kubectl");
+pub static KUBECTL: Part = kubernetes("kubectl", "k8s.io/kubernetes/cmd/kubectl", 82);
 /// The API server.
-pub static KUBE_APISERVER: Part = kubernetes("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver");
+pub static KUBE_APISERVER: Part = kubernetes("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver", 153);
 /// The default controllers.
 pub static KUBE_CONTROLLER_MANAGER: Part = kubernetes(
     "kube-controller-manager",
     "k8s.io/kubernetes/cmd/kube-controller-manager",
+    59,
 );
 /// The scheduler.
-pub static KUBE_SCHEDULER: Part = kubernetes("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler");
+pub static KUBE_SCHEDULER: Part = kubernetes("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler", 5);
 /// The node agent.
-pub static KUBELET: Part = kubernetes("kubelet", "k8s.io/kubernetes/cmd/kubelet");
+pub static KUBELET: Part = kubernetes("kubelet", "k8s.io/kubernetes/cmd/kubelet", 17);
 /// Service addresses.
-pub static KUBE_PROXY: Part = kubernetes("kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy");
+pub static KUBE_PROXY: Part = kubernetes("kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy", 9);
 
 /// The store; in the version Kubernetes' own `go.mod` asks for.
 pub static ETCD: Part = Part {
@@ -162,10 +180,11 @@ pub static ETCD: Part = Part {
     pins: &KUBERNETES_PINS,
     stamps: &[],
     tags: "",
+    seconds: 23,
 };
 
 /// A program of containerd. Its pins are its own: its CRI types clash with those of Kubernetes.
-const fn containerd(name: &'static str, package: &'static str) -> Part {
+const fn containerd(name: &'static str, package: &'static str, seconds: u32) -> Part {
     Part {
         name,
         package,
@@ -176,23 +195,29 @@ const fn containerd(name: &'static str, package: &'static str) -> Part {
             Stamp::Version,
         )],
         tags: "no_aufs,no_btrfs,no_devmapper,no_zfs",
+        seconds,
     }
 }
 
 /// The container runtime.
-pub static CONTAINERD: Part = containerd("containerd", "github.com/containerd/containerd/v2/cmd/containerd");
+pub static CONTAINERD: Part = containerd(
+    "containerd",
+    "github.com/containerd/containerd/v2/cmd/containerd",
+    53,
+);
 /// Its parent of containers, found on the `PATH` by this name.
 pub static CONTAINERD_SHIM: Part = containerd(
     "containerd-shim-runc-v2",
     "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+    1,
 );
 /// Its client.
-pub static CTR: Part = containerd("ctr", "github.com/containerd/containerd/v2/cmd/ctr");
+pub static CTR: Part = containerd("ctr", "github.com/containerd/containerd/v2/cmd/ctr", 4);
 
 /// The OCI registry.
 pub static REGISTRY: Part = Part {
     name: "registry",
-    package: "github.com/distribution/distribution/v3/cmd/registry",
+    package: ".",
     module: "github.com/distribution/distribution/v3",
     pins: &REGISTRY_PINS,
     stamps: &[(
@@ -200,16 +225,18 @@ pub static REGISTRY: Part = Part {
         Stamp::Version,
     )],
     tags: "",
+    seconds: 80,
 };
 
 /// The cluster's DNS.
 pub static COREDNS: Part = Part {
     name: "coredns",
-    package: "github.com/coredns/coredns",
+    package: ".",
     module: "github.com/coredns/coredns",
     pins: &COREDNS_PINS,
     stamps: &[],
     tags: "",
+    seconds: 108,
 };
 
 /// The first process of every pod, and of every node's process namespace.
@@ -220,6 +247,7 @@ pub static PAUSE: Part = Part {
     pins: &PAUSE_PINS,
     stamps: &[],
     tags: "",
+    seconds: 1,
 };
 
 /// Enforces `NetworkPolicies`, which neither Kubernetes nor the CNI plugins do.
@@ -235,15 +263,15 @@ pub static KUBE_ROUTER: Part = Part {
         Stamp::Version,
     )],
     tags: "",
+    seconds: 60,
 };
 
-/// Parts that only some clusters have.
-pub static ON_REQUEST: [&Part; 2] = [&KUBE_ROUTER, &KUBEADM];
+/// Parts that only some clusters have, or some tests ask for: built then.
+pub static ON_REQUEST: [&Part; 3] = [&KUBE_ROUTER, &KUBEADM, &HELM_3];
 
 /// Every part that all clusters have, in the order a cold cache is filled: what others wait for first comes first.
-pub static ALL: [&Part; 15] = [
+pub static ALL: [&Part; 14] = [
     &HELM,
-    &HELM_3,
     &KUBECTL,
     &ETCD,
     &KUBE_APISERVER,
@@ -308,6 +336,11 @@ impl Part {
         let digest = digest.finalize();
         format!("{}-{}-{}", self.name, self.version(), hex(&digest[..6]))
     }
+
+    /// What it is called in a mirror.
+    pub fn ready_name(&self) -> String {
+        format!("{}-linux-{}", self.key(), image::architecture())
+    }
 }
 
 /// The version a `go.mod` requires of a module.
@@ -325,6 +358,7 @@ fn pinned_version<'a>(go_mod: &'a str, module: &str) -> Option<&'a str> {
 #[derive(Debug, Clone)]
 pub struct Cache {
     folder: PathBuf,
+    mirror: Option<Mirror>,
 }
 
 impl Cache {
@@ -337,14 +371,23 @@ impl Cache {
             Some(folder) => PathBuf::from(folder),
             None => home::folder("XDG_CACHE_HOME", ".cache")?.join("kco/parts"),
         };
-        Ok(Self { folder })
+        Ok(Self {
+            folder,
+            mirror: Mirror::of_user(),
+        })
     }
 
     /// A cache in that folder.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self {
             folder: folder.into(),
+            mirror: None,
         }
+    }
+
+    /// The program, if it is here.
+    pub fn ready(&self, part: &Part) -> Option<PathBuf> {
+        Some(self.folder.join(part.key()).join(part.name)).filter(|program| program.is_file())
     }
 
     /// Path of the program, built first when it is missing.
@@ -355,16 +398,15 @@ impl Cache {
     /// # Errors
     /// When Go is missing or its build fails; the message ends with what Go said.
     pub fn path(&self, part: &Part) -> Result<PathBuf> {
-        let program = self.folder.join(part.key()).join(part.name);
-        if program.is_file() {
+        if let Some(program) = self.ready(part) {
             return Ok(program);
         }
         let _lock = self.lock(part)?;
-        if !program.is_file() {
+        if self.ready(part).is_none() && !self.fetch(part)? {
             self.build(part)
                 .with_context(|| format!("could not build {} {}", part.name, part.version()))?;
         }
-        Ok(program)
+        Ok(self.folder.join(part.key()).join(part.name))
     }
 
     /// Every part that all clusters have, built first where missing, with its path.
@@ -372,7 +414,28 @@ impl Cache {
     /// # Errors
     /// As [`Cache::path`].
     pub fn all(&self) -> Result<Vec<(&'static Part, PathBuf)>> {
-        ALL.into_iter().map(|part| Ok((part, self.path(part)?))).collect()
+        self.several(&ALL, 0)
+    }
+
+    /// These parts with their paths. Before each that is missing a line tells how long is left, what comes after them, which
+    /// takes `then` seconds on two cores, included.
+    ///
+    /// # Errors
+    /// As [`Cache::path`].
+    pub fn several(&self, parts: &[&'static Part], then: u32) -> Result<Vec<(&'static Part, PathBuf)>> {
+        let missing = parts.iter().filter(|part| self.ready(part).is_none());
+        let mut forecast = Forecast::of(missing.map(|part| part.seconds), then);
+        let mut found = Vec::new();
+        for part in parts {
+            if self.ready(part).is_none() {
+                progress::line(forecast.line());
+                found.push((*part, self.path(part)?));
+                forecast.note(part.seconds);
+            } else {
+                found.push((*part, self.path(part)?));
+            }
+        }
+        Ok(found)
     }
 
     /// Where the parts are.
@@ -406,6 +469,27 @@ impl Cache {
         lock.lock()
             .with_context(|| format!("could not lock {}", file.display()))?;
         Ok(lock)
+    }
+
+    /// Takes the program from the mirror, if there is one that has it; the caller holds the part's lock.
+    fn fetch(&self, part: &Part) -> Result<bool> {
+        let Some(mirror) = &self.mirror else {
+            return Ok(false);
+        };
+        let partial = self.folder.join(format!("{}.partial", part.name));
+        remove_if_present(&partial)?;
+        fs::create_dir_all(&partial)?;
+        let taken = mirror.take(&part.ready_name(), &partial.join(part.name));
+        if let Err(error) = taken {
+            progress::line(format_args!("{} is built, not fetched: {error:#}", part.name));
+            remove_if_present(&partial)?;
+            return Ok(false);
+        }
+        let place = self.folder.join(part.key());
+        remove_if_present(&place)?;
+        fs::rename(&partial, &place)
+            .with_context(|| format!("could not move the program to {}", place.display()))?;
+        Ok(true)
     }
 
     /// Builds in a folder of its own and renames it into place; the caller holds the part's lock.

@@ -74,6 +74,7 @@ fn main() -> Result<()> {
 fn up(place: &Where) -> Result<()> {
     let storage = tempfile::tempdir()?;
     let (site, cluster) = site(place, storage.path())?;
+    image::push(&site, &image::ENGINE, image::TAG)?;
     platform::install(&site)?;
     compose(&site)?;
     show(&site, cluster.as_ref())
@@ -83,6 +84,7 @@ fn up(place: &Where) -> Result<()> {
 fn install_platform(place: &Where) -> Result<()> {
     let storage = tempfile::tempdir()?;
     let (site, cluster) = site(place, storage.path())?;
+    image::push_all(&site)?;
     let profile = Profile::platform();
     let catalog = Catalog::publish(&site, &profile)?;
     let (chart, values) = (catalog.chart(), catalog.values(&profile)?);
@@ -129,7 +131,7 @@ fn install_platform(place: &Where) -> Result<()> {
     Ok(())
 }
 
-/// Where the demo runs, with our images in its registry; a cluster, when that is its own.
+/// Where the demo runs; a cluster, when that is its own.
 fn site(place: &Where, storage: &Path) -> Result<(Site, Option<Cluster>)> {
     let (site, cluster) = match place.cluster {
         Kind::Current => (current(place, storage.to_owned())?, None),
@@ -148,7 +150,6 @@ fn site(place: &Where, storage: &Path) -> Result<(Site, Option<Cluster>)> {
             (Site::local(&cluster)?, Some(cluster))
         }
     };
-    image::push_all(&site)?;
     Ok((site, cluster))
 }
 

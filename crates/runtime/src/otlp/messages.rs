@@ -45,6 +45,7 @@ pub(crate) struct ScopeSpans {
 
 /// A span that has ended. Without events and links.
 #[derive(Clone, PartialEq, prost::Message)]
+#[expect(clippy::struct_field_names, reason = "they are the fields of OTLP's message")]
 pub(crate) struct Span {
     #[prost(bytes = "vec", tag = "1")]
     pub(crate) trace_id: Vec<u8>,

@@ -66,13 +66,13 @@ impl Collector {
     async fn start(mut answers: Vec<(StatusCode, Vec<u8>)>) -> Self {
         answers.reverse();
         let (sender, received) = mpsc::unbounded_channel();
-        let (traced, traces) = mpsc::unbounded_channel();
+        let (trace_sender, traces) = mpsc::unbounded_channel();
         let answers = Answers::new(Mutex::new(answers));
         let app = Router::new()
             .route("/v1/metrics", post(receive))
             .with_state((sender, answers.clone()))
             .route("/v1/traces", post(receive_traces))
-            .with_state((traced, answers));
+            .with_state((trace_sender, answers));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         tokio::spawn(async move { axum::serve(listener, app).await });

@@ -48,12 +48,11 @@ impl Open {
             span: random()?,
             is_sampled: false,
         };
-        match above {
-            Some(above) => (context.trace, context.is_sampled) = (above.trace, above.is_sampled),
-            None => {
-                context.trace = random()?;
-                context.is_sampled = sampler.takes(context.trace);
-            }
+        if let Some(above) = above {
+            (context.trace, context.is_sampled) = (above.trace, above.is_sampled);
+        } else {
+            context.trace = random()?;
+            context.is_sampled = sampler.takes(context.trace);
         }
         let is_request = about.name() == REQUEST;
         // Whether a request is recorded its caller may decide, who is known in a moment.

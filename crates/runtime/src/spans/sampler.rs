@@ -56,8 +56,9 @@ impl Sampler {
 
     /// True when a trace that begins here is recorded. All processes that have the same ratio decide alike.
     pub(crate) fn takes(self, trace: [u8; 16]) -> bool {
-        let [.., a, b, c, d, e, f, g, h] = trace;
-        u64::from_be_bytes([a, b, c, d, e, f, g, h]) >> 1 < self.below
+        // The low 64 bits: what is above them is shifted out.
+        let low = u128::from_be_bytes(trace) as u64;
+        low >> 1 < self.below
     }
 
     /// True when our part of a caller's trace is recorded.
