@@ -1,22 +1,27 @@
 # One image for each program: docker build --build-arg PROGRAM=core-provider -t core-provider .
-# The program is what the image runs: a container gives it arguments, and no command.
+# The program is what the image runs: a container gives it arguments, and no command. Releases are not made with this, but
+# by `make release`.
 #
-# Two ways in. `image` (the default) compiles the program; it needs the network and a builder that can pull, so
-# the tests of this project, which have neither, do not try it. `ready` takes static binaries that were compiled
+# Two ways in. `image` (the default) compiles all programs, once for all images; it needs the network and a builder that can
+# pull, so the tests of this project, which have neither, do not try it. `ready` takes static binaries that were compiled
 # before (--target ready, with their folder inside the build context as BINARIES); every test and the demo use it.
 
-FROM docker.io/library/rust:1.95-bookworm AS build
-ARG PROGRAM
+# Rust 1.95 or newer with a C compiler, git and CA certificates.
+ARG RUST_IMAGE=docker.io/library/rust:1.95-bookworm
+
+FROM ${RUST_IMAGE} AS build
 WORKDIR /src
 COPY . .
 # The toolchain of the image, not the name that rust-toolchain.toml has for it: that would be downloaded.
 # A static glibc program needs no file of the image it runs in but CA certificates.
 RUN set -eu; \
-    export RUSTUP_TOOLCHAIN="$RUST_VERSION"; \
+    if [ -n "${RUST_VERSION:-}" ]; then export RUSTUP_TOOLCHAIN="$RUST_VERSION"; fi; \
     triple="$(rustc -vV | sed -n 's/^host: //p')"; \
-    RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --workspace --release --features jemalloc --target "$triple" --bin "$PROGRAM"; \
+    set -- core-provider composition-dynamic-controller chart-inspector multicluster-operator join-service kco web-server; \
+    RUSTFLAGS="-C target-feature=+crt-static" cargo build --locked --workspace --release --features jemalloc \
+        --target "$triple" $(printf -- '--bin %s ' "$@"); \
     mkdir -p /out; \
-    cp "target/$triple/release/$PROGRAM" /out/program; \
+    for program in "$@"; do cp "target/$triple/release/$program" "/out/$program"; done; \
     cp /etc/ssl/certs/ca-certificates.crt /out/ca-certificates.crt
 
 FROM scratch AS ready
@@ -28,7 +33,8 @@ USER 65532:65532
 ENTRYPOINT ["/program"]
 
 FROM scratch AS image
+ARG PROGRAM
 COPY --from=build /out/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
-COPY --from=build /out/program /program
+COPY --from=build /out/${PROGRAM} /program
 USER 65532:65532
 ENTRYPOINT ["/program"]
