@@ -290,6 +290,6 @@ fn await_dns(plane: &ControlPlane) -> Result<()> {
 }
 
 /// The owner of a process' folder in /proc is its effective user.
-fn is_root() -> Result<bool> {
+pub(crate) fn is_root() -> Result<bool> {
     Ok(fs::metadata("/proc/self")?.uid() == 0)
 }

@@ -1,6 +1,7 @@
 //! Images: one static program in an OCI archive, and what `buildah` makes of a Dockerfile.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io::{BufReader, BufWriter, Read, Write},
     path::{Path, PathBuf},
@@ -11,45 +12,99 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-use crate::{digest::hex, process::output};
+use crate::{digest::hex, packages::find_program, process::output};
 
 /// Writes an image of one program that runs as user 65532, as an OCI archive.
 ///
 /// The archive depends on nothing but the program and the name.
 pub(crate) fn write_archive(program: &Path, name: &str, archive: &Path) -> Result<()> {
-    write(
-        program,
-        name,
-        archive,
-        |path| json!({"Entrypoint": [path], "User": "65532:65532"}),
-    )
+    let file_name = file_name(program)?;
+    let how = json!({"Entrypoint": [format!("/{file_name}")], "User": "65532:65532"});
+    let files = BTreeMap::from([(file_name.to_owned(), program.to_owned())]);
+    write(&files, name, archive, &how)
 }
 
-/// Writes an image of one program that runs as root and is found on the `PATH`, as pods of a control plane want it.
-///
-/// # Errors
-/// When the program cannot be read or the archive not be written.
-pub fn write_system_archive(program: &Path, name: &str, archive: &Path) -> Result<()> {
-    write(
-        program,
-        name,
-        archive,
-        |path| json!({"Entrypoint": [path], "Env": ["PATH=/"]}),
-    )
+/// Where images of Kubernetes have their programs; pods of kubeadm name them by it.
+const PROGRAMS: &str = "usr/local/bin";
+
+/// What an image holds whose programs run as root and are found on the `PATH`, as pods of a control plane want it.
+#[derive(Debug, Clone, Copy)]
+pub struct System<'a> {
+    /// Static programs, the first of which it runs.
+    pub programs: &'a [PathBuf],
+    /// Programs of this machine, which come with the libraries that they need.
+    pub tools: &'a [&'a str],
+    /// Folders of this machine with libraries that these load by themselves.
+    pub folders: &'a [&'a str],
 }
 
-fn write(program: &Path, name: &str, archive: &Path, how: impl Fn(String) -> Value) -> Result<()> {
-    let file_name = program
-        .file_name()
-        .and_then(|name| name.to_str())
-        .context("the program of an image has no name")?;
+impl System<'_> {
+    /// Writes the image as an OCI archive.
+    ///
+    /// # Errors
+    /// When a program is not there or cannot be read, or the archive cannot be written.
+    pub fn write(&self, name: &str, archive: &Path) -> Result<()> {
+        let first = self.programs.first().context("an image without a program")?;
+        let mut files = BTreeMap::new();
+        for program in self.programs {
+            files.insert(format!("{PROGRAMS}/{}", file_name(program)?), program.clone());
+        }
+        let mut tools = Vec::new();
+        for tool in self.tools {
+            tools.push(find_program(tool).with_context(|| format!("{tool} is not on this machine"))?);
+        }
+        for folder in self.folders {
+            let entries = fs::read_dir(folder).with_context(|| format!("could not read {folder}"))?;
+            for entry in entries {
+                tools.push(entry?.path());
+            }
+        }
+        for file in libraries(&tools)?.into_iter().chain(tools) {
+            files.insert(inside(&file), file);
+        }
+        let how = json!({
+            "Entrypoint": [format!("/{PROGRAMS}/{}", file_name(first)?)],
+            "Env": [format!("PATH=/{PROGRAMS}:/usr/sbin:/usr/bin:/sbin:/bin")],
+        });
+        write(&files, name, archive, &how)
+    }
+}
+
+fn file_name(program: &Path) -> Result<&str> {
+    let name = program.file_name().and_then(|name| name.to_str());
+    name.context("the program of an image has no name")
+}
+
+/// Where a file of this machine is in an image: in the same place.
+fn inside(file: &Path) -> String {
+    file.display().to_string().trim_start_matches('/').to_owned()
+}
+
+/// What programs and libraries are linked with, and what loads it, each where they look for it.
+fn libraries(of: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    if of.is_empty() {
+        return Ok(Vec::new());
+    }
+    let listed = output(Command::new("ldd").args(of))?;
+    Ok(paths_of(&listed))
+}
+
+/// The paths in lines as `libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x…)`. A line with a colon says whose they are.
+fn paths_of(listed: &str) -> Vec<PathBuf> {
+    let lines = listed.lines().filter(|line| !line.ends_with(':'));
+    let paths = lines.filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/')));
+    paths.map(PathBuf::from).collect()
+}
+
+/// Writes an image of these files, by their places in it.
+fn write(files: &BTreeMap<String, PathBuf>, name: &str, archive: &Path, how: &Value) -> Result<()> {
     let layer = archive.with_extension("layer");
-    write_layer(program, file_name, &layer)?;
+    write_layer(files, &layer)?;
     let (layer_digest, layer_size) = digest_of(&layer)?;
     let config = json!({
         "architecture": architecture(),
         "os": "linux",
-        "config": how(format!("/{file_name}")),
+        "config": how,
         "rootfs": {"type": "layers", "diff_ids": [layer_digest]},
     })
     .to_string();
@@ -83,11 +138,13 @@ fn write(program: &Path, name: &str, archive: &Path, how: impl Fn(String) -> Val
     Ok(())
 }
 
-fn write_layer(program: &Path, file_name: &str, layer: &Path) -> Result<()> {
-    let mut content = File::open(program)?;
-    let size = content.metadata()?.len();
+fn write_layer(files: &BTreeMap<String, PathBuf>, layer: &Path) -> Result<()> {
     let mut tar = tar::Builder::new(BufWriter::new(File::create(layer)?));
-    tar.append_data(&mut header(size, 0o755), file_name, &mut content)?;
+    for (place, file) in files {
+        let mut content = File::open(file).with_context(|| format!("could not read {}", file.display()))?;
+        let size = content.metadata()?.len();
+        tar.append_data(&mut header(size, 0o755), place, &mut content)?;
+    }
     tar.into_inner()?.flush()?;
     Ok(())
 }
@@ -230,5 +287,18 @@ mod tests {
         }
         assert_eq!(fs::read(&archives[0]).unwrap(), fs::read(&archives[1]).unwrap());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+    }
+
+    #[test]
+    fn libraries_are_where_the_program_looks_for_them() {
+        let listed = "/usr/sbin/nft:\n\tlinux-vdso.so.1 (0x00007ffd)\n\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x00007f)\n\
+            \t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
+        assert_eq!(
+            paths_of(listed),
+            [
+                PathBuf::from("/lib/x86_64-linux-gnu/libc.so.6"),
+                PathBuf::from("/lib64/ld-linux-x86-64.so.2")
+            ]
+        );
     }
 }

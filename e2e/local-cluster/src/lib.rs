@@ -8,6 +8,8 @@
 //! - [`Cluster`]: with nodes, pods, Services, DNS and a registry in network namespaces of their own, in about
 //!   8 s; needs root.
 //!
+//! [`Machines`] are without Kubernetes, and for what makes a cluster of them.
+//!
 //! ```no_run
 //! use local_cluster::{ControlPlane, Options, output};
 //!
@@ -43,10 +45,12 @@ mod digest;
 mod dns;
 mod forecast;
 mod home;
+mod machines;
 mod network;
 mod node;
 mod progress;
 
 pub use cluster::Cluster;
 pub use control_plane::{ControlPlane, Options};
+pub use machines::Machines;
 pub use process::{Usage, output};

@@ -76,6 +76,11 @@ impl Addresses {
         self.services().address(10)
     }
 
+    /// The address of what machines without Kubernetes are plugged into, and of the registry there.
+    pub(crate) fn switch(self) -> Ipv4Addr {
+        Ipv4Addr::new(198, 18, self.index, 254)
+    }
+
     /// The host's end of the link; as long as it exists no other cluster takes this number.
     pub(crate) fn link(self) -> String {
         format!("kco{}", self.index)
@@ -99,6 +104,55 @@ pub(crate) fn connect(nodes: &[Identity], claimed: impl FnOnce(&str) -> Result<(
         run(Some(*node), &other_node(addresses, number, nodes.len()))?;
     }
     Ok(addresses)
+}
+
+/// Makes the network namespace of this process a switch, and plugs the host into it.
+///
+/// `claimed` is told which link is the network's before the link is used.
+pub(crate) fn make_switch(switch: Identity, claimed: impl FnOnce(&str) -> Result<()>) -> Result<Addresses> {
+    let addresses = claim(switch)?;
+    let link = addresses.link();
+    claimed(&link)?;
+    let host = format!(
+        "address add {}/24 dev {link}\n\
+         link set {link} up\n",
+        addresses.host()
+    );
+    run(None, &host)?;
+    let own = format!(
+        "link set lo up\n\
+         link add bridge type bridge\n\
+         address add {}/24 dev bridge\n\
+         link set bridge up\n\
+         link set eth0 master bridge\n\
+         link set eth0 up\n",
+        addresses.switch()
+    );
+    run(Some(switch), &own)?;
+    Ok(addresses)
+}
+
+/// Plugs a machine, given its first process, into the switch.
+pub(crate) fn plug_machine(
+    switch: Identity,
+    addresses: Addresses,
+    number: usize,
+    machine: Identity,
+) -> Result<()> {
+    // The kernel takes the link of a machine that was switched off away, but in its own time.
+    let _ = inside(switch)
+        .args(["ip", "link", "delete", &format!("node{number}")])
+        .stderr(process::Stdio::null())
+        .status();
+    run(Some(switch), &plug(number, machine))?;
+    let own = format!(
+        "link set lo up\n\
+         address add {}/24 dev eth0\n\
+         link set eth0 up\n\
+         route add default dev eth0\n",
+        addresses.node(number)
+    );
+    run(Some(machine), &own)
 }
 
 /// Takes the lowest free number by making its link, which only one can do.
@@ -156,7 +210,7 @@ fn first_node(addresses: Addresses, nodes: usize) -> String {
     )
 }
 
-/// In the first node: a port of the bridge for node `number`.
+/// Where the bridge is: a port of it for node `number`.
 fn plug(number: usize, node: Identity) -> String {
     format!(
         "link add node{number} type veth peer name eth0 netns {}\n\

@@ -316,10 +316,10 @@ fn ctr(plane: &ControlPlane, init: Identity, arguments: &[&str]) -> Command {
     command
 }
 
-const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+pub(crate) const SYSTEM_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// True once the shell that prepared the node has become the pause program.
-fn is_prepared(init: Identity) -> bool {
+pub(crate) fn is_prepared(init: Identity) -> bool {
     fs::read_to_string(format!("/proc/{}/comm", init.pid)).is_ok_and(|name| name.trim() == parts::PAUSE.name)
 }
 
@@ -397,7 +397,7 @@ fn control_group_roots() -> Result<Vec<PathBuf>> {
     Ok(roots)
 }
 
-fn make_control_group(name: &str) -> Result<()> {
+pub(crate) fn make_control_group(name: &str) -> Result<()> {
     for root in control_group_roots()? {
         let group = root.join(name);
         fs::create_dir_all(&group)

@@ -130,7 +130,7 @@ fn install_line(packages: &[&Package]) -> String {
 }
 
 /// The program on the `PATH`, or in the folders of root's `PATH` that a user's may lack.
-fn find_program(program: &str) -> Option<PathBuf> {
+pub(crate) fn find_program(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)
         .chain(["/usr/sbin".into(), "/sbin".into()])

@@ -80,6 +80,7 @@ static CONTAINERD_PINS: Pins = pins!("containerd");
 static REGISTRY_PINS: Pins = pins!("registry", main);
 static COREDNS_PINS: Pins = pins!("coredns", main);
 static KUBE_ROUTER_PINS: Pins = pins!("kube-router");
+static ETCDCTL_PINS: Pins = pins!("etcdctl");
 static PAUSE_PINS: Pins = Pins {
     go_mod: include_str!("../parts/pause/go.mod"),
     go_sum: "",
@@ -183,6 +184,18 @@ pub static ETCD: Part = Part {
     seconds: 23,
 };
 
+/// The client of the store, which is in one image with it. Its pins are its own, so that clusters without it are not built
+/// anew.
+pub static ETCDCTL: Part = Part {
+    name: "etcdctl",
+    package: "go.etcd.io/etcd/etcdctl/v3",
+    module: "go.etcd.io/etcd/etcdctl/v3",
+    pins: &ETCDCTL_PINS,
+    stamps: &[],
+    tags: "",
+    seconds: 15,
+};
+
 /// A program of containerd. Its pins are its own: its CRI types clash with those of Kubernetes.
 const fn containerd(name: &'static str, package: &'static str, seconds: u32) -> Part {
     Part {
@@ -267,7 +280,7 @@ pub static KUBE_ROUTER: Part = Part {
 };
 
 /// Parts that only some clusters have, or some tests ask for: built then.
-pub static ON_REQUEST: [&Part; 3] = [&KUBE_ROUTER, &KUBEADM, &HELM_3];
+pub static ON_REQUEST: [&Part; 4] = [&KUBE_ROUTER, &KUBEADM, &ETCDCTL, &HELM_3];
 
 /// Every part that all clusters have, in the order a cold cache is filled: what others wait for first comes first.
 pub static ALL: [&Part; 14] = [
@@ -617,6 +630,7 @@ mod tests {
             pinned_version(KUBERNETES_PINS.go_mod, "go.etcd.io/etcd/server/v3"),
             pinned_version(KUBERNETES_PINS.go_mod, "go.etcd.io/etcd/client/v3"),
         );
+        assert_eq!(ETCD.version(), ETCDCTL.version());
     }
 
     #[test]

@@ -82,6 +82,7 @@ impl Place {
                 "--mount".into(),
                 "--pid".into(),
                 "--net".into(),
+                "--uts".into(),
                 "--wdns=/".into(),
                 program,
             ],

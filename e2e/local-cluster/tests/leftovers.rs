@@ -16,7 +16,7 @@ use std::{
 };
 
 use local_cluster::{
-    Cluster, ControlPlane, Options, output,
+    Cluster, ControlPlane, Machines, Options, output,
     state::{Size, State},
     wait,
 };
@@ -50,17 +50,18 @@ impl Field {
 
     /// Starts the cluster in a process of its own, which then waits to be ended.
     fn start_elsewhere(&self, size: Size) -> Child {
+        self.start_what(match size {
+            Size::Cluster => "cluster",
+            Size::ControlPlane => "control plane",
+        })
+    }
+
+    /// The same with machines, or what else there is.
+    fn start_what(&self, what: &str) -> Child {
         let mut owner = Command::new(env::current_exe().unwrap())
             .args(["--exact", "an_owner_that_others_end", "--ignored", "--nocapture"])
             .env(FOLDER, self.folder.path())
-            .env(
-                SIZE,
-                if size == Size::Cluster {
-                    "cluster"
-                } else {
-                    "control plane"
-                },
-            )
+            .env(SIZE, what)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -223,13 +224,40 @@ fn an_owner_that_others_end() {
         state: Some(State::at(env::var_os(FOLDER).unwrap())),
         ..Options::default()
     };
-    if env::var(SIZE).unwrap() == "cluster" {
-        let _cluster = Cluster::start(options).unwrap();
-        wait_to_be_ended();
-    } else {
-        let _control_plane = ControlPlane::start(options).unwrap();
-        wait_to_be_ended();
+    match env::var(SIZE).unwrap().as_str() {
+        "cluster" => {
+            let _cluster = Cluster::start(options).unwrap();
+            wait_to_be_ended();
+        }
+        "machines" => {
+            let _machines = two_machines(options);
+            wait_to_be_ended();
+        }
+        _ => {
+            let _control_plane = ControlPlane::start(options).unwrap();
+            wait_to_be_ended();
+        }
     }
+}
+
+/// On each a program runs.
+fn two_machines(options: Options) -> Machines {
+    let mut machines = Machines::start(options.name.as_deref(), options.state.unwrap()).unwrap();
+    for number in [1, 2] {
+        machines.switch_on(number).unwrap();
+        run_for_long(&machines, number);
+    }
+    machines
+}
+
+fn run_for_long(machines: &Machines, number: usize) {
+    let mut program = machines.command(number, "sleep").unwrap();
+    program.arg("1000").spawn().unwrap();
+    wait::until("the program", Duration::from_secs(10), || {
+        let shown = machines.output(number, &["sh", "-c", "cat /proc/[0-9]*/comm"])?;
+        Ok(shown.lines().any(|name| name == "sleep").then_some(()))
+    })
+    .unwrap();
 }
 
 fn wait_to_be_ended() {
@@ -278,6 +306,51 @@ fn nothing_is_left_after_the_owner_of_a_cluster_was_killed() {
     signal("-KILL", owner.id());
     owner.wait().unwrap();
     search.finds_nothing();
+}
+
+#[test]
+fn nothing_is_left_after_the_owner_of_machines_was_killed() {
+    let field = Field::new();
+    let mut owner = field.start_what("machines");
+    let search = Search::of(&field);
+    let before = search.traces();
+    assert!(
+        before.links == 1 && before.control_groups > 0 && before.processes.len() > 6,
+        "{before:?}"
+    );
+    signal("-KILL", owner.id());
+    owner.wait().unwrap();
+    search.finds_nothing();
+}
+
+#[test]
+fn a_machine_that_is_switched_off_keeps_its_disk_and_nothing_else() {
+    let field = Field::new();
+    let mut machines = two_machines(field.options());
+    let on = |machines: &Machines, script: &str| machines.output(2, &["sh", "-c", script]);
+    on(
+        &machines,
+        "echo kept >/var/lib/kept; echo kept >/etc/kept; echo gone >/run/gone",
+    )
+    .unwrap();
+    machines.switch_off(2).unwrap();
+    assert!(on(&machines, "true").is_err());
+    machines.switch_on(2).unwrap();
+    let found = on(
+        &machines,
+        "hostname; cat /var/lib/kept /etc/kept; ls /run/gone 2>&1; cat /proc/[0-9]*/comm",
+    )
+    .unwrap();
+    assert!(found.starts_with("node-2\nkept\nkept\n"), "{found}");
+    assert!(
+        found.contains("No such file") && !found.contains("sleep"),
+        "{found}"
+    );
+    // It is plugged in again.
+    let registry = format!("http://{}/v2/", machines.registry());
+    let ask = ["curl", "--silent", "--fail", "--max-time", "5", &registry];
+    assert_eq!(machines.output(2, &ask).unwrap(), "{}");
+    machines.declare_ready().unwrap();
 }
 
 #[test]

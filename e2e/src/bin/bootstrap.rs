@@ -11,7 +11,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use e2e::image;
-use local_cluster::image::write_system_archive;
+use local_cluster::image::System;
 use local_cluster::parts::{self, Cache, Part};
 use serde_json::{Value, json};
 
@@ -124,7 +124,12 @@ fn furnish(site: &Path) -> Result<()> {
         let full = names.iter().find(|full| full.starts_with(&prefix));
         let full = full.with_context(|| format!("kubeadm needs no image {name}"))?;
         let archive = site.join("images").join(part.name).with_extension("tar");
-        write_system_archive(&cache.path(part)?, full, &archive)?;
+        let system = System {
+            programs: &[cache.path(part)?],
+            tools: &[],
+            folders: &[],
+        };
+        system.write(full, &archive)?;
         if part.name == parts::PAUSE.name {
             fs::write(site.join("containerd.toml"), CONTAINERD.replace("PAUSE", full))?;
         }
