@@ -161,6 +161,10 @@ async fn spanned(request: Request, next: Next) -> Response {
     async {
         let response = next.run(request).await;
         spans::answered(response.status());
+        if response.status().is_client_error() {
+            // Anybody who reaches the port can cause these; they must not displace other spans.
+            spans::leave_out();
+        }
         response
     }
     .instrument(span)

@@ -40,6 +40,10 @@ pub(crate) enum Fault {
     VersionNotFound(#[source] Arc<charts::Error>),
     #[error("could not fetch the chart")]
     NotLoaded(#[source] Arc<charts::Error>),
+    #[error(
+        "the archive contains chart {found}, but {wanted} is configured: correct --chart-name and --chart-version, or the URL"
+    )]
+    OtherChart { found: String, wanted: String },
 }
 
 impl Fault {
@@ -47,21 +51,21 @@ impl Fault {
     /// time, and a source may be mended.
     pub(crate) fn is_transient(&self) -> bool {
         match self {
-            Self::VersionInvalid { .. } => false,
+            Self::VersionInvalid { .. } | Self::OtherChart { .. } => false,
             Self::VersionNotFound(_) | Self::NotLoaded(_) => true,
         }
     }
 }
 
 impl ProcessChart {
-    /// What is told of it: `<repository>/<name>:<version>`.
+    /// What users read about it: `<repository>/<name>:<version>`, or the URL of an archive. Without a query or a password, because
+    /// a signed URL gives access and statuses lie on other people's clusters.
     pub(crate) fn title(&self) -> String {
-        format!(
-            "{}/{}:{}",
-            self.repo.trim_end_matches('/'),
-            self.name,
-            self.version
-        )
+        let repo = charts::source::shown(&self.repo);
+        if is_archive(&self.repo) {
+            return repo;
+        }
+        format!("{}/{}:{}", repo.trim_end_matches('/'), self.name, self.version)
     }
 
     /// What it is installed as with these values.
@@ -76,7 +80,7 @@ impl ProcessChart {
                 version: self.version.clone(),
             });
         }
-        charts.get(&self.spec(form)).await.map_err(|error| {
+        let loaded = charts.get(&self.spec(form)).await.map_err(|error| {
             let is_missing = error.is_missing();
             let error = Arc::new(error);
             if is_missing {
@@ -84,6 +88,20 @@ impl ProcessChart {
             } else {
                 Fault::NotLoaded(error)
             }
+        })?;
+        self.compare(&loaded)?;
+        Ok(loaded)
+    }
+
+    /// The URL of an archive says nothing about its chart, so the chart itself has to be the configured one.
+    fn compare(&self, loaded: &LoadedChart) -> Result<(), Fault> {
+        let found = loaded.chart().metadata();
+        if !is_archive(&self.repo) || (found.name == self.name && found.version == self.version) {
+            return Ok(());
+        }
+        Err(Fault::OtherChart {
+            found: format!("{}:{}", found.name, found.version),
+            wanted: format!("{}:{}", self.name, self.version),
         })
     }
 
@@ -161,6 +179,10 @@ mod tests {
         let url = "https://charts.example.org/web-1.2.3.tgz?key=a";
         assert_eq!(chart(url).spec(Form::Archive).url, url);
         assert_eq!(chart("https://a/").title(), "https://a/web:1.2.3");
+        assert_eq!(
+            chart("https://me:secret@charts.example.org/web-1.2.3.tgz?key=a").title(),
+            "https://charts.example.org/web-1.2.3.tgz"
+        );
         assert!(
             [archive, listed, registry]
                 .iter()

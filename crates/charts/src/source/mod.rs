@@ -40,7 +40,7 @@ pub use docker_config::{DockerConfig, Malformed, Unreadable, server};
 pub use error::Error;
 pub use index::{Index, InvalidIndex};
 pub use provenance::{InvalidKeyring, Keyring};
-pub use reference::{ChartRef, InvalidRef};
+pub use reference::{ChartRef, InvalidRef, shown};
 
 use http::{Limit, Validators};
 use reference::{Image, Location};

@@ -309,8 +309,8 @@ pub(super) fn without_query(url: &Url) -> String {
     url.into()
 }
 
-/// The given text as it may be shown: nothing that could be a password or a signature.
-fn shown(url: &str) -> String {
+/// The given URL without anything that could be a password or a signature: no user, query or fragment.
+pub fn shown(url: &str) -> String {
     let url = url.split(['?', '#']).next().unwrap_or_default();
     let Some((scheme, rest)) = url.split_once("://") else {
         return url.rsplit('@').next().unwrap_or_default().to_owned();

@@ -178,7 +178,9 @@ pub(super) fn blocked_event(blocked: &Blocked) -> (&'static str, &'static str) {
         }
         Blocked::Chart(Fault::VersionInvalid { .. }) => (events::CHART_VERSION_INVALID, VERSION_INVALID),
         Blocked::Chart(Fault::VersionNotFound(_)) => (events::CHART_VERSION_NOT_FOUND, VERSION_NOT_FOUND),
-        Blocked::Chart(Fault::NotLoaded(_)) => (events::CHART_NOT_LOADED, CHART_NOT_LOADED),
+        Blocked::Chart(Fault::NotLoaded(_) | Fault::OtherChart { .. }) => {
+            (events::CHART_NOT_LOADED, CHART_NOT_LOADED)
+        }
         Blocked::Elsewhere(_) => (events::HELM_CONFIG_INIT_FAILED, NAMESPACE_REFUSED),
         Blocked::Release(_) | Blocked::Differs(_) => (events::HELM_CONFIG_INIT_FAILED, RELEASE_FOREIGN),
     }

@@ -45,6 +45,11 @@ const LONGEST_CLAIM: usize = 253;
 /// What the span of a request is called here.
 const REQUEST: &str = "request";
 
+/// The methods that HTTP itself defines.
+const METHODS: [&str; 9] = [
+    "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE",
+];
+
 /// What a pass is about, as far as it is known when it begins.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Object<'a> {
@@ -91,6 +96,12 @@ pub fn request(method: &str, route: &str, headers: Option<&HeaderMap>) -> Span {
         definition = Empty,
         release = Empty,
     );
+    // Callers choose the method, as long as they like: unknown ones have one name, as OpenTelemetry's conventions say.
+    let method = if METHODS.contains(&method) {
+        method
+    } else {
+        "_OTHER"
+    };
     span.with_subscriber(|(id, dispatch)| {
         on(dispatch, id, |open| {
             open.rename(format!("{method} {route}"));
