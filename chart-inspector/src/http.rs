@@ -16,7 +16,7 @@ use helm_client::rendering;
 use prometheus::{IntCounterVec, Opts};
 use runtime::{Metrics, chain, spans};
 use tokio::sync::Semaphore;
-use tracing::{Instrument as _, Span};
+use tracing::Span;
 
 use crate::callers::Callers;
 use crate::document;
@@ -78,18 +78,7 @@ pub(crate) fn app(service: Arc<Service>) -> Router {
 
 /// Answers in a span of the request's own, which is part of the caller's trace if it names one.
 async fn spanned(request: Request, next: Next) -> Response {
-    let span = spans::request(request.method().as_str(), "/resources", Some(request.headers()));
-    async {
-        let response = next.run(request).await;
-        spans::answered(response.status());
-        if response.status().is_client_error() {
-            // Who may not ask, or asks what cannot be read, fills no queue.
-            spans::leave_out();
-        }
-        response
-    }
-    .instrument(span)
-    .await
+    spans::serve("/resources", request, next).await
 }
 
 /// Has every line say which composition is inspected, by the word of the caller.

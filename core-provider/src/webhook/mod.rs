@@ -31,7 +31,7 @@ use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts};
 use runtime::metrics::{prometheus_counter_name, prometheus_name};
 use runtime::{Metrics, chain, spans};
 use serde_json::Value;
-use tracing::{Instrument as _, Span};
+use tracing::Span;
 
 pub(crate) use authority::Terms;
 pub(crate) use certificates::{Certificates, Source, Times};
@@ -155,20 +155,9 @@ pub(crate) fn app(webhooks: Webhooks) -> Router {
 
 /// Answers in a span of the request's own.
 async fn spanned(request: Request, next: Next) -> Response {
-    let route = request.extensions().get::<MatchedPath>();
-    let route = route.map_or("", MatchedPath::as_str);
-    let span = spans::request(request.method().as_str(), route, Some(request.headers()));
-    async {
-        let response = next.run(request).await;
-        spans::answered(response.status());
-        if response.status().is_client_error() {
-            // Anybody who reaches the port can cause these; they must not displace other spans.
-            spans::leave_out();
-        }
-        response
-    }
-    .instrument(span)
-    .await
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let route = route.as_ref().map_or("", MatchedPath::as_str);
+    spans::serve(route, request, next).await
 }
 
 /// Has every line say which object is reviewed.

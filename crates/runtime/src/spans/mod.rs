@@ -12,7 +12,10 @@ mod tests;
 
 use std::fmt::Display;
 
+use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode};
+use axum::middleware::Next;
+use axum::response::Response;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use tracing::field::{Empty, display};
 use tracing::{Dispatch, Id, Instrument as _, Span, dispatcher};
@@ -112,6 +115,23 @@ pub fn request(method: &str, route: &str, headers: Option<&HeaderMap>) -> Span {
         })
     });
     span
+}
+
+/// Answers a request in a span of its own, below the one that its headers name.
+///
+/// Refused requests are left out of traces: anybody who reaches the port can send them, and they must not displace other spans.
+pub async fn serve(route: &str, request: Request, next: Next) -> Response {
+    let span = self::request(request.method().as_str(), route, Some(request.headers()));
+    async {
+        let response = next.run(request).await;
+        answered(response.status());
+        if response.status().is_client_error() {
+            leave_out();
+        }
+        response
+    }
+    .instrument(span)
+    .await
 }
 
 /// A part of a pass or of a request.
