@@ -29,7 +29,8 @@ fn a_deployment_ends_as_it_should_wherever_the_operator_is_killed() -> Result<()
 
 #[test]
 fn rotations_under_load_cost_a_retry_at_most_and_leave_nothing_open() -> Result<()> {
-    let figures = rotations::run(3, 2)?;
+    // More rotations than the number of unused connections varies by.
+    let figures = rotations::run(8, 2)?;
     assert!(figures.is_good(), "{figures}");
     Ok(())
 }

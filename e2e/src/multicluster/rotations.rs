@@ -42,7 +42,8 @@ pub struct Figures {
 
 impl Figures {
     /// True when no pass failed for longer than one retry, and what the rotations opened is closed. How many unused connections
-    /// there are varies by one or two; rotations that close nothing leave one each.
+    /// there are varies by up to four, since the pool looks for them only every half a minute; a rotation that closes nothing
+    /// leaves all connections of its cluster.
     pub fn is_good(&self) -> bool {
         self.in_a_row <= 1 && self.files_after < self.files_before + self.rotations as u64
     }
