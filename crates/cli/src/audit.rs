@@ -1,5 +1,6 @@
 //! `kco audit-rbac`: the most that a chart's controller may ever be given, and whether renderings stay within.
 
+pub(crate) mod args;
 mod lookups;
 
 use std::collections::BTreeSet;
@@ -16,7 +17,7 @@ use helm::chart::Chart;
 use helm::engine::{Engine, Operation, ReleaseOptions, RenderOptions, Rendered};
 use serde_json::{Map, Value};
 
-use crate::{args, chart_at, template, values};
+use crate::{chart_at, template, values};
 
 /// Where a composition of the chart would be.
 const HOME: &str = "audit";

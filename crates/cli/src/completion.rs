@@ -3,10 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
-use clap::{Args, CommandFactory as _};
+use clap::{Args, Command};
 use clap_complete::Shell;
-
-use crate::args::Kco;
 
 /// Which shell.
 #[derive(Debug, Args)]
@@ -26,18 +24,18 @@ pub(crate) struct Docs {
     kind: String,
 }
 
-/// Prints the completions.
-pub(crate) fn run(args: &Completion) -> Result<()> {
+/// Prints the completions of `command`.
+pub(crate) fn run(args: &Completion, mut command: Command) -> Result<()> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut Kco::command(), "kco", &mut text);
+    clap_complete::generate(args.shell, &mut command, "kco", &mut text);
     crate::report::out(&String::from_utf8_lossy(&text))
 }
 
-/// Writes a manual page for each command.
-pub(crate) fn docs(args: &Docs) -> Result<()> {
+/// Writes a manual page for `command` and each of its subcommands.
+pub(crate) fn docs(args: &Docs, command: Command) -> Result<()> {
     if args.kind != "man" {
         bail!("unknown doc type {:?}: only \"man\" is written", args.kind);
     }
-    clap_mangen::generate_to(Kco::command(), &args.dir)
+    clap_mangen::generate_to(command, &args.dir)
         .with_context(|| format!("could not write to {}", args.dir.display()))
 }

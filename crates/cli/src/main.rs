@@ -6,6 +6,7 @@ mod args;
 mod audit;
 mod chart_at;
 mod cluster;
+mod command;
 mod completion;
 mod composition;
 mod crd;
@@ -42,7 +43,7 @@ mod version;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    match args::Kco::of(std::env::args_os()) {
+    match command::Kco::of(std::env::args_os()) {
         Ok(kco) => kco.run(),
         Err(error) => {
             // Help is asked for and no failure; everything else ends with 1, as in Helm, where clap would end with 2.

@@ -1,5 +1,7 @@
 //! `kco template`: what `helm template` prints (Helm's `pkg/cmd/template.go`).
 
+pub(crate) mod args;
+
 use std::{
     borrow::Cow,
     collections::BTreeSet,
@@ -23,7 +25,7 @@ use helm::{
 };
 
 use crate::report::{out, warn};
-use crate::{args, chart_at, values};
+use crate::{chart_at, values};
 
 /// Stack for deeply nested templates; pages that are not used cost nothing.
 const STACK: usize = 256 << 20;

@@ -1,0 +1,22 @@
+//! The arguments of `kco audit-rbac`.
+
+use clap::Args;
+
+use crate::args::Source;
+
+/// The flags of `kco audit-rbac`.
+#[derive(Debug, Args)]
+pub(crate) struct Audit {
+    /// Charts: folders, archives, URLs or OCI references; a folder without a chart stands for all charts below it.
+    #[arg(required = true, value_name = "CHART")]
+    pub(crate) charts: Vec<String>,
+    /// Render each chart folder with its defaults and its ci/*values.yaml, and print the kinds that the scan missed.
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Render each chart folder with its defaults and its ci/*values.yaml, as an install and as an upgrade, and print
+    /// the lookups for which a composition would be held, and what allows them.
+    #[arg(long, conflicts_with = "check")]
+    pub(crate) lookups: bool,
+    #[command(flatten)]
+    pub(crate) source: Source,
+}

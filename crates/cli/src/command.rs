@@ -1,0 +1,175 @@
+//! The command line: all verbs, and which function each one calls.
+
+use std::{ffi::OsString, path::Path, process::ExitCode};
+
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+
+use crate::{
+    audit, cluster, completion, composition, crd, create, dependency, environment, init, installer, lint,
+    migrate, node, package, pull, push, registry, release, repo, report, schema, search, show, template,
+    version,
+};
+
+/// Name of the program as a plugin of kubectl.
+const PLUGIN: &str = "kubectl-kco";
+
+/// Plans for Helm charts and compositions, shown before they run.
+#[derive(Debug, Parser)]
+#[command(name = "kco", version, about)]
+pub(crate) struct Kco {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Render a chart locally and print the manifests, as `helm template` does.
+    Template(Box<template::args::Template>),
+    /// Print the custom resource definition that a chart becomes.
+    Crd(Box<crd::Crd>),
+    /// Fetch charts into files, as `helm pull` does.
+    #[command(visible_alias = "fetch")]
+    Pull(Box<pull::Pull>),
+    /// Push a chart's archive to a registry, as `helm push` does.
+    Push(Box<push::Push>),
+    /// Log in to a registry and out.
+    #[command(subcommand)]
+    Registry(registry::Command),
+    /// Add, list, update and remove chart repositories, and write indexes.
+    #[command(subcommand)]
+    Repo(repo::Command),
+    /// Search for charts.
+    #[command(subcommand)]
+    Search(search::Command),
+    /// Print parts of a chart, as `helm show` does.
+    #[command(visible_alias = "inspect")]
+    Show(Box<show::Show>),
+    /// Manage the charts that a chart depends on.
+    #[command(visible_aliases = ["dep", "dependencies"])]
+    Dependency(Box<dependency::Dependency>),
+    /// Create a chart with the usual files, as `helm create` does.
+    Create(create::Create),
+    /// Examine charts for possible issues, as `helm lint` does.
+    Lint(Box<lint::Lint>),
+    /// Package chart folders into archives, as `helm package` does.
+    Package(Box<package::Package>),
+    /// Check a chart's values.schema.json.
+    #[command(subcommand)]
+    Schema(schema::Schema),
+    /// Install a chart.
+    Install(Box<release::args::Install>),
+    /// Upgrade a release to another chart or other values.
+    Upgrade(Box<release::args::Upgrade>),
+    /// Roll a release back to an earlier revision.
+    Rollback(Box<release::args::Rollback>),
+    /// Uninstall releases: delete their objects and records.
+    #[command(visible_aliases = ["un", "delete", "del"])]
+    Uninstall(Box<release::args::Uninstall>),
+    /// Show a release and the health of its objects.
+    Status(Box<release::args::Status>),
+    /// Show the revisions of a release.
+    #[command(visible_alias = "hist")]
+    History(Box<release::args::History>),
+    /// List releases.
+    #[command(visible_alias = "ls")]
+    List(Box<release::args::List>),
+    /// Print parts of a release's stored revision.
+    Get(Box<release::args::Get>),
+    /// Show what an upgrade would change, without changing anything.
+    Diff(Box<release::args::Diff>),
+    /// Show which objects of a release were changed since they were applied, and by whom.
+    Drift(Box<release::args::Drift>),
+    /// Show a composition, its release, and the release's objects with their health.
+    Tree(Box<composition::args::One>),
+    /// Show what a composition's controller would do next, and which permissions that needs.
+    Plan(Box<composition::args::Plan>),
+    /// Run the tests of a release.
+    Test(Box<release::args::Test>),
+    /// Scan a chart's templates and print the most that its controller can ever be permitted to do.
+    AuditRbac(Box<audit::args::Audit>),
+    /// Install, inspect and remove the whole platform.
+    #[command(subcommand)]
+    Installer(installer::args::Command),
+    /// Turn an empty node into a cluster, and install the platform on it.
+    Init(Box<init::args::Init>),
+    /// List the nodes of a cluster that `kco init` made, or remove one that does not come back.
+    #[command(subcommand)]
+    Node(node::args::Command),
+    /// Manage the clusters on which the multicluster operator works.
+    #[command(subcommand)]
+    Cluster(cluster::args::Command),
+    /// Replace a running Krateo by this platform, or go back.
+    #[command(subcommand)]
+    Migrate(migrate::args::Command),
+    /// Print the version of this program, and the version of Helm that it follows.
+    Version(version::Version),
+    /// Print Helm's environment variables.
+    Env(environment::Env),
+    /// Print completions for a shell.
+    Completion(completion::Completion),
+    /// Write manual pages.
+    #[command(hide = true)]
+    Docs(completion::Docs),
+}
+
+impl Kco {
+    /// Reads a command line, the first of which is the name by which the program was called.
+    pub(crate) fn of(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let arguments: Vec<OsString> = arguments.into_iter().collect();
+        let called = arguments.first().map(Path::new).and_then(Path::file_stem);
+        let mut command = Self::command();
+        if called.is_some_and(|called| called == PLUGIN) {
+            command = command.bin_name("kubectl kco");
+        }
+        let mut matches = command.try_get_matches_from_mut(arguments)?;
+        Self::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+    }
+
+    pub(crate) fn run(self) -> ExitCode {
+        let outcome = match self.command {
+            Command::Template(args) => template::run(&args),
+            Command::Crd(args) => crd::run(&args),
+            Command::Pull(args) => pull::run(&args),
+            Command::Push(args) => push::run(&args),
+            Command::Registry(command) => registry::run(&command),
+            Command::Repo(command) => repo::run(&command),
+            Command::Search(command) => search::run(&command),
+            Command::Show(args) => show::run(&args),
+            Command::Dependency(args) => dependency::run(&args),
+            Command::Create(args) => create::run(&args),
+            Command::Lint(args) => lint::run(&args),
+            Command::Package(args) => package::run(&args),
+            Command::Schema(args) => schema::run(&args),
+            Command::Install(args) => release::install(&args),
+            Command::Upgrade(args) => release::upgrade(&args),
+            Command::Uninstall(args) => release::uninstall(&args),
+            Command::Status(args) => release::status(&args),
+            Command::History(args) => release::history(&args),
+            Command::List(args) => release::list(&args),
+            Command::Get(args) => release::get(&args),
+            Command::Diff(args) => release::diff(&args),
+            Command::Drift(args) => release::drift(&args),
+            Command::Tree(args) => composition::tree(&args),
+            Command::Plan(args) => composition::plan(&args),
+            Command::Test(args) => release::test(&args),
+            Command::Rollback(args) => release::rollback(&args),
+            Command::AuditRbac(args) => audit::run(&args),
+            Command::Installer(command) => installer::run(command),
+            Command::Init(args) => init::run(&args),
+            Command::Node(command) => node::run(command),
+            Command::Cluster(command) => cluster::run(command),
+            Command::Migrate(command) => migrate::run(command),
+            Command::Version(args) => version::run(&args),
+            Command::Env(args) => environment::run(&args),
+            Command::Completion(args) => completion::run(&args, Self::command()),
+            Command::Docs(args) => completion::docs(&args, Self::command()),
+        };
+        match outcome {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                report::print(&error);
+                ExitCode::FAILURE
+            }
+        }
+    }
+}
