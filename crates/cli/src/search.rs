@@ -6,8 +6,8 @@ use std::collections::HashSet;
 
 use anyhow::{Result, bail, ensure};
 use clap::{Args, Subcommand};
+use gostd::regexp::Regexp;
 use helm::chart::Metadata;
-use helm::functions::go::regexp::Regexp;
 use helm::semver::{Constraint, Version};
 use serde::Serialize;
 

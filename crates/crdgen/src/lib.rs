@@ -12,7 +12,6 @@
 
 pub mod conversion;
 pub mod crd;
-mod go_regex;
 mod inflect;
 pub mod names;
 mod siblings;

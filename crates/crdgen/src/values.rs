@@ -3,12 +3,13 @@
 //! The dynamic controller does the same to what it reads, because an API server fills the defaults of a
 //! version on writes through that version only, and never on reads of an object stored earlier.
 
+use gostd::regexp::Regexp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSON, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use serde_json::Value;
 
-use crate::{JSONSchemaProps, go_regex};
+use crate::JSONSchemaProps;
 
 /// Fills in the defaults that an API server would on a write, in place: first nulls go where the schema
 /// allows none, then every absent property with a default gets it, at every depth.
@@ -225,7 +226,7 @@ fn string_refusal(schema: &JSONSchemaProps, text: &str, path: &str) -> Option<St
         return Some(format!("{path}: {text:?} is no {format}"));
     }
     let pattern = schema.pattern.as_deref()?;
-    let matches = go_regex::compile(pattern).is_none_or(|regex| regex.is_match(text));
+    let matches = Regexp::compile(pattern.as_bytes()).map_or(true, |regex| regex.is_match(text.as_bytes()));
     (!matches).then(|| format!("{path}: {text:?} does not match {pattern}"))
 }
 

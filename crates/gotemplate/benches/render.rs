@@ -8,12 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
+use gostd::quote;
 use gotemplate::{
     exec::{MissingKey, Options},
     format,
     function::{Call, Error, Functions, Rest},
     json::{self, Numbers},
-    quote,
     set::Set,
     string::Str,
     value::{Map, Value},

@@ -15,14 +15,12 @@ pub mod function;
 mod hash;
 pub mod json;
 mod lex;
-pub mod number;
 pub mod parse;
-pub mod quote;
 mod reflect;
-pub mod rune;
 pub mod set;
 pub mod stack;
 pub mod string;
 pub mod types;
-pub mod unicode;
 pub mod value;
+
+use gostd::{number, quote, rune, unicode};

@@ -6,7 +6,7 @@ mod oracle;
 
 use std::{fmt::Write as _, fs, path::Path};
 
-use gotemplate::quote;
+use gostd::quote;
 
 use oracle::Case;
 

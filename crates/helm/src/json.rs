@@ -2,15 +2,13 @@
 
 use std::borrow::Cow;
 
+use gostd::strconv;
 use gotemplate::{
     types,
     value::{List, Map, Value},
 };
 
-use crate::{
-    strconv,
-    yaml::{Build, Key, Template},
-};
+use crate::yaml::{Build, Key, Template};
 
 /// How deep a text may be nested. (Go goes down to 10 000, on a stack that grows.)
 const MAX_DEPTH: usize = 1000;

@@ -62,7 +62,6 @@ pub mod release;
 pub mod resource_policy;
 pub mod schema;
 pub mod semver;
-mod strconv;
 pub mod text_template;
 mod timestamp;
 pub mod toml;

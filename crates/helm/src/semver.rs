@@ -444,7 +444,7 @@ impl Group {
 
 fn improper(text: &str) -> Error {
     let mut quoted = String::new();
-    crate::strconv::quote(text, &mut quoted);
+    gostd::strconv::quote(text, &mut quoted);
     Error::ImproperConstraint { quoted }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! The wording of what is wrong with a text is not that of Go.
 
+use gostd::number;
 use gotemplate::{
-    number,
     string::Str,
     types,
     value::{List, MAX_DEPTH, Map, TooDeep, Value},

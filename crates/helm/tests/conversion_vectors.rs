@@ -5,8 +5,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use gostd::quote::{quote, unquote};
 use gotemplate::json::{self, Layout, Numbers, from_json};
-use gotemplate::quote::{quote, unquote};
 use gotemplate::value::Value;
 use helm::json::{parse, parse_list, parse_map};
 use helm::semver::{self, Version};

@@ -5,9 +5,9 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use gostd::quote::{quote, unquote};
 use gotemplate::exec::{MissingKey, Options};
 use gotemplate::json::{Numbers, from_json};
-use gotemplate::quote::{quote, unquote};
 use gotemplate::set::Set;
 use gotemplate::types::{MAP, Type};
 use gotemplate::value::{Map, Value};

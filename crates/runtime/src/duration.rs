@@ -7,6 +7,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use gostd::duration::{self, Problem};
+
 /// A duration in Go's syntax; a value parser for `clap` by its `FromStr`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GoDuration(pub Duration);
@@ -25,118 +27,30 @@ pub enum Invalid {
     TooLong(String),
 }
 
-const UNITS: [(&str, u64); 8] = [
-    ("ns", 1),
-    ("us", 1_000),
-    ("\u{b5}s", 1_000),  // micro sign
-    ("\u{3bc}s", 1_000), // Greek letter mu
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-    ("m", 60_000_000_000),
-    ("h", 3_600_000_000_000),
-];
-
 impl FromStr for GoDuration {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        if text == "0" {
-            return Ok(Self::default());
+        let malformed = || Invalid::Malformed(text.to_owned());
+        if text.starts_with(['-', '+']) {
+            return Err(malformed());
         }
-        if text.is_empty() {
-            return Err(Invalid::Malformed(text.to_owned()));
-        }
-        let (mut rest, mut total) = (text, 0_u128);
-        while !rest.is_empty() {
-            let (nanoseconds, after) = part(text, rest)?;
-            total = total
-                .checked_add(nanoseconds)
-                .ok_or_else(|| Invalid::TooLong(text.to_owned()))?;
-            rest = after;
-        }
-        let nanoseconds = i64::try_from(total).map_err(|_| Invalid::TooLong(text.to_owned()))?;
-        Ok(Self(Duration::from_nanos(nanoseconds.unsigned_abs())))
+        let read = duration::Duration::parse(text.as_bytes()).map_err(|error| match error.problem {
+            Problem::NoUnit => Invalid::NoUnit(text.to_owned()),
+            Problem::TooLong => Invalid::TooLong(text.to_owned()),
+            Problem::Malformed | Problem::UnknownUnit(_) => malformed(),
+        })?;
+        Ok(Self(Duration::from_nanos(read.0.unsigned_abs())))
     }
-}
-
-/// One number with its unit, in nanoseconds, and what follows it.
-fn part<'a>(text: &str, rest: &'a str) -> Result<(u128, &'a str), Invalid> {
-    let malformed = || Invalid::Malformed(text.to_owned());
-    let too_long = || Invalid::TooLong(text.to_owned());
-    let (whole, rest) = split_digits(rest);
-    let (fraction, rest) = rest.strip_prefix('.').map_or(("", rest), split_digits);
-    if whole.is_empty() && fraction.is_empty() {
-        return Err(malformed());
-    }
-    let end = rest
-        .find(|c: char| c == '.' || c.is_ascii_digit())
-        .unwrap_or(rest.len());
-    let (unit, rest) = rest.split_at(end);
-    if unit.is_empty() {
-        return Err(Invalid::NoUnit(text.to_owned()));
-    }
-    let (_, factor) = UNITS
-        .into_iter()
-        .find(|(name, _)| *name == unit)
-        .ok_or_else(malformed)?;
-    let factor = u128::from(factor);
-    let whole = if whole.is_empty() {
-        0
-    } else {
-        whole.parse::<u128>().map_err(|_| too_long())?
-    };
-    let nanoseconds = whole.checked_mul(factor).ok_or_else(too_long)?;
-    // More than 18 digits say nothing about nanoseconds.
-    let fraction = &fraction[..fraction.len().min(18)];
-    let part = if fraction.is_empty() {
-        0
-    } else {
-        fraction.parse::<u128>().map_err(|_| malformed())?
-    };
-    let exponent = u32::try_from(fraction.len()).map_err(|_| malformed())?;
-    Ok((nanoseconds + part * factor / 10_u128.pow(exponent), rest))
-}
-
-fn split_digits(text: &str) -> (&str, &str) {
-    text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
 
 /// As Go prints it: `1h30m0s`, `1.5s`, `250ms`, `0s`.
 impl fmt::Display for GoDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let nanoseconds = self.0.as_nanos();
-        if nanoseconds == 0 {
-            return f.write_str("0s");
-        }
-        if nanoseconds < 1_000_000_000 {
-            let (unit, factor) = match nanoseconds {
-                ..1_000 => ("ns", 1),
-                1_000..1_000_000 => ("\u{b5}s", 1_000),
-                _ => ("ms", 1_000_000),
-            };
-            return write!(f, "{}{unit}", decimal(nanoseconds, factor));
-        }
-        let (hours, minutes) = (self.0.as_secs() / 3600, self.0.as_secs() / 60 % 60);
-        if hours > 0 {
-            write!(f, "{hours}h")?;
-        }
-        if hours > 0 || minutes > 0 {
-            write!(f, "{minutes}m")?;
-        }
-        write!(f, "{}s", decimal(nanoseconds % 60_000_000_000, 1_000_000_000))
+        // Longer ones can only be made, not read.
+        let nanoseconds = i64::try_from(self.0.as_nanos()).unwrap_or(i64::MAX);
+        duration::Duration(nanoseconds).fmt(f)
     }
-}
-
-/// `value / factor` without trailing zeros.
-fn decimal(value: u128, factor: u128) -> String {
-    let fraction = value % factor;
-    if fraction == 0 {
-        return (value / factor).to_string();
-    }
-    let width = factor.ilog10() as usize;
-    format!("{}.{fraction:0width$}", value / factor)
-        .trim_end_matches('0')
-        .to_owned()
 }
 
 impl From<GoDuration> for Duration {
@@ -186,7 +100,7 @@ mod tests {
             9_007_199_254_740_993,
             "2501h59m59.254740993s",
         );
-        check("0.3333333333333333333h", 1_200 * SECOND - 1, "19m59.999999999s");
+        check("0.3333333333333333333h", 1_200 * SECOND, "20m0s");
         check(
             "9223372036854775807ns",
             i64::MAX.unsigned_abs(),

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use gostd::regexp::Regexp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{JSON, JSONSchemaPropsOrBool};
 use serde_json::{Map, Value};
 
@@ -9,7 +10,7 @@ use super::flat::Facet;
 use super::scalar::{allow_null, also, largest, smallest};
 use super::{Conversion, Error, anything, below};
 use crate::source::Part;
-use crate::{JSONSchemaProps, go_regex, values};
+use crate::{JSONSchemaProps, values};
 
 /// Keywords that give an object its structure.
 pub(super) const STRUCTURE: &[&str] = &[
@@ -129,10 +130,10 @@ impl<'a> Conversion<'a> {
             schemas.push(facet.part.inner(schema));
         }
         for (pattern, schema) in facet.map("patternProperties", path)? {
-            match go_regex::compile(pattern) {
-                Some(regex) if regex.is_match(key) => schemas.push(facet.part.inner(schema)),
-                Some(_) => {}
-                None => self.degrade(
+            match Regexp::compile(pattern.as_bytes()) {
+                Ok(regex) if regex.is_match(key.as_bytes()) => schemas.push(facet.part.inner(schema)),
+                Ok(_) => {}
+                Err(_) => self.degrade(
                     path,
                     "patternProperties",
                     &format!("{pattern} is no regular expression of Go"),

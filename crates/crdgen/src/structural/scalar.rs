@@ -1,12 +1,13 @@
 //! Bounds, enums, patterns and formats.
 
+use gostd::regexp::Regexp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSON;
 use serde_json::Value;
 
 use super::flat::{Facet, malformed};
 use super::{Conversion, Error};
 use crate::types::Types;
-use crate::{JSONSchemaProps, go_regex, values};
+use crate::{JSONSchemaProps, values};
 
 impl<'a> Conversion<'a> {
     /// Adds the rules on single values; false when they leave no value.
@@ -39,8 +40,12 @@ impl<'a> Conversion<'a> {
             let pattern = pattern
                 .as_str()
                 .ok_or_else(|| malformed(path, "pattern", "must be a string"))?;
-            match go_regex::translate(pattern) {
-                Err(why) => self.degrade(path, "pattern", &format!("not a regular expression of Go: {why}")),
+            match Regexp::compile(pattern.as_bytes()) {
+                Err(why) => self.degrade(
+                    path,
+                    "pattern",
+                    &format!("not a regular expression of Go: {}", why.reason()),
+                ),
                 Ok(_) if out.pattern.is_none() => out.pattern = Some(pattern.to_owned()),
                 Ok(_) if out.pattern.as_deref() == Some(pattern) => {}
                 Ok(_) => also(

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 use super::metadata::{Dependency, Invalid, Maintainer, Metadata};
-use crate::strconv;
+use gostd::strconv;
 
 /// A value has another type than its field, in the words of Go's JSON decoder.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gotemplate::unicode;
+use gostd::unicode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

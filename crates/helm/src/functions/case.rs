@@ -1,9 +1,9 @@
 //! `snakecase`, `kebabcase` and `camelcase`: huandu/xstrings 1.5, whose idea of a word is its own.
 
-use gotemplate::rune::{decode, runes};
+use gostd::rune::{decode, runes};
 use gotemplate::string::Str;
 
-use super::go::unicode;
+use gostd::unicode;
 
 pub(super) fn snakecase(text: Str) -> Str {
     lower_words(&text, '_').into()
@@ -184,7 +184,7 @@ fn write_word(out: &mut Vec<u8>, word: Word<'_>, connector: char) {
 /// Letters of scripts that separate words: not the Chinese ones.
 fn is_alphabet(c: char) -> bool {
     let chinese = matches!(c, '\u{3400}'..='\u{4D85}' | '\u{4E00}'..='\u{9FCC}' | '\u{20000}'..='\u{2B81D}');
-    gotemplate::unicode::is_letter(c) && !chinese
+    gostd::unicode::is_letter(c) && !chinese
 }
 
 /// The next character, skipping invalid bytes; `previous` with the width of all of them if nothing else follows.

@@ -4,9 +4,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use gostd::quote::quote;
 use gotemplate::function::{Call, Error};
 use gotemplate::json::{Numbers, from_json};
-use gotemplate::quote::quote;
 use gotemplate::string::Str;
 use gotemplate::value::{Map, Value};
 

@@ -1,13 +1,13 @@
 //! Numbers out of anything: spf13/cast 1.7, which never fails but answers 0.
 
+use gostd::number;
 use gotemplate::format;
 use gotemplate::function::{Error, Int64};
-use gotemplate::number;
 use gotemplate::string::Str;
 use gotemplate::value::Value;
 
 use super::dates::CalendarName;
-use super::go::strconv;
+use gostd::strconv;
 
 /// `cast.ToInt64`.
 pub(super) fn int64_of(value: &Value) -> i64 {

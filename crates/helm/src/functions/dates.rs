@@ -3,15 +3,16 @@
 use std::any::Any;
 use std::sync::LazyLock;
 
+use gostd::clock::{Civil, MONTHS, Time, WEEKDAYS, Zone};
+use gostd::duration::{self, Duration};
+use gostd::strconv;
 use gotemplate::function::{Arguments, Call, Error, Functions, Int64, Parameter, Receiver, Returned};
 use gotemplate::string::Str;
 use gotemplate::types::{self, Type};
 use gotemplate::value::{Object, Value};
 use toml::value::Offset;
 
-use super::go::clock::{Civil, MONTHS, Time, WEEKDAYS, Zone};
-use super::go::duration::{self, Duration};
-use super::go::strconv;
+use super::durations::DurationValue;
 use crate::context::Context;
 use crate::toml::Datetime;
 
@@ -19,17 +20,21 @@ static TIME: Type = Type::structure("time.Time").with_methods(&TIME_METHODS);
 static MONTH: Type = Type::basic("time.Month", &types::INT).with_methods(&CALENDAR_NAME_METHODS);
 static WEEKDAY: Type = Type::basic("time.Weekday", &types::INT).with_methods(&CALENDAR_NAME_METHODS);
 
-impl Object for Time {
+/// A time as templates see it.
+#[derive(Clone, Debug)]
+pub(super) struct TimeValue(Time);
+
+impl Object for TimeValue {
     fn ty(&self) -> &'static Type {
         &TIME
     }
 
     /// For comparing only: Go's own are not exported.
     fn fields(&self) -> Vec<(&'static str, Value)> {
-        let zone = format!("{:?}", self.zone);
+        let zone = format!("{:?}", self.0.zone);
         vec![
-            ("wall", Value::Int64(self.seconds)),
-            ("ext", Value::Uint(self.nanos.into())),
+            ("wall", Value::Int64(self.0.seconds)),
+            ("ext", Value::Uint(self.0.nanos.into())),
             ("loc", zone.into()),
         ]
     }
@@ -39,11 +44,11 @@ impl Object for Time {
     }
 
     fn text(&self) -> Option<String> {
-        Some(Self::text(self))
+        Some(self.0.text())
     }
 
     fn json(&self) -> Value {
-        Value::String(self.format(b"2006-01-02T15:04:05.999999999Z07:00").into())
+        Value::String(self.0.format(b"2006-01-02T15:04:05.999999999Z07:00").into())
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -51,7 +56,7 @@ impl Object for Time {
     }
 }
 
-impl Parameter for Time {
+impl Parameter for TimeValue {
     fn go_type() -> &'static Type {
         &TIME
     }
@@ -67,7 +72,7 @@ impl Parameter for Time {
     }
 }
 
-impl Returned for Time {
+impl Returned for TimeValue {
     fn into_result(self) -> Result<Value, Error> {
         Ok(Value::object(self))
     }
@@ -161,37 +166,41 @@ static TIME_METHODS: LazyLock<Functions> = LazyLock::new(|| {
     methods.add("UnixMicro", |this: Receiver| unix(&this, 1_000_000));
     methods.add("UnixNano", |this: Receiver| unix(&this, 1_000_000_000));
     methods.add("UTC", |this: Receiver| {
-        Ok::<_, Error>(time(&this)?.within(Zone::Utc))
+        Ok::<_, Error>(TimeValue(time(&this)?.within(Zone::Utc)))
     });
     methods.add("Local", |call: &mut Call, this: Receiver| {
-        Ok::<_, Error>(time(&this)?.within(local(call)?))
+        Ok::<_, Error>(TimeValue(time(&this)?.within(local(call)?)))
     });
     methods.add("IsZero", |this: Receiver| {
         time(&this).map(|time| time.since(&Time::ZERO).0 == 0)
     });
-    methods.add("Add", |this: Receiver, by: Duration| {
-        Ok::<_, Error>(time(&this)?.add(by))
+    methods.add("Add", |this: Receiver, DurationValue(by): DurationValue| {
+        Ok::<_, Error>(TimeValue(time(&this)?.add(by)))
     });
-    methods.add("Sub", |this: Receiver, other: Time| {
-        Ok::<_, Error>(time(&this)?.since(&other))
+    methods.add("Sub", |this: Receiver, TimeValue(other): TimeValue| {
+        Ok::<_, Error>(DurationValue(time(&this)?.since(&other)))
     });
     methods.add("AddDate", |this: Receiver, years: i64, months: i64, days: i64| {
-        Ok::<_, Error>(time(&this)?.add_date(years, months, days))
+        Ok::<_, Error>(TimeValue(time(&this)?.add_date(years, months, days)))
     });
-    methods.add("After", |this: Receiver, other: Time| {
+    methods.add("After", |this: Receiver, TimeValue(other): TimeValue| {
         time(&this).map(|time| instant(time) > instant(&other))
     });
-    methods.add("Before", |this: Receiver, other: Time| {
+    methods.add("Before", |this: Receiver, TimeValue(other): TimeValue| {
         time(&this).map(|time| instant(time) < instant(&other))
     });
-    methods.add("Equal", |this: Receiver, other: Time| {
+    methods.add("Equal", |this: Receiver, TimeValue(other): TimeValue| {
         time(&this).map(|time| instant(time) == instant(&other))
     });
     methods
 });
 
 fn time(this: &Receiver) -> Result<&Time, Error> {
-    this.object()
+    this.object::<TimeValue>().map(|TimeValue(time)| time)
+}
+
+fn as_time(value: &Value) -> Option<&Time> {
+    value.as_object::<TimeValue>().map(|TimeValue(time)| time)
 }
 
 fn civil(this: &Receiver) -> Result<Civil, Error> {
@@ -215,7 +224,7 @@ fn local(call: &Call) -> Result<Zone, Error> {
 }
 
 /// A date of a TOML text. One without an offset hangs in a zone of its own, which says what was missing.
-pub(super) fn of_toml(datetime: &Datetime) -> Time {
+pub(super) fn of_toml(datetime: &Datetime) -> TimeValue {
     let date = datetime.date.map_or((0, 1, 1), |date| {
         (date.year.into(), date.month.into(), date.day.into())
     });
@@ -239,19 +248,19 @@ pub(super) fn of_toml(datetime: &Datetime) -> Time {
         (None, Some(_), None) => zone("date-local", 0),
         (None, None, _) => zone("time-local", 0),
     };
-    Time::from_civil(date, clock, zone)
+    TimeValue(Time::from_civil(date, clock, zone))
 }
 
 /// A time as a timestamp of YAML.
 pub(crate) fn yaml_timestamp(value: &Value) -> Option<String> {
-    let time = value.as_object::<Time>()?;
+    let time = as_time(value)?;
     let text = time.format(b"2006-01-02T15:04:05.999999999Z07:00");
     Some(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// A time as a date of TOML.
 pub(crate) fn toml_date(value: &Value) -> Option<Vec<u8>> {
-    let time = value.as_object::<Time>()?;
+    let time = as_time(value)?;
     let layout: &[u8] = match &time.zone {
         Zone::Fixed { name, .. } if name == "datetime-local" => b"2006-01-02T15:04:05.999999999",
         Zone::Fixed { name, .. } if name == "date-local" => b"2006-01-02",
@@ -261,7 +270,11 @@ pub(crate) fn toml_date(value: &Value) -> Option<Vec<u8>> {
     Some(time.format(layout))
 }
 
-pub(super) fn now(call: &mut Call) -> Result<Time, Error> {
+pub(super) fn now(call: &mut Call) -> Result<TimeValue, Error> {
+    current(call).map(TimeValue)
+}
+
+fn current(call: &Call) -> Result<Time, Error> {
     Ok(Time::from_timestamp(call.host::<Context>()?.now, local(call)?))
 }
 
@@ -271,9 +284,9 @@ fn moment(call: &mut Call, value: &Value) -> Result<Time, Error> {
     match value {
         Value::Int(seconds) | Value::Int64(seconds) => Ok(Time::from_unix(*seconds, Zone::Utc)),
         Value::Int32(seconds) => Ok(Time::from_unix((*seconds).into(), Zone::Utc)),
-        other => match other.as_object::<Time>() {
+        other => match as_time(other) {
             Some(time) => Ok(time.clone()),
-            None => now(call),
+            None => current(call),
         },
     }
 }
@@ -301,27 +314,30 @@ pub(super) fn html_date_in_zone(call: &mut Call, date: Value, zone: Str) -> Resu
 }
 
 /// The date unchanged if the duration cannot be read.
-pub(super) fn date_modify(by: Str, date: Time) -> Time {
-    match Duration::parse(&by) {
+pub(super) fn date_modify(by: Str, TimeValue(date): TimeValue) -> TimeValue {
+    TimeValue(match Duration::parse(&by) {
         Ok(by) => date.add(by),
         Err(_) => date,
-    }
+    })
 }
 
-pub(super) fn must_date_modify(by: Str, date: Time) -> Result<Time, Error> {
-    Ok(date.add(Duration::parse(&by).map_err(Error::from_error)?))
+pub(super) fn must_date_modify(by: Str, TimeValue(date): TimeValue) -> Result<TimeValue, Error> {
+    let by = Duration::parse(&by).map_err(Error::from_error)?;
+    Ok(TimeValue(date.add(by)))
 }
 
 /// January 1st of year 1 if the text cannot be read.
-pub(super) fn to_date(call: &mut Call, layout: Str, text: Str) -> Result<Time, Error> {
-    Ok(Time::parse(&layout, &text, &local(call)?).unwrap_or(Time::ZERO))
+pub(super) fn to_date(call: &mut Call, layout: Str, text: Str) -> Result<TimeValue, Error> {
+    let time = Time::parse(&layout, &text, &local(call)?);
+    Ok(TimeValue(time.unwrap_or(Time::ZERO)))
 }
 
-pub(super) fn must_to_date(call: &mut Call, layout: Str, text: Str) -> Result<Time, Error> {
-    Time::parse(&layout, &text, &local(call)?).map_err(Error::from_error)
+pub(super) fn must_to_date(call: &mut Call, layout: Str, text: Str) -> Result<TimeValue, Error> {
+    let time = Time::parse(&layout, &text, &local(call)?);
+    time.map(TimeValue).map_err(Error::from_error)
 }
 
-pub(super) fn unix_epoch(date: Time) -> String {
+pub(super) fn unix_epoch(TimeValue(date): TimeValue) -> String {
     date.seconds.to_string()
 }
 
@@ -329,11 +345,11 @@ pub(super) fn unix_epoch(date: Time) -> String {
 pub(super) fn ago(call: &mut Call, date: Value) -> Result<String, Error> {
     // Unlike dates, this knows no int32.
     let then = if matches!(date, Value::Int32(_)) {
-        now(call)?
+        current(call)?
     } else {
         moment(call, &date)?
     };
-    let ago = now(call)?.since(&then).round(Duration(duration::SECOND));
+    let ago = current(call)?.since(&then).round(Duration(duration::SECOND));
     Ok(ago.to_string())
 }
 
@@ -352,8 +368,8 @@ pub(super) fn duration_round(call: &mut Call, value: Value) -> Result<String, Er
     let span = match &value {
         Value::String(text) => Duration::parse(text).unwrap_or_default(),
         Value::Int64(nanos) => Duration(*nanos),
-        other => match other.as_object::<Time>() {
-            Some(time) => now(call)?.since(time),
+        other => match as_time(other) {
+            Some(time) => current(call)?.since(time),
             None => Duration(0),
         },
     };

@@ -1,7 +1,7 @@
 //! Exact decimal arithmetic: shopspring/decimal 1.4, in which sprig computes `addf` and its like.
 
+use gostd::number;
 use gotemplate::function::Error;
-use gotemplate::number;
 use num_bigint::{BigInt, Sign};
 
 /// A number `digits` × 10^`exponent`.

@@ -3,28 +3,31 @@
 use std::any::Any;
 use std::sync::LazyLock;
 
+use gostd::duration::{self, Duration};
+use gostd::quote::quote;
+use gostd::unicode;
 use gotemplate::format;
 use gotemplate::function::{Arguments, Error, Functions, Int64, Parameter, Receiver, Returned};
-use gotemplate::quote::quote;
 use gotemplate::types::{self, Type};
 use gotemplate::value::{Object, Value};
 
-use super::go::duration::{self, Duration};
-use super::go::unicode;
-
 static DURATION: Type = Type::basic("time.Duration", &types::INT64).with_methods(&DURATION_METHODS);
 
-impl Object for Duration {
+/// A duration as templates see it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DurationValue(pub(super) Duration);
+
+impl Object for DurationValue {
     fn ty(&self) -> &'static Type {
         &DURATION
     }
 
     fn text(&self) -> Option<String> {
-        Some(self.to_string())
+        Some(self.0.to_string())
     }
 
     fn underlying(&self) -> Option<Value> {
-        Some(Value::Int64(self.0))
+        Some(Value::Int64(self.0.0))
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -32,7 +35,7 @@ impl Object for Duration {
     }
 }
 
-impl Parameter for Duration {
+impl Parameter for DurationValue {
     fn go_type() -> &'static Type {
         &DURATION
     }
@@ -48,7 +51,7 @@ impl Parameter for Duration {
     }
 }
 
-impl Returned for Duration {
+impl Returned for DurationValue {
     fn into_result(self) -> Result<Value, Error> {
         Ok(Value::object(self))
     }
@@ -71,28 +74,33 @@ static DURATION_METHODS: LazyLock<Functions> = LazyLock::new(|| {
     methods.add("Nanoseconds", |this: Receiver| {
         receiver(&this).map(|span| Int64(span.0))
     });
-    methods.add("Abs", |this: Receiver| receiver(&this).map(Duration::abs));
-    methods.add("Round", |this: Receiver, unit: Duration| {
-        receiver(&this).map(|span| span.round(unit))
+    methods.add("Abs", |this: Receiver| {
+        receiver(&this).map(|span| DurationValue(span.abs()))
     });
-    methods.add("Truncate", |this: Receiver, unit: Duration| {
-        receiver(&this).map(|span| span.truncate(unit))
+    methods.add("Round", |this: Receiver, DurationValue(unit): DurationValue| {
+        receiver(&this).map(|span| DurationValue(span.round(unit)))
     });
+    methods.add(
+        "Truncate",
+        |this: Receiver, DurationValue(unit): DurationValue| {
+            receiver(&this).map(|span| DurationValue(span.truncate(unit)))
+        },
+    );
     methods
 });
 
 fn receiver(this: &Receiver) -> Result<Duration, Error> {
-    this.object::<Duration>().copied()
+    this.object::<DurationValue>().map(|span| span.0)
 }
 
 /// A duration as documents spell it: not as the number that it is.
 pub(crate) fn duration_text(value: &Value) -> Option<String> {
-    value.as_object::<Duration>().map(Duration::to_string)
+    value.as_object::<DurationValue>().map(|span| span.0.to_string())
 }
 
 /// A duration, its text, or a number of seconds as text or number.
 fn duration_of(value: &Value) -> Result<Duration, Error> {
-    if let Some(span) = value.as_object::<Duration>() {
+    if let Some(DurationValue(span)) = value.as_object() {
         return Ok(*span);
     }
     match value {
@@ -120,7 +128,7 @@ fn from_text(text: &[u8]) -> Result<Duration, Error> {
     }
     match std::str::from_utf8(trimmed)
         .ok()
-        .and_then(gotemplate::number::parse_float)
+        .and_then(gostd::number::parse_float)
     {
         Some(seconds) => from_fraction(seconds),
         None => Err(Error::new(format!(
@@ -169,8 +177,8 @@ fn or_zero(value: &Value) -> Duration {
     duration_of(value).unwrap_or_default()
 }
 
-pub(super) fn must_to_duration(value: Value) -> Result<Duration, Error> {
-    duration_of(&value)
+pub(super) fn must_to_duration(value: Value) -> Result<DurationValue, Error> {
+    duration_of(&value).map(DurationValue)
 }
 
 pub(super) fn seconds(value: Value) -> f64 {
@@ -206,10 +214,10 @@ pub(super) fn weeks(value: Value) -> f64 {
 }
 
 /// The duration unchanged if the unit is none.
-pub(super) fn round_to(value: Value, unit: Value) -> Duration {
-    or_zero(&value).round(or_zero(&unit))
+pub(super) fn round_to(value: Value, unit: Value) -> DurationValue {
+    DurationValue(or_zero(&value).round(or_zero(&unit)))
 }
 
-pub(super) fn truncate_to(value: Value, unit: Value) -> Duration {
-    or_zero(&value).truncate(or_zero(&unit))
+pub(super) fn truncate_to(value: Value, unit: Value) -> DurationValue {
+    DurationValue(or_zero(&value).truncate(or_zero(&unit)))
 }

@@ -21,7 +21,6 @@ mod defaults;
 mod dicts;
 mod durations;
 mod encoding;
-pub mod go;
 mod lists;
 mod math;
 mod merge;

@@ -2,7 +2,7 @@
 
 use gotemplate::string::Str;
 
-use super::go::path;
+use gostd::path;
 
 pub(super) fn base(text: Str) -> Str {
     path::base(&text).into()

@@ -1,4 +1,4 @@
-//! Regular expressions: sprig's `regex.go` over [`regexp`](super::go::regexp).
+//! Regular expressions: sprig's `regex.go` over [`regexp`](gostd::regexp).
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use gotemplate::types;
 use gotemplate::value::List;
 
 use super::budget::MEMORY_OF_A_PART;
-use super::go::regexp::{self, Progress, Regexp};
+use gostd::regexp::{self, Progress, Regexp};
 
 /// How many patterns a thread remembers. Charts use the same few again and again, often in a loop.
 const REMEMBERED: usize = 16;
@@ -54,7 +54,7 @@ fn search<T>(
     call: &mut Call,
     regex: &Regexp,
     text: &Str,
-    search: impl FnOnce(&mut Progress<'_>) -> Result<T, Error>,
+    search: impl FnOnce(&mut Progress<'_, Error>) -> Result<T, Error>,
 ) -> Result<T, Error> {
     let steps = regex.states().saturating_mul(text.len() as u64) / STATES_IN_A_STEP;
     call.take_steps(steps)?;
@@ -89,7 +89,7 @@ fn compile_or_panic(call: &mut Call, pattern: &Str) -> Result<Result<Rc<Regexp>,
 
 /// Go's `%q`.
 fn quoted(text: &[u8]) -> String {
-    String::from_utf8_lossy(&gotemplate::quote::quote(text)).into_owned()
+    String::from_utf8_lossy(&gostd::quote::quote(text)).into_owned()
 }
 
 /// False for what is no pattern.

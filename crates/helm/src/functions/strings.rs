@@ -2,18 +2,18 @@
 //!
 //! Strings are bytes: lengths and positions count bytes and may cut a character in two, as in Go.
 
+use gostd::quote::append_quoted;
+use gostd::rune::runes;
 use gotemplate::format;
 use gotemplate::function::{Call, Error, Rest};
-use gotemplate::quote::append_quoted;
-use gotemplate::rune::runes;
 use gotemplate::string::Str;
 use gotemplate::types;
 use gotemplate::value::{List, Map, Value};
 
 use super::MAX_TEXT;
 use super::budget::{MEMORY_OF_A_PART, MEMORY_OF_A_SLICE};
-use super::go::unicode;
 use crate::context::Context;
+use gostd::unicode;
 
 /// The text of a value as sprig sees it: strings and bytes as they are, everything else printed.
 pub(super) fn text_of(value: &Value) -> Result<Str, Error> {
@@ -74,7 +74,7 @@ fn is_title_separator(c: char) -> bool {
     if c.is_ascii() {
         return !c.is_ascii_alphanumeric() && c != '_';
     }
-    !gotemplate::unicode::is_letter(c) && !gotemplate::unicode::is_digit(c) && unicode::is_space(c)
+    !gostd::unicode::is_letter(c) && !gostd::unicode::is_digit(c) && unicode::is_space(c)
 }
 
 /// The first letter of every word.
@@ -322,7 +322,7 @@ fn split_bytes<'t>(text: &'t [u8], separator: &[u8], limit: Option<usize>) -> Ve
 fn explode(text: &[u8], limit: Option<usize>) -> Vec<&[u8]> {
     let mut parts = Vec::new();
     let mut rest = text;
-    while let Some((_, width)) = gotemplate::rune::decode(rest) {
+    while let Some((_, width)) = gostd::rune::decode(rest) {
         if limit.is_some_and(|limit| parts.len() + 1 == limit) {
             parts.push(rest);
             break;

@@ -5,7 +5,7 @@ use gotemplate::string::Str;
 use gotemplate::value::{Map, Value};
 
 use super::NIL_DEREFERENCE;
-use super::go::url::{Url, User};
+use gostd::url::{Url, User};
 
 /// `scheme host hostname path query opaque fragment userinfo`, all of them texts.
 pub(super) fn parse(text: Str) -> Result<Map, Error> {

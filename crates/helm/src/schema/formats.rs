@@ -3,7 +3,9 @@
 
 use std::net::Ipv6Addr;
 
-use crate::{functions::go::url::Url, semver};
+use gostd::url::Url;
+
+use crate::semver;
 
 /// Why a text does not have a format, in that validator's words.
 pub(super) type Checked = Result<(), String>;

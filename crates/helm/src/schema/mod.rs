@@ -6,7 +6,8 @@
 
 use std::{fmt::Write, sync::OnceLock};
 
-use gotemplate::{json, quote, value::Map, value::Value as GoValue};
+use gostd::quote;
+use gotemplate::{json, value::Map, value::Value as GoValue};
 use jsonschema::{
     Draft, JsonType, PatternOptions, Retrieve, Uri, ValidationError, Validator,
     error::{TypeKind, ValidationErrorKind},

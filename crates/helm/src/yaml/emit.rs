@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use base64::{Engine, prelude::BASE64_STANDARD};
 
 use super::resolve;
-use crate::strconv;
+use gostd::strconv;
 
 /// Scalars are folded at the first chance behind this column.
 const WIDTH: usize = 80;

@@ -4,7 +4,7 @@
 //! The comparison is not transitive (`a1b` < `a9` < `a10` < `a1b`), so sets of such keys have no right order, and Helm prints them
 //! in a different one each time; here it depends on nothing but the keys.
 
-use gotemplate::unicode::{is_digit, is_letter};
+use gostd::unicode::{is_digit, is_letter};
 
 use super::emit::Dialect;
 

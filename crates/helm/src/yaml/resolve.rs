@@ -1,9 +1,9 @@
 //! The type of a scalar (go-yaml's `resolve.go`, YAML 1.1 as far as it goes).
 
-use gotemplate::number;
+use gostd::number;
 
 use super::Problem;
-use crate::strconv;
+use gostd::strconv;
 
 const PREFIX: &str = "tag:yaml.org,2002:";
 
@@ -83,7 +83,7 @@ pub(super) fn needs_quotes(text: &str) -> bool {
 /// Whether it is a number to go-yaml v3 alone: `0o-17`.
 pub(super) fn is_signed_octal(text: &str) -> bool {
     match text.strip_prefix("0o").or_else(|| text.strip_prefix("0_o")) {
-        Some(octal) => strconv::parse_int_radix(&octal.replace('_', ""), 8).is_some(),
+        Some(octal) => strconv::parse_int(octal.replace('_', "").as_bytes(), 8).is_ok(),
         None => false,
     }
 }
@@ -143,7 +143,7 @@ fn number(text: &str, or_time: bool) -> Resolved {
     }
     // Only signs behind the prefix get here.
     if let Some(binary) = digits.strip_prefix("0b")
-        && let Some(n) = strconv::parse_int_radix(binary, 2)
+        && let Ok(n) = strconv::parse_int(binary.as_bytes(), 2)
     {
         return Resolved::Int(n);
     }

@@ -7,7 +7,7 @@ use super::{
     decode::{Build, Key},
     resolve::Resolved,
 };
-use crate::strconv;
+use gostd::strconv;
 
 /// A value as YAML has it: with keys of every scalar type.
 #[derive(Clone, Debug)]

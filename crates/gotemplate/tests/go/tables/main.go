@@ -1,4 +1,4 @@
-// Prints src/unicode.rs: the character classes that Go's template language and fmt depend on, of this Go version.
+// Prints src/unicode/classes.rs of the crate gostd: the character classes that Go's template language and fmt depend on, of this Go version.
 package main
 
 import (
@@ -11,7 +11,7 @@ import (
 func main() {
 	fmt.Println("//! Go's character classes, as ranges of code points.")
 	fmt.Println("//!")
-	fmt.Printf("//! Printed by `tests/go/tables` (Unicode %s); do not edit.\n\n", unicode.Version)
+	fmt.Printf("//! Printed by `tests/go/tables` of gotemplate (Unicode %s); do not edit.\n\n", unicode.Version)
 	fmt.Print(`/// ` + "Whether Go's `unicode.IsLetter` holds" + `.
 pub fn is_letter(c: char) -> bool {
     if c.is_ascii() { c.is_ascii_alphabetic() } else { contains(LETTERS, c) }

@@ -189,7 +189,7 @@ impl Subject {
         for name in &self.dns {
             if !name.is_ascii() {
                 let mut quoted = String::new();
-                crate::strconv::quote(&name.lossy(), &mut quoted);
+                gostd::strconv::quote(&name.lossy(), &mut quoted);
                 return Err(Error::NotAscii(quoted));
             }
             names.push(der::implicit(2, name));

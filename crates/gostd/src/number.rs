@@ -271,7 +271,7 @@ fn append_hex(out: &mut Vec<u8>, f: f64, format: u8, precision: Option<usize>, s
 }
 
 /// Appends decimal digits.
-pub(crate) fn append_int(out: &mut Vec<u8>, mut n: u64) {
+pub fn append_int(out: &mut Vec<u8>, mut n: u64) {
     let mut buffer = [0; 20];
     let mut start = buffer.len();
     loop {

@@ -38,7 +38,7 @@ pub fn count(bytes: &[u8]) -> usize {
 }
 
 /// Whether the character at the start is a byte that is not UTF-8.
-pub(crate) fn is_invalid(c: char, len: usize) -> bool {
+pub fn is_invalid(c: char, len: usize) -> bool {
     c == char::REPLACEMENT_CHARACTER && len == 1
 }
 

@@ -4,21 +4,26 @@ use std::net::Ipv6Addr;
 
 /// The parts of a URL, unescaped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Url {
-    pub(crate) scheme: Vec<u8>,
+pub struct Url {
+    /// In lower case, without the colon.
+    pub scheme: Vec<u8>,
     /// What follows the scheme of a URL without slashes: `mailto:a@b`.
-    pub(crate) opaque: Vec<u8>,
-    pub(crate) user: Option<User>,
+    pub opaque: Vec<u8>,
+    /// What stands before `@`.
+    pub user: Option<User>,
     /// Host and port.
-    pub(crate) host: Vec<u8>,
-    pub(crate) path: Vec<u8>,
-    pub(crate) query: Vec<u8>,
-    pub(crate) fragment: Vec<u8>,
+    pub host: Vec<u8>,
+    /// The path, with its leading slash where it has one.
+    pub path: Vec<u8>,
+    /// The query without `?`, still escaped.
+    pub query: Vec<u8>,
+    /// The fragment without `#`.
+    pub fragment: Vec<u8>,
 }
 
 /// User name and password.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct User {
+pub struct User {
     name: Vec<u8>,
     password: Option<Vec<u8>>,
 }
@@ -26,14 +31,14 @@ pub(crate) struct User {
 /// Why a text is no URL, in Go's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("parse {quoted}: {problem}")]
-pub(crate) struct Error {
+pub struct Error {
     quoted: String,
     problem: String,
 }
 
 impl Url {
     /// `url.Parse`.
-    pub(crate) fn parse(text: &[u8]) -> Result<Self, Error> {
+    pub fn parse(text: &[u8]) -> Result<Self, Error> {
         let (before, fragment) = cut(text, b'#');
         let fail = |text: &[u8], problem: String| Error {
             quoted: quote(text),
@@ -46,7 +51,7 @@ impl Url {
     }
 
     /// The host without port and brackets.
-    pub(crate) fn hostname(&self) -> &[u8] {
+    pub fn hostname(&self) -> &[u8] {
         let mut host = self.host.as_slice();
         if let Some(colon) = host.iter().rposition(|byte| *byte == b':')
             && is_optional_port(&host[colon..])
@@ -60,7 +65,7 @@ impl Url {
     }
 
     /// `URL.String` of a URL made of parts, which has no spelling of its own to keep.
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+    pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         if !self.scheme.is_empty() {
             out.extend_from_slice(&self.scheme);
@@ -111,7 +116,7 @@ impl Url {
 
 impl User {
     /// `Userinfo.String`.
-    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+    pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         escape_into(&mut out, &self.name, Part::User);
         if let Some(password) = &self.password {
@@ -268,7 +273,7 @@ fn ip_problem(text: &str) -> String {
 
 /// Go's `%q`.
 fn quote(text: &[u8]) -> String {
-    String::from_utf8_lossy(&gotemplate::quote::quote(text)).into_owned()
+    String::from_utf8_lossy(&crate::quote::quote(text)).into_owned()
 }
 
 fn split_scheme(text: &[u8]) -> Result<(&[u8], &[u8]), String> {

@@ -2,7 +2,7 @@
 //! `Dir`.
 
 /// `path.Clean`: the shortest equivalent path; `.` if nothing is left.
-pub(crate) fn clean(path: &[u8]) -> Vec<u8> {
+pub fn clean(path: &[u8]) -> Vec<u8> {
     let rooted = path.first() == Some(&b'/');
     let mut kept: Vec<&[u8]> = Vec::new();
     for element in path.split(|byte| *byte == b'/') {
@@ -28,7 +28,7 @@ pub(crate) fn clean(path: &[u8]) -> Vec<u8> {
 }
 
 /// `path.Base`: the last element, without trailing slashes; `.` for an empty path, `/` for slashes only.
-pub(crate) fn base(path: &[u8]) -> &[u8] {
+pub fn base(path: &[u8]) -> &[u8] {
     if path.is_empty() {
         return b".";
     }
@@ -44,7 +44,7 @@ pub(crate) fn base(path: &[u8]) -> &[u8] {
 }
 
 /// `path.Dir`: all but what follows the last slash, cleaned.
-pub(crate) fn dir(path: &[u8]) -> Vec<u8> {
+pub fn dir(path: &[u8]) -> Vec<u8> {
     let end = path
         .iter()
         .rposition(|byte| *byte == b'/')
@@ -53,7 +53,7 @@ pub(crate) fn dir(path: &[u8]) -> Vec<u8> {
 }
 
 /// `path.Ext`: from the last dot of the last element on, or nothing.
-pub(crate) fn ext(path: &[u8]) -> &[u8] {
+pub fn ext(path: &[u8]) -> &[u8] {
     let last = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     last.iter()
         .rposition(|byte| *byte == b'.')
@@ -61,7 +61,7 @@ pub(crate) fn ext(path: &[u8]) -> &[u8] {
 }
 
 /// `path.IsAbs`: starts with a slash.
-pub(crate) fn is_abs(path: &[u8]) -> bool {
+pub fn is_abs(path: &[u8]) -> bool {
     path.first() == Some(&b'/')
 }
 

@@ -20,14 +20,14 @@ pub fn append_quoted(out: &mut Vec<u8>, text: &[u8], ascii: bool) {
 }
 
 /// Appends `strconv.QuoteRune`, or `strconv.QuoteRuneToASCII`.
-pub(crate) fn append_quoted_rune(out: &mut Vec<u8>, c: char, ascii: bool) {
+pub fn append_quoted_rune(out: &mut Vec<u8>, c: char, ascii: bool) {
     out.push(b'\'');
     append_escaped(out, c, b'\'', ascii);
     out.push(b'\'');
 }
 
 /// `strconv.CanBackquote`: a single-line text without control characters other than tab, and without backquotes.
-pub(crate) fn can_backquote(text: &[u8]) -> bool {
+pub fn can_backquote(text: &[u8]) -> bool {
     rune::runes(text).all(|(c, len)| {
         !rune::is_invalid(c, len) && c != '\u{feff}' && (c == '\t' || (c >= ' ' && c != '`' && c != '\u{7f}'))
     })
@@ -116,14 +116,15 @@ pub fn unquote(literal: &[u8]) -> Result<Vec<u8>, InvalidSyntax> {
 
 /// One character of a literal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unquoted {
+pub enum Unquoted {
     /// `\x` and octal escapes, which need not be UTF-8.
     Byte(u8),
+    /// Any other character or escape.
     Char(char),
 }
 
 /// `strconv.UnquoteChar`: the first character of the inside of a literal, and what follows it.
-pub(crate) fn unquote_char(text: &[u8], quote: u8) -> Result<(Unquoted, &[u8]), InvalidSyntax> {
+pub fn unquote_char(text: &[u8], quote: u8) -> Result<(Unquoted, &[u8]), InvalidSyntax> {
     let (c, len) = rune::decode(text).ok_or(InvalidSyntax)?;
     let rest = &text[len..];
     if c == char::from(quote) {

@@ -3,16 +3,20 @@
 //! Rust's own methods differ in places: they know properties (`Ⅷ` is uppercase) where Go knows categories (it is a
 //! number), and they map one letter to several (`ß` to `SS`) where Go maps one to one or not at all.
 
-use gotemplate::rune::runes;
+mod classes;
+
+use crate::rune::runes;
 use unicode_general_category::{GeneralCategory as Category, get_general_category};
 
+pub use classes::{is_digit, is_letter, is_print};
+
 /// Appends a rune in UTF-8.
-pub(crate) fn push(out: &mut Vec<u8>, rune: char) {
+pub fn push(out: &mut Vec<u8>, rune: char) {
     out.extend_from_slice(rune.encode_utf8(&mut [0; 4]).as_bytes());
 }
 
 /// Go's `strings.Map`: every rune replaced; what was not UTF-8 comes out as U+FFFD.
-pub(crate) fn map_runes(text: &[u8], mut map: impl FnMut(char) -> char) -> Vec<u8> {
+pub fn map_runes(text: &[u8], mut map: impl FnMut(char) -> char) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for (rune, _) in runes(text) {
         push(&mut out, map(rune));
@@ -21,12 +25,12 @@ pub(crate) fn map_runes(text: &[u8], mut map: impl FnMut(char) -> char) -> Vec<u
 }
 
 /// `unicode.IsSpace`.
-pub(crate) fn is_space(rune: char) -> bool {
+pub fn is_space(rune: char) -> bool {
     rune.is_whitespace()
 }
 
 /// `strings.Trim` by a class of characters.
-pub(crate) fn trim(text: &[u8], cut: impl Fn(char) -> bool) -> &[u8] {
+pub fn trim(text: &[u8], cut: impl Fn(char) -> bool) -> &[u8] {
     let mut kept = None;
     let mut offset = 0;
     for (rune, width) in runes(text) {
@@ -40,22 +44,22 @@ pub(crate) fn trim(text: &[u8], cut: impl Fn(char) -> bool) -> &[u8] {
 }
 
 /// `unicode.IsUpper`: category Lu.
-pub(crate) fn is_upper(rune: char) -> bool {
+pub fn is_upper(rune: char) -> bool {
     get_general_category(rune) == Category::UppercaseLetter
 }
 
 /// `unicode.IsLower`: category Ll.
-pub(crate) fn is_lower(rune: char) -> bool {
+pub fn is_lower(rune: char) -> bool {
     get_general_category(rune) == Category::LowercaseLetter
 }
 
 /// `unicode.IsTitle`: category Lt.
-pub(crate) fn is_title(rune: char) -> bool {
+pub fn is_title(rune: char) -> bool {
     get_general_category(rune) == Category::TitlecaseLetter
 }
 
 /// `unicode.IsNumber`: the categories N.
-pub(crate) fn is_number(rune: char) -> bool {
+pub fn is_number(rune: char) -> bool {
     matches!(
         get_general_category(rune),
         Category::DecimalNumber | Category::LetterNumber | Category::OtherNumber
@@ -63,7 +67,7 @@ pub(crate) fn is_number(rune: char) -> bool {
 }
 
 /// `unicode.IsPunct`: the categories P.
-pub(crate) fn is_punctuation(rune: char) -> bool {
+pub fn is_punctuation(rune: char) -> bool {
     matches!(
         get_general_category(rune),
         Category::ConnectorPunctuation
@@ -77,7 +81,7 @@ pub(crate) fn is_punctuation(rune: char) -> bool {
 }
 
 /// `unicode.ToUpper`.
-pub(crate) fn to_upper(rune: char) -> char {
+pub fn to_upper(rune: char) -> char {
     match rune {
         // Greek letters with iota subscript: Rust spells the iota out.
         '\u{1F80}'..='\u{1F87}' | '\u{1F90}'..='\u{1F97}' | '\u{1FA0}'..='\u{1FA7}' => offset(rune, 8),
@@ -87,7 +91,7 @@ pub(crate) fn to_upper(rune: char) -> char {
 }
 
 /// `unicode.ToLower`.
-pub(crate) fn to_lower(rune: char) -> char {
+pub fn to_lower(rune: char) -> char {
     match rune {
         // Rust keeps the dot as a second character.
         'İ' => 'i',
@@ -96,7 +100,7 @@ pub(crate) fn to_lower(rune: char) -> char {
 }
 
 /// `unicode.ToTitle`.
-pub(crate) fn to_title(rune: char) -> char {
+pub fn to_title(rune: char) -> char {
     match rune {
         'Ǆ'..='ǆ' => 'ǅ',
         'Ǉ'..='ǉ' => 'ǈ',

@@ -4,28 +4,51 @@ use std::fmt::{self, Write as _};
 
 /// A span of time in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Duration(pub(crate) i64);
+pub struct Duration(pub i64);
 
-pub(crate) const MICROSECOND: i64 = 1_000;
-pub(crate) const MILLISECOND: i64 = 1_000 * MICROSECOND;
-pub(crate) const SECOND: i64 = 1_000 * MILLISECOND;
-pub(crate) const MINUTE: i64 = 60 * SECOND;
-pub(crate) const HOUR: i64 = 60 * MINUTE;
+/// Nanoseconds in a microsecond.
+pub const MICROSECOND: i64 = 1_000;
+/// Nanoseconds in a millisecond.
+pub const MILLISECOND: i64 = 1_000 * MICROSECOND;
+/// Nanoseconds in a second.
+pub const SECOND: i64 = 1_000 * MILLISECOND;
+/// Nanoseconds in a minute.
+pub const MINUTE: i64 = 60 * SECOND;
+/// Nanoseconds in an hour.
+pub const HOUR: i64 = 60 * MINUTE;
 
 /// Why a text is no duration, in Go's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("time: {problem} {text}")]
-pub(crate) struct Error {
-    problem: String,
+pub struct Error {
+    /// What is wrong with it.
+    pub problem: Problem,
     text: String,
+}
+
+/// What is wrong with a text that is no duration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// Nothing, or something that is no number with a unit.
+    #[error("invalid duration")]
+    Malformed,
+    /// More than fits into 64 bits of nanoseconds.
+    #[error("invalid duration")]
+    TooLong,
+    /// A number without a unit.
+    #[error("missing unit in duration")]
+    NoUnit,
+    /// A unit that there is not, quoted.
+    #[error("unknown unit {0} in duration")]
+    UnknownUnit(String),
 }
 
 impl Duration {
     /// `time.ParseDuration`: signed decimal numbers, each with a unit: `300ms`, `-1.5h`, `2h45m`.
-    pub(crate) fn parse(text: &[u8]) -> Result<Self, Error> {
-        let fail = |problem: &str| {
+    pub fn parse(text: &[u8]) -> Result<Self, Error> {
+        let fail = |problem: Problem| {
             Err(Error {
-                problem: problem.to_owned(),
+                problem,
                 text: quote(text),
             })
         };
@@ -37,17 +60,17 @@ impl Duration {
             return Ok(Self(0));
         }
         if rest.is_empty() {
-            return fail("invalid duration");
+            return fail(Problem::Malformed);
         }
         let limit = i64::MIN.unsigned_abs();
         let mut total = 0_u64;
         while !rest.is_empty() {
             if !matches!(rest[0], b'.' | b'0'..=b'9') {
-                return fail("invalid duration");
+                return fail(Problem::Malformed);
             }
             let (whole, digits, behind) = leading_int(rest);
             let Some(whole) = whole else {
-                return fail("invalid duration");
+                return fail(Problem::TooLong);
             };
             rest = behind;
             let mut fraction = (0, 1.0);
@@ -56,7 +79,7 @@ impl Duration {
                 (fraction, fraction_digits, rest) = leading_fraction(behind);
             }
             if digits == 0 && fraction_digits == 0 {
-                return fail("invalid duration");
+                return fail(Problem::Malformed);
             }
             let end = rest
                 .iter()
@@ -64,14 +87,14 @@ impl Duration {
                 .unwrap_or(rest.len());
             let (unit_name, behind) = rest.split_at(end);
             if unit_name.is_empty() {
-                return fail("missing unit in duration");
+                return fail(Problem::NoUnit);
             }
             rest = behind;
             let Some(unit) = unit(unit_name) else {
-                return fail(&format!("unknown unit {} in duration", quote(unit_name)));
+                return fail(Problem::UnknownUnit(quote(unit_name)));
             };
             if whole > limit / unit {
-                return fail("invalid duration");
+                return fail(Problem::TooLong);
             }
             // Go computes the fraction in floating point too; its rounding shows in the nanoseconds.
             let part = (fraction.0 as f64 * (unit as f64 / fraction.1)) as u64;
@@ -80,22 +103,22 @@ impl Duration {
                 .filter(|part| *part <= limit)
                 .and_then(|part| total.checked_add(part))
             else {
-                return fail("invalid duration");
+                return fail(Problem::TooLong);
             };
             total = sum;
             if total > limit {
-                return fail("invalid duration");
+                return fail(Problem::TooLong);
             }
         }
         match negative {
             true => Ok(Self((total as i64).wrapping_neg())),
             false if total < limit => Ok(Self(total as i64)),
-            false => fail("invalid duration"),
+            false => fail(Problem::TooLong),
         }
     }
 
     /// Towards zero to a multiple of `unit`; unchanged if that is not positive.
-    pub(crate) fn truncate(self, unit: Self) -> Self {
+    pub fn truncate(self, unit: Self) -> Self {
         if unit.0 <= 0 {
             self
         } else {
@@ -105,7 +128,7 @@ impl Duration {
 
     /// To the nearest multiple of `unit`, half away from zero; unchanged if that is not positive. What does not fit
     /// becomes the largest duration of its sign.
-    pub(crate) fn round(self, unit: Self) -> Self {
+    pub fn round(self, unit: Self) -> Self {
         if unit.0 <= 0 {
             return self;
         }
@@ -122,19 +145,22 @@ impl Duration {
     }
 
     /// Without the sign; the smallest duration becomes the largest.
-    pub(crate) fn abs(self) -> Self {
+    pub fn abs(self) -> Self {
         Self(self.0.checked_abs().unwrap_or(i64::MAX))
     }
 
-    pub(crate) fn seconds(self) -> f64 {
+    /// `Seconds`: as a number of seconds.
+    pub fn seconds(self) -> f64 {
         self.split(SECOND)
     }
 
-    pub(crate) fn minutes(self) -> f64 {
+    /// `Minutes`: as a number of minutes.
+    pub fn minutes(self) -> f64 {
         self.split(MINUTE)
     }
 
-    pub(crate) fn hours(self) -> f64 {
+    /// `Hours`: as a number of hours.
+    pub fn hours(self) -> f64 {
         self.split(HOUR)
     }
 
@@ -196,7 +222,7 @@ fn unit(name: &[u8]) -> Option<u64> {
 }
 
 /// The leading digits: their value (none if beyond 2^63), their number, and what follows.
-pub(crate) fn leading_int(text: &[u8]) -> (Option<u64>, usize, &[u8]) {
+pub fn leading_int(text: &[u8]) -> (Option<u64>, usize, &[u8]) {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let value = text[..digits].iter().try_fold(0_u64, |value, digit| {
         value
@@ -229,7 +255,7 @@ fn leading_fraction(text: &[u8]) -> ((u64, f64), usize, &[u8]) {
 }
 
 /// The quoting of Go's `time` package, which spares itself `strconv`: bytes that are not printable ASCII in hex.
-pub(crate) fn quote(text: &[u8]) -> String {
+pub fn quote(text: &[u8]) -> String {
     let mut quoted = String::from("\"");
     for &byte in text {
         match byte {

@@ -1,6 +1,6 @@
 //! Go's character classes, as ranges of code points.
 //!
-//! Printed by `tests/go/tables` (Unicode 15.0.0); do not edit.
+//! Printed by `tests/go/tables` of gotemplate (Unicode 15.0.0); do not edit.
 
 /// Whether Go's `unicode.IsLetter` holds.
 pub fn is_letter(c: char) -> bool {

@@ -1,14 +1,20 @@
-//! Go's `strconv.ParseInt` of a given base. Numbers as Go's syntax spells them are read by [`gotemplate::number`].
+//! Go's `strconv`, into strings: `ParseInt` of a given base, floats and quoted text. Numbers as Go's syntax spells them are
+//! read by [`crate::number`], which writes bytes.
+
+use std::fmt::Write as _;
+
+use crate::number;
+use crate::quote::quote as quoted;
 
 /// A text that is no number, or one that does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NotANumber {
+pub struct NotANumber {
     /// What Go returns beside the error: the nearest number that fits, or 0. Some callers ignore the error.
-    pub(crate) nearest: i64,
+    pub nearest: i64,
 }
 
 /// `strconv.ParseInt(text, radix, 64)`: an optional sign and digits.
-pub(crate) fn parse_int(text: &[u8], radix: u32) -> Result<i64, NotANumber> {
+pub fn parse_int(text: &[u8], radix: u32) -> Result<i64, NotANumber> {
     let (negative, digits) = match text {
         [b'-', rest @ ..] => (true, rest),
         [b'+', rest @ ..] | rest => (false, rest),
@@ -26,6 +32,39 @@ pub(crate) fn parse_int(text: &[u8], radix: u32) -> Result<i64, NotANumber> {
             .checked_add(if negative { -digit } else { digit })
     });
     number.ok_or(too_large)
+}
+
+/// `FormatFloat(number, 'g', -1, 64)`, appended.
+pub fn format_float(number: f64, onto: &mut String) {
+    format_general(number, false, onto);
+}
+
+/// `FormatFloat(number, 'g', -1, 32)`, appended.
+pub fn format_float32(number: f64, onto: &mut String) {
+    format_general(f64::from(number as f32), true, onto);
+}
+
+fn format_general(number: f64, single: bool, onto: &mut String) {
+    let mut text = Vec::with_capacity(24);
+    number::append_float(&mut text, number, b'g', None, single);
+    onto.extend(text.into_iter().map(char::from));
+}
+
+/// A finite float as `encoding/json` writes it: without an exponent between 1e-6 and 1e21.
+pub fn format_json_float(number: f64, onto: &mut String) {
+    // Whole numbers, which is what most are, take the short way.
+    if number.fract() == 0.0 && number.abs() < 1e15 && !(number == 0.0 && number.is_sign_negative()) {
+        let _ = write!(onto, "{}", number as i64);
+    } else {
+        let mut text = Vec::with_capacity(24);
+        number::append_json_float(&mut text, number, false);
+        onto.extend(text.into_iter().map(char::from));
+    }
+}
+
+/// `Quote(text)`, appended.
+pub fn quote(text: &str, onto: &mut String) {
+    onto.push_str(&String::from_utf8_lossy(&quoted(text.as_bytes())));
 }
 
 #[cfg(test)]

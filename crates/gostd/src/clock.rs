@@ -6,28 +6,33 @@ use std::sync::LazyLock;
 use jiff::Timestamp;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 
-use super::duration::{Duration, leading_int, quote};
+use crate::duration::{Duration, leading_int, quote};
 
 /// An instant, and the zone it is shown in.
 #[derive(Clone, Debug)]
-pub(crate) struct Time {
+pub struct Time {
     /// Seconds since 1970, of any size: Go's years have no limit.
-    pub(crate) seconds: i64,
+    pub seconds: i64,
     /// Nanoseconds within the second.
-    pub(crate) nanos: u32,
+    pub nanos: u32,
     /// Where its clock hangs.
-    pub(crate) zone: Zone,
+    pub zone: Zone,
 }
 
 /// Go's `time.Location`.
 #[derive(Clone, Debug)]
-pub(crate) enum Zone {
+pub enum Zone {
     /// UTC.
     Utc,
     /// A zone with rules; Go's `Local` or one of the database.
     Rules(TimeZone),
     /// A constant offset, as read from a text.
-    Fixed { name: String, offset: i64 },
+    Fixed {
+        /// The abbreviation that was read, empty where there was none.
+        name: String,
+        /// Seconds east of UTC.
+        offset: i64,
+    },
 }
 
 /// The zones that come with the program: images have no files for them.
@@ -35,7 +40,7 @@ static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundl
 
 impl Zone {
     /// `time.LoadLocation`, `local` being its `Local`. `None` for unknown names, which are case-sensitive.
-    pub(crate) fn load(name: &str, local: &TimeZone) -> Option<Self> {
+    pub fn load(name: &str, local: &TimeZone) -> Option<Self> {
         match name {
             "" | "UTC" => Some(Self::Utc),
             "Local" => Some(Self::local(local)),
@@ -47,7 +52,7 @@ impl Zone {
     }
 
     /// Go's `Local` for a process in `zone`.
-    pub(crate) fn local(zone: &TimeZone) -> Self {
+    pub fn local(zone: &TimeZone) -> Self {
         if *zone == TimeZone::UTC {
             Self::Utc
         } else {
@@ -111,18 +116,23 @@ const EPOCH_DAY: i64 = 719_468;
 
 /// A date and a time of day as clocks of the zone show them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Civil {
-    pub(crate) year: i64,
+pub struct Civil {
+    /// The year; 0 is the one before year 1.
+    pub year: i64,
     /// 1 to 12.
-    pub(crate) month: i64,
-    pub(crate) day: i64,
-    pub(crate) hour: i64,
-    pub(crate) minute: i64,
-    pub(crate) second: i64,
+    pub month: i64,
+    /// The day of the month, from 1.
+    pub day: i64,
+    /// 0 to 23.
+    pub hour: i64,
+    /// 0 to 59.
+    pub minute: i64,
+    /// 0 to 59.
+    pub second: i64,
     /// 0 is Sunday.
-    pub(crate) weekday: i64,
+    pub weekday: i64,
     /// 1 is January 1st.
-    pub(crate) year_day: i64,
+    pub year_day: i64,
 }
 
 fn is_leap(year: i64) -> bool {
@@ -162,14 +172,14 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
 
 impl Time {
     /// The zero value of Go's type: January 1st of year 1, UTC.
-    pub(crate) const ZERO: Self = Self {
+    pub const ZERO: Self = Self {
         seconds: -62_135_596_800,
         nanos: 0,
         zone: Zone::Utc,
     };
 
     /// `time.Unix`, shown in `zone`.
-    pub(crate) fn from_unix(seconds: i64, zone: Zone) -> Self {
+    pub fn from_unix(seconds: i64, zone: Zone) -> Self {
         Self {
             seconds,
             nanos: 0,
@@ -178,7 +188,7 @@ impl Time {
     }
 
     /// An instant as the rest of the program knows it.
-    pub(crate) fn from_timestamp(timestamp: Timestamp, zone: Zone) -> Self {
+    pub fn from_timestamp(timestamp: Timestamp, zone: Zone) -> Self {
         // Before 1970 jiff's subseconds are negative.
         let nanos = timestamp.as_nanosecond();
         Self {
@@ -189,7 +199,7 @@ impl Time {
     }
 
     /// `time.Date`: months, days and times beyond their range run on into the next larger unit.
-    pub(crate) fn from_civil(date: (i64, i64, i64), clock: (i64, i64, i64, u32), zone: Zone) -> Self {
+    pub fn from_civil(date: (i64, i64, i64), clock: (i64, i64, i64, u32), zone: Zone) -> Self {
         let (year, month, day) = date;
         let (hour, minute, second, nanos) = clock;
         let month = month - 1;
@@ -208,12 +218,12 @@ impl Time {
     }
 
     /// The same instant in another zone.
-    pub(crate) fn within(&self, zone: Zone) -> Self {
+    pub fn within(&self, zone: Zone) -> Self {
         Self { zone, ..*self }
     }
 
     /// What clocks of its zone show.
-    pub(crate) fn civil(&self) -> Civil {
+    pub fn civil(&self) -> Civil {
         let local = self.seconds.saturating_add(self.offset());
         let days = local.div_euclid(SECONDS_PER_DAY);
         let clock = local.rem_euclid(SECONDS_PER_DAY);
@@ -231,12 +241,12 @@ impl Time {
     }
 
     /// Seconds east of UTC.
-    pub(crate) fn offset(&self) -> i64 {
+    pub fn offset(&self) -> i64 {
         self.zone.at(self.seconds).1
     }
 
     /// `Time.Add`.
-    pub(crate) fn add(&self, duration: Duration) -> Self {
+    pub fn add(&self, duration: Duration) -> Self {
         let nanos = i64::from(self.nanos) + duration.0 % 1_000_000_000;
         Self {
             seconds: self
@@ -249,14 +259,14 @@ impl Time {
     }
 
     /// `Time.Sub`: as much of the distance as a duration holds.
-    pub(crate) fn since(&self, earlier: &Self) -> Duration {
+    pub fn since(&self, earlier: &Self) -> Duration {
         let nanos = i128::from(self.seconds - earlier.seconds) * 1_000_000_000 + i128::from(self.nanos)
             - i128::from(earlier.nanos);
         Duration(nanos.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
     }
 
     /// `Time.AddDate`.
-    pub(crate) fn add_date(&self, years: i64, months: i64, days: i64) -> Self {
+    pub fn add_date(&self, years: i64, months: i64, days: i64) -> Self {
         let civil = self.civil();
         Self::from_civil(
             (civil.year + years, civil.month + months, civil.day + days),
@@ -266,7 +276,7 @@ impl Time {
     }
 
     /// `Time.Format`. Text of the layout that names no field is copied, whatever its bytes.
-    pub(crate) fn format(&self, layout: &[u8]) -> Vec<u8> {
+    pub fn format(&self, layout: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(layout.len() + 10);
         let civil = self.civil();
         let mut rest = layout;
@@ -342,12 +352,12 @@ impl Time {
     }
 
     /// `Time.String`.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.format(b"2006-01-02 15:04:05.999999999 -0700 MST")).into_owned()
     }
 
     /// `time.ParseInLocation`.
-    pub(crate) fn parse(layout: &[u8], value: &[u8], zone: &Zone) -> Result<Self, ParseError> {
+    pub fn parse(layout: &[u8], value: &[u8], zone: &Zone) -> Result<Self, ParseError> {
         Reader::read(layout, value, zone)
     }
 }
@@ -381,7 +391,8 @@ fn offset_text(offset: i64, style: Offset) -> String {
     text
 }
 
-pub(crate) const MONTHS: [&str; 12] = [
+/// The English names of the months, January first.
+pub const MONTHS: [&str; 12] = [
     "January",
     "February",
     "March",
@@ -396,7 +407,8 @@ pub(crate) const MONTHS: [&str; 12] = [
     "December",
 ];
 
-pub(crate) const WEEKDAYS: [&str; 7] = [
+/// The English names of the days of a week, Sunday first.
+pub const WEEKDAYS: [&str; 7] = [
     "Sunday",
     "Monday",
     "Tuesday",
@@ -552,7 +564,7 @@ fn field_at(layout: &[u8]) -> Option<(Field, usize)> {
 /// Why a text is no time of a layout, in Go's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("parsing time {text}{problem}")]
-pub(crate) struct ParseError {
+pub struct ParseError {
     text: String,
     problem: String,
 }

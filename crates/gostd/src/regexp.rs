@@ -6,8 +6,7 @@
 
 use std::borrow::Cow;
 
-use gotemplate::function::Error as Interrupted;
-use gotemplate::rune;
+use crate::rune;
 use regex_automata::meta::Regex;
 use regex_automata::util::primitives::NonMaxUsize;
 use regex_automata::{Anchored, Input};
@@ -25,7 +24,7 @@ pub struct Regexp {
 }
 
 /// Is told of every match, and of how many bytes have been made so far; an error ends the search.
-pub type Progress<'p> = dyn FnMut(usize) -> Result<(), Interrupted> + 'p;
+pub type Progress<'p, E> = dyn FnMut(usize) -> Result<(), E> + 'p;
 
 /// The names of the groups, from the first on. Go allows one name for several, the crate does not.
 type GroupNames = Vec<Option<Box<str>>>;
@@ -39,6 +38,11 @@ pub struct Error {
 }
 
 impl Error {
+    /// What is wrong and where, without saying that it is a regular expression.
+    pub fn reason(&self) -> String {
+        format!("{}: `{}`", self.problem, self.excerpt)
+    }
+
     fn new(problem: &'static str, excerpt: &[u8]) -> Self {
         Self {
             problem,
@@ -102,22 +106,22 @@ impl Regexp {
     ///
     /// # Errors
     /// `progress` ends the search.
-    pub fn find_all<'t>(
+    pub fn find_all<'t, E>(
         &self,
         text: &'t [u8],
         limit: i64,
-        progress: &mut Progress<'_>,
-    ) -> Result<Vec<&'t [u8]>, Interrupted> {
+        progress: &mut Progress<'_, E>,
+    ) -> Result<Vec<&'t [u8]>, E> {
         let found = self.find_all_at(text, limit, progress)?;
         Ok(found.into_iter().map(|(start, end)| &text[start..end]).collect())
     }
 
-    fn find_all_at(
+    fn find_all_at<E>(
         &self,
         text: &[u8],
         limit: i64,
-        progress: &mut Progress<'_>,
-    ) -> Result<Vec<(usize, usize)>, Interrupted> {
+        progress: &mut Progress<'_, E>,
+    ) -> Result<Vec<(usize, usize)>, E> {
         let haystack = Haystack::new(text);
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let mut all = Vec::new();
@@ -132,12 +136,12 @@ impl Regexp {
     ///
     /// # Errors
     /// `progress` ends the search.
-    pub fn split<'t>(
+    pub fn split<'t, E>(
         &self,
         text: &'t [u8],
         limit: i64,
-        progress: &mut Progress<'_>,
-    ) -> Result<Vec<&'t [u8]>, Interrupted> {
+        progress: &mut Progress<'_, E>,
+    ) -> Result<Vec<&'t [u8]>, E> {
         if limit == 0 {
             return Ok(Vec::new());
         }
@@ -168,12 +172,12 @@ impl Regexp {
     ///
     /// # Errors
     /// `progress` ends the search.
-    pub fn replace_all(
+    pub fn replace_all<E>(
         &self,
         text: &[u8],
         replacement: &[u8],
-        progress: &mut Progress<'_>,
-    ) -> Result<Vec<u8>, Interrupted> {
+        progress: &mut Progress<'_, E>,
+    ) -> Result<Vec<u8>, E> {
         self.replace_with(text, |out, haystack, slots| {
             self.expand(
                 out,
@@ -192,12 +196,12 @@ impl Regexp {
     ///
     /// # Errors
     /// `progress` ends the search.
-    pub fn replace_all_literal(
+    pub fn replace_all_literal<E>(
         &self,
         text: &[u8],
         replacement: &[u8],
-        progress: &mut Progress<'_>,
-    ) -> Result<Vec<u8>, Interrupted> {
+        progress: &mut Progress<'_, E>,
+    ) -> Result<Vec<u8>, E> {
         self.replace_with(text, |out, _, _| {
             progress(out.len() + replacement.len())?;
             out.extend_from_slice(replacement);
@@ -205,11 +209,11 @@ impl Regexp {
         })
     }
 
-    fn replace_with(
+    fn replace_with<E>(
         &self,
         text: &[u8],
-        mut replace: impl FnMut(&mut Vec<u8>, &Haystack, &[Option<usize>]) -> Result<(), Interrupted>,
-    ) -> Result<Vec<u8>, Interrupted> {
+        mut replace: impl FnMut(&mut Vec<u8>, &Haystack, &[Option<usize>]) -> Result<(), E>,
+    ) -> Result<Vec<u8>, E> {
         let haystack = Haystack::new(text);
         let mut captures = self.regex.create_captures();
         let mut out = Vec::with_capacity(text.len());
@@ -240,13 +244,13 @@ impl Regexp {
         Ok(out)
     }
 
-    fn expand(
+    fn expand<E>(
         &self,
         out: &mut Vec<u8>,
         template: &[u8],
         found: &Match<'_>,
-        progress: &mut Progress<'_>,
-    ) -> Result<(), Interrupted> {
+        progress: &mut Progress<'_, E>,
+    ) -> Result<(), E> {
         let slots = found.slots;
         progress(out.len() + template.len())?;
         let mut rest = template;
@@ -320,7 +324,7 @@ fn states(hir: &Hir) -> u64 {
 fn group_name(text: &[u8]) -> Option<(&str, &[u8])> {
     let braced = text.first() == Some(&b'{');
     let text = if braced { &text[1..] } else { text };
-    let is_word = |c: char| c == '_' || gotemplate::unicode::is_letter(c) || gotemplate::unicode::is_digit(c);
+    let is_word = |c: char| c == '_' || crate::unicode::is_letter(c) || crate::unicode::is_digit(c);
     let width: usize = rune::runes(text)
         .take_while(|(c, _)| is_word(*c))
         .map(|(_, width)| width)
@@ -1180,10 +1184,12 @@ fn property(name: &str) -> Option<ClassUnicode> {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
     use super::*;
 
     #[expect(clippy::unnecessary_wraps, reason = "what a search asks for may fail")]
-    fn endless(_: usize) -> Result<(), Interrupted> {
+    fn endless(_: usize) -> Result<(), Infallible> {
         Ok(())
     }
 
@@ -1307,5 +1313,100 @@ mod tests {
         assert_eq!(compile("a.b").find(b"xa\xffb"), Some(b"a\xffb".as_slice()));
         let replaced = compile("b").replace_all(b"\xff\xfebc", b"_", &mut endless);
         assert_eq!(replaced.unwrap(), b"\xff\xfe_c");
+    }
+
+    #[test]
+    fn what_go_compiles_is_compiled() {
+        for pattern in [
+            "",
+            "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+            r"^\d+(Mi|Gi)?$",
+            "a{,3}",
+            "a{",
+            "{",
+            "[[a]",
+            "[]a]",
+            "[^]a]",
+            r"[\w.-]+",
+            r"\Qa.b\E",
+            r"\<",
+            r"\-",
+            "(?i)abc",
+            "(?i:abc)",
+            "(?P<n>a)(?<m>b)",
+            "[a--b]x?".trim_start_matches("[a--b]"),
+            "x*?",
+            r"\p{Greek}+",
+            r"\pL",
+            "[[:alpha:]_]",
+            r"\x{10FFFF}",
+            r"\x41",
+            r"\012",
+            "a|",
+            "()",
+            "[a&&b]",
+            "[~~]",
+            "a{0,5}",
+            "^*",
+            "",
+            "(?P<n>a)(?P<n>b)",
+            "[a-]",
+            "[-a]",
+            "é+",
+        ] {
+            compile(pattern);
+        }
+    }
+
+    #[test]
+    fn what_go_refuses_is_refused() {
+        for pattern in [
+            "x**",
+            "a++",
+            "a{1,2}{3}",
+            "a{1001}",
+            "a{3,2}",
+            "(?x)a",
+            "(?=a)",
+            "(?!a)",
+            "(?<=a)",
+            "(a",
+            "a)",
+            "[a",
+            "*",
+            "a|*",
+            r"\1",
+            r"\Z",
+            r"\h",
+            r"\",
+            "[z-a]",
+            "[[:word2:]]",
+            r"\p{Nope}",
+            "(?",
+            r"[\Z]",
+        ] {
+            assert!(Regexp::compile(pattern.as_bytes()).is_err(), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn classes_are_ascii_and_sets_are_plain() {
+        for (pattern, text, matches) in [
+            (r"^\d$", "٣", false),
+            (r"^\w$", "é", false),
+            (r"^\s$", "\u{a0}", false),
+            (r"^\S$", "é", true),
+            (r"^[^\d]$", "٣", true),
+            ("^[a&&b]$", "&", true),
+            ("^a{,3}$", "a{,3}", true),
+            (r"^[\Wx]$", "é", true),
+            (r"^\D$", "é", true),
+        ] {
+            assert_eq!(
+                compile(pattern).is_match(text.as_bytes()),
+                matches,
+                "{pattern} {text}"
+            );
+        }
     }
 }

@@ -1,0 +1,23 @@
+//! The parts of Go's standard library whose behaviour charts show: what parses, how it prints, and what the errors say.
+//!
+//! Strings are bytes here as they are in Go. The crate is pure: no clock, no randomness, no files.
+//!
+//! ```
+//! use gostd::duration::Duration;
+//! use gostd::regexp::Regexp;
+//!
+//! assert_eq!(Duration::parse(b"1h15m").unwrap().to_string(), "1h15m0s");
+//! assert!(Regexp::compile(br"^\d+$").unwrap().is_match(b"12"));
+//! assert!(Regexp::compile(b"(?=a)").is_err(), "Go knows no lookaround");
+//! ```
+
+pub mod clock;
+pub mod duration;
+pub mod number;
+pub mod path;
+pub mod quote;
+pub mod regexp;
+pub mod rune;
+pub mod strconv;
+pub mod unicode;
+pub mod url;
