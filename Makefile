@@ -192,9 +192,10 @@ stop: ## End what `make run-pid` started: SIGTERM, and SIGKILL after five second
 	kill -KILL $$pid 2>/dev/null && sleep 0.5; rm -f target/multicluster-operator.pid
 
 .PHONY: bootstrap
-bootstrap: setup programs ## Three bare nodes to a cluster by kco init, a worker and a control plane joining, with the real kubeadm; prints seconds and what was reached (needs root)
+bootstrap: setup programs ## Three bare machines to a cluster by kco init with the real kubeadm; join, reboot, renewal, removal, the platform; prints seconds of each stage and what was reached (needs root)
+	$(DEBUG)/local-cluster packages --install --network-policies
 	$(BUILD) --quiet --bin bootstrap
-	$(DEBUG)/bootstrap
+	$(DEBUG)/bootstrap trial
 
 # A release is made of the last commit and of nothing that lies beside it. Everything in it has the time of that commit.
 VERSION ?=
@@ -269,8 +270,14 @@ demo-multicluster: ## One home and two targets as control planes of this host, a
 first-contact: ## `make demo` of a clean clone with empty caches, and its end; prints seconds and CPU-minutes of each step (needs root). LOCAL_CLUSTER_MIRROR=<folder or URL> for ready-made parts
 	e2e/first-contact.sh
 
+.PHONY: demo-bootstrap
+demo-bootstrap: setup programs ## Three bare machines to a cluster with the platform, live, by kco init (needs root)
+	$(DEBUG)/local-cluster packages --install --network-policies
+	$(BUILD) --quiet --bin bootstrap
+	$(DEBUG)/bootstrap demo
+
 .PHONY: demo-down
-demo-down: ## Remove all that `make demo`, `make demo-platform` or `make demo-multicluster` made
+demo-down: ## Remove all that `make demo`, `make demo-platform`, `make demo-multicluster` or `make demo-bootstrap` made
 	$(BUILD) --quiet --bin demo
 	$(DEBUG)/demo down --cluster $(CLUSTER)
 

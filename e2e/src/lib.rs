@@ -9,6 +9,7 @@ mod admin;
 pub mod admission;
 pub mod api_faults;
 pub mod attacks;
+pub mod bootstrap;
 pub mod chart;
 pub mod collector;
 pub mod composition_kills;

@@ -50,6 +50,19 @@ impl Site {
         })
     }
 
+    /// A cluster of another kind, by its kubeconfig, with a registry that speaks HTTP without TLS.
+    ///
+    /// `storage` is a folder for the images while they are built.
+    ///
+    /// # Errors
+    /// When a tool cannot be built.
+    pub fn at(kubeconfig: PathBuf, registry: &str, storage: PathBuf) -> Result<Self> {
+        Ok(Self {
+            kubeconfig: Some(kubeconfig),
+            ..Self::current(registry, true, storage)?
+        })
+    }
+
     /// The cluster of the current kubeconfig, with a registry (`host/path`) that it can pull from.
     ///
     /// `storage` is a folder for the images while they are built.

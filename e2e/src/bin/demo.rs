@@ -9,7 +9,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use e2e::installer::Profile;
 use e2e::installer::umbrella::{Catalog, RELEASE, VERSION};
 use e2e::scenario::on_node;
-use e2e::{ChartFolder, Site, image, multicluster, platform, progress};
+use e2e::{ChartFolder, Site, bootstrap, image, multicluster, platform, progress};
 use local_cluster::{Cluster, Options};
 use serde_json::{Value, json};
 
@@ -330,7 +330,7 @@ fn composition(site: &Site) -> Result<Value> {
 fn down(cluster: Kind) -> Result<()> {
     if cluster == Kind::Local {
         let clusters = local_cluster::state::State::of_user()?;
-        for name in [&[CLUSTER][..], &multicluster::demo::NAMES].concat() {
+        for name in [&[CLUSTER, bootstrap::DEMO][..], &multicluster::demo::NAMES].concat() {
             clusters.remove(name)?;
         }
         return Ok(());

@@ -11,4 +11,4 @@ keep() {
         sleep 0.5
     done
 }
-keep >"$SITE/kubelet-$(hostname).log" 2>&1 &
+keep >>"$KUBELET_LOG" 2>&1 &
