@@ -129,7 +129,7 @@ fn show(trial: &mut Trial) -> Result<String> {
 }
 
 /// The name of a machine's Node.
-fn node(number: usize) -> String {
+pub(super) fn node(number: usize) -> String {
     format!("node-{number}")
 }
 
@@ -138,7 +138,7 @@ pub(super) struct Trial {
     pub(super) rig: Rig,
     pub(super) site: Site,
     /// What `kco init` writes.
-    cluster: PathBuf,
+    pub(super) cluster: PathBuf,
     /// Somebody watches what `kco` says.
     is_shown: bool,
     stages: Vec<(Duration, &'static str)>,
@@ -225,7 +225,7 @@ impl Trial {
         let dns = ["deployment/coredns", "--namespace", "kube-system"];
         let available = ["wait", "--for=condition=Available", "--timeout=2m"];
         self.kubectl(&[&available[..], &dns].concat())?;
-        self.cluster_id().map(drop)
+        self.check_members()
     }
 
     /// `kco init` of the right request, with more arguments.
@@ -401,26 +401,6 @@ impl Trial {
             .collect();
         ensure!(counts.len() > 1, "the platform's pods are not spread: {counts:?}");
         Ok(counts.join(", "))
-    }
-
-    /// The id of the cluster, which all machines have measured.
-    fn cluster_id(&self) -> Result<String> {
-        let file = self.cluster.join("cluster-id.json");
-        let about: Value = serde_json::from_slice(&std::fs::read(file)?)?;
-        let id = about["clusterID"].as_str().context("no cluster id")?;
-        let mut registers = Vec::new();
-        for number in [FIRST, WORKER, SECOND] {
-            let below = |name: &str| self.rig.on_disk(number, "lib/bootstrapper").join(name);
-            let record: Value = serde_json::from_slice(&std::fs::read(below("record.json"))?)?;
-            ensure!(record["state"] == "done", "node-{number}: {record}");
-            registers.push(std::fs::read_to_string(below("registers"))?);
-        }
-        let is_measured = |register: &String| *register == registers[0] && register.starts_with("15 ");
-        ensure!(
-            registers.iter().all(is_measured),
-            "the nodes measured different ids: {registers:?}"
-        );
-        Ok(id.to_owned())
     }
 
     pub(super) fn kubectl(&self, arguments: &[&str]) -> Result<String> {

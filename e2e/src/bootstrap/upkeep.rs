@@ -85,7 +85,8 @@ impl Trial {
             "etcd",
         ];
         machines.output(FIRST, &[&["sh", "-c", END, "end"][..], &programs].concat())?;
-        wait::until("the API server after the renewal", PATIENCE, || {
+        // Whoever asks etcd before it is back ends, and is started again later and later.
+        wait::until("the API server after the renewal", 2 * PATIENCE, || {
             let is_ready = self.kubectl(&["get", "--raw", "/readyz"]).is_ok();
             let is_new = || self.expiry().is_ok_and(|expiry| expiry != before);
             Ok((is_ready && is_new()).then_some(()))
