@@ -229,6 +229,10 @@ release: ## All that users download of VERSION=x.y.z, in OUT=<folder>, signed by
 	    --binaries $(or $(BINARIES),$(STAGE)/binaries) --out $(OUT) $(if $(SIGN_KEY),--sign-key $(SIGN_KEY)) \
 	    $(if $(filter-out none,$(SUBCHARTS)),--subcharts $(SUBCHARTS))
 
+.PHONY: release-twice
+release-twice: ## The release of the last commit, made in two clean clones in different folders; prints what differs, and as its last line files and equal ones
+	VERSION=$(VERSION) SIGN_KEY=$(SIGN_KEY) e2e/release-twice.sh
+
 RELEASED ?= $(OUT)
 .PHONY: release-demo
 release-demo: ## RELEASED=<folder>, what `make release` made: published in the registry of a cluster of its own, installed and tried by the README's commands; prints what they print; KEEP=true leaves the cluster (needs root)
