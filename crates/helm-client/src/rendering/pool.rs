@@ -183,7 +183,7 @@ impl Pool {
         let (tell, outcome) = oneshot::channel();
         let (runtime, span) = (Handle::current(), Span::current());
         let run = move || {
-            let _entered = (runtime.enter(), span.enter());
+            let _inside = runtime.enter();
             let begun = Instant::now();
             let background = Background::after(if place.is_heavy {
                 Duration::ZERO
@@ -195,7 +195,10 @@ impl Pool {
                 background.reach(so_far);
                 is_given_up.load(Ordering::Relaxed) || so_far >= allowed
             };
-            let outcome = catch_unwind(AssertUnwindSafe(|| work(Deadline::new(allowed, is_over))));
+            let work = || work(Deadline::new(allowed, is_over));
+            let outcome = span.in_scope(|| catch_unwind(AssertUnwindSafe(work)));
+            // A span lasts until nobody has it: whoever waits is to be the last, not a thread that may be slow to end.
+            drop(span);
             drop(place);
             // Nobody may wait for it any more.
             drop(tell.send(outcome));
@@ -438,7 +441,11 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
     use std::task::{Context, Poll, Waker};
+
+    use tracing::Instrument as _;
+    use tracing_subscriber::layer::SubscriberExt as _;
 
     use super::*;
 
@@ -619,6 +626,30 @@ mod tests {
         });
         work.await.unwrap();
         other.await.unwrap();
+    }
+
+    /// Counts the spans that have ended.
+    #[derive(Clone, Default)]
+    struct Ended(Arc<AtomicUsize>);
+
+    impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Ended {
+        fn on_close(&self, _: tracing::Id, _: tracing_subscriber::layer::Context<'_, S>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_span_ends_with_who_waits_and_not_with_the_thread() {
+        let ended = Ended::default();
+        let subscriber = tracing_subscriber::registry().with(ended.clone());
+        let _until = tracing::subscriber::set_default(subscriber);
+        let pool = pool(1);
+        for times in 1..=500 {
+            let span = tracing::info_span!("external.observe");
+            let work = pool.run("a", Duration::from_secs(1), |_| Span::current().is_none());
+            work.instrument(span).await.unwrap();
+            assert_eq!(ended.0.load(Ordering::Relaxed), times);
+        }
     }
 
     #[cfg(target_os = "linux")]
