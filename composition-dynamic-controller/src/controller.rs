@@ -109,6 +109,7 @@ impl Controller {
         let ctx = &self.context;
         let worker = Worker { key: &key, ctx };
         let Some(ours) = self.shards.enter(&key, ctx) else {
+            spans::leave_out();
             return;
         };
         let outcome = tokio::select! {

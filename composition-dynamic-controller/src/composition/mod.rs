@@ -312,7 +312,7 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
         passes += 1;
         // Anew for each pass: our own writes are part of it.
         let Some(seen) = ctx.compositions.get(key) else {
-            return Ok(Next::OnChange);
+            return Ok(gone(passes));
         };
         let (id, mut composition) = read((*seen.object).clone(), ctx)?;
         let mut told = seen.told;
@@ -321,7 +321,7 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
             // anew what was just revoked.
             match now(&id, ctx).await? {
                 Some(now) => composition = now,
-                None => return Ok(Next::OnChange),
+                None => return Ok(gone(passes)),
             }
             told = compositions::told(&composition.labels, &composition.annotations);
         }
@@ -337,7 +337,7 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
         if !seen.is_whole && !composition.deleting {
             match now(&id, ctx).await? {
                 Some(now) => composition = now,
-                None => return Ok(Next::OnChange),
+                None => return Ok(gone(passes)),
             }
             told = compositions::told(&composition.labels, &composition.annotations);
             inputs = observe::inputs(&composition, told, ctx);
@@ -396,6 +396,14 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
     }
 }
 
+/// Nothing is left to be looked at. A turn that found it so from the start is no part of a trace.
+fn gone(passes: usize) -> Next {
+    if passes == 1 {
+        spans::leave_out();
+    }
+    Next::OnChange
+}
+
 /// Has every line of the pass say which definition and which release it is about, as far as that is known already.
 fn tell_of(composition: &api::Composition, ctx: &Context) {
     let span = Span::current();
@@ -415,7 +423,8 @@ fn tell_of(composition: &api::Composition, ctx: &Context) {
 /// Of one whose spec cannot be read, the rest is enough to remove it. One that is to stay is told so.
 async fn now(id: &ObjectId, ctx: &Context) -> Result<Option<Composition>, Error> {
     let unread = |error: cluster::Error| Error::Read(error.into());
-    let object = ctx.telemetry.time(Part::Get, ctx.cluster.get(id)).await;
+    let object = spans::unless_gone(ctx.cluster.get(id));
+    let object = ctx.telemetry.time(Part::Get, object).await;
     let (object, unreadable): (Option<DynamicObject>, _) = match object {
         Err(error) if error.is_unreadable() => {
             let rest = ctx.cluster.get_without_spec(id).await;

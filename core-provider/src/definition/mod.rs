@@ -187,8 +187,10 @@ async fn once(definition: &CompositionDefinition, ctx: &Context) -> Result<Optio
     let began = ctx.settled.begin(&key);
     // What the watch has may be older than our own last write.
     let id = apply::id_of(definition).map_err(Error::Read)?;
-    let read = ctx.telemetry.time(Part::Get, ctx.cluster.get(&id)).await;
+    let read = spans::unless_gone(ctx.cluster.get(&id));
+    let read = ctx.telemetry.time(Part::Get, read).await;
     let Some(definition): Option<CompositionDefinition> = read.map_err(Error::Read)? else {
+        spans::leave_out();
         ctx.settled.gone(&key);
         return Ok(None);
     };

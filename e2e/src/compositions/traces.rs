@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{Rig, await_released, compose, figures, until};
+use super::{Rig, Type, await_released, compose, figures, until};
 use crate::collector::Span;
-use crate::{HostPlatform, image, progress};
+use crate::{HostPlatform, Namespace, image, progress};
 
 const NAME: &str = "traced";
 
@@ -106,7 +107,30 @@ pub fn run(rig: &Rig) -> Result<Traced> {
         spans.iter().all(|span| !span.is_failed),
     );
     let line = line(rig, &type_.plural, &type_.version)?;
+    wrong.extend(of_what_is_gone(rig, &namespace, &type_)?);
     Ok(Traced { tree, line, wrong })
+}
+
+/// Removes the composition, and finds passes that only saw that it is gone.
+fn of_what_is_gone(rig: &Rig, namespace: &Namespace, type_: &Type) -> Result<Vec<String>> {
+    namespace.kubectl(&["delete", &type_.resource(), NAME, "--timeout=60s"])?;
+    let is_removal = |span: &Span| span.service == NAME && span.name == "finalizer.remove";
+    until("the removal in a trace", || {
+        Ok(rig.collector.spans().iter().any(is_removal).then_some(()))
+    })?;
+    // Longer than spans wait for others.
+    std::thread::sleep(Duration::from_secs(1));
+    let spans = rig.collector.spans();
+    let passes = spans
+        .iter()
+        .filter(|span| span.service == NAME && span.name == "reconcile");
+    let wrong = passes.filter(|pass| {
+        let mut parts = spans.iter().filter(|span| span.parent == pass.id);
+        !parts.any(|part| part.name != "reconcile.get")
+    });
+    Ok(wrong
+        .map(|pass| format!("a pass that looked at nothing: {pass:?}"))
+        .collect())
 }
 
 /// The first pass below which chart-inspector has answered.

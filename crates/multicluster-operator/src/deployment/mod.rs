@@ -66,6 +66,7 @@ fn is_held(deployment: &KryptonDeployment) -> bool {
 pub(crate) async fn reconcile(key: &Key, site: &Site, ctx: &Context) -> Result<Next, Error> {
     let Some(seen) = site.memories.version(key) else {
         // It goes elsewhere, or may not go here any more.
+        spans::leave_out();
         return Ok(Next::OnChange);
     };
     let mut memory = site.memories.take(key);
@@ -76,6 +77,7 @@ pub(crate) async fn reconcile(key: &Key, site: &Site, ctx: &Context) -> Result<N
     }
     let Some(object) = Object::read(key, ctx).await? else {
         site.forget(key);
+        spans::leave_out();
         return Ok(Next::OnChange);
     };
     if !is_held(&object.deployment) {

@@ -86,6 +86,7 @@ fn served(cluster_ref: Option<&ClusterRef>, cluster: &str, discovery_namespace: 
 pub(crate) async fn reconcile(key: &Key, site: &Site, ctx: &Context) -> Result<Next, Error> {
     let Some(seen) = site.memories.version(key) else {
         // It is gone, as the watch says. Nobody comes back to it, whatever else the cluster says of it.
+        spans::leave_out();
         return Ok(Next::OnChange);
     };
     let mut memory = site.memories.take(key);
@@ -97,6 +98,7 @@ pub(crate) async fn reconcile(key: &Key, site: &Site, ctx: &Context) -> Result<N
     let id = ObjectId::of::<Tenant>(Some(&key.namespace), &key.name).map_err(Error::Read)?;
     let Some(tenant) = site.cluster.get::<Tenant>(&id).await.map_err(Error::Read)? else {
         site.forget(key);
+        spans::leave_out();
         return Ok(Next::OnChange);
     };
     let mut pass = Pass {

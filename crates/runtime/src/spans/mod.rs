@@ -195,9 +195,20 @@ pub fn failed(why: &str) {
 
 /// Leaves the span that the caller is in out of its trace.
 ///
-/// For passes that find nothing to look at, of which there are many, and for callers who may not ask.
+/// For passes that find nothing to look at, of which there are many, and for callers who may not ask. What is below a span that
+/// is left out has to be left out by itself.
 pub fn leave_out() {
     on_current(Open::leave_out);
+}
+
+/// Reads the object that a pass is about. When it is gone, the part that the caller is in is left out of its trace: the pass
+/// is, and nothing is to be below what is not there.
+pub async fn unless_gone<T, E>(read: impl Future<Output = Result<Option<T>, E>>) -> Result<Option<T>, E> {
+    let found = read.await;
+    if matches!(found, Ok(None)) {
+        leave_out();
+    }
+    found
 }
 
 /// Where a span stands in a trace that is recorded.

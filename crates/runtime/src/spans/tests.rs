@@ -310,6 +310,27 @@ fn a_pass_that_finds_nothing_to_do_is_left_out() {
 }
 
 #[test]
+fn a_pass_over_an_object_that_is_gone_is_left_out_with_its_parts() {
+    let look = |object: Option<u8>| {
+        let heard = heard(Named::AlwaysOn, 10, || {
+            block_on(
+                async {
+                    let read = unless_gone(async { Ok::<_, ()>(object) });
+                    if within(part("get"), read).await.unwrap().is_none() {
+                        leave_out();
+                    }
+                }
+                .instrument(shop()),
+            );
+        });
+        let names: Vec<_> = heard.spans.into_iter().map(|span| span.name).collect();
+        names
+    };
+    assert_eq!(look(Some(1)), ["get", "reconcile"]);
+    assert_eq!(look(None), Vec::<String>::new());
+}
+
+#[test]
 fn a_full_queue_drops_and_counts_and_keeps_nobody_waiting() {
     let heard = heard(Named::AlwaysOn, 3, || {
         for _ in 0..10 {
