@@ -21,7 +21,7 @@ impl Args {
         let mut options = runtime::Options::new("chart-inspector", env!("CARGO_PKG_VERSION"));
         options.debug = self.debug;
         options.kubeconfig.clone_from(&self.client.kubeconfig);
-        options.push = self.push.push(options.service)?;
+        options.push = Some(self.push.push(options.service));
         let process = runtime::start(options).await?;
         let renders = Renders::new(process.metrics())?;
         rendering::tell_events(move |event| match event {

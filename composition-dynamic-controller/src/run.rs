@@ -51,7 +51,7 @@ impl Args {
         options.debug = self.debug;
         options.kubeconfig.clone_from(&self.client.kubeconfig);
         options.admin = admin;
-        options.push = self.push.push(options.service)?;
+        options.push = Some(self.push.push(options.service));
         let process = runtime::start(options).await?;
         let renders = Renders::new(process.metrics())?;
         rendering::tell_events(move |event| match event {

@@ -66,7 +66,7 @@ impl Args {
         if let Some(wrong) = self.webhooks.refusal() {
             return Err(runtime::args::refuse::<Self>(wrong).into());
         }
-        options.push = self.push.push(options.service)?;
+        options.push = Some(self.push.push(options.service));
         let process = runtime::start(options).await?;
         let renders = Renders::new(process.metrics())?;
         rendering::tell_events(move |event| match event {

@@ -25,7 +25,7 @@ impl Args {
         let mut options = runtime::Options::new(NAME, env!("CARGO_PKG_VERSION"));
         options.kubeconfig.clone_from(&self.client.kubeconfig);
         let admin = SocketAddr::from((Ipv4Addr::UNSPECIFIED, self.admin_port));
-        options.push = self.push.push(options.service)?;
+        options.push = Some(self.push.push(options.service));
         options.admin = (self.admin_port != 0).then_some(admin);
         let process = runtime::start(options).await?;
         let served = self.serve(&process).await;

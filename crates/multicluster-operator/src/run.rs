@@ -35,7 +35,7 @@ impl Args {
         options.kubeconfig = self.file();
         options.context.clone_from(&self.watch_context);
         options.admin = address(self.health_port);
-        options.push = self.push.push(options.service)?;
+        options.push = Some(self.push.push(options.service));
         let process = runtime::start(options).await?;
         if let Some(metrics) = address(self.metrics_port).filter(|_| self.metrics_port != self.health_port) {
             process.serve(metrics, process.admin()).await?;

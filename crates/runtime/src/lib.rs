@@ -22,6 +22,7 @@ mod chain;
 pub mod connections;
 pub mod duration;
 pub mod events;
+mod excerpt;
 pub mod logs;
 pub mod looks;
 pub mod metrics;

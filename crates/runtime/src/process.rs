@@ -133,6 +133,7 @@ pub async fn start(options: Options) -> Result<Process, Error> {
     let recording = push.as_ref().map(|push| push.record(&metrics)).transpose();
     let (traces, recorded) = recording.map_err(Error::Metrics)?.flatten().unzip();
     init_traced(service, debug, traces);
+    push.iter().for_each(Push::warn);
     let client = ClientOptions {
         kubeconfig,
         context,

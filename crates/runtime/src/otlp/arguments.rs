@@ -1,104 +1,99 @@
 //! What is typed of OTLP, and what it means: whether, where and in whose name is pushed.
 
+use std::ffi::OsString;
 use std::fmt;
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use url::Url;
 
 use super::client::{Delivery, Figures, Kind, Push, Traces};
+use super::settings::{self, Reader};
 use crate::args::boolean;
 use crate::process::choose_crypto;
-use crate::{GoDuration, spans};
+use crate::{chain, spans};
 
 /// Whether and where figures and traces are pushed; flattened into a program's `Args`.
+///
+/// All of it is text until something is pushed: these variables are every program's, and hold what only others understand.
 #[derive(Clone, Debug, clap::Args)]
 pub struct PushArgs {
-    /// Push the figures by OTLP.
+    /// Whether metrics are pushed to an OpenTelemetry collector.
     #[arg(
         long,
         env = "OTEL_ENABLED",
-        value_parser = boolean,
         num_args = 0..=1,
         require_equals = true,
         default_value = "false",
         default_missing_value = "true"
     )]
-    otel_enabled: bool,
-    /// How often they are pushed.
-    #[arg(long, env = "OTEL_EXPORT_INTERVAL", default_value = "30s", value_parser = interval)]
-    otel_export_interval: GoDuration,
-    /// What the process is called in them; its program's name by default.
+    otel_enabled: OsString,
+    /// How often metrics are pushed.
+    #[arg(long, env = "OTEL_EXPORT_INTERVAL", default_value = "30s")]
+    otel_export_interval: OsString,
+    /// Name of this service in metrics and traces; by default the name of the program.
     #[arg(long, env = "OTEL_SERVICE_NAME")]
-    otel_service_name: Option<String>,
-    /// URL of the collector; v1/metrics and v1/traces are added to its path.
-    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", default_value = "http://localhost:4318", value_parser = endpoint)]
-    otel_exporter_otlp_endpoint: Url,
-    /// URL to push figures to, as it is.
-    #[arg(long, env = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", value_parser = endpoint)]
-    otel_exporter_otlp_metrics_endpoint: Option<Url>,
-    /// Where traces go: to the collector, or nowhere.
-    #[arg(long, env = "OTEL_TRACES_EXPORTER", value_enum, default_value = "none")]
-    otel_traces_exporter: Exporter,
-    /// URL to push traces to, as it is.
-    #[arg(long, env = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", value_parser = endpoint)]
-    otel_exporter_otlp_traces_endpoint: Option<Url>,
-    /// Which traces are recorded.
+    otel_service_name: Option<OsString>,
+    /// URL of the collector. Metrics are sent to the path v1/metrics below it, traces to v1/traces.
     #[arg(
         long,
-        env = "OTEL_TRACES_SAMPLER",
-        value_enum,
-        default_value = "parentbased_always_on"
+        env = "OTEL_EXPORTER_OTLP_ENDPOINT",
+        default_value = "http://localhost:4318"
     )]
-    otel_traces_sampler: spans::Named,
-    /// Which part of them a sampler by ratio takes, from 0 to 1.
-    #[arg(long, env = "OTEL_TRACES_SAMPLER_ARG", default_value = "1", value_parser = ratio)]
-    otel_traces_sampler_arg: f64,
-    /// How long spans wait for more before they are pushed, in milliseconds.
-    #[arg(long, env = "OTEL_BSP_SCHEDULE_DELAY", default_value_t = 5000)]
-    otel_bsp_schedule_delay: u64,
-    /// How many spans wait at most; what comes beyond is dropped and counted.
-    #[arg(long, env = "OTEL_BSP_MAX_QUEUE_SIZE", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(1..=65_536))]
-    otel_bsp_max_queue_size: u32,
-    /// Headers of each push, name=value,…, percent-encoded.
-    #[arg(long, env = "OTEL_EXPORTER_OTLP_HEADERS", hide_env_values = true)]
+    otel_exporter_otlp_endpoint: OsString,
+    /// URL that metrics are sent to, instead of the collector's with v1/metrics.
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")]
+    otel_exporter_otlp_metrics_endpoint: Option<OsString>,
+    /// Whether traces are pushed to the collector: `otlp` or `none`.
+    #[arg(long, env = "OTEL_TRACES_EXPORTER", default_value = "none")]
+    otel_traces_exporter: OsString,
+    /// URL that traces are sent to, instead of the collector's with v1/traces.
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")]
+    otel_exporter_otlp_traces_endpoint: Option<OsString>,
+    /// How the collector is spoken to. Only http/protobuf is supported.
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_PROTOCOL", default_value = "http/protobuf")]
+    otel_exporter_otlp_protocol: OsString,
+    /// Which traces are recorded: `always_on`, `always_off`, `traceidratio`, `parentbased_always_on`,
+    /// `parentbased_always_off` or `parentbased_traceidratio`.
+    #[arg(long, env = "OTEL_TRACES_SAMPLER", default_value = "parentbased_always_on")]
+    otel_traces_sampler: OsString,
+    /// The share of traces that `traceidratio` and `parentbased_traceidratio` record, from 0 to 1.
+    #[arg(long, env = "OTEL_TRACES_SAMPLER_ARG", default_value = "1")]
+    otel_traces_sampler_arg: OsString,
+    /// How many milliseconds a span waits for others before it is sent.
+    #[arg(long, env = "OTEL_BSP_SCHEDULE_DELAY", default_value = "5000")]
+    otel_bsp_schedule_delay: OsString,
+    /// How many spans may wait to be sent, from 1 to 65536. Further ones are dropped and counted.
+    #[arg(long, env = "OTEL_BSP_MAX_QUEUE_SIZE", default_value = "2048")]
+    otel_bsp_max_queue_size: OsString,
+    /// Headers that are sent to the collector: name=value,…, percent-encoded.
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_HEADERS", hide_env_values = true, value_parser = secret())]
     otel_exporter_otlp_headers: Option<Secret>,
-    /// How long a push may take, in milliseconds.
-    #[arg(long, env = "OTEL_EXPORTER_OTLP_TIMEOUT", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..))]
-    otel_exporter_otlp_timeout: u64,
-    /// File of the authorities, as PEM, that the collector's certificate may be signed by, beside the system's.
+    /// After how many milliseconds a push that was not answered has failed.
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_TIMEOUT", default_value = "10000")]
+    otel_exporter_otlp_timeout: OsString,
+    /// PEM file of the authorities that the collector's certificate may be signed by, besides those of the system.
     #[arg(long, env = "OTEL_EXPORTER_OTLP_CERTIFICATE", value_name = "FILE")]
-    otel_exporter_otlp_certificate: Option<PathBuf>,
-    /// Further attributes of the process, name=value,…, percent-encoded.
+    otel_exporter_otlp_certificate: Option<OsString>,
+    /// Further attributes of this process in metrics and traces: name=value,…, percent-encoded.
     #[arg(long, env = "OTEL_RESOURCE_ATTRIBUTES")]
-    otel_resource_attributes: Option<String>,
-    /// The Deployment of the process, an attribute of it.
+    otel_resource_attributes: Option<OsString>,
+    /// Name of the Deployment of this process: the attribute k8s.deployment.name.
     #[arg(long, env = "DEPLOYMENT_NAME")]
-    deployment_name: Option<String>,
+    deployment_name: Option<OsString>,
 }
 
-/// Where traces go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Exporter {
-    /// Nowhere; nothing is recorded for them.
-    None,
-    /// To the collector.
-    Otlp,
-}
+// What counts for what cannot be read: the same as the defaults above.
+const INTERVAL: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(10);
+const SCHEDULE_DELAY: Duration = Duration::from_secs(5);
+const QUEUE_SIZE: usize = 2048;
 
 /// A text that is never shown.
 #[derive(Clone)]
-struct Secret(String);
-
-impl FromStr for Secret {
-    type Err = std::convert::Infallible;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Ok(Self(text.to_owned()))
-    }
-}
+struct Secret(OsString);
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -106,148 +101,187 @@ impl fmt::Debug for Secret {
     }
 }
 
-fn interval(text: &str) -> Result<GoDuration, String> {
-    let interval: GoDuration = text.parse().map_err(|error| format!("{error}"))?;
-    if interval.0.is_zero() {
-        return Err("write a duration longer than 0".to_owned());
-    }
-    Ok(interval)
-}
-
-fn ratio(text: &str) -> Result<f64, String> {
-    let ratio = text.parse::<f64>().ok();
-    let ratio = ratio.filter(|ratio| (0.0..=1.0).contains(ratio));
-    ratio.ok_or_else(|| "write a number from 0 to 1".to_owned())
-}
-
-fn endpoint(text: &str) -> Result<Url, String> {
-    let url: Url = text.parse().map_err(|error| format!("{error}"))?;
-    match url.scheme() {
-        "http" | "https" => Ok(url),
-        _ => Err("write a URL that begins with http:// or https://".to_owned()),
-    }
-}
-
-/// Why nothing can be pushed as the arguments say.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Headers that HTTP does not take. They may hold credentials, so they are not told.
-    #[error("OTEL_EXPORTER_OTLP_HEADERS cannot be read: write name=value,…, percent-encoded")]
-    Headers,
-    /// Attributes that are no list.
-    #[error("OTEL_RESOURCE_ATTRIBUTES cannot be read: write name=value,…, percent-encoded")]
-    Attributes,
-    /// The file of authorities cannot be read.
-    #[error("could not read {file}, which OTEL_EXPORTER_OTLP_CERTIFICATE names")]
-    ReadCertificate {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// There is no client for the collector.
-    #[error("could not make a client for the collector")]
-    Client(#[source] reqwest::Error),
+fn secret() -> impl TypedValueParser<Value = Secret> {
+    OsStringValueParser::new().map(Secret)
 }
 
 impl PushArgs {
-    /// What is pushed where, in the name of `service` unless another is given; none when it is off.
+    /// What is pushed where, in the name of `service` unless another is given.
     ///
-    /// # Errors
-    ///
-    /// [`Error`].
-    pub fn push(&self, service: &str) -> Result<Option<Push>, Error> {
-        let headers = self.headers()?;
-        let mut attributes = match &self.otel_resource_attributes {
-            None => Vec::new(),
-            Some(text) => pairs(text).ok_or(Error::Attributes)?,
-        };
-        let (figures, traces) = (self.otel_enabled, self.otel_traces_exporter == Exporter::Otlp);
-        if !figures && !traces {
-            return Ok(None);
+    /// A setting that cannot be read counts as not set; the start of the process warns of it. Those of an export that is off
+    /// are not read.
+    pub fn push(&self, service: &str) -> Push {
+        let mut reader = Reader::default();
+        let figures = reader.parsed("OTEL_ENABLED", &self.otel_enabled, boolean) == Some(true);
+        let traces = reader.is_exported("OTEL_TRACES_EXPORTER", &self.otel_traces_exporter);
+        let mut push = Push::default();
+        if figures || traces {
+            push.attributes = self.attributes(service, &mut reader);
+            if let Some(delivery) = self.delivery(&mut reader) {
+                push.figures = figures.then(|| self.figures(&delivery, &mut reader));
+                push.traces = traces.then(|| self.traces(&delivery, &mut reader));
+            }
         }
+        push.ignored = reader.ignored;
+        push
+    }
+
+    /// How messages get to the collector, but for where to. None when no client can be made.
+    fn delivery(&self, reader: &mut Reader) -> Option<impl Fn(Kind, Url) -> Delivery + use<>> {
+        let protocol = "OTEL_EXPORTER_OTLP_PROTOCOL";
+        reader.parsed(protocol, &self.otel_exporter_otlp_protocol, settings::protocol);
+        let timeout = reader.parsed(
+            "OTEL_EXPORTER_OTLP_TIMEOUT",
+            &self.otel_exporter_otlp_timeout,
+            settings::timeout,
+        );
+        let timeout = timeout.unwrap_or(TIMEOUT);
+        let client = self.client(reader)?;
+        Some(move |kind, url| Delivery::new(kind, url, timeout, client.clone()))
+    }
+
+    fn figures(&self, delivery: &impl Fn(Kind, Url) -> Delivery, reader: &mut Reader) -> Figures {
+        let interval = reader.parsed(
+            "OTEL_EXPORT_INTERVAL",
+            &self.otel_export_interval,
+            settings::interval,
+        );
+        Figures {
+            delivery: delivery(Kind::Figures, self.url_of_figures(reader)),
+            interval: interval.unwrap_or(INTERVAL),
+        }
+    }
+
+    fn traces(&self, delivery: &impl Fn(Kind, Url) -> Delivery, reader: &mut Reader) -> Traces {
+        let delay = reader.parsed(
+            "OTEL_BSP_SCHEDULE_DELAY",
+            &self.otel_bsp_schedule_delay,
+            settings::milliseconds,
+        );
+        let longest_queue = reader.parsed(
+            "OTEL_BSP_MAX_QUEUE_SIZE",
+            &self.otel_bsp_max_queue_size,
+            settings::queue_size,
+        );
+        Traces {
+            delivery: delivery(Kind::Spans, self.url_of_traces(reader)),
+            delay: delay.unwrap_or(SCHEDULE_DELAY),
+            longest_queue: longest_queue.unwrap_or(QUEUE_SIZE),
+            sampler: self.sampler(reader),
+        }
+    }
+
+    fn sampler(&self, reader: &mut Reader) -> spans::Sampler {
+        let variable = "OTEL_TRACES_SAMPLER";
+        let named = reader.parsed(variable, &self.otel_traces_sampler, settings::sampler);
+        let named = named.unwrap_or(spans::Named::ParentOrOn);
+        // Each sampler understands an argument of its own.
+        let ratio = if named.has_ratio() {
+            let variable = "OTEL_TRACES_SAMPLER_ARG";
+            reader.parsed(variable, &self.otel_traces_sampler_arg, settings::ratio)
+        } else {
+            None
+        };
+        spans::Sampler::new(named, ratio.unwrap_or(1.0))
+    }
+
+    /// Those of the process: who it is, and what else is said of it.
+    fn attributes(&self, service: &str, reader: &mut Reader) -> Vec<(String, String)> {
+        let further = self.otel_resource_attributes.as_deref().and_then(|text| {
+            let variable = "OTEL_RESOURCE_ATTRIBUTES";
+            reader.parsed(variable, text, |text| pairs(text).ok_or_else(malformed_pairs))
+        });
+        let mut attributes = further.unwrap_or_default();
         let mut set = |name: &str, value: &str| {
             attributes.retain(|(known, _)| known != name);
             attributes.push((name.to_owned(), value.to_owned()));
         };
-        set(
-            "service.name",
-            self.otel_service_name.as_deref().unwrap_or(service),
-        );
-        if let Some(deployment) = &self.deployment_name {
-            set("k8s.deployment.name", deployment);
+        let named = self.otel_service_name.as_deref();
+        let named = named.and_then(|name| reader.text("OTEL_SERVICE_NAME", name));
+        set("service.name", named.unwrap_or(service));
+        let deployment = self.deployment_name.as_deref();
+        if let Some(name) = deployment.and_then(|name| reader.text("DEPLOYMENT_NAME", name)) {
+            set("k8s.deployment.name", name);
         }
-        let client = self.client(headers)?;
-        let delivery = |kind: Kind, url: Url| Delivery::new(kind, url, self.timeout(), client.clone());
-        Ok(Some(Push {
-            figures: figures.then(|| Figures {
-                delivery: delivery(Kind::Figures, self.url_of_figures()),
-                interval: self.otel_export_interval.0,
-            }),
-            traces: traces.then(|| Traces {
-                delivery: delivery(Kind::Spans, self.url_of_traces()),
-                delay: Duration::from_millis(self.otel_bsp_schedule_delay),
-                longest_queue: self.otel_bsp_max_queue_size as usize,
-                sampler: spans::Sampler::new(self.otel_traces_sampler, self.otel_traces_sampler_arg),
-            }),
-            attributes,
-        }))
+        attributes
     }
 
-    fn timeout(&self) -> Duration {
-        Duration::from_millis(self.otel_exporter_otlp_timeout)
+    pub(super) fn url_of_figures(&self, reader: &mut Reader) -> Url {
+        let variable = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT";
+        let own = self.otel_exporter_otlp_metrics_endpoint.as_ref();
+        let own = own.and_then(|url| reader.parsed(variable, url, settings::endpoint));
+        own.unwrap_or_else(|| self.url_of("metrics", reader))
     }
 
-    pub(super) fn url_of_figures(&self) -> Url {
-        let own = self.otel_exporter_otlp_metrics_endpoint.clone();
-        own.unwrap_or_else(|| self.url_of("metrics"))
+    pub(super) fn url_of_traces(&self, reader: &mut Reader) -> Url {
+        let variable = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
+        let own = self.otel_exporter_otlp_traces_endpoint.as_ref();
+        let own = own.and_then(|url| reader.parsed(variable, url, settings::endpoint));
+        own.unwrap_or_else(|| self.url_of("traces", reader))
     }
 
-    pub(super) fn url_of_traces(&self) -> Url {
-        let own = self.otel_exporter_otlp_traces_endpoint.clone();
-        own.unwrap_or_else(|| self.url_of("traces"))
-    }
-
-    fn url_of(&self, signal: &str) -> Url {
-        let mut url = self.otel_exporter_otlp_endpoint.clone();
+    fn url_of(&self, signal: &str, reader: &mut Reader) -> Url {
+        let variable = "OTEL_EXPORTER_OTLP_ENDPOINT";
+        let url = reader.parsed(variable, &self.otel_exporter_otlp_endpoint, settings::endpoint);
+        let mut url = url.unwrap_or_else(|| settings::OWN_COLLECTOR.clone());
         let path = format!("{}/v1/{signal}", url.path().trim_end_matches('/'));
         url.set_path(&path);
         url
     }
 
-    fn headers(&self) -> Result<HeaderMap, Error> {
-        let mut headers = HeaderMap::new();
-        let text = self
-            .otel_exporter_otlp_headers
-            .as_ref()
-            .map_or("", |headers| &headers.0);
-        for (name, value) in pairs(text).ok_or(Error::Headers)? {
-            let name = HeaderName::from_str(&name).map_err(|_| Error::Headers)?;
-            let mut value = HeaderValue::from_str(&value).map_err(|_| Error::Headers)?;
-            value.set_sensitive(true);
-            headers.insert(name, value);
-        }
+    /// Those of every push: what is given for the collector, unless HTTP does not take it.
+    fn headers(&self, reader: &mut Reader) -> HeaderMap {
+        let given = self.otel_exporter_otlp_headers.as_ref().and_then(|Secret(text)| {
+            let variable = "OTEL_EXPORTER_OTLP_HEADERS";
+            reader.parsed(variable, text, |text| headers(text).ok_or_else(malformed_pairs))
+        });
+        let mut headers = given.unwrap_or_default();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
-        Ok(headers)
+        headers
     }
 
-    fn client(&self, headers: HeaderMap) -> Result<reqwest::Client, Error> {
+    fn client(&self, reader: &mut Reader) -> Option<reqwest::Client> {
         // Arguments are understood before the process starts, which chooses it otherwise.
         choose_crypto();
+        let variable = "OTEL_EXPORTER_OTLP_CERTIFICATE";
+        let file = self.otel_exporter_otlp_certificate.as_deref();
+        let authorities = file.filter(|file| !file.is_empty()).and_then(|file| {
+            let read = std::fs::read(file).map_err(|error| error.to_string());
+            let authorities = read
+                .and_then(|pem| reqwest::Certificate::from_pem_bundle(&pem).map_err(|error| chain(&error)));
+            authorities.map_err(|why| reader.ignore(variable, why)).ok()
+        });
         let mut client = reqwest::Client::builder()
-            .default_headers(headers)
+            .default_headers(self.headers(reader))
             // The headers may hold a credential of this collector alone.
             .redirect(reqwest::redirect::Policy::none());
-        if let Some(file) = &self.otel_exporter_otlp_certificate {
-            let pem = std::fs::read(file).map_err(|source| Error::ReadCertificate {
-                file: file.clone(),
-                source,
-            })?;
-            let bundle = reqwest::Certificate::from_pem_bundle(&pem).map_err(Error::Client)?;
-            client = client.tls_certs_merge(bundle);
+        if let Some(authorities) = authorities {
+            client = client.tls_certs_merge(authorities);
         }
-        client.build().map_err(Error::Client)
+        let nothing_is_pushed = |error: reqwest::Error| {
+            let why = format!(
+                "no client can be made with it, and nothing is pushed: {}",
+                chain(&error)
+            );
+            reader.ignore(variable, why);
+        };
+        client.build().map_err(nothing_is_pushed).ok()
     }
+}
+
+fn malformed_pairs() -> String {
+    "write name=value,…, percent-encoded".to_owned()
+}
+
+fn headers(text: &str) -> Option<HeaderMap> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in pairs(text)? {
+        let name = HeaderName::from_str(&name).ok()?;
+        let mut value = HeaderValue::from_str(&value).ok()?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    Some(headers)
 }
 
 /// `name=value,…` with percent-encoded values, as OpenTelemetry's variables have it.

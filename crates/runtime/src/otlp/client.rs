@@ -12,6 +12,8 @@ use url::Url;
 
 use super::encoder;
 use super::messages::{ExportTraceServiceResponse, Span};
+use super::settings::Ignored;
+use crate::excerpt::excerpt;
 use crate::{Metrics, chain, spans};
 
 /// What the end of the process waits for the last push at most.
@@ -20,16 +22,21 @@ const LAST_WITHIN: Duration = Duration::from_secs(3);
 /// Of what a collector says, so many bytes are read.
 const LARGEST_ANSWER: usize = 64 << 10;
 
+/// How much of it is logged, in bytes.
+const LONGEST_WORDS: usize = 500;
+
 /// How many spans are in one push at most; OpenTelemetry's own number.
 const SPANS_AT_ONCE: usize = 512;
 
 /// What is pushed to a collector.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Push {
     pub(super) figures: Option<Figures>,
     pub(super) traces: Option<Traces>,
     /// Of the process.
     pub(super) attributes: Vec<(String, String)>,
+    /// What was given, and cannot be read.
+    pub(super) ignored: Vec<Ignored>,
 }
 
 /// Figures on their way to a collector.
@@ -85,7 +92,7 @@ impl Kind {
                 (partial.rejected_spans, partial.error_message)
             }
         };
-        (count > 0).then_some((count, said))
+        (count > 0).then(|| (count, excerpt(&said, LONGEST_WORDS)))
     }
 }
 
@@ -114,6 +121,13 @@ impl Push {
         self.attributes
             .push(("service.instance.id".to_owned(), instance.to_owned()));
         self
+    }
+
+    /// Warns of what was given and cannot be read, once there is a log.
+    pub(crate) fn warn(&self) {
+        for Ignored { variable, why } in &self.ignored {
+            tracing::warn!(variable, why, "ignored a setting that cannot be read");
+        }
     }
 
     /// What records spans for the log's subscriber, and what sends them on; none where traces are off.
@@ -159,6 +173,7 @@ impl Push {
             figures,
             traces: _,
             attributes,
+            ignored: _,
         } = self;
         let Some(Figures {
             mut delivery,
@@ -281,9 +296,7 @@ impl Delivery {
             said.extend_from_slice(&piece);
         }
         if !status.is_success() {
-            let said = String::from_utf8_lossy(&said[..said.len().min(500)])
-                .trim()
-                .to_owned();
+            let said = excerpt(&String::from_utf8_lossy(&said), LONGEST_WORDS);
             return Err(Undelivered::Refused { status, said });
         }
         match self.kind.rejected(&said) {

@@ -21,6 +21,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::settings::Reader;
 use super::*;
 use crate::telemetry::{Again, Part};
 use crate::{Metrics, Telemetry, logs, spans};
@@ -42,11 +43,7 @@ fn args(arguments: &[&str]) -> Result<PushArgs, String> {
 fn push(collector: &str, arguments: &[&str]) -> Push {
     let endpoint = format!("--otel-exporter-otlp-endpoint={collector}");
     let arguments = [&["--otel-enabled", &endpoint], arguments].concat();
-    args(&arguments)
-        .unwrap()
-        .push("shop-controller")
-        .unwrap()
-        .unwrap()
+    args(&arguments).unwrap().push("shop-controller")
 }
 
 type Received = (HeaderMap, ExportMetricsServiceRequest);
@@ -358,7 +355,7 @@ async fn traced(
     let endpoint = format!("--otel-exporter-otlp-endpoint={collector}");
     let on = "--otel-traces-exporter=otlp";
     let push = args(&[&[on, endpoint.as_str()], arguments].concat()).unwrap();
-    let push = push.push("shop-controller").unwrap().unwrap().of_instance("pod");
+    let push = push.push("shop-controller").of_instance("pod");
     let metrics = Metrics::new().unwrap();
     let (recording, recorded) = push.record(&metrics).unwrap().unwrap();
     let subscriber = logs::subscriber("tests", logs::filter(false), std::io::sink, Some(recording));
@@ -523,12 +520,17 @@ async fn spans_that_do_not_arrive_are_counted_and_keep_nobody_waiting() {
 /// In one thread, so that what is logged here is heard here alone.
 #[tokio::test]
 async fn a_collector_is_logged_when_it_goes_and_when_it_comes_back() {
-    let away = || (StatusCode::SERVICE_UNAVAILABLE, b"full".to_vec());
+    let away = || {
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            [b"full\x1b[2J\n".to_vec(), vec![b'.'; 10_000]].concat(),
+        )
+    };
     let rejecting = ExportMetricsServiceResponse {
         partial_success: Some(
             opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsPartialSuccess {
                 rejected_data_points: 2,
-                error_message: "old".to_owned(),
+                error_message: format!("old\r{}", ",".repeat(10_000)),
             },
         ),
     };
@@ -565,12 +567,15 @@ async fn a_collector_is_logged_when_it_goes_and_when_it_comes_back() {
         [
             told(
                 "could not push figures",
-                "the collector answered 503 Service Unavailable: full"
+                &format!(
+                    r"the collector answered 503 Service Unavailable: full\u{{1b}}[2J\n{}…",
+                    ".".repeat(485)
+                )
             ),
             told("figures are pushed", ""),
             told(
                 "could not push figures",
-                "the collector did not take 2 figures: old"
+                &format!(r"the collector did not take 2 figures: old\r{}…", ",".repeat(495))
             ),
             told("figures are pushed", ""),
         ]
@@ -578,28 +583,34 @@ async fn a_collector_is_logged_when_it_goes_and_when_it_comes_back() {
     assert!(!text.contains("secret"), "{text}");
 }
 
+/// What is pushed, metrics and traces, and which settings are warned of.
+fn understood(arguments: &[&str]) -> (bool, bool, Vec<String>) {
+    let push = args(arguments).unwrap().push("program");
+    let ignored = push.ignored.iter().map(|ignored| ignored.variable.to_owned());
+    (push.figures.is_some(), push.traces.is_some(), ignored.collect())
+}
+
 #[test]
 fn nothing_is_pushed_unless_asked_for() {
-    assert!(args(&[]).unwrap().push("program").unwrap().is_none());
-    let figures = args(&["--otel-enabled"]).unwrap().push("program").unwrap();
-    let metrics = Metrics::new().unwrap();
-    assert!(figures.unwrap().record(&metrics).unwrap().is_none());
+    assert_eq!(understood(&[]), (false, false, vec![]));
+    assert_eq!(understood(&["--otel-enabled"]), (true, false, vec![]));
+    let figures = args(&["--otel-enabled"]).unwrap().push("program");
+    assert!(figures.record(&Metrics::new().unwrap()).unwrap().is_none());
 }
 
 #[test]
 fn the_collector_is_found_as_opentelemetry_says() {
     let urls = |arguments: &[&str]| {
-        let args = args(arguments).unwrap();
-        [args.url_of_figures(), args.url_of_traces()].map(String::from)
+        let (args, mut reader) = (args(arguments).unwrap(), Reader::default());
+        [args.url_of_figures(&mut reader), args.url_of_traces(&mut reader)].map(String::from)
     };
     let check = |arguments: &[&str], expected: [&str; 2]| assert_eq!(urls(arguments), expected);
-    check(
-        &[],
-        [
-            "http://localhost:4318/v1/metrics",
-            "http://localhost:4318/v1/traces",
-        ],
-    );
+    let default = [
+        "http://localhost:4318/v1/metrics",
+        "http://localhost:4318/v1/traces",
+    ];
+    check(&[], default);
+    check(&["--otel-exporter-otlp-endpoint=collector:4318"], default);
     let base = "--otel-exporter-otlp-endpoint=https://collector:4318/otlp/";
     let (metrics, traces) = (
         "https://collector:4318/otlp/v1/metrics",
@@ -610,41 +621,110 @@ fn the_collector_is_found_as_opentelemetry_says() {
     check(&[base, own], ["http://collector/here", traces]);
     let own = "--otel-exporter-otlp-traces-endpoint=http://collector/there";
     check(&[base, own], [metrics, "http://collector/there"]);
+    let none = "--otel-exporter-otlp-traces-endpoint=";
+    check(&[base, none], [metrics, traces]);
 }
 
+/// As OpenTelemetry's specification of environment variables says: these are every program's.
 #[test]
-fn what_cannot_be_read_is_refused_and_no_credential_is_told() {
+fn a_setting_that_cannot_be_read_counts_as_not_set_and_is_warned_of() {
+    let plain = args(&["--otel-enabled", "--otel-traces-exporter=otlp"])
+        .unwrap()
+        .push("program");
     for (argument, said) in [
-        ("--otel-enabled=perhaps", "true or false"),
         ("--otel-export-interval=30", "no unit"),
         ("--otel-export-interval=0s", "longer than 0"),
         ("--otel-exporter-otlp-endpoint=collector:4318", "http://"),
-        ("--otel-exporter-otlp-timeout=0", "0 is not in"),
-        ("--otel-traces-exporter=zipkin", "possible values: none, otlp"),
+        (
+            "--otel-exporter-otlp-endpoint=http://me:secret@collector:x",
+            "port",
+        ),
+        ("--otel-exporter-otlp-metrics-endpoint=collector", "relative URL"),
         ("--otel-exporter-otlp-traces-endpoint=collector", "relative URL"),
-        ("--otel-traces-sampler=some", "parentbased_traceidratio"),
-        ("--otel-traces-sampler-arg=1.5", "from 0 to 1"),
-        ("--otel-traces-sampler-arg=NaN", "from 0 to 1"),
-        ("--otel-bsp-max-queue-size=0", "0 is not in"),
-    ] {
-        let refused = args(&[argument]).unwrap_err();
-        assert!(refused.contains(said), "{argument}: {refused}");
-    }
-    for (argument, said) in [
+        ("--otel-exporter-otlp-protocol=grpc", "grpc is not known"),
+        ("--otel-exporter-otlp-timeout=0", "at least 1"),
+        ("--otel-exporter-otlp-timeout=10s", "number of milliseconds"),
+        ("--otel-traces-exporter=otlp,console", "console is not known"),
         (
-            "--otel-exporter-otlp-headers=secret",
-            "OTEL_EXPORTER_OTLP_HEADERS",
+            "--otel-traces-sampler=jaeger_remote",
+            "jaeger_remote is not known",
         ),
-        (
-            "--otel-exporter-otlp-headers=a b=secret",
-            "OTEL_EXPORTER_OTLP_HEADERS",
-        ),
-        ("--otel-resource-attributes=%ff=1", "OTEL_RESOURCE_ATTRIBUTES"),
+        ("--otel-bsp-schedule-delay=-1", "number of milliseconds"),
+        ("--otel-bsp-max-queue-size=0", "from 1 to 65536"),
+        ("--otel-bsp-max-queue-size=many", "from 1 to 65536"),
+        ("--otel-exporter-otlp-headers=secret", "name=value"),
+        ("--otel-exporter-otlp-headers=a b=secret", "name=value"),
+        ("--otel-exporter-otlp-certificate=/none/secret", "No such file"),
+        ("--otel-resource-attributes=secret=%ff", "name=value"),
     ] {
-        // Also while it is off: whoever turns it on is not to be surprised.
-        let args = args(&[argument]).unwrap();
-        let refused = args.push("program").unwrap_err().to_string();
-        assert!(refused.contains(said) && !refused.contains("secret"), "{refused}");
-        assert!(!format!("{args:?}").contains("secret"));
+        let export = ["--otel-enabled", "--otel-traces-exporter=otlp"];
+        let name = argument.split('=').next().unwrap();
+        let mut arguments = export.to_vec();
+        arguments.retain(|known| !known.starts_with(name));
+        arguments.push(argument);
+        let args = args(&arguments).unwrap();
+        let push = args.push("program");
+        let [ignored] = push.ignored.as_slice() else {
+            panic!("{argument}: {:?}", push.ignored)
+        };
+        let variable = name[2..].replace('-', "_").to_uppercase();
+        assert_eq!(ignored.variable, variable);
+        assert!(
+            ignored.why.contains(said) && !ignored.why.contains("secret"),
+            "{argument}: {ignored:?}"
+        );
+        let as_without = |push: &Push| format!("{:?} {:?} {:?}", push.figures, push.traces, push.attributes);
+        assert_eq!(as_without(&push), as_without(&plain), "{argument}");
+        if argument.contains("headers") {
+            assert!(!format!("{args:?}").contains("secret"));
+        }
+        // While nothing is exported, only what says so is read.
+        let expected = Vec::from_iter((name == "--otel-traces-exporter").then_some(variable));
+        if expected.is_empty() {
+            assert_eq!(understood(&[argument]), (false, false, expected));
+        }
     }
+    let both = vec!["OTEL_ENABLED".to_owned(), "OTEL_TRACES_EXPORTER".to_owned()];
+    let others = ["--otel-enabled=perhaps", "--otel-traces-exporter=zipkin"];
+    assert_eq!(understood(&others), (false, false, both));
+}
+
+#[test]
+fn a_setting_is_read_whatever_its_case_and_nothing_is_as_not_set() {
+    for argument in ["OTLP", " otlp ", "none,otlp"] {
+        let argument = format!("--otel-traces-exporter={argument}");
+        assert_eq!(understood(&[&argument]), (false, true, vec![]), "{argument}");
+    }
+    let on = "--otel-traces-exporter=otlp";
+    let empty = [
+        "--otel-exporter-otlp-endpoint=",
+        "--otel-exporter-otlp-protocol=",
+        "--otel-exporter-otlp-headers=",
+        "--otel-exporter-otlp-certificate=",
+        "--otel-resource-attributes=",
+        "--otel-service-name=",
+        "--otel-traces-sampler=",
+        "--otel-bsp-max-queue-size= ",
+    ];
+    assert_eq!(understood(&[&[on], &empty[..]].concat()), (false, true, vec![]));
+    let none = ["--otel-traces-exporter=", "--otel-enabled="];
+    assert_eq!(understood(&none), (false, false, vec![]));
+    // What a sampler without a ratio is told is for another one.
+    let of_another = "--otel-traces-sampler-arg=endpoint=http://here";
+    assert_eq!(understood(&[on, of_another]), (false, true, vec![]));
+    let ratio = "--otel-traces-sampler=TraceIdRatio";
+    let ignored = vec!["OTEL_TRACES_SAMPLER_ARG".to_owned()];
+    assert_eq!(understood(&[on, ratio, of_another]), (false, true, ignored));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_setting_that_is_no_text_counts_as_not_set() {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt as _;
+    let argument = OsString::from_vec(b"--otel-traces-exporter=\xff".to_vec());
+    let args = Args::try_parse_from(["program".into(), argument]).unwrap().push;
+    let push = args.push("program");
+    assert!(push.traces.is_none());
+    assert_eq!(push.ignored[0].why, "it is not UTF-8");
 }

@@ -26,6 +26,16 @@ pub(crate) enum Named {
     ParentOrRatio,
 }
 
+impl Named {
+    /// True when it takes a part of all traces.
+    pub(crate) fn has_ratio(self) -> bool {
+        match self {
+            Self::Ratio | Self::ParentOrRatio => true,
+            Self::AlwaysOn | Self::AlwaysOff | Self::ParentOrOn | Self::ParentOrOff => false,
+        }
+    }
+}
+
 /// Decides for each trace whether it is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sampler {
