@@ -3,7 +3,7 @@
 # by `make release`.
 #
 # Two ways in. `image` (the default) compiles all programs, once for all images; it needs the network and a builder that can
-# pull, so the tests of this project, which have neither, do not try it. `ready` takes static binaries that were compiled
+# pull. `make dockerfile` tries it without either, with a cargo that compiles nothing. `ready` takes static binaries that were compiled
 # before (--target ready, with their folder inside the build context as BINARIES); every test and the demo use it.
 
 # Rust 1.95 or newer with a C compiler, git and CA certificates.

@@ -233,6 +233,10 @@ release: ## All that users download of VERSION=x.y.z, in OUT=<folder>, signed by
 release-twice: ## The release of the last commit, made in two clean clones in different folders; prints what differs, and as its last line files and equal ones
 	VERSION=$(VERSION) SIGN_KEY=$(SIGN_KEY) e2e/release-twice.sh
 
+.PHONY: dockerfile
+dockerfile: ## The images of all programs by the Dockerfile's stage that compiles, with a cargo that compiles nothing; prints how many (needs root)
+	e2e/dockerfile.sh
+
 RELEASED ?= $(OUT)
 .PHONY: release-demo
 release-demo: ## RELEASED=<folder>, what `make release` made: published in the registry of a cluster of its own, installed and tried by the README's commands; prints what they print; KEEP=true leaves the cluster (needs root)
