@@ -41,6 +41,7 @@ struct State {
     scenario: String,
     steps: VecDeque<Step>,
     afterwards: Option<Answerer>,
+    is_silent_then: bool,
     answered: usize,
     unexpected: Vec<String>,
 }
@@ -60,6 +61,7 @@ impl Script {
             scenario: scenario.to_owned(),
             steps: VecDeque::new(),
             afterwards: None,
+            is_silent_then: false,
             answered: 0,
             unexpected: Vec::new(),
         };
@@ -107,6 +109,12 @@ impl Script {
         self
     }
 
+    /// Once the expected requests have come, all others wait for an answer for ever; for servers whose packets are lost.
+    pub fn silent_from_then_on(self) -> Self {
+        lock(&self.state).is_silent_then = true;
+        self
+    }
+
     /// A client of this server, with its namespace `default`.
     pub fn client(&self) -> Client {
         let state = self.state.clone();
@@ -121,6 +129,9 @@ impl Script {
                     .path_and_query()
                     .map(ToString::to_string)
                     .unwrap_or_default();
+                if lock(&state).is_silent() {
+                    return std::future::pending().await;
+                }
                 let answer = lock(&state).answer(&head.method, &url, &sent);
                 Ok::<_, kube::Error>(answer.unwrap_or_else(|unexpected| failed(&state, &unexpected)))
             }
@@ -182,6 +193,10 @@ impl Script {
 }
 
 impl State {
+    fn is_silent(&self) -> bool {
+        self.is_silent_then && self.steps.is_empty()
+    }
+
     fn answer(&mut self, method: &Method, url: &str, sent: &Value) -> Result<Response<Body>, String> {
         let (code, answer) = match self.steps.pop_front() {
             Some(step) => step.answer(method, url, sent).map_err(|expected| {

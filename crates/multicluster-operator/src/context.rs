@@ -58,3 +58,58 @@ impl Context {
 
 /// A context shared by all tasks.
 pub(crate) type Shared = Arc<Context>;
+
+/// For tests: a process that serves deployments, with this cluster as its home, and its figures.
+#[cfg(test)]
+pub(crate) fn for_tests(home: Cluster) -> (Shared, runtime::Metrics) {
+    use charts::Charts;
+    use charts::source;
+    use helm::origin::ChartSpec;
+
+    use crate::chart::ProcessChart;
+    use crate::release_key::Keys;
+
+    let metrics = runtime::Metrics::new().unwrap();
+    let second = Duration::from_secs(1);
+    let context = Context {
+        engine: Engine {
+            chart: ProcessChart {
+                repo: "https://charts.example".to_owned(),
+                name: "shop".to_owned(),
+                version: "1.0.0".to_owned(),
+                digest: String::new(),
+                plain_http: false,
+                access: ChartSpec::default(),
+            },
+            charts: Charts::new(home.clone(), source::Limits::default()),
+            keys: Keys::for_tests(),
+            identity: "test".to_owned(),
+            max_history: 10,
+            install_crds: true,
+            open_namespaces: Vec::new(),
+        },
+        recorder: Recorder::new(home.clone(), api::mesh::events::OPERATOR, "test"),
+        home,
+        home_pulse: Pulse::default(),
+        instance: "test".to_owned(),
+        telemetry: Telemetry::new(&metrics, "multicluster", "test").unwrap(),
+        figures: Figures::new(&metrics).unwrap(),
+        mode: Mode::Deployment,
+        serves_self: true,
+        discovery_namespace: "clusters".to_owned(),
+        kubeconfig_key: "kubeconfig".to_owned(),
+        served_namespaces: Vec::new(),
+        allow_chart_skip: false,
+        workers: 1,
+        limits: Limits::default(),
+        check_interval: second * 60,
+        resync_interval: second * 600,
+        probe_interval: second * 30,
+        grace: second * 4,
+        min_retry: second,
+        max_retry: second * 60,
+        claims: Claims::default(),
+        news: tokio::sync::mpsc::unbounded_channel().0,
+    };
+    (Arc::new(context), metrics)
+}

@@ -106,19 +106,24 @@ impl Figures {
         }
     }
 
-    /// Nothing runs on a cluster any more that this process knows of.
-    pub(crate) fn forget(&self, cluster: &str) {
+    /// Of no object on a cluster it is known any more in which phase it is.
+    pub(crate) fn vacate(&self, cluster: &str) {
         let mut placed = self.placed.lock().unwrap_or_else(PoisonError::into_inner);
         placed.retain(|(known, _), _| known != cluster);
         for kind in [Kind::Tenant, Kind::Deployment].map(Kind::as_str) {
+            for phase in Phase::ALL {
+                let labels = [cluster, kind, &phase.to_string()];
+                drop(self.phases.remove_label_values(&labels));
+            }
+        }
+    }
+
+    /// Nothing runs on a cluster any more that this process knows of.
+    pub(crate) fn forget(&self, cluster: &str) {
+        self.vacate(cluster);
+        for kind in [Kind::Tenant, Kind::Deployment].map(Kind::as_str) {
             drop(self.passes.remove_label_values(&[cluster, kind]));
             drop(self.failures.remove_label_values(&[cluster, kind]));
-            for phase in Phase::ALL {
-                drop(
-                    self.phases
-                        .remove_label_values(&[cluster, kind, &phase.to_string()]),
-                );
-            }
         }
     }
 }

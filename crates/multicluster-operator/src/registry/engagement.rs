@@ -23,6 +23,9 @@ use crate::{crds, pass};
 /// How long a cluster may take to say that it is there.
 const PROBED_WITHIN: Duration = Duration::from_secs(5);
 
+/// How long it may take to renew a token, for which home is asked as well.
+const RENEWED_WITHIN: Duration = Duration::from_secs(30);
+
 /// How often one is asked that was not there.
 const PROBE_AGAIN: Duration = Duration::from_secs(5);
 
@@ -56,7 +59,8 @@ enum Error {
     Type(#[source] cluster::Error),
 }
 
-/// Serves a cluster until `until`; one that is not there is tried again.
+/// Serves a cluster until `until`; one that is not there is tried again. Nothing keeps it longer than passes under way may
+/// take.
 pub(super) async fn run(member: Arc<Member>, source: Source, ctx: Shared, until: CancellationToken) {
     let mut pause = PAUSES.0;
     member.stand(State::Connecting, "", &ctx).await;
@@ -68,19 +72,21 @@ pub(super) async fn run(member: Arc<Member>, source: Source, ctx: Shared, until:
                 serve(connected, &member, &ctx, &until).await;
                 *lock(&member.site) = None;
                 ctx.claims.release(&member.name);
+                // Whoever serves the cluster next may find others there.
+                ctx.figures.vacate(&member.name);
                 return;
             }
             Some(Err(error)) => {
-                member.stand(State::Unreachable, &chain(&error), &ctx).await;
                 tracing::warn!(cluster = member.name, error = chain(&error), retry_in = ?pause, "could not engage a cluster");
+                let why = chain(&error);
+                let waiting = async {
+                    member.stand(State::Unreachable, &why, &ctx).await;
+                    tokio::time::sleep(pause).await;
+                };
+                if until.run_until_cancelled(waiting).await.is_none() {
+                    return;
+                }
             }
-        }
-        if until
-            .run_until_cancelled(tokio::time::sleep(pause))
-            .await
-            .is_none()
-        {
-            return;
         }
         pause = (pause * 2).min(PAUSES.1);
     }
@@ -149,17 +155,18 @@ async fn serve(connected: Connected, member: &Arc<Member>, ctx: &Shared, until: 
     } = connected;
     let site = Arc::new(site(cluster, server, member, ctx));
     *lock(&member.site) = Some(site.clone());
-    member.stand(State::Engaged, "", ctx).await;
     let mut tasks = JoinSet::new();
     tasks.spawn(pass::dispatch(site.clone(), ctx.clone(), until.clone()));
     if member.has_tenants {
-        let watching = tenants::watch(site.clone(), member.clone(), ctx.clone());
+        let watching = Box::pin(tenants::watch(site.clone(), member.clone(), ctx.clone()));
         let until = until.clone();
         tasks.spawn(async move { until.run_until_cancelled(watching).await.unwrap_or_default() });
     }
-    until
-        .run_until_cancelled(keep_probing(&site, &pulse, member, ctx))
-        .await;
+    let keeping = async {
+        member.stand(State::Engaged, "", ctx).await;
+        keep_probing(&site, &pulse, member, ctx).await;
+    };
+    until.run_until_cancelled(keeping).await;
     while tasks.join_next().await.is_some() {}
 }
 
@@ -242,7 +249,11 @@ async fn keep_probing(site: &Site, pulse: &Pulse, member: &Member, ctx: &Shared)
                         site.queue.add(key, Priority::Normal);
                     }
                 }
-                renew_token(site, member, ctx).await;
+                member.tell_again(ctx).await;
+                let renewing = renew_token(site, member, ctx);
+                if tokio::time::timeout(RENEWED_WITHIN, renewing).await.is_err() {
+                    tracing::warn!(cluster = member.name, "could not renew a token in time");
+                }
             }
             Err(error) => {
                 pause = PROBE_AGAIN.min(interval);

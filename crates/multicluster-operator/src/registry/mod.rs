@@ -4,8 +4,11 @@ mod engagement;
 mod secrets;
 mod state;
 mod tenants;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -35,6 +38,9 @@ pub(crate) const SELF: &str = "self-cluster";
 
 /// How often other words are told for a state that stays.
 const SAME_STATE_AGAIN: Duration = Duration::from_mins(1);
+
+/// How long it may take to tell of a state: home may be the cluster that gives no answer.
+const TOLD_WITHIN: Duration = Duration::from_secs(5);
 
 /// The longest text that is kept about one release that was left behind: three names, and what stands between them.
 const LONGEST_ENTRY: usize = 500;
@@ -86,6 +92,8 @@ pub(crate) struct Member {
     standing: Mutex<Standing>,
     /// When that was told last.
     told_at: Mutex<Instant>,
+    /// True when it could not be told, so that the Secret says what was before.
+    is_untold: AtomicBool,
     annotations: Mutex<BTreeMap<String, String>>,
 }
 
@@ -102,18 +110,8 @@ impl Member {
     /// Notes how we stand to it, and tells everybody when that is news. A server may find ever other words for why it does not
     /// answer: those of a state that stays are told now and then.
     async fn stand(&self, state: State, message: &str, ctx: &Context) {
-        let (next, is_other) = {
-            let mut standing = lock(&self.standing);
-            let is_other = standing.state != state;
-            if !is_other && lock(&self.told_at).elapsed() < SAME_STATE_AGAIN {
-                return;
-            }
-            let Some(next) = standing.seen(state, message, Timestamp::now()) else {
-                return;
-            };
-            *standing = next.clone();
-            *lock(&self.told_at) = Instant::now();
-            (next, is_other)
+        let Some((next, is_other)) = self.note(state, message) else {
+            return self.tell_again(ctx).await;
         };
         tracing::info!(cluster = self.name, state = state.as_str(), message, "cluster");
         if is_other {
@@ -125,6 +123,19 @@ impl Member {
         if matches!(state, State::Engaged | State::Unreachable | State::Disengaged) {
             self.tell(&next, message, ctx).await;
         }
+    }
+
+    /// What is to be told of this, and whether the state is another one; none when it is no news.
+    fn note(&self, state: State, message: &str) -> Option<(Standing, bool)> {
+        let mut standing = lock(&self.standing);
+        let is_other = standing.state != state;
+        if !is_other && lock(&self.told_at).elapsed() < SAME_STATE_AGAIN {
+            return None;
+        }
+        let next = standing.seen(state, message, Timestamp::now())?;
+        *standing = next.clone();
+        *lock(&self.told_at) = Instant::now();
+        Some((next, is_other))
     }
 
     /// Says on the Secret what is wrong with a cluster that is served none the less, once.
@@ -152,19 +163,17 @@ impl Member {
         self.tell(&standing, &format!("left behind: {what}"), ctx).await;
     }
 
-    /// Says it on the Secret, where users see it.
+    /// Tells once more what could not be told.
+    async fn tell_again(&self, ctx: &Context) {
+        if self.is_untold.load(Ordering::Relaxed) {
+            let standing = self.standing();
+            self.tell(&standing, &standing.message, ctx).await;
+        }
+    }
+
+    /// Says it on the Secret, where users see it, unless that takes too long: the cluster is served meanwhile by whoever waits
+    /// for this.
     async fn tell(&self, standing: &Standing, news: &str, ctx: &Context) {
-        let severity = match standing.state {
-            State::Unreachable => Severity::Warning,
-            State::Discovered | State::Connecting | State::Engaged | State::Disengaged => Severity::Normal,
-        };
-        let note = format!("{}: {news}", standing.state.as_str());
-        let happening = Happening {
-            severity,
-            reason: events::CLUSTER_STATE,
-            action: standing.state.as_str(),
-            note: &note,
-        };
         let secret = ObjectReference {
             api_version: Some("v1".to_owned()),
             kind: Some("Secret".to_owned()),
@@ -172,23 +181,45 @@ impl Member {
             name: Some(self.id.name.clone()),
             ..ObjectReference::default()
         };
-        ctx.recorder.publish(&secret, &happening).await;
-        let telling = async {
+        let note = format!("{}: {news}", standing.state.as_str());
+        let happening = Happening {
+            severity: match standing.state {
+                State::Unreachable => Severity::Warning,
+                State::Discovered | State::Connecting | State::Engaged | State::Disengaged => {
+                    Severity::Normal
+                }
+            },
+            reason: events::CLUSTER_STATE,
+            action: standing.state.as_str(),
+            note: &note,
+        };
+        let noting = async {
             let id = ObjectId::of::<Secret>(Some(&self.id.namespace), &self.id.name)?;
             let text = serde_json::to_string(standing).unwrap_or_default();
             let annotation = [(CLUSTER_STATE, Some(text.as_str()))];
             ctx.home.annotate(&id, annotation, FIELD_MANAGER).await
         };
-        match telling.await {
-            Ok(_) => {}
-            Err(error) if error.is_not_found() => {}
-            Err(error) => {
-                tracing::warn!(
-                    cluster = self.name,
-                    error = chain(&error),
-                    "could not note the state of a cluster"
-                );
-            }
+        // Whoever is cut off here leaves it untold.
+        self.is_untold.store(true, Ordering::Relaxed);
+        // Boxed, because all that waits for this would be as large.
+        let telling = Box::pin(async {
+            let noted = noting.await;
+            ctx.recorder.publish(&secret, &happening).await;
+            noted
+        });
+        let why = match tokio::time::timeout(TOLD_WITHIN, telling).await {
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) if error.is_not_found() => None,
+            Ok(Err(error)) => Some(chain(&error)),
+            Err(_) => Some(format!("no answer within {} s", TOLD_WITHIN.as_secs())),
+        };
+        self.is_untold.store(why.is_some(), Ordering::Relaxed);
+        if let Some(error) = why {
+            tracing::warn!(
+                cluster = self.name,
+                error,
+                "could not note the state of a cluster"
+            );
         }
     }
 }
@@ -199,6 +230,8 @@ pub(crate) struct Registry {
     clusters: Mutex<BTreeMap<ClusterId, Entry>>,
     /// Those that are not served any more, and have not ended yet.
     ending: Mutex<BTreeMap<ClusterId, JoinHandle<()>>>,
+    /// Cancelled once all of them end, when nobody waits any more for what is only told.
+    over: CancellationToken,
 }
 
 struct Entry {
@@ -230,6 +263,7 @@ impl Registry {
             ctx,
             clusters: Mutex::default(),
             ending: Mutex::default(),
+            over: CancellationToken::new(),
         }
     }
 
@@ -304,6 +338,7 @@ impl Registry {
 
     /// Ends all of them; passes under way have their grace.
     pub(crate) async fn end(&self) {
+        self.over.cancel();
         let entries = std::mem::take(&mut *lock(&self.clusters));
         for entry in entries.values() {
             entry.running.until.cancel();
@@ -368,14 +403,15 @@ impl Registry {
 
     /// Ends a cluster. What runs there is left as it is.
     fn leave(&self, id: &ClusterId, entry: Entry, why: &'static str) {
-        let ctx = self.ctx.clone();
+        let (ctx, over) = (self.ctx.clone(), self.over.clone());
         let mut ending = lock(&self.ending);
         ending.retain(|_, task| !task.is_finished());
         let before = ending.remove(id);
         let task = tokio::spawn(async move {
             ended(before).await;
             entry.running.end().await;
-            entry.member.stand(State::Disengaged, why, &ctx).await;
+            let standing = entry.member.stand(State::Disengaged, why, &ctx);
+            over.run_until_cancelled(standing).await;
             ctx.figures.forget(&entry.member.name);
             ctx.figures.state(&entry.member.name, None);
         });
@@ -403,6 +439,7 @@ impl Registry {
             site: Mutex::default(),
             standing: Mutex::new(standing),
             told_at: Mutex::new(Instant::now()),
+            is_untold: AtomicBool::new(false),
             annotations: Mutex::new(annotations),
         });
         let digest = source.digest();

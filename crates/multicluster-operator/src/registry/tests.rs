@@ -1,0 +1,152 @@
+//! Clusters that come and go while home gives no answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::mesh::Phase;
+use cluster::scripted::Script;
+use http::Method;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use super::{ClusterId, Member, Registry, SELF, Source, State, TOLD_WITHIN};
+use crate::context::{self, Shared};
+use crate::key::{Key, Kind};
+
+fn id() -> ClusterId {
+    ClusterId {
+        namespace: "clusters".to_owned(),
+        name: SELF.to_owned(),
+    }
+}
+
+fn version() -> Value {
+    json!({
+        "major": "1", "minor": "36", "gitVersion": "v1.36.0", "gitCommit": "", "gitTreeState": "", "buildDate": "",
+        "goVersion": "", "compiler": "", "platform": "",
+    })
+}
+
+/// A home that says its version once, and nothing after that.
+fn falling_silent() -> Script {
+    Script::new("home falls silent")
+        .get("/version", version())
+        .silent_from_then_on()
+}
+
+/// The watch cluster as one that is served, once it is engaged. No time passes.
+async fn engaged(registry: &Registry) -> Arc<Member> {
+    registry.discovered(&id(), Source::Home);
+    let member = registry.member(&id()).unwrap();
+    for _ in 0..1000 {
+        if member.standing().state == State::Engaged {
+            return member;
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("{:?}", member.standing());
+}
+
+fn counts_objects(ctx: &Shared, metrics: &runtime::Metrics) -> bool {
+    ctx.figures.at(SELF, &shop(), Some(Phase::Ready));
+    has_objects(metrics)
+}
+
+fn has_objects(metrics: &runtime::Metrics) -> bool {
+    metrics.text().unwrap().contains("multicluster_objects{")
+}
+
+fn shop() -> Key {
+    Key {
+        kind: Kind::Deployment,
+        namespace: "team".to_owned(),
+        name: "shop".to_owned(),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_home_that_gives_no_answer_keeps_nobody_longer_than_it_may() {
+    let (ctx, _) = context::for_tests(falling_silent().cluster());
+    let registry = Registry::new(ctx.clone());
+    let member = engaged(&registry).await;
+    let begun = Instant::now();
+    member.stand(State::Unreachable, "no answer", &ctx).await;
+    assert_eq!(begun.elapsed().as_secs(), TOLD_WITHIN.as_secs());
+    registry.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_waits_for_no_state_to_be_told() {
+    let ends_at_once = async |registry: &Registry| {
+        let begun = Instant::now();
+        registry.end().await;
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    };
+    // That it is engaged, and that it is not any more.
+    let (ctx, _) = context::for_tests(falling_silent().cluster());
+    let registry = Registry::new(ctx.clone());
+    engaged(&registry).await;
+    ends_at_once(&registry).await;
+
+    let (ctx, _) = context::for_tests(falling_silent().cluster());
+    let registry = Registry::new(ctx.clone());
+    let member = engaged(&registry).await;
+    registry.lost(&id());
+    while member.standing().state != State::Disengaged {
+        tokio::task::yield_now().await;
+    }
+    ends_at_once(&registry).await;
+
+    // That it cannot be reached.
+    let (ctx, _) = context::for_tests(Script::new("silent").silent_from_then_on().cluster());
+    let registry = Registry::new(ctx.clone());
+    let text: Arc<[u8]> = b"no kubeconfig".as_slice().into();
+    let annotations = std::collections::BTreeMap::new();
+    registry.discovered(&id(), Source::Kubeconfig { text, annotations });
+    let member = registry.member(&id()).unwrap();
+    while member.standing().state != State::Unreachable {
+        tokio::task::yield_now().await;
+    }
+    ends_at_once(&registry).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_could_not_be_told_is_told_once_home_answers() {
+    let secret = format!("/api/v1/namespaces/clusters/secrets/{SELF}");
+    let is_engaged = |sent: &Value| assert!(sent.to_string().contains("Engaged"), "{sent}");
+    let script = Script::new("home answers again");
+    let (ctx, _) = context::for_tests(script.clone().cluster());
+    let registry = Registry::new(ctx.clone());
+    registry.discovered(&id(), Source::Home);
+    let member = registry.member(&id()).unwrap();
+    registry.end().await;
+    let silent = context::for_tests(Script::new("silent").silent_from_then_on().cluster()).0;
+    member.stand(State::Engaged, "it answers again", &silent).await;
+    let script = script.on(Method::PATCH, &secret, is_engaged, 200, json!({})).on(
+        Method::POST,
+        "/apis/events.k8s.io/v1/namespaces/clusters/events",
+        |_| {},
+        201,
+        json!({}),
+    );
+    member.tell_again(&ctx).await;
+    // Told is told.
+    member.tell_again(&ctx).await;
+    script.finish();
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_were_reached_by_a_former_kubeconfig_count_no_more() {
+    let (ctx, metrics) = context::for_tests(falling_silent().cluster());
+    let registry = Registry::new(ctx.clone());
+    engaged(&registry).await;
+    assert!(counts_objects(&ctx, &metrics));
+    let (text, annotations) = (Arc::default(), std::collections::BTreeMap::new());
+    registry.discovered(&id(), Source::Kubeconfig { text, annotations });
+    let member = registry.member(&id()).unwrap();
+    while member.standing().state != State::Unreachable {
+        tokio::task::yield_now().await;
+    }
+    assert!(!has_objects(&metrics), "{}", metrics.text().unwrap());
+    registry.end().await;
+}
