@@ -2,9 +2,10 @@
 //! Secret, as the reference does, so that others find the cluster under its name.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use cluster::kubeconfig::{self, Form, SelfContained, Sources};
-use cluster::{Apply, ObjectId};
+use cluster::{Apply, Cluster, ObjectId};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::json;
@@ -12,6 +13,9 @@ use serde_json::json;
 use crate::context::Context;
 use crate::engine::FIELD_MANAGER;
 use crate::registry::{ClusterId, SELF};
+
+/// When a server is asked once more that gave no answer.
+const ASKED_AGAIN_AFTER: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(3)];
 
 /// The kubeconfig of this process could not be kept.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +36,9 @@ pub(crate) fn id(ctx: &Context) -> ClusterId {
 
 /// Writes the Secret, where there is a kubeconfig and the Secret says something else. `file` comes before the usual places,
 /// and `context` before the current one: what is kept leads where this process goes.
+///
+/// A server that gives no answer for the moment says nothing about the reduced kubeconfig: it is asked again, and what the
+/// Secret has stays. The whole file, with the credentials of all its contexts, takes its place only when there is nothing yet.
 pub(crate) async fn keep(
     ctx: &Context,
     label: &str,
@@ -48,7 +55,7 @@ pub(crate) async fn keep(
     sources.context = context;
     let validate = async |config: kube::Config| {
         let client = kube::Client::try_from(config)?;
-        client.apiserver_version().await.map(drop)
+        answers(&client).await
     };
     let SelfContained { text, form } = kubeconfig::self_contained(&sources, validate)
         .await
@@ -56,20 +63,66 @@ pub(crate) async fn keep(
     match form {
         // The kubelet renews the token in its file: a copy would be a credential that nobody uses.
         Form::InCluster => return Ok(()),
-        Form::Reduced => {}
-        Form::Full { why } => tracing::debug!(error = %why, "the kubeconfig is copied unchanged"),
+        Form::Reduced | Form::Full { .. } => {}
     }
-    write(ctx, label, text).await.map_err(Error::Keep)
+    let place = Place {
+        home: &ctx.home,
+        namespace: &ctx.discovery_namespace,
+        key: &ctx.kubeconfig_key,
+        label,
+    };
+    write(&place, text, &form).await.map_err(Error::Keep)
 }
 
-async fn write(ctx: &Context, label: &str, text: String) -> Result<(), cluster::Error> {
-    let (namespace, key) = (&ctx.discovery_namespace, &ctx.kubeconfig_key);
+/// Asks for the version of a server; one that gives no answer is asked again.
+async fn answers(client: &kube::Client) -> Result<(), kube::Error> {
+    for pause in ASKED_AGAIN_AFTER {
+        match client.apiserver_version().await {
+            Err(error) if is_passing(&error) => tokio::time::sleep(pause).await,
+            answered => return answered.map(drop),
+        }
+    }
+    client.apiserver_version().await.map(drop)
+}
+
+/// True when the server may answer later although nobody changed anything.
+fn is_passing(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => matches!(status.code, 408 | 429 | 500..),
+        kube::Error::HyperError(_) | kube::Error::Service(_) => true,
+        _ => false,
+    }
+}
+
+/// Where the kubeconfig is kept.
+struct Place<'a> {
+    home: &'a Cluster,
+    namespace: &'a str,
+    key: &'a str,
+    label: &'a str,
+}
+
+async fn write(place: &Place<'_>, text: String, form: &Form) -> Result<(), cluster::Error> {
+    let Place {
+        home,
+        namespace,
+        key,
+        label,
+    } = *place;
     let id = ObjectId::of::<Secret>(Some(namespace), SELF)?;
-    let secret: Option<Secret> = ctx.home.get(&id).await?;
+    let secret: Option<Secret> = home.get(&id).await?;
     let known = secret.and_then(|secret| secret.data?.remove(key));
     let text = ByteString(text.into_bytes());
     if known.as_ref() == Some(&text) {
         return Ok(());
+    }
+    if let Form::Full { why } = form {
+        let is_passing = why.downcast_ref::<kube::Error>().is_some_and(is_passing);
+        if is_passing && known.is_some() {
+            tracing::warn!(error = %why, "Secret {SELF} is left as it is, because the kubeconfig could not be tried");
+            return Ok(());
+        }
+        tracing::debug!(error = %why, "the kubeconfig is copied unchanged");
     }
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "type": "Opaque",
@@ -77,5 +130,76 @@ async fn write(ctx: &Context, label: &str, text: String) -> Result<(), cluster::
         "data": {key: text},
     });
     let how = Apply::by(FIELD_MANAGER).force();
-    ctx.home.apply(&id, &secret, &how).await.map(drop)
+    home.apply(&id, &secret, &how).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use cluster::scripted::Script;
+
+    use super::*;
+
+    const SECRET: &str = "/api/v1/namespaces/clusters/secrets/self-cluster";
+
+    fn status(code: u16) -> kube::Error {
+        kube::Error::Api(Box::new(kube::core::Status {
+            code,
+            ..kube::core::Status::default()
+        }))
+    }
+
+    async fn kept(script: Script, form: Form) {
+        let home = script.cluster();
+        let place = Place {
+            home: &home,
+            namespace: "clusters",
+            key: "kubeconfig",
+            label: "a/label",
+        };
+        write(&place, "new".to_owned(), &form).await.unwrap();
+        script.finish();
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_away_for_the_moment_changes_nothing_that_is_kept() {
+        let full = |code| Form::Full {
+            why: status(code).into(),
+        };
+        let kept_before = json!({"data": {"kubeconfig": ByteString(b"old".to_vec())}});
+        let holds = |name: &str| Script::new(name).get(SECRET, kept_before.clone());
+        let written = |script: Script| {
+            let is_new = |sent: &serde_json::Value| {
+                assert_eq!(sent["data"]["kubeconfig"], json!(ByteString(b"new".to_vec())));
+            };
+            script.on(http::Method::PATCH, SECRET, is_new, 200, json!({}))
+        };
+        kept(holds("away"), full(503)).await;
+        // What the server says of the credentials stays true, and what is not there cannot stay.
+        kept(written(holds("not allowed")), full(403)).await;
+        kept(written(Script::new("nothing yet").absent(SECRET)), full(503)).await;
+        kept(written(holds("reduced")), Form::Reduced).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_is_away_for_a_moment_is_asked_again() {
+        let version = json!({
+            "major": "1", "minor": "36", "gitVersion": "v1.36.0", "gitCommit": "", "gitTreeState": "",
+            "buildDate": "", "goVersion": "", "compiler": "", "platform": "",
+        });
+        let away = |script: Script| {
+            script.refuse(
+                http::Method::GET,
+                "/version",
+                503,
+                "ServiceUnavailable",
+                "starting",
+            )
+        };
+        let script = away(away(Script::new("starting"))).get("/version", version);
+        assert!(answers(&script.client()).await.is_ok());
+        script.finish();
+        let refused = Script::new("refused").refuse(http::Method::GET, "/version", 403, "Forbidden", "no");
+        assert!(answers(&refused.client()).await.is_err());
+        refused.finish();
+    }
 }

@@ -153,7 +153,8 @@ fn meant(full: String, context: Option<&str>) -> String {
         return full;
     }
     kubeconfig.current_context = Some(context.to_owned());
-    serde_json::to_string(&kubeconfig).unwrap_or(full)
+    // By way of a value, which has its keys in order: a kubeconfig has maps without one.
+    serde_json::to_value(&kubeconfig).map_or(full, |value| value.to_string())
 }
 
 async fn check<E>(
@@ -390,6 +391,21 @@ users:
         assert!(matches!(near.form, Form::Reduced), "{near:?}");
         let parts = Parts::of(parts::parse(near.text.as_bytes()).unwrap()).unwrap();
         assert_eq!(parts.cluster.server.as_deref(), Some("https://near"));
+    }
+
+    #[tokio::test]
+    async fn the_whole_file_with_another_context_is_written_with_its_keys_in_order() {
+        let keys = ["h", "b", "g", "a", "f", "c", "e", "d"].map(|key| format!("{key}: {key}"));
+        let provider = format!("auth-provider: {{name: oidc, config: {{{}}}}}", keys.join(", "));
+        let folder = Folder::with(&FILES.replace("exec: {command: sh}", &provider));
+        let sources = Sources {
+            context: Some("near".to_owned()),
+            ..folder.sources()
+        };
+        let made = self_contained(&sources, fine).await.unwrap();
+        assert!(matches!(made.form, Form::Full { .. }), "{made:?}");
+        let ordered = r#"{"a":"a","b":"b","c":"c","d":"d","e":"e","f":"f","g":"g","h":"h"}"#;
+        assert!(made.text.contains(ordered), "{}", made.text);
     }
 
     #[tokio::test]
