@@ -22,72 +22,73 @@ pub(crate) struct Args {
     pub(crate) charts: ChartArgs,
     #[command(flatten)]
     pub(crate) push: PushArgs,
-    /// Log more.
+    /// Log at level debug.
     #[arg(long, env = "OPERATOR_DEBUG", value_parser = truth, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     pub(crate) debug: bool,
-    /// The chart repository: its root, or `oci://host/path`; or the URL of the chart's archive.
+    /// Where the chart comes from: the root of a chart repository, `oci://host/path`, or the URL of the chart's archive.
     #[arg(long, env = "CHART_REPO", default_value = "https://charts.jetstack.io")]
     pub(crate) chart_repo: String,
-    /// Name of the chart in it.
+    /// Name of the chart in that repository.
     #[arg(long, env = "CHART_NAME", default_value = "cert-manager")]
     pub(crate) chart_name: String,
-    /// Version of the chart, an exact one.
+    /// Exact version of the chart; ranges are not accepted.
     #[arg(long, env = "CHART_VERSION", default_value = "1.19.1")]
     pub(crate) chart_version: String,
-    /// Digest that the chart's archive, or in a registry its manifest, must have; empty is any.
+    /// Digest that the chart must have: of its archive, or of its manifest if it is in a registry. If empty, any digest is
+    /// accepted.
     #[arg(long, env = "CHART_DIGEST", default_value = "")]
     pub(crate) chart_digest: String,
-    /// Talk to the chart's registry without TLS.
+    /// Connect to the chart's registry without TLS.
     #[arg(long, env = "CHART_PLAIN_HTTP", value_parser = truth, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     pub(crate) chart_plain_http: bool,
     #[command(flatten)]
     pub(crate) chart_access: ChartAccess,
-    /// Make the definitions in `crds/` of the chart on the clusters.
+    /// Create the custom resource definitions in the chart's folder `crds/` on the clusters.
     #[arg(long, env = "CHART_INSTALL_CRDS", value_parser = truth, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true")]
     pub(crate) chart_install_crds: bool,
-    /// That a chart could not be fetched is no error of a tenant that has its release.
+    /// Leave a Tenant that already has its release `Ready` while the chart cannot be fetched, instead of reporting an error.
     #[arg(long, env = "ALLOW_CHART_SKIP", value_parser = truth, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     pub(crate) allow_chart_skip: bool,
-    /// Namespace of the Secrets with the kubeconfigs of clusters: the only one in which Secrets are listed. Without a word
-    /// the operator's own, and `default` where it has none.
+    /// Namespace of the Secrets with the kubeconfigs of clusters, the only one in which the operator lists Secrets. If not
+    /// set, it is the operator's own namespace, or `default` outside a pod.
     #[arg(long, env = "WATCH_NAMESPACE")]
     pub(crate) namespace: Option<String>,
-    /// The operator's own namespace, where its Lease is and the key of release records; without a word that of the pod, and
-    /// `--namespace` where there is none.
+    /// The operator's own namespace, with its Lease and the key of release records. If not set, it is the pod's namespace, or
+    /// that of `--namespace` outside a pod.
     #[arg(long, env = "POD_NAMESPACE")]
     pub(crate) own_namespace: Option<String>,
-    /// Label of those Secrets; its value is `true`.
+    /// Label that marks the Secrets with kubeconfigs; its value must be `true`.
     #[arg(long, env = "KUBECONFIG_SECRET_LABEL", default_value = api::mesh::KUBECONFIG_LABEL)]
     pub(crate) kubeconfig_label: String,
-    /// Key of the kubeconfig in their data.
+    /// Key of the kubeconfig in the data of those Secrets.
     #[arg(long, env = "KUBECONFIG_SECRET_KEY", default_value = "kubeconfig")]
     pub(crate) kubeconfig_key: String,
-    /// Kubeconfig file of the watch cluster, which has the Secrets and the `KryptonDeployments`.
+    /// Kubeconfig file of the watch cluster: the cluster with the Secrets and the `KryptonDeployments`.
     #[arg(long, env = "WATCH_KUBECONFIG", value_name = "FILE")]
     pub(crate) watch_kubeconfig: Option<PathBuf>,
-    /// The same under its former name.
+    /// Former name of `WATCH_KUBECONFIG`.
     #[arg(long, env = "WATCH_CLUSTER_KUBECONFIG", value_name = "FILE", hide = true)]
     pub(crate) watch_cluster_kubeconfig: Option<PathBuf>,
-    /// Context of that kubeconfig, when not its current one.
+    /// Context to use in that kubeconfig instead of its current one.
     #[arg(long, env = "WATCH_CONTEXT")]
     pub(crate) watch_context: Option<String>,
-    /// Make the definitions of the types on the watch cluster at the start.
+    /// Create the custom resource definitions of Tenant and `KryptonDeployment` on the watch cluster at startup.
     #[arg(long, env = "ENSURE_WATCH_CRDS", value_parser = truth, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     pub(crate) ensure_watch_crds: bool,
-    /// Secret with the kubeconfig of the watch cluster; it comes before a file.
+    /// Secret with the kubeconfig of the watch cluster. If a file is set as well, the Secret is used.
     #[arg(long, env = "WATCH_KUBECONFIG_SECRET")]
     pub(crate) watch_kubeconfig_secret: Option<String>,
-    /// Namespace of that Secret; without a word `--namespace`.
+    /// Namespace of that Secret. If not set, it is that of `--namespace`.
     #[arg(long, env = "WATCH_KUBECONFIG_SECRET_NAMESPACE")]
     pub(crate) watch_kubeconfig_secret_namespace: Option<String>,
-    /// Key of the kubeconfig in its data.
+    /// Key of the kubeconfig in the data of that Secret.
     #[arg(long, env = "WATCH_KUBECONFIG_SECRET_KEY", default_value = "kubeconfig")]
     pub(crate) watch_kubeconfig_secret_key: String,
-    /// The namespaces whose Tenants and `KryptonDeployments` are served, separated by commas; all when empty.
+    /// Namespaces, separated by commas, whose Tenants and `KryptonDeployments` are reconciled. If empty, all are.
     #[arg(long, env = "WATCH_NAMESPACES", default_value = "", value_delimiter = ',')]
     pub(crate) watch_namespaces: Vec<String>,
-    /// Namespaces, separated by commas, in which releases may have objects besides their own namespace, and besides those
-    /// where the chart has objects of the same kind with its default values.
+    /// Namespaces, separated by commas, in which any release may have objects. Without them, a release may have objects in
+    /// its own namespace, and where the chart puts objects of the same kind with its default values.
     #[arg(
         long,
         env = "OPERATOR_ALLOWED_NAMESPACES",
@@ -95,60 +96,60 @@ pub(crate) struct Args {
         value_delimiter = ','
     )]
     pub(crate) allowed_namespaces: Vec<String>,
-    /// Which types are served.
+    /// Which objects are reconciled: Tenants, `KryptonDeployments`, or both.
     #[arg(long, env = "OPERATOR_MODE", value_enum, default_value_t = Mode::Both)]
     pub(crate) mode: Mode,
-    /// How often a `KryptonDeployment` that is as it should be is looked at: a duration, or a number of seconds.
+    /// How often a healthy `KryptonDeployment` is checked: a duration, or a number of seconds.
     #[arg(long, env = "KRYPTON_CHECK_INTERVAL", default_value = "60s", value_parser = interval)]
     pub(crate) check_interval: GoDuration,
-    /// After how long a release that nothing moved is compared with its cluster all the same; its Secrets, which are not
-    /// watched, are compared then.
+    /// How often a release is compared with its cluster even if no watch reported a change. Changes to its Secrets, which
+    /// are not watched, are noticed then.
     #[arg(long, env = "OPERATOR_RESYNC_INTERVAL", default_value = "10m")]
     pub(crate) resync_interval: GoDuration,
-    /// How often an engaged cluster is asked whether it is there while no watch of it says anything, and one that is away
-    /// whether it is back; where a watch has said something within 70 s, nobody asks.
+    /// How often a connected cluster is probed if none of its watches has reported anything for 70 s. Unreachable clusters
+    /// are probed at this interval too, but at least every 5 s.
     #[arg(long, env = "OPERATOR_PROBE_INTERVAL", default_value = "30s")]
     pub(crate) probe_interval: GoDuration,
-    /// How many objects are worked on at once on each cluster.
+    /// How many objects are reconciled at the same time on each cluster.
     #[arg(long, env = "OPERATOR_WORKERS_PER_CLUSTER", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) workers_per_cluster: u16,
-    /// Serve the watch cluster itself, under the name `self-cluster`.
+    /// Reconcile Tenants on the watch cluster too, as the cluster `self-cluster`.
     #[arg(long, env = "OPERATOR_SELF_CLUSTER", value_parser = truth, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true")]
     pub(crate) self_cluster: bool,
-    /// Let kubeconfigs in Secrets lead to this machine.
+    /// Accept kubeconfigs in Secrets whose server has a loopback address.
     #[arg(long, env = "OPERATOR_ALLOW_LOOPBACK_CLUSTERS", value_parser = truth, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     pub(crate) allow_loopback_clusters: bool,
-    /// Let kubeconfigs in Secrets lead to addresses of this machine's links.
+    /// Accept kubeconfigs in Secrets whose server has a link-local address.
     #[arg(long, env = "OPERATOR_ALLOW_LINK_LOCAL_CLUSTERS", value_parser = truth, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true")]
     pub(crate) allow_link_local_clusters: bool,
-    /// Wait for the Lease before anything is done, so that one of several replicas works.
+    /// Work only while holding the Lease, so that one of several replicas is active.
     #[arg(long, env = "OPERATOR_LEADER_ELECT", value_parser = truth, num_args = 0..=1, require_equals = true, default_value = "true", default_missing_value = "true")]
     pub(crate) leader_elect: bool,
-    /// How long passes under way may take after the signal to end. What is cut off is continued by the next process.
+    /// How long reconciles in progress may continue after SIGTERM. The next process resumes what is interrupted.
     #[arg(long, env = "OPERATOR_SHUTDOWN_GRACE", default_value = "4s")]
     pub(crate) shutdown_grace: GoDuration,
-    /// Shortest pause after a failed pass.
+    /// Shortest pause before a failed reconcile is retried.
     #[arg(long, env = "OPERATOR_MIN_ERROR_RETRY_INTERVAL", default_value = "1s")]
     pub(crate) min_error_retry_interval: GoDuration,
-    /// Longest pause after a failed pass.
+    /// Longest pause before a failed reconcile is retried.
     #[arg(long, env = "OPERATOR_MAX_ERROR_RETRY_INTERVAL", default_value = "60s")]
     pub(crate) max_error_retry_interval: GoDuration,
-    /// Number of revisions to keep of each release; 0 keeps all.
+    /// Number of revisions to keep of each release; 0 keeps all of them.
     #[arg(long, env = "HELM_MAX_HISTORY", default_value_t = 10, value_parser = clap::value_parser!(i64).range(0..))]
     pub(crate) helm_max_history: i64,
-    /// Port of the figures; 0 is none.
+    /// Port that serves metrics; 0 disables it.
     #[arg(long, env = "OPERATOR_METRICS_PORT", default_value_t = 8080)]
     pub(crate) metrics_port: u16,
-    /// Port of the probes; 0 is none.
+    /// Port that serves health probes; 0 disables it.
     #[arg(long, env = "OPERATOR_HEALTH_PORT", default_value_t = 8081)]
     pub(crate) health_port: u16,
 }
 
-/// Who we are where the chart is kept, and whom we trust there. All Secrets are those of the operator's own namespace.
+/// Login and trust for the chart's source. All Secrets are in the operator's own namespace.
 #[derive(Debug, Clone, Default, clap::Args)]
 #[expect(clippy::struct_field_names, reason = "they are named as their flags")]
 pub(crate) struct ChartAccess {
-    /// User name at the chart's repository or registry.
+    /// User name for the chart's repository or registry.
     #[arg(
         long,
         env = "CHART_USERNAME",
@@ -156,7 +157,7 @@ pub(crate) struct ChartAccess {
         conflicts_with = "chart_docker_config_secret"
     )]
     pub(crate) chart_username: Option<String>,
-    /// Secret with the password; without a key `password`.
+    /// Secret with the password for that user. The default key is `password`.
     #[arg(
         long,
         env = "CHART_PASSWORD_SECRET",
@@ -164,17 +165,16 @@ pub(crate) struct ChartAccess {
         requires = "chart_username"
     )]
     pub(crate) chart_password_secret: Option<SecretName>,
-    /// Secret with a Docker configuration that has the login; without a key `.dockerconfigjson`.
+    /// Secret with a Docker configuration that contains the login for the registry. The default key is `.dockerconfigjson`.
     #[arg(long, env = "CHART_DOCKER_CONFIG_SECRET", value_name = "NAME[/KEY]")]
     pub(crate) chart_docker_config_secret: Option<SecretName>,
-    /// Secret with PEM certificates of authorities that are trusted besides those of the system; without a key `ca.crt`.
+    /// Secret with PEM certificates of authorities to trust in addition to the system's. The default key is `ca.crt`.
     #[arg(long, env = "CHART_CA_SECRET", value_name = "NAME[/KEY]")]
     pub(crate) chart_ca_secret: Option<SecretName>,
-    /// Secret with the certificate and key by which the operator shows who it is: `tls.crt` and `tls.key`.
+    /// Secret with the operator's client certificate, under `tls.crt`, and its key, under `tls.key`.
     #[arg(long, env = "CHART_CLIENT_CERT_SECRET", value_name = "NAME")]
     pub(crate) chart_client_cert_secret: Option<String>,
-    /// Secret with the `OpenPGP` keys of which one must have signed the chart; without a key
-    /// `keyring.gpg`.
+    /// Secret with `OpenPGP` public keys; one of them must have signed the chart. The default key is `keyring.gpg`.
     #[arg(
         long,
         env = "CHART_KEYRING_SECRET",
@@ -182,7 +182,7 @@ pub(crate) struct ChartAccess {
         conflicts_with = "chart_cosign_key_secret"
     )]
     pub(crate) chart_keyring_secret: Option<SecretName>,
-    /// Secret with the public key by which the chart must be signed with cosign in its registry; without a key
+    /// Secret with the public key of cosign that must have signed the chart in its registry. The default key is
     /// `cosign.pub`.
     #[arg(long, env = "CHART_COSIGN_KEY_SECRET", value_name = "NAME[/KEY]")]
     pub(crate) chart_cosign_key_secret: Option<SecretName>,
@@ -261,7 +261,7 @@ impl ChartAccess {
     }
 }
 
-/// Which types are served.
+/// Which types are reconciled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mode {
     /// Tenants.
