@@ -21,8 +21,8 @@ use super::{ClusterCondition, Phase, ReleaseStatus};
     printcolumn = r#"{"name":"PHASE","type":"string","jsonPath":".status.phase"}"#,
     printcolumn = r#"{"name":"CHART","type":"string","jsonPath":".status.lastAppliedChart"}"#,
     printcolumn = r#"{"name":"AGE","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
-    printcolumn = r#"{"name":"RELEASE","type":"string","jsonPath":".status.releases[*].name"}"#,
-    printcolumn = r#"{"name":"CLUSTER","type":"string","jsonPath":".status.releases[*].cluster","priority":1}"#,
+    printcolumn = r#"{"name":"RELEASE","type":"string","jsonPath":".status.releaseNames"}"#,
+    printcolumn = r#"{"name":"CLUSTER","type":"string","jsonPath":".status.clusterNames","priority":1}"#,
     printcolumn = r#"{"name":"MESSAGE","type":"string","jsonPath":".status.lastMessage","priority":10}"#
 )]
 #[serde(rename_all = "camelCase")]
@@ -69,4 +69,10 @@ pub struct TenantStatus {
     /// What runs where.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub releases: Vec<ReleaseStatus>,
+    /// The names of its releases, separated by commas. Of a list, `kubectl get` would print the first entry alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub release_names: Option<String>,
+    /// The clusters with its releases, separated by commas.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cluster_names: Option<String>,
 }

@@ -532,6 +532,8 @@ fn with_nulls(status: &TenantStatus) -> Value {
     let mut value = json!(status);
     if status.releases.is_empty() {
         value["releases"] = json!([]);
+        value["releaseNames"] = Value::Null;
+        value["clusterNames"] = Value::Null;
     }
     value
 }
@@ -539,6 +541,15 @@ fn with_nulls(status: &TenantStatus) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_empty_now_is_taken_out_of_the_status() {
+        let gone = with_nulls(&TenantStatus::default());
+        assert_eq!(
+            gone,
+            json!({"releases": [], "releaseNames": null, "clusterNames": null})
+        );
+    }
 
     #[test]
     fn a_tenant_is_served_by_the_cluster_that_it_names() {

@@ -69,8 +69,16 @@ pub(super) fn with(
         }
         ReleaseNews::Gone => status.releases.retain(|known| known.cluster != cluster),
     }
+    status.release_names = listed(&status.releases, |release| &release.name);
+    status.cluster_names = listed(&status.releases, |release| &release.cluster);
     status.phase = Some(aggregate(&status.conditions, allow_chart_skip));
     status
+}
+
+/// What a column of `kubectl get` prints of all releases; none without any.
+fn listed(releases: &[ReleaseStatus], part: impl Fn(&ReleaseStatus) -> &str) -> Option<String> {
+    let parts: Vec<&str> = releases.iter().map(part).collect();
+    (!parts.is_empty()).then(|| parts.join(","))
 }
 
 fn upsert(
@@ -204,6 +212,34 @@ mod tests {
                 prop_assert_eq!(aggregate(&conditions, true), Phase::Ready);
             }
         }
+    }
+
+    #[test]
+    fn columns_name_every_release_until_the_last_is_gone() {
+        let on = |cluster: &str| ReleaseStatus {
+            cluster: cluster.to_owned(),
+            name: format!("tenant-acme-{cluster}"),
+            ..ReleaseStatus::default()
+        };
+        let after = |before: &TenantStatus, cluster: &str, release| {
+            let news = News {
+                release,
+                ..News::default()
+            };
+            with(before, news, cluster, Some(1), false, &now(1))
+        };
+        let columns = |status: &TenantStatus| (status.release_names.clone(), status.cluster_names.clone());
+        let told = |names: &str, clusters: &str| (Some(names.to_owned()), Some(clusters.to_owned()));
+        let one = after(&TenantStatus::default(), "lab", ReleaseNews::Is(on("lab")));
+        assert_eq!(columns(&one), told("tenant-acme-lab", "lab"));
+        let both = after(&one, "edge", ReleaseNews::Is(on("edge")));
+        assert_eq!(
+            columns(&both),
+            told("tenant-acme-edge,tenant-acme-lab", "edge,lab")
+        );
+        let other = after(&both, "lab", ReleaseNews::Gone);
+        assert_eq!(columns(&other), told("tenant-acme-edge", "edge"));
+        assert_eq!(columns(&after(&other, "edge", ReleaseNews::Gone)), (None, None));
     }
 
     #[test]
