@@ -76,6 +76,15 @@ impl Looks {
         }
     }
 
+    /// The objects that were not up when they were looked at.
+    pub fn not_up(&self) -> impl Iterator<Item = &ObjectId> {
+        let not_up = self
+            .0
+            .iter()
+            .filter(|(_, looked)| looked.health != Health::Current);
+        not_up.map(|(id, _)| id)
+    }
+
     /// Forgets an object that is not there.
     pub fn forget(&mut self, id: &ObjectId) {
         self.0.remove(id);

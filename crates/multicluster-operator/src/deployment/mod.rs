@@ -100,6 +100,24 @@ pub(crate) async fn reconcile(key: &Key, site: &Site, ctx: &Context) -> Result<N
     outcome
 }
 
+/// What is said of objects that are not up.
+fn not_up(objects: &[String]) -> String {
+    format!("not up: {}", objects.join(", "))
+}
+
+/// What is said once the release is written, until its objects are looked at: what the server has answered of them. A release
+/// without workloads is up by then.
+fn made_outcome(not_up_yet: &[String]) -> Outcome {
+    if not_up_yet.is_empty() {
+        Outcome::pending(
+            conditions::INSTALLING,
+            "the release is deployed, and its objects are looked at",
+        )
+    } else {
+        Outcome::pending(conditions::NOT_READY, not_up(not_up_yet))
+    }
+}
+
 fn subject(object: &Object<'_>, site: &Site) -> Subject {
     let deployment = &object.deployment;
     let annotation = names::fingerprint_annotation(&site.name);
@@ -249,15 +267,16 @@ impl Pass<'_> {
                 Next::After(self.ctx.check_interval, Priority::Low)
             }
             Standing::NotUp(objects) => {
-                let why = format!("not up: {}", objects.join(", "));
-                let mut outcome = Outcome::pending(conditions::NOT_READY, why);
+                let mut outcome = Outcome::pending(conditions::NOT_READY, not_up(&objects));
                 outcome.release = Some(release);
                 self.object.report(outcome).await?;
                 Next::After(NOT_READY_AGAIN, Priority::Normal)
             }
             Standing::Underway => {
                 if is_made {
-                    let mut outcome = Outcome::pending(conditions::NOT_READY, "the release is deployed");
+                    let looks = self.memory.looks.not_up();
+                    let objects: Vec<String> = looks.map(ToString::to_string).collect();
+                    let mut outcome = made_outcome(&objects);
                     outcome.release = Some(release);
                     self.object.report(outcome).await?;
                 }
@@ -387,5 +406,24 @@ impl Pass<'_> {
                 .await;
         }
         Ok(Next::OnChange)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_ready_says_what_is_not_up_from_the_first_word_on() {
+        let told = |objects: &[&str]| {
+            let objects: Vec<String> = objects.iter().map(|&object| object.to_owned()).collect();
+            let outcome = made_outcome(&objects);
+            (outcome.reason, outcome.message)
+        };
+        let web = "Deployment shop/web";
+        assert_eq!(told(&[web]), (conditions::NOT_READY, not_up(&[web.to_owned()])));
+        let (reason, message) = told(&[]);
+        assert_eq!(reason, conditions::INSTALLING);
+        assert!(!message.contains("not up"), "{message}");
     }
 }

@@ -185,6 +185,8 @@ impl Pass<'_> {
         };
         hold.release().await;
         let Deployed { record, objects } = deployed?;
+        let ids: Vec<ObjectId> = objects.iter().map(|live| live.id.clone()).collect();
+        self.memory.looks.keep(&ids);
         self.remember(objects);
         Ok(Some(record.revision()))
     }

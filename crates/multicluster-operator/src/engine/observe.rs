@@ -221,18 +221,13 @@ async fn wanted(
     facts.is_noted = subject.noted.as_ref() == Some(&engine.chart.fingerprint(&subject.values));
     let deployed = observed.records.newest.as_ref();
     let deployed = deployed.filter(|newest| *newest.status() == Status::Deployed && newest.is_authentic());
-    if let Some(deployed) = deployed.filter(|_| facts.is_noted) {
-        let deployed = deployed.clone();
-        let (drifted, not_up) = look(&deployed, subject, site, memory, &observed.releases).await?;
-        facts.not_up = not_up;
-        facts.release = Release::Is(match deployed.authenticity {
-            Authenticity::ByPreviousKey => State::Unsigned,
-            _ if drifted.is_empty() => State::InSync,
-            _ => State::Drifted(drifted),
-        });
-        if deployed.authenticity != Authenticity::ByPreviousKey {
-            return Ok(());
-        }
+    // Whose key is the former one is to be signed anew, for which the render is needed.
+    let deployed = deployed.filter(|newest| newest.authenticity != Authenticity::ByPreviousKey);
+    let deployed = deployed.cloned();
+    if let Some(deployed) = deployed.as_ref().filter(|_| facts.is_noted) {
+        let looked = looked_state(deployed, subject, site, memory, facts, &observed.releases).await?;
+        facts.release = Release::Is(looked);
+        return Ok(());
     }
     let request = Request {
         engine: &chart.engine,
@@ -269,9 +264,33 @@ async fn wanted(
         .state(&desired, &observed.records, Vec::new())
         .await
         .map_err(Error::Release)?;
-    facts.release = Release::Is(state);
+    facts.release = Release::Is(match (state, &deployed) {
+        // That it was released is not noted yet, as after a crash. What of it is up is to be seen all the same.
+        (State::InSync, Some(deployed)) => {
+            looked_state(deployed, subject, site, memory, facts, &observed.releases).await?
+        }
+        (state, _) => state,
+    });
     observed.desired = Some(desired);
     Ok(())
+}
+
+/// How a release stands whose deployed revision is the wanted one, by its objects; notes which of them are not up.
+async fn looked_state(
+    deployed: &records::Record,
+    subject: &Subject,
+    site: &Site,
+    memory: &mut Memory,
+    facts: &mut Facts,
+    releases: &Releases,
+) -> Result<State, Error> {
+    let (drifted, not_up) = look(deployed, subject, site, memory, releases).await?;
+    facts.not_up = not_up;
+    Ok(if drifted.is_empty() {
+        State::InSync
+    } else {
+        State::Drifted(drifted)
+    })
 }
 
 /// The objects that the values put into other namespaces, where the chart by itself has none of their kind.
