@@ -29,7 +29,7 @@ use serde_json::{Map, Value, json};
 use self::answers::{Answers, told};
 pub use self::answers::{Judge, Lookup, Refusal, Unjudged, Verdict};
 pub use self::events::{Event, tell_events};
-pub use self::pool::{Busy, PLACE_TIMEOUT, Pool, RENDER_TIMEOUT};
+pub use self::pool::{Busy, PLACE_TIMEOUT, Party, Pool, RENDER_TIMEOUT};
 pub use self::withheld::Withheld;
 use crate::release::{self, Desired};
 
@@ -44,8 +44,8 @@ pub struct Request<'a> {
     /// Namespace of the release.
     pub namespace: &'a str,
     /// Who takes turns with others for the places where templates run, and gives way once it took long: the namespace, or
-    /// what many namespaces belong to, as the cluster for a program that serves several.
-    pub party: &'a str,
+    /// what many namespaces belong to, as the cluster for a program that serves several; these take turns in it.
+    pub party: Party<'a>,
     /// The revision that it would become.
     pub revision: i64,
     /// True when a revision is deployed already.

@@ -160,7 +160,7 @@ impl Subject<'_> {
             chart_digest: &self.chart.digest,
             name: self.release.as_str(),
             namespace: &self.composition.namespace,
-            party: &self.composition.namespace,
+            party: (&self.composition.namespace).into(),
             revision: 1,
             is_upgrade: false,
             values,

@@ -46,7 +46,7 @@ impl Input {
             chart_digest: &self.digest,
             name,
             namespace,
-            party: namespace,
+            party: namespace.into(),
             revision: observed.revision() + 1,
             is_upgrade: observed.deployed().is_some(),
             values: self.values.clone().into(),

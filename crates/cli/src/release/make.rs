@@ -85,7 +85,7 @@ impl Wanted {
             chart_digest: &digest,
             name: &name,
             namespace: &session.namespace,
-            party: &session.namespace,
+            party: (&session.namespace).into(),
             revision: observed.revision() + 1,
             is_upgrade,
             values: values.into(),

@@ -7,7 +7,7 @@ use helm::context::{Answer, LookupKey};
 use serde_json::{Value, json};
 
 use super::events::{self, Event};
-use super::pool::Place;
+use super::pool::{Party, Place};
 use super::{ANSWER_PLACES, Error, FEW_ANSWERS, MEMORY_OF_ANSWERS};
 use crate::release::UnservedType;
 
@@ -90,7 +90,7 @@ pub(super) struct Answers<'a, J> {
     cluster: &'a Cluster,
     judge: &'a J,
     /// Whose render it is.
-    party: &'a str,
+    party: Party<'a>,
     ask_first: bool,
     /// What the objects take that are known, in bytes of memory.
     weight: usize,
@@ -105,7 +105,7 @@ pub(super) struct Answers<'a, J> {
 }
 
 impl<'a, J: Judge> Answers<'a, J> {
-    pub(super) fn new(cluster: &'a Cluster, judge: &'a J, party: &'a str, ask_first: bool) -> Self {
+    pub(super) fn new(cluster: &'a Cluster, judge: &'a J, party: Party<'a>, ask_first: bool) -> Self {
         Self {
             cluster,
             judge,

@@ -45,6 +45,29 @@ const HALF_FORGOTTEN: Duration = Duration::from_mins(5);
 /// How many namespaces are remembered for what they spent. Beyond that, what is nearly forgotten is dropped.
 const MOST_REMEMBERED: usize = 10_000;
 
+/// For whom work is done: what has a share of its own, such as a namespace or a cluster, and which part of it, which takes
+/// turns with its other parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Party<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The part.
+    pub part: &'a str,
+}
+
+impl<'a> From<&'a str> for Party<'a> {
+    /// One that is not told apart any further.
+    fn from(name: &'a str) -> Self {
+        Self { name, part: "" }
+    }
+}
+
+impl<'a> From<&'a String> for Party<'a> {
+    fn from(name: &'a String) -> Self {
+        name.as_str().into()
+    }
+}
+
 /// There was no place in time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Busy {
@@ -86,16 +109,25 @@ struct State {
     free: usize,
     /// How many places a namespace may have.
     most: usize,
-    /// How many places each namespace has; none is left out.
-    held: HashMap<String, usize>,
+    /// The places that each namespace has, by the parts that they are for; who has none is left out.
+    held: HashMap<String, Vec<String>>,
     /// How many places heavy namespaces have, all of them together.
     held_by_heavy: usize,
     /// What the longest render of namespaces took of late.
     spent: HashMap<String, Spent>,
-    /// Who waits in each namespace that somebody waits in, first come first served.
-    lines: HashMap<String, VecDeque<oneshot::Sender<Place>>>,
+    /// Who waits in each namespace that somebody waits in: each part's first one, then each part's second.
+    lines: HashMap<String, VecDeque<Turn>>,
     /// The namespaces that somebody waits in, the next one first.
     turns: VecDeque<String>,
+}
+
+/// One who waits.
+#[derive(Debug)]
+struct Turn {
+    part: String,
+    /// How many of the same part had a place or waited before.
+    round: usize,
+    tell: oneshot::Sender<Place>,
 }
 
 /// The longest time that was spent, which is forgotten little by little.
@@ -118,6 +150,7 @@ impl Spent {
 pub(super) struct Place {
     state: Arc<Mutex<State>>,
     namespace: String,
+    part: String,
     since: Instant,
     is_heavy: bool,
 }
@@ -163,7 +196,7 @@ impl Pool {
         lock(&self.state).most
     }
 
-    /// Does `work` for a namespace on a thread of its own, which it has `allowed` time for. The deadline is also over when
+    /// Does `work` for a namespace, or a part of it, on a thread of its own, which it has `allowed` time for. The deadline is also over when
     /// nobody waits for the outcome any more, that is, once the future was dropped. Work that asks its deadline is put behind
     /// all other threads of the process once it has taken a quarter of a second, and from its start for a heavy namespace.
     ///
@@ -172,12 +205,12 @@ impl Pool {
     ///
     /// # Panics
     /// As `work` does.
-    pub async fn run<T, F>(&self, namespace: &str, allowed: Duration, work: F) -> Result<T, Busy>
+    pub async fn run<T, F>(&self, party: impl Into<Party<'_>>, allowed: Duration, work: F) -> Result<T, Busy>
     where
         T: Send + 'static,
         F: FnOnce(Deadline) -> T + Send + 'static,
     {
-        let place = self.place(namespace).await?;
+        let place = self.place(party).await?;
         let given_up = GivenUp::default();
         let is_given_up = given_up.0.clone();
         let (tell, outcome) = oneshot::channel();
@@ -226,14 +259,18 @@ impl Pool {
     }
 
     /// A place for a namespace, until it is dropped.
-    pub(super) async fn place(&self, namespace: &str) -> Result<Place, Busy> {
+    pub(super) async fn place(&self, party: impl Into<Party<'_>>) -> Result<Place, Busy> {
+        let Party {
+            name: namespace,
+            part,
+        } = party.into();
         let turn = {
             let mut state = lock(&self.state);
             if state.can_have(namespace, Instant::now()) {
-                return Ok(state.take(namespace.to_owned(), &self.state));
+                return Ok(state.take(namespace.to_owned(), part.to_owned(), &self.state));
             }
             let refused = |busy: &Busy| self.tell(events::refusal(busy));
-            state.line_up(namespace).inspect_err(refused)?
+            state.line_up(namespace, part).inspect_err(refused)?
         };
         let mut waiting = Waiting {
             pool: self,
@@ -328,19 +365,21 @@ impl State {
 
     fn can_have(&self, namespace: &str, now: Instant) -> bool {
         self.free > 0
-            && self.held.get(namespace).is_none_or(|held| *held < self.most)
+            && self.held.get(namespace).is_none_or(|held| held.len() < self.most)
             && (self.held_by_heavy < self.most || !self.is_heavy(namespace, now))
     }
 
-    fn take(&mut self, namespace: String, state: &Arc<Mutex<State>>) -> Place {
+    fn take(&mut self, namespace: String, part: String, state: &Arc<Mutex<State>>) -> Place {
         let now = Instant::now();
         let is_heavy = self.is_heavy(&namespace, now);
         self.free -= 1;
         self.held_by_heavy += usize::from(is_heavy);
-        *self.held.entry(namespace.clone()).or_default() += 1;
+        let held = self.held.entry(namespace.clone()).or_default();
+        held.push(part.clone());
         Place {
             state: state.clone(),
             namespace,
+            part,
             since: now,
             is_heavy,
         }
@@ -351,8 +390,10 @@ impl State {
         self.free += 1;
         self.held_by_heavy -= usize::from(place.is_heavy);
         if let Some(held) = self.held.get_mut(&place.namespace) {
-            *held -= 1;
-            if *held == 0 {
+            if let Some(at) = held.iter().position(|part| *part == place.part) {
+                held.swap_remove(at);
+            }
+            if held.is_empty() {
                 self.held.remove(&place.namespace);
             }
         }
@@ -374,17 +415,22 @@ impl State {
         }
     }
 
-    fn line_up(&mut self, namespace: &str) -> Result<oneshot::Receiver<Place>, Busy> {
+    fn line_up(&mut self, namespace: &str, part: &str) -> Result<oneshot::Receiver<Place>, Busy> {
         let line = self.lines.entry(namespace.to_owned()).or_default();
-        line.retain(|waiting| !waiting.is_closed());
+        line.retain(|waiting| !waiting.tell.is_closed());
         if line.len() >= MOST_WAITING {
             return Err(Busy::Full {
                 namespace: namespace.to_owned(),
                 waiting: line.len(),
             });
         }
-        let (sender, receiver) = oneshot::channel();
-        line.push_back(sender);
+        let (tell, receiver) = oneshot::channel();
+        let held = self.held.get(namespace).into_iter().flatten();
+        let before = line.iter().map(|waiting| &waiting.part).chain(held);
+        let round = before.filter(|known| *known == part).count();
+        let at = line.partition_point(|waiting| waiting.round <= round);
+        let part = part.to_owned();
+        line.insert(at, Turn { part, round, tell });
         if !self.turns.iter().any(|known| known == namespace) {
             self.turns.push_back(namespace.to_owned());
         }
@@ -393,7 +439,7 @@ impl State {
 
     /// Whose turn it is, if anybody's: of those who still wait in a namespace that may have another place. Those that need
     /// little come first.
-    fn next(&mut self) -> Option<(String, oneshot::Sender<Place>)> {
+    fn next(&mut self) -> Option<(String, Turn)> {
         let now = Instant::now();
         let may = |state: &Self, namespace: &str| state.can_have(namespace, now);
         let is_light = |state: &Self, namespace: &str| !state.is_heavy(namespace, now);
@@ -405,7 +451,7 @@ impl State {
         {
             let namespace = self.turns.remove(at)?;
             let mut line = self.lines.remove(&namespace).unwrap_or_default();
-            let waiting = std::iter::from_fn(|| line.pop_front()).find(|waiting| !waiting.is_closed());
+            let waiting = std::iter::from_fn(|| line.pop_front()).find(|waiting| !waiting.tell.is_closed());
             if !line.is_empty() {
                 self.lines.insert(namespace.clone(), line);
                 self.turns.push_back(namespace.clone());
@@ -425,11 +471,11 @@ impl Drop for Place {
             state.give_back(self);
             state
                 .next()
-                .map(|(namespace, waiting)| (waiting, state.take(namespace, &self.state)))
+                .map(|(namespace, Turn { part, tell, .. })| (tell, state.take(namespace, part, &self.state)))
         };
         // One who gave up this very moment drops the place, which must not happen under the lock.
-        if let Some((waiting, place)) = next {
-            drop(waiting.send(place));
+        if let Some((tell, place)) = next {
+            drop(tell.send(place));
         }
     }
 }
@@ -508,6 +554,26 @@ mod tests {
             held.extend(more);
         }
         assert_eq!(order, ["a", "b", "c", "a", "b", "a"]);
+    }
+
+    #[tokio::test]
+    async fn parts_of_a_cluster_take_turns_at_its_share() {
+        let pool = pool(2);
+        let of = |part: &'static str| Party { name: "edge", part };
+        let mut waiting: Vec<_> = ["greedy", "greedy", "greedy", "modest", "greedy", "modest"]
+            .into_iter()
+            .map(|part| (part, Box::pin(pool.place(of(part)))))
+            .collect();
+        let mut held = arrived(&mut waiting);
+        assert_eq!(names(&held), ["greedy"], "one cluster has all places but one");
+        let mut order = Vec::new();
+        while !held.is_empty() {
+            held.remove(0);
+            let more = arrived(&mut waiting);
+            order.extend(names(&more));
+            held.extend(more);
+        }
+        assert_eq!(order, ["modest", "greedy", "modest", "greedy", "greedy"]);
     }
 
     #[tokio::test]

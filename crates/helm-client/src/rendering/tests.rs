@@ -82,7 +82,7 @@ async fn rendered_with(
         chart_digest: "sha256:1",
         name: "web",
         namespace: "shop",
-        party: "shop",
+        party: "shop".into(),
         revision: 1,
         is_upgrade: false,
         values,

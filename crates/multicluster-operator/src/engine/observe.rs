@@ -10,7 +10,7 @@ use helm_client::authenticity::Authenticity;
 use helm_client::records;
 use helm_client::release::drift::{DriftedObject, Policy};
 use helm_client::release::{self, Desired, Presence, Releases, State};
-use helm_client::rendering::{self, Judge, Leniency, Lookup, Request, Verdict};
+use helm_client::rendering::{self, Judge, Leniency, Lookup, Party, Request, Verdict};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
@@ -234,8 +234,11 @@ async fn wanted(
         chart_digest: &chart.digest,
         name: &subject.release,
         namespace: &observed.namespace,
-        // A cluster has as many namespaces as it says.
-        party: &site.name,
+        // A cluster has as many namespaces as it says: they share what is the cluster's.
+        party: Party {
+            name: &site.name,
+            part: &subject.key.namespace,
+        },
         revision: observed.records.revision() + 1,
         is_upgrade: observed.has_deployed(),
         values: subject.values.clone().into(),
