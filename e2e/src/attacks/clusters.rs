@@ -503,6 +503,30 @@ fn plausible(asked: &Asked) -> Option<Answer> {
     }
 }
 
+/// An operator, a kubeconfig of its cluster that would work, for it is the admin's, and that may be used from one namespace; and
+/// the namespace of whoever is after it.
+fn begin_theft<'s>(
+    stage: &'s Stage,
+    name: &'static str,
+    allowed_from: &str,
+) -> Result<(Post<'s>, Namespace)> {
+    let post = Post::start(stage, name)?;
+    let thief = stage.platform().namespace(&format!("{name}-thief"))?;
+    let kubeconfig = fs::read(stage.platform().plane().kubeconfig())?;
+    post.join(HOSTILE, &kubeconfig, allowed_from)?;
+    thief.wait(
+        "customresourcedefinitions",
+        "kryptondeployments.mesh.openkcm.io",
+        |it| it["status"]["acceptedNames"]["kind"] == "KryptonDeployment",
+    )?;
+    Ok((post, thief))
+}
+
+/// A region whose cluster is reached by this Secret.
+fn region(secret: &str, namespace: &str) -> Value {
+    json!({"name": "eu", "kubeconfig": {"secret": {"name": secret, "namespace": namespace}}})
+}
+
 /// The message of a deployment's condition, once it has one that is not about routing.
 fn refusal(namespace: &Namespace, name: &str, reason: &str) -> Result<String> {
     let message = |it: &Value| {
@@ -514,20 +538,15 @@ fn refusal(namespace: &Namespace, name: &str, reason: &str) -> Result<String> {
 }
 
 fn secret(stage: &Stage, name: &'static str) -> Result<Outcome> {
-    let post = Post::start(stage, name)?;
-    let thief = stage.platform().namespace(&format!("{name}-thief"))?;
-    let kubeconfig = fs::read(stage.platform().plane().kubeconfig())?;
-    // It would work: it is the admin's.
-    post.join(HOSTILE, &kubeconfig, "others")?;
-    thief.wait(
-        "customresourcedefinitions",
-        "kryptondeployments.mesh.openkcm.io",
-        |it| it["status"]["acceptedNames"]["kind"] == "KryptonDeployment",
-    )?;
+    let (post, thief) = begin_theft(stage, name, "others")?;
     let mut said = Vec::new();
     for (loot, named) in [("loot-there", HOSTILE), ("loot-missing", "missing")] {
-        let region = json!({"name": "eu", "kubeconfig": {"secret": {"name": named, "namespace": name}}});
-        thief.apply(&deployment(thief.namespace(), loot, &region, &json!({})))?;
+        thief.apply(&deployment(
+            thief.namespace(),
+            loot,
+            &region(named, name),
+            &json!({}),
+        ))?;
         said.push(refusal(&thief, loot, "EdgeUnavailable")?.replace(&format!("/{named} "), "/… "));
     }
     let victim = post.serve_victim();
@@ -559,20 +578,9 @@ fn secret(stage: &Stage, name: &'static str) -> Result<Outcome> {
 }
 
 fn namespace(stage: &Stage, name: &'static str) -> Result<Outcome> {
-    let post = Post::start(stage, name)?;
-    let thief = stage.platform().namespace(&format!("{name}-thief"))?;
+    let (post, thief) = begin_theft(stage, name, &format!("{name}-thief"))?;
     let settled = stage.platform().namespace(&format!("{name}-settled"))?;
-    post.join(
-        HOSTILE,
-        &fs::read(stage.platform().plane().kubeconfig())?,
-        thief.namespace(),
-    )?;
-    thief.wait(
-        "customresourcedefinitions",
-        "kryptondeployments.mesh.openkcm.io",
-        |it| it["status"]["acceptedNames"]["kind"] == "KryptonDeployment",
-    )?;
-    let region = json!({"name": "eu", "kubeconfig": {"secret": {"name": HOSTILE, "namespace": name}}});
+    let region = region(HOSTILE, name);
     let mut said = Vec::new();
     for target in ["kube-system", "default", settled.namespace()] {
         thief.apply(&deployment(thief.namespace(), target, &region, &json!({})))?;
@@ -608,20 +616,9 @@ fn namespace(stage: &Stage, name: &'static str) -> Result<Outcome> {
 }
 
 fn elsewhere(stage: &Stage, name: &'static str) -> Result<Outcome> {
-    let post = Post::start(stage, name)?;
-    let thief = stage.platform().namespace(&format!("{name}-thief"))?;
+    let (post, thief) = begin_theft(stage, name, &format!("{name}-thief"))?;
     let settled = stage.platform().namespace(&format!("{name}-settled"))?;
-    post.join(
-        HOSTILE,
-        &fs::read(stage.platform().plane().kubeconfig())?,
-        thief.namespace(),
-    )?;
-    thief.wait(
-        "customresourcedefinitions",
-        "kryptondeployments.mesh.openkcm.io",
-        |it| it["status"]["acceptedNames"]["kind"] == "KryptonDeployment",
-    )?;
-    let region = json!({"name": "eu", "kubeconfig": {"secret": {"name": HOSTILE, "namespace": name}}});
+    let region = region(HOSTILE, name);
     let targets = ["kube-system", settled.namespace()];
     let mut said = Vec::new();
     for (number, target) in targets.iter().enumerate() {
@@ -656,8 +653,7 @@ fn elsewhere(stage: &Stage, name: &'static str) -> Result<Outcome> {
 }
 
 fn lookup(stage: &Stage, name: &'static str) -> Result<Outcome> {
-    let post = Post::start(stage, name)?;
-    let thief = stage.platform().namespace(&format!("{name}-thief"))?;
+    let (post, thief) = begin_theft(stage, name, &format!("{name}-thief"))?;
     let settled = stage.platform().namespace(&format!("{name}-settled"))?;
     for kind in ["ConfigMap", "Secret"] {
         settled.apply(&json!({
@@ -665,17 +661,7 @@ fn lookup(stage: &Stage, name: &'static str) -> Result<Outcome> {
             "data": {"plan": BASE64_STANDARD.encode(TELL_TALE)},
         }))?;
     }
-    post.join(
-        HOSTILE,
-        &fs::read(stage.platform().plane().kubeconfig())?,
-        thief.namespace(),
-    )?;
-    thief.wait(
-        "customresourcedefinitions",
-        "kryptondeployments.mesh.openkcm.io",
-        |it| it["status"]["acceptedNames"]["kind"] == "KryptonDeployment",
-    )?;
-    let region = json!({"name": "eu", "kubeconfig": {"secret": {"name": HOSTILE, "namespace": name}}});
+    let region = region(HOSTILE, name);
     let looks = [
         ("peek-map", "ConfigMap", settled.namespace(), "plans"),
         ("peek-secret", "Secret", settled.namespace(), "plans"),
