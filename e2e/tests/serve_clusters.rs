@@ -1,5 +1,7 @@
 //! Tenants and deployments over two control planes: the short form of the multicluster operator's acceptance.
 
+use std::time::{Duration, Instant};
+
 use anyhow::Result;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use e2e::Namespace;
@@ -42,8 +44,10 @@ fn release_a_tenant(clusters: &Clusters) -> Result<()> {
     teams.wait_until("the type to be served", || {
         Ok((clusters.state("remote")?.as_deref() == Some("Engaged")).then_some(()))
     })?;
+    let begun = Instant::now();
     teams.apply(&tenant("teams", "acme", &json!({"values": {"greeting": "hi"}})))?;
     let ready = teams.wait("tenants", "acme", |tenant| phase(tenant) == "Ready")?;
+    assert!(begun.elapsed() < Duration::from_secs(90), "{:?}", begun.elapsed());
     assert_eq!(said(&ready, "ClusterReady/remote"), "True Installed", "{ready}");
     assert_eq!(said(&ready, "ClusterProgress/remote"), "False InstallComplete");
     assert_eq!(ready["status"]["releases"][0]["name"], "tenant-acme-remote");
@@ -219,8 +223,11 @@ fn route_a_deployment(clusters: &Clusters) -> Result<()> {
             .is_none()
     );
 
+    let begun = Instant::now();
     payments.kubectl(&["delete", "service", "web"])?;
     payments.wait("services", "web", |_| true)?;
+    // Within the check interval and 20 s.
+    assert!(begun.elapsed() < Duration::from_secs(80), "{:?}", begun.elapsed());
     home.wait_until("the repair to be told", || {
         Ok(events(&home, "payments")?
             .contains(&"RepairTriggered".to_owned())
@@ -240,7 +247,13 @@ fn route_a_deployment(clusters: &Clusters) -> Result<()> {
         ])
     };
     values(r#"{"workload":true,"replicaCount":1}"#)?;
-    home.wait("kryptondeployments", "payments", |it| reason(it) == "NotReady")?;
+    let waits = home.wait("kryptondeployments", "payments", |it| reason(it) == "NotReady")?;
+    let told = waits["status"]["lastMessage"].as_str().unwrap();
+    assert!(
+        told.starts_with("not up: ") && told.ends_with(" payments/web"),
+        "{told}"
+    );
+    let operator = restart_before_it_is_noted(clusters, &home, &operator)?;
     values(r#"{"replicaCount":0}"#)?;
     home.wait("kryptondeployments", "payments", |it| phase(it) == "Ready")?;
 
@@ -268,6 +281,27 @@ fn route_a_deployment(clusters: &Clusters) -> Result<()> {
         .at_home(CLUSTERS)
         .kubectl(&["delete", "secret", "eu-kubeconfig"])?;
     Ok(())
+}
+
+/// An operator that ends between a release and the note of it: the next one calls nothing ready that is not up. Gives its name.
+fn restart_before_it_is_noted(clusters: &Clusters, home: &Namespace, operator: &str) -> Result<String> {
+    const NOTE: &str = "mesh.openkcm.io/fingerprint-eu-kubeconfig";
+    let waits_since = || {
+        let object = home.get("kryptondeployments", "payments")?.unwrap();
+        let ready = condition(&object, "Ready").unwrap().clone();
+        anyhow::Ok((ready["status"].clone(), ready["lastTransitionTime"].clone()))
+    };
+    clusters.kill_operator(operator)?;
+    let before = waits_since()?;
+    home.kubectl(&["annotate", "kryptondeployment", "payments", &format!("{NOTE}-")])?;
+    let operator = clusters.start_operator(&["--mode=deployment", "--self-cluster=false"])?;
+    home.wait("kryptondeployments", "payments", |it| {
+        it["metadata"]["annotations"][NOTE].is_string()
+    })?;
+    // For the status, which is written after the note, and the pass that follows.
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(waits_since()?, before);
+    Ok(operator)
 }
 
 /// A namespace that was there has to agree, and stays.
@@ -674,7 +708,9 @@ fn a_cluster_from_which_nothing_comes_any_more_is_missed() -> Result<()> {
 }
 
 fn miss_a_silent_cluster(clusters: &Clusters) -> Result<()> {
-    let operator = clusters.start_operator(&["--self-cluster=false", "--probe-interval=30s"])?;
+    let lively = clusters.make_at_home("lively")?;
+    let operator = clusters.start_operator(&["--probe-interval=30s"])?;
+    clusters.wait_for_tenants()?;
     let mut way = clusters.join_by_a_way("silent")?;
     let home = clusters.at_home(CLUSTERS);
     let stands = |as_: &'static str| {
@@ -685,7 +721,21 @@ fn miss_a_silent_cluster(clusters: &Clusters) -> Result<()> {
     stands("Engaged")?;
     // Nobody works there, no connection breaks, and no request fails.
     way.cut();
+    // A cluster beside it does not feel that, before it is noticed and after.
+    let serve_beside = |greeting: &str| -> Result<()> {
+        let begun = Instant::now();
+        let spec = json!({"values": {"greeting": greeting}});
+        lively.apply(&tenant("lively", "beside", &spec))?;
+        let place = clusters.at_home("beside");
+        place.wait("configmaps", "settings", |it| it["data"]["greeting"] == greeting)?;
+        lively.wait("tenants", "beside", |it| phase(it) == "Ready")?;
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
+        Ok(())
+    };
+    serve_beside("before")?;
     stands("Unreachable")?;
+    serve_beside("after")?;
+    lively.kubectl(&["delete", "tenant", "beside"])?;
     clusters.kill_operator(&operator)?;
     home.kubectl(&["delete", "secret", "silent"])?;
     Ok(())
@@ -750,4 +800,43 @@ fn rotate_a_kubeconfig(clusters: &Clusters) -> Result<()> {
         .at_home(CLUSTERS)
         .kubectl(&["delete", "secret", "rotated"])?;
     Ok(())
+}
+
+#[test]
+fn slow_tenants_of_one_namespace_keep_no_other_waiting() -> Result<()> {
+    Clusters::shared()?.explained(outlast_slow_tenants)
+}
+
+/// Each tenant of one namespace takes seconds of templates, one after the other. One of another namespace comes after them and
+/// is served while they still wait.
+fn outlast_slow_tenants(clusters: &Clusters) -> Result<()> {
+    const GREEDY: usize = 6;
+    let (greedy, modest) = (clusters.make_at_home("greedy")?, clusters.make_at_home("modest")?);
+    let operator = clusters.start_operator(&["--mode=tenant", "--max-error-retry-interval=10m"])?;
+    clusters.wait_for_tenants()?;
+    for number in 0..GREEDY {
+        let spec = json!({"values": {"tedious": true}});
+        greedy.apply(&tenant("greedy", &format!("greedy-{number}"), &spec))?;
+    }
+    let count = |is_so: &dyn Fn(&Value) -> bool| -> Result<usize> {
+        let tenants: Value = serde_json::from_str(&greedy.kubectl(&["get", "tenants", "--output=json"])?)?;
+        let tenants = tenants["items"].as_array().into_iter().flatten();
+        Ok(tenants.filter(|tenant| is_so(tenant)).count())
+    };
+    // As many as there may be of one namespace, of four workers.
+    greedy.wait_until("the slow ones to begin", || {
+        let begun = count(&|tenant| tenant["metadata"]["finalizers"].is_array())?;
+        Ok((begun >= 3).then_some(()))
+    })?;
+    modest.apply(&tenant("modest", "brisk", &json!({})))?;
+    modest.wait("tenants", "brisk", |it| phase(it) == "Ready")?;
+    let over = count(&|tenant| phase(tenant) == "Error")?;
+    // The one that ran, and one that began before the other's turn.
+    assert!(over <= 2, "{over} of {GREEDY} slow tenants came first");
+    modest.kubectl(&["delete", "tenant", "brisk"])?;
+    greedy.kubectl(&["delete", "tenants", "--all", "--wait=false"])?;
+    greedy.wait_until("the slow ones to go", || {
+        Ok((count(&|_| true)? == 0).then_some(()))
+    })?;
+    clusters.kill_operator(&operator)
 }
