@@ -1,9 +1,10 @@
 //! The multicluster operator in pods, from its chart, and releases with pods of their own.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use e2e::multicluster::{deployment, tenant};
 use e2e::namespace::condition;
-use e2e::{ChartFolder, Namespace, Scenario, image};
+use e2e::{ChartFolder, Namespace, Scenario, Site, image};
+use local_cluster::{ControlPlane, Options};
 use serde_json::{Value, json};
 
 const OPERATOR: &str = "multicluster-operator";
@@ -156,4 +157,137 @@ fn serve(scenario: &Scenario, home: &Namespace) -> Result<()> {
     let mut leaving = site.kco(["cluster", "leave", "edge", "--target-kubeconfig", &kubeconfig])?;
     leaving.args(["--namespace", HOME]);
     site.run(leaving).map(drop)
+}
+
+/// The name of the cluster with the pods, at its home.
+const TARGET: &str = "podded";
+
+/// The namespace of the operator's account there: other scenarios join as well.
+const ACCOUNT: &str = "away-account";
+
+/// What is released on it, and the namespaces that are made for it.
+const RELEASED: [&str; 2] = ["away-acme", "away-shop"];
+
+#[test]
+fn pods_run_on_the_target_and_nothing_at_home() -> Result<()> {
+    let scenario = Scenario::start("serve-pods-away")?;
+    let plane = ControlPlane::start(Options::default())?;
+    let site = Site::host(&plane)?;
+    let home = Namespace::make("away-home", &site)?;
+    let outcome = serve_away(&scenario, &plane, &home);
+    if outcome.is_err() {
+        let folder = image::root().join("target/e2e-logs/serve-pods-away-home");
+        plane.collect_logs(&folder)?;
+        e2e::progress(format_args!("logs of the operator are in {}", folder.display()));
+    }
+    // The cluster is shared: nothing may stay there, whatever became of the operator.
+    let cleared = clear_away(&scenario, &home);
+    outcome?;
+    cleared
+}
+
+/// An operator beside a home of its own, which has no nodes; the shared cluster is its target.
+fn serve_away(scenario: &Scenario, plane: &ControlPlane, home: &Namespace) -> Result<()> {
+    let (site, namespace) = (scenario.site(), home.namespace());
+    let chart = ChartFolder::copy("web", "away-web", "1.0.0")?;
+    let url = chart.push(site)?;
+    let repo = url.strip_suffix("/away-web").context("an unusual URL")?;
+    let kubeconfig = scenario.cluster().kubeconfig().to_string_lossy().into_owned();
+    let mut join = home.site().kco(["cluster", "join", TARGET])?;
+    join.args(["--namespace", namespace, "--allow-from", namespace]);
+    join.args(["--target-kubeconfig", &kubeconfig, "--account-namespace", ACCOUNT]);
+    join.args(["--chart", &chart.folder().to_string_lossy()]);
+    site.run(join)?;
+    let own = plane.kubeconfig().to_string_lossy().into_owned();
+    let arguments = [
+        "--chart-name=away-web",
+        "--chart-version=1.0.0",
+        "--chart-plain-http",
+        "--metrics-port=0",
+        "--health-port=0",
+        "--allow-loopback-clusters",
+        "--ensure-watch-crds",
+        "--self-cluster=false",
+        "--check-interval=15s",
+        "--debug",
+    ];
+    let named = [
+        ("namespace", namespace),
+        ("own-namespace", namespace),
+        ("chart-repo", repo),
+    ];
+    let named = named.map(|(flag, value)| format!("--{flag}={value}"));
+    let arguments: Vec<String> = arguments.map(str::to_owned).into_iter().chain(named).collect();
+    plane.start_program(
+        OPERATOR,
+        &image::binary(OPERATOR)?,
+        arguments,
+        &[("KUBECONFIG", &own)],
+    )?;
+    home.wait("secrets", TARGET, |secret| {
+        let told = secret["metadata"]["annotations"]["mesh.openkcm.io/cluster-state"].as_str();
+        told.is_some_and(|told| told.contains("Engaged"))
+    })?;
+
+    let [acme, shop] = RELEASED.map(|name| Namespace::of(name, site));
+    let web = |greeting: &str| json!({"image": scenario.web_image(), "greeting": greeting});
+    let spec = json!({"clusterRef": {"secretName": TARGET}, "values": web("one")});
+    scenario.apply(&tenant(scenario.namespace(), acme.namespace(), &spec))?;
+    let region = json!({"name": "eu", "kubeconfig": {"secret": {"name": TARGET}}});
+    let shop_with = |values: &Value| home.apply(&deployment(namespace, shop.namespace(), &region, values));
+    let stands = |is_so: &dyn Fn(&Value) -> bool| home.wait("kryptondeployments", shop.namespace(), is_so);
+    shop_with(&web("one"))?;
+    scenario.wait("tenants", acme.namespace(), is_ready)?;
+    has_pods(&acme, 1)?;
+    stands(&is_ready)?;
+    has_pods(&shop, 1)?;
+
+    // What is deleted comes back, and what cannot run is named from the first word on, until it can.
+    shop.kubectl(&["delete", "service", "ced-away-shop-web"])?;
+    shop.wait("services", "ced-away-shop-web", |_| true)?;
+    stands(&is_ready)?;
+    shop_with(&json!({"image": "web.invalid/none:1"}))?;
+    let waits = stands(&|it| reason(it) == "NotReady")?;
+    let told = waits["status"]["lastMessage"].as_str().unwrap();
+    ensure!(
+        told.starts_with("not up: ") && told.ends_with(" away-shop/ced-away-shop-web"),
+        "{told}"
+    );
+    shop_with(&web("two"))?;
+    stands(&is_ready)?;
+    has_pods(&shop, 1)?;
+    for name in RELEASED {
+        ensure!(home.get("namespaces", name)?.is_none(), "{name} is at home");
+    }
+    let pods = home.kubectl(&["get", "pods", "--all-namespaces", "--output=name"])?;
+    ensure!(pods.trim().is_empty(), "{pods}");
+
+    scenario.kubectl(&["delete", "tenant", acme.namespace(), "--timeout=120s"])?;
+    home.kubectl(&["delete", "kryptondeployment", shop.namespace(), "--timeout=120s"])?;
+    for name in RELEASED {
+        scenario.wait_gone("namespace", name)?;
+    }
+    Ok(())
+}
+
+/// Takes all off the target that an operator put there, without one.
+fn clear_away(scenario: &Scenario, home: &Namespace) -> Result<()> {
+    let site = scenario.site();
+    if scenario.get("tenants", RELEASED[0])?.is_some() {
+        let free = "--patch={\"metadata\":{\"finalizers\":null}}";
+        scenario.kubectl(&["patch", "tenant", RELEASED[0], "--type=merge", free])?;
+        scenario.kubectl(&["delete", "tenant", RELEASED[0], "--ignore-not-found"])?;
+    }
+    for name in RELEASED {
+        scenario.kubectl(&["delete", "namespace", name, "--ignore-not-found", "--wait=false"])?;
+    }
+    let kubeconfig = scenario.cluster().kubeconfig().to_string_lossy().into_owned();
+    let mut leave = home.site().kco(["cluster", "leave", TARGET, "--keep-releases"])?;
+    leave.args([
+        "--namespace",
+        home.namespace(),
+        "--target-kubeconfig",
+        &kubeconfig,
+    ]);
+    site.run(leave).map(drop)
 }
