@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use e2e::Scenario;
-use e2e::scenario::is_ready;
+use e2e::scenario::{condition, is_ready};
 use serde_json::{Value, json};
 
 #[test]
@@ -28,7 +28,29 @@ fn a_changed_spec_becomes_one_new_revision_and_an_unchanged_one_no_write() -> Re
     let deployment = scenario.get("deployments", &format!("{name}-web"))?.unwrap();
     assert_eq!(deployment["spec"]["replicas"], 2);
 
-    a_pass_over_an_unchanged_composition_writes_nothing(&scenario, &name)
+    a_pass_over_an_unchanged_composition_writes_nothing(&scenario, &name)?;
+    what_cannot_be_pulled_is_never_ready(&scenario)
+}
+
+/// The pods of the revision before go on, so a Ready of the older generation stays; one of the new generation must not come.
+fn what_cannot_be_pulled_is_never_ready(scenario: &Scenario) -> Result<()> {
+    let mut changed = tuner(scenario, "three", 2);
+    changed["spec"]["image"] = format!("{}/nowhere:1", scenario.site().registry()).into();
+    scenario.apply(&changed)?;
+    let is_told = |tuner: &Value| {
+        assert!(!is_ready(tuner), "{}", tuner["status"]["conditions"]);
+        let is_of_now = |type_: &str, status: &str| {
+            condition(tuner, type_).is_some_and(|said| {
+                said["status"] == status && said["observedGeneration"] == tuner["metadata"]["generation"]
+            })
+        };
+        is_of_now("Released", "True") && is_of_now("Ready", "False")
+    };
+    scenario.wait("tuners", "web", is_told)?;
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let still = scenario.get("tuners", "web")?.unwrap();
+    assert!(is_told(&still), "{}", still["status"]["conditions"]);
+    Ok(())
 }
 
 /// An annotation that asks for nothing wakes the controller and must leave no trace.
