@@ -151,12 +151,14 @@ walk-through: ## The reference's walk-throughs, command by command, with charts 
 	$(BUILD) --quiet --bin walk_through
 	$(DEBUG)/walk_through $(CHARTS)
 
+# Which legs of it, in their order; without it all: run,undo,kills,after.
+LEGS ?=
 .PHONY: migrate
 migrate: ## A cluster goes over from Krateo's real programs in KRATEO=<folder of them, built, and of their chart>, back, and over again; prints what was touched (needs root, and Go)
 	@[ -n "$(KRATEO)" ] || { echo "say where Krateo's programs are: make migrate KRATEO=<folder with core-provider, composition-dynamic-controller, chart-inspector and chart>" >&2; exit 2; }
 	$(MAKE) --no-print-directory setup programs
 	$(BUILD) --quiet --bin migrate
-	$(DEBUG)/migrate $(KRATEO)
+	$(DEBUG)/migrate $(KRATEO) $(if $(LEGS),--legs $(LEGS))
 
 TENANTS ?= 50
 .PHONY: multicluster

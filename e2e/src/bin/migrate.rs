@@ -6,17 +6,21 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
-use e2e::migration;
+use e2e::migration::{self, Leg};
 
 /// Goes over from Krateo's real programs.
 #[derive(Debug, Parser)]
 struct Args {
     /// Krateo's programs, built, and its chart: core-provider, composition-dynamic-controller, chart-inspector, chart.
     folder: PathBuf,
+    /// These legs alone, in this order.
+    #[arg(long, value_delimiter = ',', default_values_t = [Leg::Run, Leg::Undo, Leg::Kills, Leg::After], value_enum)]
+    legs: Vec<Leg>,
 }
 
 fn main() -> Result<ExitCode> {
-    let outcome = migration::run(&Args::parse().folder)?;
+    let args = Args::parse();
+    let outcome = migration::run(&args.folder, &args.legs)?;
     println!("{outcome}");
     Ok(if outcome.is_well() {
         ExitCode::SUCCESS

@@ -27,11 +27,11 @@ use crate::{Namespace, Site, image, progress, scenario};
 
 use krateo::Krateo;
 
-/// `kco migrate run` is killed at this write, then at twice that many, and so on.
+/// `kco migrate run` is killed at this write, each time that it is run.
 const STRIDE: usize = 5;
 
 /// After so many kills Krateo is put back.
-const KILLS_BEFORE_UNDO: usize = 4;
+const KILLS_BEFORE_UNDO: usize = 8;
 
 /// As long as nothing changes where all is done: Krateo tries again what failed after a minute at most.
 const QUIET: Duration = Duration::from_secs(90);
@@ -51,6 +51,19 @@ const TYPES: [&str; 2] = ["shops.composition.krateo.io", "vaults.composition.kra
 /// How many compositions there are of each definition.
 const COMPOSITIONS: [(&str, usize); 3] = [("shop-one", 8), ("shop-two", 7), ("vault", 5)];
 
+/// A part of the trial that can be run without the others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Leg {
+    /// `check`, then `run` without a kill.
+    Run,
+    /// `run`, killed a few times, then `undo` in the middle of it.
+    Undo,
+    /// `run` to its end, killed at every fifth write.
+    Kills,
+    /// What users do afterwards, on a cluster that has gone over.
+    After,
+}
+
 /// What came of each way over, in its order.
 #[derive(Debug, Default)]
 pub struct Outcome {
@@ -65,11 +78,9 @@ impl Outcome {
 
     /// True when nothing was touched.
     pub fn is_well(&self) -> bool {
-        self.ways.len() == 3
-            && self
-                .ways
-                .iter()
-                .all(|(_, figures)| *figures == Figures::default())
+        self.ways
+            .iter()
+            .all(|(_, figures)| *figures == Figures::default())
     }
 }
 
@@ -102,18 +113,18 @@ struct Stage {
     own_stars: Vec<String>,
 }
 
-/// Goes over and back. `folder` has Krateo's programs, built, and its chart: `core-provider`,
+/// Goes over and back, in these legs. `folder` has Krateo's programs, built, and its chart: `core-provider`,
 /// `composition-dynamic-controller`, `chart-inspector`, `chart`.
 ///
 /// # Errors
 /// When something does not come to its end; what was touched is in the outcome.
-pub fn run(folder: &Path) -> Result<Outcome> {
+pub fn run(folder: &Path, legs: &[Leg]) -> Result<Outcome> {
     let stage = Stage::set(folder)?;
-    let outcome = stage.go();
+    let outcome = stage.go(legs);
     if outcome.is_err() {
-        let logs = scenario::logs().join("migrate");
-        stage.cluster.collect_logs(&logs)?;
-        progress(format_args!("logs are in {}", logs.display()));
+        let kept_in = scenario::logs().join("migrate");
+        stage.cluster.collect_logs(&kept_in)?;
+        progress(format_args!("logs are in {}", kept_in.display()));
     }
     outcome
 }
@@ -140,33 +151,59 @@ impl Stage {
         Ok(stage)
     }
 
-    fn go(&self) -> Result<Outcome> {
+    fn go(&self, legs: &[Leg]) -> Result<Outcome> {
         let mut outcome = Outcome::default();
+        let mut is_over = false;
+        for leg in legs {
+            if is_over && *leg != Leg::After {
+                self.go_back()?;
+            }
+            match leg {
+                Leg::Run => {
+                    self.check()?;
+                    let start = self.start()?;
+                    progress(format_args!("{}", start.picture));
+                    self.go_over()?;
+                    outcome.note("run", self.touched(&start)?);
+                }
+                Leg::Undo => {
+                    let start = self.start()?;
+                    let kills = self.run_killed(Some(KILLS_BEFORE_UNDO))?;
+                    // Krateo's own roles may still be there.
+                    let half = self.touched(&start)?.without_stars();
+                    outcome.note(&format!("run, killed {kills} times"), half);
+                    self.go_back()?;
+                }
+                Leg::Kills => {
+                    let start = self.start()?;
+                    let kills = self.run_killed(None)?;
+                    self.is_taken_over()?;
+                    let way = format!("run to its end, killed {kills} times");
+                    outcome.note(&way, self.touched(&start)?);
+                }
+                Leg::After => {
+                    if !is_over {
+                        self.go_over()?;
+                    }
+                    self.goes_on()?;
+                }
+            }
+            is_over = *leg != Leg::Undo;
+        }
+        Ok(outcome)
+    }
+
+    /// There is something to settle: passwords that are drawn anew at each render.
+    fn check(&self) -> Result<()> {
         let checked = self.kco("check", &[])?;
         progress(String::from_utf8_lossy(&checked.stdout).trim_end());
         ensure!(checked.status.code() == Some(2), "{checked:?}");
+        Ok(())
+    }
 
-        let start = self.start()?;
-        progress(format_args!("{}", start.picture));
+    fn go_over(&self) -> Result<()> {
         succeeded(&self.kco("run", &["--unsettled", "--timeout", "10m"])?)?;
-        self.is_taken_over()?;
-        outcome.note("run", self.touched(&start)?);
-
-        self.go_back()?;
-        let start = self.start()?;
-        let kills = self.run_killed(Some(KILLS_BEFORE_UNDO))?;
-        // Krateo's own roles may still be there.
-        let half = self.touched(&start)?.without_stars();
-        outcome.note(&format!("run, killed {kills} times"), half);
-
-        self.go_back()?;
-        let start = self.start()?;
-        let kills = self.run_killed(None)?;
-        self.is_taken_over()?;
-        let way = format!("after undo, run to its end, killed {kills} times");
-        outcome.note(&way, self.touched(&start)?);
-        self.goes_on()?;
-        Ok(outcome)
+        self.is_taken_over()
     }
 
     /// All as it is before we go over.
@@ -319,17 +356,18 @@ impl Stage {
         self.is_settled()
     }
 
-    /// `run`, killed at its fifth write, then at its tenth, and so on, until it ends by itself or was killed so often. Gives the
-    /// number of kills.
+    /// `run`, killed at its fifth write again and again, until it ends by itself or was killed so often. Where it was killed at the
+    /// same write before, as an upgrade of a release begins anew, it is killed five writes later. Gives the number of kills.
     fn run_killed(&self, most: Option<usize>) -> Result<usize> {
         let proxy = Proxy::open(&self.cluster)?;
-        let mut kills = 0;
+        let (mut kills, mut write) = (0, STRIDE);
+        let mut seen = BTreeSet::new();
         let begun = Instant::now();
         loop {
             let mut command = self.command("run", &["--unsettled", "--timeout", "10m"])?;
             command.env("NO_PROXY", "127.0.0.1");
             let kill = KillAt {
-                write: STRIDE * (kills + 1),
+                write,
                 side: if kills % 2 == 0 { Side::Before } else { Side::After },
             };
             let run = proxy.run(command, Some(kill))?;
@@ -342,10 +380,9 @@ impl Stage {
                 run.said
             );
             kills += 1;
-            progress(format_args!(
-                "killed at {}",
-                run.writes.last().map_or("", String::as_str)
-            ));
+            let last = run.writes.last().cloned().unwrap_or_default();
+            progress(format_args!("killed at write {write}, {last}"));
+            write = if seen.insert(last) { STRIDE } else { write + STRIDE };
             if most == Some(kills) {
                 return Ok(kills);
             }
