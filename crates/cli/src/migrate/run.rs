@@ -260,22 +260,28 @@ async fn open_types(session: &Session, backup: &Backup) -> Result<()> {
     }
     for mut configuration in krateo::webhooks(&session.cluster).await? {
         let id = session.cluster.locate(&configuration, None).await?;
-        let mut webhooks = configuration["webhooks"].take();
-        for rule in webhooks
-            .as_array_mut()
-            .into_iter()
-            .flatten()
-            .filter_map(|webhook| webhook["rules"].as_array_mut())
-            .flatten()
-        {
-            rule["operations"] = json!(["CREATE"]);
+        let before = configuration["webhooks"].take();
+        let webhooks = called_for_new_ones(before.clone());
+        if webhooks != before {
+            let patch = json!({"webhooks": webhooks});
+            session.cluster.merge(&id, &patch, MANAGER).await?;
         }
-        session
-            .cluster
-            .merge(&id, &json!({"webhooks": webhooks}), MANAGER)
-            .await?;
     }
     Ok(())
+}
+
+/// The webhooks, called for new objects alone.
+fn called_for_new_ones(mut webhooks: Value) -> Value {
+    for rule in webhooks
+        .as_array_mut()
+        .into_iter()
+        .flatten()
+        .filter_map(|webhook| webhook["rules"].as_array_mut())
+        .flatten()
+    {
+        rule["operations"] = json!(["CREATE"]);
+    }
+    webhooks
 }
 
 /// Tells controllers where the records of releases are: they list no Secrets, and Krateo, which makes a revision at every look
@@ -452,6 +458,18 @@ mod tests {
         assert_eq!(record.manifest, map);
         assert!(!without_types(&mut record).unwrap());
         assert_eq!(record.manifest, map);
+    }
+
+    #[test]
+    fn webhooks_are_called_for_new_ones_alone_and_not_changed_twice() {
+        let webhooks =
+            json!([{"name": "a", "rules": [{"operations": ["CREATE", "UPDATE"], "resources": ["*"]}]}]);
+        let opened = called_for_new_ones(webhooks);
+        assert_eq!(
+            opened,
+            json!([{"name": "a", "rules": [{"operations": ["CREATE"], "resources": ["*"]}]}])
+        );
+        assert_eq!(called_for_new_ones(opened.clone()), opened);
     }
 
     #[test]
