@@ -55,7 +55,7 @@ pub const TAKE_OVER_REVISION: &str = "krateo.io/take-over-revision";
 pub const ADOPT: &str = "krateo.io/adopt";
 
 /// On a composition: a revision of its release, near which the search for its records starts. `kco migrate run` writes it, for
-/// Krateo's status says none.
+/// Krateo's status says none. `"0"` says that there is no such release, whatever the status lists.
 pub const RELEASE_REVISION: &str = "krateo.io/release-revision";
 
 /// On a definition, the admin's word: kinds (`group/resource`, separated by commas) that its releases may hold

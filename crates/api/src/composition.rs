@@ -81,13 +81,27 @@ pub enum Malformed {
 const MOST_REVISIONS: i64 = 1_000_000_000;
 
 impl Composition {
-    /// Near which revision the records of its release are looked for; none where nobody ever told. It is no more than that:
-    /// who may write the composition may write both places.
-    pub fn revision_hint(&self) -> Option<i64> {
-        let told = self.annotations.get(annotations::RELEASE_REVISION);
-        let told = told.and_then(|told| told.parse().ok());
-        let told = told.filter(|told| (1..=MOST_REVISIONS).contains(told));
-        self.status.release_revision.max(told)
+    /// Near which revisions the records of its release are looked for, that of the status first, as a controller of ours wrote it;
+    /// none if nobody ever said one. They are no more than hints: whoever may write the composition may write both places.
+    pub fn revision_hints(&self) -> Vec<i64> {
+        let told = self
+            .told_revision()
+            .filter(|told| (1..=MOST_REVISIONS).contains(told));
+        let mut hints: Vec<i64> = self.status.release_revision.into_iter().chain(told).collect();
+        hints.dedup();
+        hints
+    }
+
+    /// True when the status lists objects of a release of which no controller of ours has seen a record: Krateo's, whose status
+    /// says no revision. If no record is found, an admin has to confirm that there is no such release.
+    pub fn has_unseen_release(&self) -> bool {
+        let is_denied = self.told_revision() == Some(0);
+        !is_denied && self.status.release_revision.is_none() && !self.status.managed.is_empty()
+    }
+
+    fn told_revision(&self) -> Option<i64> {
+        let told = self.annotations.get(annotations::RELEASE_REVISION)?;
+        told.parse().ok()
     }
 
     /// Reads an object of type `resource`.
@@ -199,4 +213,53 @@ pub struct Managed {
     pub namespace: String,
     /// Its path at the API server.
     pub path: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn composition(told: Option<&str>, status: &Value) -> Composition {
+        let annotations = told.map(|told| json!({annotations::RELEASE_REVISION: told}));
+        let object = json!({
+            "metadata": {"name": "web", "namespace": "team", "uid": "42", "annotations": annotations},
+            "status": status,
+        });
+        let resource = ApiResource::from_gvk_with_plural(
+            &kube::core::GroupVersionKind::gvk("composition.krateo.io", "v1-0-0", "Web"),
+            "webs",
+        );
+        Composition::read(serde_json::from_value(object).unwrap(), &resource).unwrap()
+    }
+
+    #[test]
+    fn records_are_looked_for_where_the_status_and_the_annotation_say() {
+        let check = |told: Option<&str>, status: Option<i64>, expected: &[i64]| {
+            let composition = composition(told, &json!({"releaseRevision": status}));
+            assert_eq!(composition.revision_hints(), expected, "{told:?} {status:?}");
+        };
+        check(None, None, &[]);
+        check(Some("7"), None, &[7]);
+        check(Some("7"), Some(9), &[9, 7]);
+        check(Some("900"), Some(9), &[9, 900]);
+        check(Some("9"), Some(9), &[9]);
+        for nonsense in ["0", "-1", "x", "9000000000"] {
+            check(Some(nonsense), None, &[]);
+        }
+    }
+
+    #[test]
+    fn a_release_of_krateo_is_unseen_until_a_record_was_read_or_the_annotation_denies_it() {
+        let managed = json!([{"apiVersion": "v1", "resource": "configmaps", "name": "a", "path": "/"}]);
+        let of_krateo = json!({"managed": managed});
+        for told in [None, Some("7"), Some("x")] {
+            assert!(composition(told, &of_krateo).has_unseen_release(), "{told:?}");
+        }
+        assert!(!composition(Some("0"), &of_krateo).has_unseen_release());
+        let seen = json!({"managed": managed, "releaseRevision": 7});
+        assert!(!composition(None, &seen).has_unseen_release());
+        assert!(!composition(None, &json!({})).has_unseen_release());
+    }
 }

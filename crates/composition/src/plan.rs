@@ -247,6 +247,16 @@ pub enum Blocked {
          annotation krateo.io/adopt: \"true\", where its objects are Helm's and of no other composition"
     )]
     ForeignRelease(String),
+    /// Krateo made a release of the composition, and none of its records is found.
+    #[error(
+        "the status lists objects of a release that Krateo made, and none of its records is found near revision {near}. To have \
+         it taken over, annotate the composition with {annotation}: the newest revision that helm history shows; if there is no \
+         such release, with {annotation}: \"0\"", annotation = annotations::RELEASE_REVISION
+    )]
+    RecordsNotFound {
+        /// The revisions near which they were looked for.
+        near: String,
+    },
     /// Somebody else deployed the release, and an upgrade would change what nobody asked for.
     #[error(
         "revision {revision} of the release was not made by this controller, and its objects are not as the chart renders \
@@ -268,6 +278,19 @@ pub enum Blocked {
          krateo.io/approved-permissions: {}", .0.rights.join(", "), .0.digest
     )]
     Unapproved(Unapproved),
+}
+
+impl Blocked {
+    fn records_not_found(composition: &Composition) -> Self {
+        let hints = composition.revision_hints().into_iter();
+        let hints: Vec<_> = hints.map(|hint| hint.to_string()).collect();
+        let near = if hints.is_empty() {
+            "1".to_owned()
+        } else {
+            hints.join(" or ")
+        };
+        Self::RecordsNotFound { near }
+    }
 }
 
 /// How many fields a message names.
@@ -300,7 +323,7 @@ pub fn plan(composition: &Composition, observed: &Observed) -> Result<Plan, Bloc
         return Ok(Plan::nothing(standing));
     }
     if composition.deleting {
-        return Ok(removal(composition, observed, management, deletion));
+        return removal(composition, observed, management, deletion);
     }
     if !management.may_write() {
         return Ok(Plan::nothing(Standing::ObservedOnly));
@@ -362,6 +385,10 @@ pub fn plan(composition: &Composition, observed: &Observed) -> Result<Plan, Bloc
         Release::InSync if composition.is_gracefully_paused() => Step::NotePause,
         Release::InSync if steps.is_empty() => return Ok(Plan::nothing(Standing::UpToDate)),
         Release::InSync => return Ok(Plan::underway(steps)),
+        // Installed again, it would add revisions before those of Krateo.
+        Release::Absent if composition.has_unseen_release() => {
+            return Err(Blocked::records_not_found(composition));
+        }
         Release::Absent => Step::Install,
         Release::OutOfSync(reason) | Release::Failed(reason) => Step::Upgrade(reason.clone()),
         Release::Interrupted(action) => Step::Resume(action.clone()),
@@ -376,9 +403,9 @@ fn removal(
     observed: &Observed,
     management: ManagementPolicy,
     deletion: DeletionPolicy,
-) -> Plan {
+) -> Result<Plan, Blocked> {
     if !composition.is_held() {
-        return Plan::nothing(Standing::Removed);
+        return Ok(Plan::nothing(Standing::Removed));
     }
     let revoke = Step::Revoke(
         observed
@@ -390,42 +417,52 @@ fn removal(
     );
     let leave_release = deletion == DeletionPolicy::Orphan || !management.may_delete();
     if leave_release {
-        return Plan::removed(vec![revoke, Step::RemoveFinalizer]);
+        return Ok(Plan::removed(vec![revoke, Step::RemoveFinalizer]));
     }
     if let NamespacePhase::Terminating(outlying) = &observed.namespace {
         // No hook can run there any more, and nobody can write what the release was.
         if let Some(steps) = observed.rights.steps() {
-            return Plan::underway(steps);
+            return Ok(Plan::underway(steps));
         }
         let clear = (!outlying.is_empty()).then(|| Step::Clear(outlying.clone()));
-        return Plan::removed(clear.into_iter().chain([revoke, Step::RemoveFinalizer]).collect());
+        return Ok(Plan::removed(
+            clear.into_iter().chain([revoke, Step::RemoveFinalizer]).collect(),
+        ));
+    }
+    if observed.release == Release::Absent && composition.has_unseen_release() {
+        // Without our finalizer all of the release would be left behind.
+        return Err(Blocked::records_not_found(composition));
     }
     if observed.release.is_unrecorded() {
         // Nothing tells what the release has, and a release that is not ours is not ours to remove; objects that name this
         // composition are.
         let unrecorded = &observed.unrecorded;
         if unrecorded.is_empty() {
-            return Plan::removed(vec![revoke, Step::RemoveFinalizer]);
+            return Ok(Plan::removed(vec![revoke, Step::RemoveFinalizer]));
         }
         if let Some(steps) = observed.rights.steps() {
-            return Plan::underway(steps);
+            return Ok(Plan::underway(steps));
         }
-        return Plan::removed(vec![
+        return Ok(Plan::removed(vec![
             Step::Clear(unrecorded.clone()),
             revoke,
             Step::RemoveFinalizer,
-        ]);
+        ]));
     }
     if matches!(observed.release, Release::Locked(_)) {
-        return Plan::nothing(Standing::Waiting);
+        return Ok(Plan::nothing(Standing::Waiting));
     }
     if let Some(steps) = observed.rights.steps() {
-        return Plan::underway(steps);
+        return Ok(Plan::underway(steps));
     }
     if observed.release == Release::Unreadable {
-        return Plan::nothing(Standing::Waiting);
+        return Ok(Plan::nothing(Standing::Waiting));
     }
-    Plan::removed(vec![Step::Uninstall, revoke, Step::RemoveFinalizer])
+    Ok(Plan::removed(vec![
+        Step::Uninstall,
+        revoke,
+        Step::RemoveFinalizer,
+    ]))
 }
 
 fn labelling(composition: &Composition, observed: &Observed) -> Option<Step> {
@@ -929,6 +966,53 @@ pub(crate) mod tests {
         check(
             &deleted(composition()),
             &foreign(),
+            &[revoke(), Step::RemoveFinalizer],
+            Standing::Removed,
+        );
+    }
+
+    #[test]
+    fn a_release_whose_records_are_not_found_is_neither_installed_again_nor_left_behind() {
+        let of_krateo = |mut composition: Composition| {
+            composition.status.managed = vec![api::composition::Managed {
+                api_version: "v1".into(),
+                resource: "configmaps".into(),
+                name: "web".into(),
+                namespace: "team".into(),
+                path: "/api/v1/namespaces/team/configmaps/web".into(),
+            }];
+            composition
+        };
+        let hinted = of_krateo(annotated(annotations::RELEASE_REVISION, "7"));
+        for composition in [hinted.clone(), deleted(hinted.clone())] {
+            let held = plan(&composition, &observed(Release::Absent))
+                .unwrap_err()
+                .to_string();
+            assert!(held.contains("found near revision 7"), "{held}");
+            assert!(held.contains("krateo.io/release-revision: \"0\""), "{held}");
+        }
+        let unhinted = of_krateo(composition());
+        let held = plan(&unhinted, &observed(Release::Absent)).unwrap_err();
+        assert!(held.to_string().contains("found near revision 1."), "{held}");
+
+        // Records that are found, or may not be read yet, are as those of any other release.
+        check(&hinted, &observed(Release::InSync), &[], Standing::UpToDate);
+        check(&hinted, &observed(Release::Unreadable), &[], Standing::Waiting);
+        let denied = of_krateo(annotated(annotations::RELEASE_REVISION, "0"));
+        let mut seen = hinted;
+        seen.status.release_revision = Some(7);
+        for composition in [denied, seen] {
+            let absent = observed(Release::Absent);
+            check(&composition, &absent, &[Step::Install], Standing::Underway);
+            let steps = [revoke(), Step::RemoveFinalizer];
+            check(&deleted(composition), &absent, &steps, Standing::Removed);
+        }
+        let mut orphan = deleted(unhinted);
+        let policy = (annotations::DELETION_POLICY.into(), "orphan".into());
+        orphan.annotations.extend([policy]);
+        check(
+            &orphan,
+            &observed(Release::Absent),
             &[revoke(), Step::RemoveFinalizer],
             Standing::Removed,
         );

@@ -17,14 +17,21 @@ pub fn permissions(
     records: Option<&records::Observed>,
     max_history: i64,
 ) -> Permissions {
-    let mut revisions = records.map(records::Observed::revisions).unwrap_or_default();
-    if revisions.is_empty() {
+    let near =
+        |revisions: &[i64]| Permissions::of_records(&composition.namespace, release, revisions, max_history);
+    let revisions = records.map(records::Observed::revisions).unwrap_or_default();
+    let of_records = if revisions.is_empty() {
         // What cannot be read yet is where the last pass left it, maybe that of another version's controller. Where
-        // there is nothing, the first one follows at once. So the permissions need not be written again then.
-        let last = composition.revision_hint().filter(|_| records.is_none());
-        revisions.push(last.unwrap_or(1));
-    }
-    Permissions::of_records(&composition.namespace, release, &revisions, max_history)
+        // there is nothing, the first one follows at once. So the permissions need not be written again then. Krateo's
+        // records are looked for again as long as they are not found.
+        let is_looked_for = records.is_none() || composition.has_unseen_release();
+        let hints = composition.revision_hints().into_iter().filter(|_| is_looked_for);
+        let of_hints = hints.map(|hint| near(&[hint])).reduce(Permissions::and);
+        of_hints.unwrap_or_else(|| near(&[1]))
+    } else {
+        near(&revisions)
+    };
+    of_records
         .and(lease(composition, release, records))
         .and(Permissions::of_resources(touched))
         .and(Permissions::of_resources(stored))

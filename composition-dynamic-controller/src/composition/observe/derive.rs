@@ -183,7 +183,7 @@ pub(super) fn elsewhere<'g>(
 
 /// True when no pass has ever acted for the composition: our finalizer comes before anything else.
 pub(super) fn is_new(composition: &Composition) -> bool {
-    !composition.is_held() && composition.revision_hint().is_none()
+    !composition.is_held() && composition.revision_hints().is_empty()
 }
 
 /// A lookup that the render lacks the answer to although all is granted.

@@ -271,9 +271,7 @@ async fn records(
     releases: &mut Releases,
     ctx: &Context,
 ) -> Result<Option<records::Observed>, Error> {
-    let hint = composition.revision_hint().unwrap_or(0);
-    let (namespace, name) = (&composition.namespace, release.as_str());
-    let mut observed = releases.observe(namespace, name, hint).await;
+    let mut observed = near_hints(composition, release, releases).await;
     let newest = observed
         .as_ref()
         .ok()
@@ -283,13 +281,31 @@ async fn records(
         && let Some(newer) = key.newer(&used).await?
     {
         *releases = ctx.releases_by(Some(newer), composition);
-        observed = releases.observe(namespace, name, hint).await;
+        observed = near_hints(composition, release, releases).await;
     }
     match observed {
         Ok(records) => Ok(Some(records)),
         Err(error) if error.is_forbidden() => Ok(None),
         Err(error) => Err(Error::Release(error)),
     }
+}
+
+/// The records of the release near the first revision that the composition says and that leads to any.
+async fn near_hints(
+    composition: &Composition,
+    release: &ReleaseName,
+    releases: &Releases,
+) -> Result<records::Observed, helm_client::release::Error> {
+    let (namespace, name) = (&composition.namespace, release.as_str());
+    let hints = composition.revision_hints();
+    let (last, others) = hints.split_last().unwrap_or((&0, &[]));
+    for hint in others {
+        let observed = releases.observe(namespace, name, *hint).await?;
+        if observed.newest.is_some() {
+            return Ok(observed);
+        }
+    }
+    releases.observe(namespace, name, *last).await
 }
 
 /// What the stored revisions have. Of one that somebody else made, what lies beyond the bound is left out: nothing is granted

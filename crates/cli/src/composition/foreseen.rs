@@ -17,6 +17,8 @@ pub(crate) struct Foreseen {
     pub(crate) release: String,
     /// How its controller would find it.
     pub(crate) standing: Release,
+    /// True when its objects are in the composition's status, and no controller of ours has seen a record of it.
+    pub(crate) is_unseen: bool,
     /// The fields of its objects that are not as the chart renders them, where somebody else deployed it.
     pub(crate) differs: Vec<String>,
     /// True when the chart's templates compare `gracefullyPaused` with a text.
@@ -64,6 +66,7 @@ pub(crate) async fn foreseen(
     Ok(Foreseen {
         release: release.to_string(),
         standing: standing.release,
+        is_unseen: composition.has_unseen_release(),
         differs,
         compares_pause: found.compares_pause(),
     })

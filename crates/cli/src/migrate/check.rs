@@ -365,6 +365,7 @@ fn of_release(about: &str, seen: &Foreseen, annotate: impl Fn(&str) -> String) -
     let Foreseen {
         release,
         standing,
+        is_unseen,
         differs,
         compares_pause: _,
     } = seen;
@@ -372,6 +373,14 @@ fn of_release(about: &str, seen: &Foreseen, annotate: impl Fn(&str) -> String) -
         Release::Unsigned | Release::InSync | Release::Drifted(_) => Finding::told(
             about,
             format!("release {release} is taken over as it is, without a new revision"),
+        ),
+        Release::Absent if *is_unseen => Finding::settled_by(
+            about,
+            format!("it is held: its status lists objects of release {release}, which has no record"),
+            format!(
+                "restore its records, or, to have it installed anew: {}",
+                annotate(&format!("{}=0", annotations::RELEASE_REVISION))
+            ),
         ),
         Release::Absent => Finding::told(about, format!("release {release} is installed")),
         Release::OutOfSync(_) | Release::Failed(_) if differs.is_empty() => Finding::told(
@@ -446,6 +455,7 @@ mod tests {
             let seen = Foreseen {
                 release: "a".to_owned(),
                 standing,
+                is_unseen: true,
                 differs: Vec::new(),
                 compares_pause: false,
             };
@@ -456,6 +466,11 @@ mod tests {
             revision: 3,
             fields: vec!["Secret a: .data.password".into()],
         });
+        let unseen = find(Release::Absent).settle.unwrap();
+        assert!(
+            unseen.ends_with("annotate krateo.io/release-revision=0"),
+            "{unseen}"
+        );
         assert_eq!(
             drawn.settle.as_deref(),
             Some("annotate krateo.io/take-over-revision=3")

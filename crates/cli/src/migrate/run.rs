@@ -292,7 +292,7 @@ async fn tell_revisions(session: &Session) -> Result<()> {
             let at_home = session.at(&composition.namespace);
             let release = names::name(&at_home, &resource, &composition).await?.release;
             let newest = at_home.find(release.as_str()).await?.revision();
-            if newest <= composition.revision_hint().unwrap_or(0) {
+            if newest == 0 || composition.revision_hints().contains(&newest) {
                 continue;
             }
             let id = ObjectId::new(resource.clone(), Some(&composition.namespace), &composition.name)?;

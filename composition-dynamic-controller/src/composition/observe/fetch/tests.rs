@@ -346,6 +346,34 @@ async fn nothing_is_done_on_records_that_a_turn_left() {
     script.finish();
 }
 
+#[tokio::test]
+async fn records_are_looked_for_near_the_revision_of_the_status_then_of_the_annotation() {
+    let near = |revision: i64| format!("/api/v1/namespaces/team/secrets/sh.helm.release.v1.web.v{revision}");
+    let mut composition = composition();
+    composition.status.release_revision = Some(100);
+    let annotation = (annotations::RELEASE_REVISION.into(), "1".into());
+    composition.annotations.extend([annotation]);
+    let name = ReleaseName::new("web").unwrap();
+
+    let script = Script::new("the status is right")
+        .get(&near(100), record())
+        .absent(&near(101));
+    let ctx = context(&script, ChartSpec::default()).await;
+    let found = near_hints(&composition, &name, &ctx.releases).await.unwrap();
+    assert!(found.newest.is_some());
+    script.finish();
+
+    let around = (100..=102).chain((90..100).rev());
+    let none = around.fold(Script::new("they are elsewhere"), |script, revision| {
+        script.absent(&near(revision))
+    });
+    let script = none.get(RECORD, record()).absent(NEXT);
+    let ctx = context(&script, ChartSpec::default()).await;
+    let found = near_hints(&composition, &name, &ctx.releases).await.unwrap();
+    assert!(found.newest.is_some());
+    script.finish();
+}
+
 /// A repository of one chart, served on this machine.
 async fn chart(template: &str) -> ChartSpec {
     let folder = std::env::temp_dir().join(format!("fetch-{}-{}", std::process::id(), template.len()));
