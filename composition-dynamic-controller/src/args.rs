@@ -282,6 +282,29 @@ mod tests {
     }
 
     #[test]
+    fn the_same_event_is_not_repeated_for_as_long_as_eventrecorder_max_silence_says() {
+        use clap::CommandFactory as _;
+        assert_eq!(
+            parse(&REQUIRED).unwrap().event_silence.0,
+            runtime::events::SILENCE
+        );
+        let asked = parse(&[&REQUIRED[..], &["-event-silence=90s"]].concat()).unwrap();
+        assert_eq!(asked.event_silence.0, Duration::from_secs(90));
+        let command = Args::command();
+        let variables: Vec<_> = command.get_arguments().filter_map(clap::Arg::get_env).collect();
+        assert!(variables.contains(&"EVENTRECORDER_MAX_SILENCE".as_ref()));
+    }
+
+    #[test]
+    fn no_file_with_logins_is_read_unless_helm_registry_config_path_names_one() {
+        use clap::CommandFactory as _;
+        assert_eq!(parse(&REQUIRED).unwrap().charts.helm_registry_config_path, None);
+        let command = Args::command();
+        let variables: Vec<_> = command.get_arguments().filter_map(clap::Arg::get_env).collect();
+        assert!(variables.contains(&"HELM_REGISTRY_CONFIG_PATH".as_ref()));
+    }
+
+    #[test]
     fn there_is_at_least_one_shard_and_not_one_for_everybody() {
         let shards = |number: &str| parse(&[&REQUIRED[..], &["-shards", number]].concat());
         assert_eq!(shards("64").unwrap().shards, 64);

@@ -11,7 +11,7 @@ use cluster::{Entered, Item, ResourceId, ShardNews};
 use futures::{FutureExt as _, StreamExt as _};
 use kube::Api;
 use kube::runtime::{WatchStreamExt as _, watcher};
-use runtime::queue::Priority;
+use runtime::queue::{Priority, Queue};
 use runtime::{chain, spans};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::JoinSet;
@@ -166,7 +166,7 @@ impl Worker<'_> {
                 Ok(outcome) => return outcome,
                 Err(panic) => Error::panicked(&*panic),
             },
-            () = self.deadline() => Error::Overdue(PASS_DEADLINE),
+            () = overdue(&ctx.queue, key) => Error::Overdue(PASS_DEADLINE),
         };
         cut_off(key, error, ctx).await
     }
@@ -178,21 +178,66 @@ impl Worker<'_> {
         tokio::time::sleep(WAIT_WHEN_LEAVING).await;
         self.ctx.queue.parked(self.key).await;
     }
+}
 
-    async fn deadline(&self) {
-        loop {
-            let left = PASS_DEADLINE.saturating_sub(self.ctx.queue.worked(self.key));
-            if left.is_zero() {
-                return;
-            }
-            // No time passes for one that waits.
-            tokio::time::sleep(left.max(Duration::from_secs(1))).await;
+/// Returns when the pass has had a worker for as long as it may.
+async fn overdue(queue: &Queue<Key>, key: &Key) {
+    loop {
+        let left = PASS_DEADLINE.saturating_sub(queue.worked(key));
+        if left.is_zero() {
+            return;
         }
+        // No time passes for one that waits.
+        tokio::time::sleep(left.max(Duration::from_secs(1))).await;
     }
 }
 
 impl Drop for Worker<'_> {
     fn drop(&mut self) {
         self.ctx.queue.done(self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use runtime::queue::Capacity;
+    use runtime::{Metrics, Telemetry};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// A queue whose only object is being worked on.
+    async fn working() -> (Arc<Queue<Key>>, Key) {
+        let telemetry = Telemetry::new(&Metrics::new().unwrap(), "unstructured_runtime", "webs").unwrap();
+        let queue = Arc::new(Queue::new(telemetry.queue(), Capacity::of(1)));
+        let key = Key {
+            namespace: "team".into(),
+            name: "web".into(),
+        };
+        queue.add(key, Priority::High);
+        let key = queue.take().await;
+        (queue, key)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_pass_is_overdue_after_four_minutes_of_work() {
+        let (queue, key) = working().await;
+        let begun = Instant::now();
+        overdue(&queue, &key).await;
+        assert_eq!(begun.elapsed().as_secs(), 240);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_pass_waits_for_is_no_work() {
+        let (queue, key) = working().await;
+        let hook = queue.waiting(&key, tokio::time::sleep(Duration::from_hours(1)));
+        let begun = Instant::now();
+        tokio::join!(overdue(&queue, &key), hook);
+        let worked = begun.elapsed().checked_sub(Duration::from_hours(1)).unwrap();
+        // A timer counts whole milliseconds.
+        assert!(
+            worked.abs_diff(PASS_DEADLINE) < Duration::from_secs(1),
+            "{worked:?}"
+        );
     }
 }

@@ -252,6 +252,12 @@ mod tests {
 
     #[tokio::test]
     async fn the_same_words_are_told_again_after_the_silence() {
+        let script =
+            Script::new("once, for a silence of an hour").on(Method::POST, EVENTS, |_| {}, 201, json!({}));
+        let recorder = Recorder::new(script.cluster(), "cdc", "pod-1").with_silence(Duration::from_hours(1));
+        recorder.publish(&web(), &created("one")).await;
+        recorder.publish(&web(), &created("one")).await;
+        script.finish();
         let script = Script::new("twice")
             .on(Method::POST, EVENTS, |_| {}, 201, json!({}))
             .on(Method::POST, EVENTS, |_| {}, 201, json!({}));

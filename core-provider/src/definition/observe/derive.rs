@@ -536,6 +536,25 @@ mod tests {
         check(&since(own, 2), older, none(), false, &[("defs/x", true)]);
     }
 
+    /// Whoever applies a definition chooses the repository, so it is no proof of one origin: a registry that is moved, or
+    /// mirrored, gives the next version from another address.
+    #[test]
+    fn charts_of_one_name_from_two_repositories_share_a_type_but_no_version() {
+        let from = |url: &str, mut definition: CompositionDefinition| {
+            definition.spec.chart.url = url.into();
+            definition
+        };
+        let holders = |version: &str| {
+            let mut read = read();
+            read.neighbours.others = vec![from("https://two.example", running("other", version))];
+            let wanted = facts(&from("https://one.example", named("web")), read);
+            let names = wanted.holders.into_iter().map(|holder| holder.name);
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(holders("v1-1-0"), ["defs/other"]);
+        assert_eq!(holders("v1-0-0"), [""; 0]);
+    }
+
     #[test]
     fn a_version_is_idle_that_no_definition_and_no_composition_needs() {
         let source = fixtures::source("1.1.0");
