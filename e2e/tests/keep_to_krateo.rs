@@ -66,8 +66,46 @@ fn manifests_and_charts_of_krateo_do_what_they_did() -> Result<()> {
     );
 
     paused(&home)?;
+    labels_of_others_stay(&home)?;
     failed(&home)?;
+    let own = home
+        .get("namespaces", "keep-to-krateo-own")?
+        .context("no namespace")?;
+    has_labels_of_others(&own)?;
     orphaned(&home)
+}
+
+/// On the namespace that the release brings, labels and annotations of other controllers stay when those of the release are
+/// corrected.
+fn labels_of_others_stay(home: &Namespace) -> Result<()> {
+    let own = "keep-to-krateo-own";
+    // What kubectl adds in its own name is drift, and is removed.
+    let mesh = "--field-manager=mesh-operator";
+    home.kubectl(&[
+        "annotate",
+        mesh,
+        "namespace",
+        own,
+        "quota.example.com/owner=finance",
+    ])?;
+    let enforced = "pod-security.kubernetes.io/enforce=restricted";
+    home.kubectl(&["label", mesh, "namespace", own, enforced])?;
+    home.kubectl(&["label", "--overwrite", "namespace", own, "team=another"])?;
+    let corrected = home.wait_until("the release's own label to be corrected", || {
+        let namespace = home.get("namespaces", own)?;
+        Ok(namespace.filter(|namespace| namespace["metadata"]["labels"]["team"] == "web"))
+    })?;
+    has_labels_of_others(&corrected)
+}
+
+fn has_labels_of_others(namespace: &Value) -> Result<()> {
+    let metadata = &namespace["metadata"];
+    ensure!(
+        metadata["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
+            && metadata["annotations"]["quota.example.com/owner"] == "finance",
+        "{metadata}"
+    );
+    Ok(())
 }
 
 /// A namespace of the release's own, and an object that is somebody else's by then.
