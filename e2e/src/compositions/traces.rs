@@ -155,9 +155,12 @@ fn find<'a>(spans: &'a [Span], name: &str, kind: i32) -> Option<&'a Span> {
     spans.iter().find(|span| span.name == name && span.kind == kind)
 }
 
-/// A span and those below it, each with when it began and how long it took.
+/// A span and those below it, each with when it began, how long it took, its number, and that of the span that it is below.
 fn tree(spans: &[Span], root: &Span) -> String {
-    let mut text = String::new();
+    let mut text = format!(
+        "{:<32} {:>8} {:>8}  {:<16} {:<16} process\n",
+        "span", "began", "took", "id", "parent"
+    );
     branch(&mut text, spans, root, root, 0);
     text
 }
@@ -167,9 +170,11 @@ fn branch(text: &mut String, spans: &[Span], root: &Span, span: &Span, depth: us
     let name = format!("{:indent$}{}", "", span.name, indent = 2 * depth);
     let _ = writeln!(
         text,
-        "{name:<44} {:>8.1} ms {:>8.1} ms  {}",
+        "{name:<32} {:>5.1} ms {:>5.1} ms  {:<16} {:<16} {}",
         milliseconds(root.began, span.began),
         milliseconds(span.began, span.ended),
+        number(&span.id),
+        number(&span.parent),
         span.service
     );
     let mut below: Vec<&Span> = spans.iter().filter(|below| below.parent == span.id).collect();
@@ -177,6 +182,13 @@ fn branch(text: &mut String, spans: &[Span], root: &Span, span: &Span, depth: us
     for below in below {
         branch(text, spans, root, below, depth + 1);
     }
+}
+
+fn number(id: &[u8]) -> String {
+    id.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 /// The line by which helm-client, which knows of no compositions, says that it is about to install.
