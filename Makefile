@@ -247,6 +247,13 @@ release-demo: ## RELEASED=<folder>, what `make release` made: published in the r
 	$(DEBUG)/local-cluster packages --install
 	$(DEBUG)/release_demo $(if $(KEEP),--keep) $(RELEASED)
 
+TOGETHER ?=
+.PHONY: image-memory
+image-memory: setup ## What the platform's programs take in memory on a node, in PSS, and what one file for all would save at most; TOGETHER=true builds that and measures it (needs root)
+	$(BUILD_RELEASE) --quiet $(call bins,$(PROGRAMS) image_memory)
+	$(if $(TOGETHER),e2e/multi-call.sh $(RELEASE)/multi-call)
+	$(RELEASE)/image_memory $(if $(TOGETHER),--together $(RELEASE)/multi-call)
+
 # What the demo runs, and how long two cores compile it when nothing is compiled yet.
 DEMO_PROGRAMS := core-provider composition-dynamic-controller chart-inspector web-server
 DEMO_SECONDS := 300

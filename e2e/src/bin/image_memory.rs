@@ -1,0 +1,235 @@
+//! Measures what the programs of the platform take on a node in which every program is a file of its own, and in which all of
+//! them are one file that is called by different names: memory is shared only between processes that run the same file.
+#![allow(
+    clippy::print_stdout,
+    reason = "figures are what the person at the terminal waits for"
+)]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use clap::Parser;
+use e2e::{ChartFolder, Scenario, image, progress};
+use serde_json::{Value, json};
+
+/// So many types there are, each with a composition and a controller.
+const TYPES: usize = 5;
+
+/// For so long nothing changes before memory is measured.
+const SETTLED: Duration = Duration::from_secs(45);
+
+/// The programs that are brought together.
+const PROGRAMS: [&str; 3] = [
+    "core-provider",
+    "composition-dynamic-controller",
+    "chart-inspector",
+];
+
+/// The image of a program that is a part of one file. `--timestamp` makes its layer the same for all programs.
+const DOCKERFILE: &str = "FROM scratch\nARG PROGRAM\nCOPY ca-certificates.crt /etc/ssl/certs/ca-certificates.crt\n\
+     COPY program /program\nENV PROGRAM=$PROGRAM\nUSER 65532:65532\nENTRYPOINT [\"/program\"]\n";
+
+/// Memory of the platform by separate programs, and by one.
+#[derive(Debug, Parser)]
+struct Args {
+    /// The one program, which the variable PROGRAM makes each of them: what e2e/multi-call.sh builds. Without it only the
+    /// separate ones are measured, and what one could save at most.
+    #[arg(long)]
+    together: Option<PathBuf>,
+}
+
+/// What processes take, in KiB.
+#[derive(Debug, Clone, Copy, Default)]
+struct Memory {
+    processes: u64,
+    /// Where what several processes have counts once in total.
+    pss: u64,
+    /// What of that are pages of files: the program.
+    pss_of_files: u64,
+    rss: u64,
+}
+
+impl Memory {
+    fn add(&mut self, other: Self) {
+        self.processes += other.processes;
+        self.pss += other.pss;
+        self.pss_of_files += other.pss_of_files;
+        self.rss += other.rss;
+    }
+}
+
+fn main() -> Result<()> {
+    let args = Args::parse();
+    let scenario = Scenario::alone("image-memory")?;
+    for number in 0..TYPES {
+        compose(&scenario, number)?;
+    }
+    let separate = measure(&scenario, "a program for each")?;
+    let all = sum(&separate);
+    // One file has at least what the program has that uses most of its own.
+    let largest = separate.values().map(|memory| memory.pss_of_files).max();
+    let most = all.pss_of_files - largest.unwrap_or_default();
+    let separately = format!(
+        "{} processes: separate programs {:.1} MiB PSS, {:.1} of them the programs",
+        all.processes,
+        mebibytes(all.pss),
+        mebibytes(all.pss_of_files)
+    );
+    let Some(program) = args.together else {
+        println!(
+            "{separately}; one program would save {:.1} MiB at most",
+            mebibytes(most)
+        );
+        return Ok(());
+    };
+    push_together(&scenario, &program)?;
+    scenario.platform().kubectl(&["delete", "pods", "--all"])?;
+    let one = sum(&measure(&scenario, "one program for all")?);
+    println!(
+        "{separately}; one program {:.1} and {:.1}, which saves {:.1} MiB of {:.1} at most",
+        mebibytes(one.pss),
+        mebibytes(one.pss_of_files),
+        mebibytes(all.pss_of_files.saturating_sub(one.pss_of_files)),
+        mebibytes(most)
+    );
+    Ok(())
+}
+
+fn sum(programs: &BTreeMap<String, Memory>) -> Memory {
+    let mut all = Memory::default();
+    for memory in programs.values() {
+        all.add(*memory);
+    }
+    all
+}
+
+fn compose(scenario: &Scenario, number: usize) -> Result<()> {
+    let name = format!("memory{number}");
+    let url = ChartFolder::copy("web", &name, "1.0.0")?.push(scenario.site())?;
+    scenario.define(&name, &url, "1.0.0")?;
+    let definition = scenario.wait_for("compositiondefinitions", &name, "Ready", "True")?;
+    scenario.apply(&json!({
+        "apiVersion": definition["status"]["apiVersion"],
+        "kind": definition["status"]["kind"],
+        "metadata": {"name": name, "namespace": scenario.namespace()},
+        "spec": {"image": scenario.web_image()},
+    }))?;
+    let plural = definition["status"]["resource"].as_str().unwrap_or_default();
+    scenario.wait_for(plural, &name, "Ready", "True").map(drop)
+}
+
+/// Replaces the image of each program in the registry by one that holds all of them.
+fn push_together(scenario: &Scenario, program: &Path) -> Result<()> {
+    let (site, context) = (scenario.site(), tempfile::tempdir()?);
+    let dockerfile = context.path().join("Dockerfile");
+    fs::write(&dockerfile, DOCKERFILE)?;
+    fs::copy(program, context.path().join("program"))
+        .with_context(|| format!("{} is missing", program.display()))?;
+    fs::copy(
+        "/etc/ssl/certs/ca-certificates.crt",
+        context.path().join("ca-certificates.crt"),
+    )?;
+    for program in PROGRAMS {
+        let reference = image::reference(site, program);
+        progress(format_args!("image {reference} of all programs"));
+        let argument = format!("PROGRAM={program}");
+        let arguments = ["--timestamp", "0", "--build-arg", &argument];
+        site.buildah()
+            .build(&dockerfile, context.path(), &arguments, &reference)?;
+        site.buildah().push(&reference, site.plain_http())?;
+    }
+    Ok(())
+}
+
+/// What the pods of the platform take once they are all there and have nothing to do.
+fn measure(scenario: &Scenario, what: &str) -> Result<BTreeMap<String, Memory>> {
+    let platform = scenario.platform();
+    for deployment in items(&platform.kubectl(&["get", "deployments", "--output", "json"])?)? {
+        let name = format!("deployment/{}", text(&deployment["metadata"]["name"]));
+        platform.kubectl(&["rollout", "status", &name, "--timeout=3m"])?;
+    }
+    std::thread::sleep(SETTLED);
+    let pods = items(&platform.kubectl(&["get", "pods", "--output", "json"])?)?;
+    let programs = by_program(&pods)?;
+    for (program, memory) in &programs {
+        println!(
+            "{what}: {program}: {} processes, {:.1} MiB PSS, {:.1} of them the program, {:.1} MiB resident",
+            memory.processes,
+            mebibytes(memory.pss),
+            mebibytes(memory.pss_of_files),
+            mebibytes(memory.rss)
+        );
+    }
+    ensure!(
+        PROGRAMS.iter().all(|program| programs.contains_key(*program)),
+        "the processes of the pods are not all seen from here: {:?}",
+        programs.keys()
+    );
+    Ok(programs)
+}
+
+/// Of all processes of this machine, those of these pods.
+fn by_program(pods: &[Value]) -> Result<BTreeMap<String, Memory>> {
+    let mut programs: BTreeMap<String, Memory> = BTreeMap::new();
+    for process in fs::read_dir("/proc")? {
+        let folder = process?.path();
+        // It may end while it is looked at; threads of the kernel have no memory.
+        let (Ok(groups), Ok(name), Ok(memory)) = (
+            fs::read_to_string(folder.join("cgroup")),
+            fs::read_to_string(folder.join("comm")),
+            fs::read_to_string(folder.join("smaps_rollup")),
+        ) else {
+            continue;
+        };
+        let groups = groups.replace('_', "-");
+        let pod = pods
+            .iter()
+            .find(|pod| groups.contains(text(&pod["metadata"]["uid"])));
+        if let (Some(pod), false) = (pod, name.trim() == "pause") {
+            programs.entry(program(pod)).or_default().add(read(&memory)?);
+        }
+    }
+    Ok(programs)
+}
+
+/// By its image, whose last part is its name.
+fn program(pod: &Value) -> String {
+    let image = text(&pod["spec"]["containers"][0]["image"]);
+    let name = image.rsplit('/').next().unwrap_or_default();
+    name.split([':', '@']).next().unwrap_or_default().to_owned()
+}
+
+fn read(rollup: &str) -> Result<Memory> {
+    let value = |name: &str| -> Result<u64> {
+        let line = rollup.lines().find_map(|line| line.strip_prefix(name));
+        let number = line.and_then(|line| line.split_whitespace().next());
+        Ok(number
+            .with_context(|| format!("no {name} in {rollup}"))?
+            .parse()?)
+    };
+    Ok(Memory {
+        processes: 1,
+        pss: value("Pss:")?,
+        pss_of_files: value("Pss_File:")?,
+        rss: value("Rss:")?,
+    })
+}
+
+fn items(list: &str) -> Result<Vec<Value>> {
+    let mut list: Value = serde_json::from_str(list)?;
+    match list["items"].take() {
+        Value::Array(items) => Ok(items),
+        other => anyhow::bail!("no list: {other}"),
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn mebibytes(kibibytes: u64) -> f64 {
+    kibibytes as f64 / 1024.0
+}
