@@ -110,6 +110,14 @@ e2e-control-plane: programs ## Those of the end-to-end tests that need no pods, 
 	$(TRIED) $(TEST) --test control_plane -- --test-threads=$(CONTROL_PLANES) --nocapture
 	$(TEST) --test issue_tickets -- --nocapture
 
+# What the API server itself decides, by policies, or else by core-provider's webhook. Without open_namespace, which creates
+# compositions while core-provider is away: its webhook is required there.
+AT_FLOOR := keep_to_krateo bind_roles forge_marks allow_definitions restrict_lookups restrict_namespaces delete_policies
+
+.PHONY: kube-floor
+kube-floor: programs ## Tests of admission on a control plane of the lowest Kubernetes that the charts name (builds it at first)
+	E2E_KUBERNETES_FLOOR=1 $(TRIED) $(TEST) --test control_plane -- --test-threads=1 --nocapture $(AT_FLOOR)
+
 .PHONY: programs
 programs: ## The static binaries that the images are made of, and what drives kco
 	$(BUILD) $(call bins,$(PROGRAMS) release-driver)

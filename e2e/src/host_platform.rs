@@ -21,6 +21,10 @@ const PROVIDER: &str = "core-provider";
 /// Several run on one host, which has each port once.
 const NO_METRICS: &str = "--metrics-server-port=0";
 
+/// Set where control planes are to be of the lowest release of Kubernetes that the platform takes. It has no
+/// `MutatingAdmissionPolicy`, so core-provider labels compositions by its webhook.
+const FLOOR: &str = "E2E_KUBERNETES_FLOOR";
+
 const NETWORK_POLICIES: [&str; 3] = [
     "networkPolicy.enabled=true",
     "networkPolicy.apiServers[0].ipBlock.cidr=127.0.0.1/32",
@@ -32,6 +36,8 @@ pub struct HostPlatform {
     plane: ControlPlane,
     site: Site,
     inspector: String,
+    /// On which core-provider answers webhooks; 0 where nobody needs them.
+    webhooks: u16,
 }
 
 impl HostPlatform {
@@ -90,7 +96,11 @@ impl HostPlatform {
     /// # Errors
     /// When it does not come up.
     pub fn installed_from(chart: &Path, values: &[&str]) -> Result<Self> {
-        let plane = ControlPlane::start(Options::default())?;
+        let floor = std::env::var_os(FLOOR).is_some();
+        let plane = ControlPlane::start(Options {
+            floor,
+            ..Options::default()
+        })?;
         let site = Site::host(&plane)?;
         progress("installing the platform on a control plane");
         // Nobody waits for its pods: there is no node to run them.
@@ -102,6 +112,7 @@ impl HostPlatform {
         site.run(install)?;
         Ok(Self {
             inspector: format!("127.0.0.1:{}", free_port()?),
+            webhooks: if floor { free_port()? } else { 0 },
             plane,
             site,
         })
@@ -163,19 +174,24 @@ impl HostPlatform {
         Ok(command)
     }
 
-    fn provider_environment(&self) -> [(&'static str, String); 7] {
-        [
+    fn provider_environment(&self) -> Vec<(&'static str, String)> {
+        let mut environment = vec![
             ("KRATEO_NAMESPACE", NAMESPACE.to_owned()),
             ("CORE_PROVIDER_SERVICE_ACCOUNT", RELEASE.to_owned()),
             ("CORE_PROVIDER_POLL_INTERVAL", "5s".to_owned()),
-            ("CORE_PROVIDER_WEBHOOK_PORT", "0".to_owned()),
+            ("CORE_PROVIDER_WEBHOOK_PORT", self.webhooks.to_string()),
             ("CORE_PROVIDER_MAX_RECONCILE_RATE", "16".to_owned()),
             (
                 "CHART_INSPECTOR_SERVICE_ACCOUNT",
                 format!("{RELEASE}-{INSPECTOR}"),
             ),
             ("URL_CHART_INSPECTOR", format!("http://{}/", self.inspector)),
-        ]
+        ];
+        if self.webhooks != 0 {
+            let url = format!("https://127.0.0.1:{}", self.webhooks);
+            environment.push(("CORE_PROVIDER_WEBHOOK_URL", url));
+        }
+        environment
     }
 
     /// Upgrades the platform's release to these values of the chart. Programs that run are none of its business.

@@ -37,6 +37,9 @@ pub struct Options {
     ///
     /// [`packages::NETWORK_POLICIES`]: crate::packages::NETWORK_POLICIES
     pub network_policies: bool,
+    /// Whether API server and controller manager of a control plane without nodes are of the lowest release of Kubernetes that
+    /// the platform takes.
+    pub floor: bool,
     /// Further arguments of the API server, as `--runtime-config=…`; they come last.
     pub api_server_arguments: Vec<String>,
 }
@@ -53,6 +56,7 @@ pub struct ControlPlane {
     state: State,
     processes: Mutex<Vec<Process>>,
     phases: Vec<(String, Duration)>,
+    floor: bool,
 }
 
 /// Where a control plane stands.
@@ -169,12 +173,14 @@ impl ControlPlane {
             cache: Cache::of_user()?,
             processes: Mutex::default(),
             phases: Vec::new(),
+            floor: false,
         })
     }
 
     /// The folder, the name and the programs; nothing runs yet.
     pub(crate) fn prepare(options: &Options, size: Size) -> Result<Self> {
         let cache = Cache::of_user()?;
+        let floor = options.floor && matches!(size, Size::ControlPlane);
         let mut programs: Vec<(&Part, PathBuf)> = match size {
             Size::ControlPlane => [
                 &parts::KUBECTL,
@@ -183,6 +189,7 @@ impl ControlPlane {
                 &parts::KUBE_CONTROLLER_MANAGER,
             ]
             .into_iter()
+            .map(|part| if floor { part.at_floor() } else { part })
             .map(|part| Ok((part, cache.path(part)?)))
             .collect::<Result<_>>()?,
             Size::Cluster => {
@@ -208,6 +215,7 @@ impl ControlPlane {
             cache,
             processes: Mutex::default(),
             phases: Vec::new(),
+            floor,
         })
     }
 
@@ -239,13 +247,18 @@ impl ControlPlane {
         Ok(authority)
     }
 
+    /// The part as this control plane has it.
+    fn chosen(&self, part: &'static Part) -> &'static Part {
+        if self.floor { part.at_floor() } else { part }
+    }
+
     /// Starts the store and the API server, which waits for it.
     pub(crate) fn launch(&self, site: &Site, api_server_arguments: Vec<String>) -> Result<()> {
         self.run(&parts::ETCD, "etcd", site.place, self.etcd(site), &[])?;
         let mut arguments = self.api_server_flags(site)?;
         arguments.extend(api_server_arguments);
         self.run(
-            &parts::KUBE_APISERVER,
+            self.chosen(&parts::KUBE_APISERVER),
             "kube-apiserver",
             site.place,
             arguments,
@@ -258,7 +271,7 @@ impl ControlPlane {
     /// manager ends when its roles are not there after ten seconds.
     pub(crate) fn launch_controllers(&self, place: Place, has_nodes: bool) -> Result<()> {
         self.run(
-            &parts::KUBE_CONTROLLER_MANAGER,
+            self.chosen(&parts::KUBE_CONTROLLER_MANAGER),
             "kube-controller-manager",
             place,
             self.controller_manager(has_nodes),
@@ -611,6 +624,7 @@ impl ControlPlane {
             .into_iter()
             .chain(parts::ON_REQUEST)
             .filter(|part| used(part))
+            .map(|part| self.chosen(part))
             .map(|part| (part.name, part.version().to_owned()))
             .collect()
     }

@@ -75,6 +75,7 @@ macro_rules! pins {
 static HELM_4_PINS: Pins = pins!("helm4");
 static HELM_3_PINS: Pins = pins!("helm3");
 static KUBERNETES_PINS: Pins = pins!("kubernetes");
+static KUBERNETES_FLOOR_PINS: Pins = pins!("kubernetes-floor");
 static KUBEADM_PINS: Pins = pins!("kubeadm");
 static CONTAINERD_PINS: Pins = pins!("containerd");
 static REGISTRY_PINS: Pins = pins!("registry", main);
@@ -282,6 +283,23 @@ pub static KUBE_ROUTER: Part = Part {
 /// Parts that only some clusters have, or some tests ask for: built then.
 pub static ON_REQUEST: [&Part; 4] = [&KUBE_ROUTER, &KUBEADM, &ETCDCTL, &HELM_3];
 
+/// Programs of the lowest release of Kubernetes that the platform takes. They stand in for those of the same names
+/// ([`Options::floor`](crate::Options::floor)).
+static FLOOR: [&Part; 2] = [
+    &pinned_kubernetes(
+        "kube-apiserver",
+        "k8s.io/kubernetes/cmd/kube-apiserver",
+        &KUBERNETES_FLOOR_PINS,
+        250,
+    ),
+    &pinned_kubernetes(
+        "kube-controller-manager",
+        "k8s.io/kubernetes/cmd/kube-controller-manager",
+        &KUBERNETES_FLOOR_PINS,
+        60,
+    ),
+];
+
 /// Every part that all clusters have, in the order a cold cache is filled: what others wait for first comes first.
 pub static ALL: [&Part; 14] = [
     &HELM,
@@ -304,6 +322,14 @@ impl Part {
     /// The part of that name.
     pub fn named(name: &str) -> Option<&'static Part> {
         ALL.into_iter().chain(ON_REQUEST).find(|part| part.name == name)
+    }
+
+    /// The same program of the lowest release of Kubernetes that the platform takes, where there is one.
+    pub(crate) fn at_floor(&'static self) -> &'static Self {
+        FLOOR
+            .into_iter()
+            .find(|part| part.name == self.name)
+            .unwrap_or(self)
     }
 
     /// Its pinned version, as `v1.36.3`.
@@ -601,8 +627,21 @@ mod tests {
 
     #[test]
     fn every_part_has_a_pinned_version() {
-        for part in ALL.into_iter().chain(ON_REQUEST) {
+        for part in ALL.into_iter().chain(ON_REQUEST).chain(FLOOR) {
             assert_ne!(part.version(), "v0", "{}", part.name);
+        }
+    }
+
+    #[test]
+    fn the_floor_is_the_release_that_the_chart_names() {
+        let chart = include_str!("../../../charts/core-provider/Chart.yaml");
+        for part in FLOOR {
+            let minor = part.version().split('.').nth(1).unwrap();
+            assert!(
+                chart.contains(&format!("kubeVersion: \">=1.{minor}.0-0\"")),
+                "{}",
+                part.version()
+            );
         }
     }
 
