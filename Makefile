@@ -388,9 +388,10 @@ bench: ## The template engine against Go's, on the same chart: parse and render,
 
 COMPOSITIONS ?= 100
 .PHONY: bench-compositions
-bench-compositions: setup ## What COMPOSITIONS=100 compositions cost: seconds, requests, writes, CPU, memory (needs root)
+bench-compositions: NAMESPACES = 1
+bench-compositions: setup ## What COMPOSITIONS=100 compositions over NAMESPACES=1 cost, with PROFILE=<file> of the API server: seconds, requests, writes, CPU, memory (needs root)
 	$(BUILD_RELEASE) --quiet $(call bins,$(PROGRAMS) release-driver bench_compositions)
-	$(RELEASE)/bench_compositions --compositions $(COMPOSITIONS)
+	$(RELEASE)/bench_compositions --compositions $(COMPOSITIONS) --namespaces $(NAMESPACES) $(if $(PROFILE),--profile $(PROFILE))
 
 # As `make interop` and its like, for compositions.
 ON_CONTROL_PLANE = $(BUILD) --quiet $(call bins,core-provider composition-dynamic-controller chart-inspector compositions local-cluster) && $(DEBUG)/compositions

@@ -20,10 +20,11 @@ pub(crate) async fn run(args: &Bare) -> Result<()> {
     let input = Input::load(&args.chart, Map::new())?;
     let cluster = connect(&args.place.kubeconfig, "release-driver/bare").await?;
     let mut all = Vec::new();
-    for number in 0..args.place.releases {
+    let namespaces = args.namespace.iter().cycle();
+    for (number, namespace) in (0..args.place.releases).zip(namespaces) {
         let name = format!("bare-{number}");
         let desired = input
-            .render(&cluster, &args.namespace, &name, &Observed::default())
+            .render(&cluster, namespace, &name, &Observed::default())
             .await?;
         all.push(Composition::of(&cluster, &desired).await?);
     }

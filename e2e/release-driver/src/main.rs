@@ -85,9 +85,9 @@ struct Compare {
 struct Bare {
     #[command(flatten)]
     place: Where,
-    /// Namespace of the objects.
-    #[arg(long)]
-    namespace: String,
+    /// Namespaces of the objects, which take turns.
+    #[arg(long, required = true, value_delimiter = ',')]
+    namespace: Vec<String>,
     /// The chart.
     chart: PathBuf,
 }

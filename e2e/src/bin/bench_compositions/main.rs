@@ -2,20 +2,27 @@
 //! but make the same writes.
 #![allow(clippy::print_stdout, reason = "figures are what it is for")]
 
+mod figures;
+mod usage;
+
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
 use std::io::{BufReader, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
-use e2e::scenario::{condition, is_ready, on_node};
+use e2e::scenario::{condition, is_ready};
 use e2e::{ChartFolder, Site, image, platform, progress};
 use local_cluster::audit::{AuditRecord, Mark};
 use local_cluster::{Cluster, Options};
 use serde_json::{Value, json};
+
+use self::figures::{Figures, Memory, Span};
+use self::usage::{SERVER, processes, server_process, shared_out, ticks};
 
 /// Times and counts what many compositions cost.
 #[derive(Debug, Parser)]
@@ -23,15 +30,25 @@ struct Args {
     /// How many compositions are applied at once.
     #[arg(long, default_value_t = 100)]
     compositions: usize,
+    /// Over how many namespaces they are spread.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    namespaces: u32,
+    /// A file for a profile of the API server's processor time while they are installed, which `go tool pprof` reads.
+    #[arg(long)]
+    profile: Option<PathBuf>,
     /// How long the idle platform is listened to, in seconds.
     #[arg(long, default_value_t = 60)]
     idle_seconds: u64,
 }
 
+/// Namespace of the definition and its controller, and the beginning of those of the compositions.
 const NAMESPACE: &str = "bench";
 
-/// Namespace of what the bare client makes.
+/// The beginning of the namespaces of what the bare client makes.
 const BARE_NAMESPACE: &str = "bench-bare";
+
+/// For how many seconds the API server is profiled.
+const PROFILED: u32 = 20;
 
 /// As many writes at a time does the bare client make as controllers have workers.
 const WORKERS: &str = "10";
@@ -40,7 +57,7 @@ const WORKERS: &str = "10";
 const SILENCE: Duration = Duration::from_secs(5);
 
 /// How long anything may take until it is given up.
-const PATIENCE: Duration = Duration::from_mins(10);
+const PATIENCE: Duration = Duration::from_hours(1);
 
 fn main() -> Result<()> {
     let args = Args::parse();
@@ -52,6 +69,8 @@ fn main() -> Result<()> {
         cluster,
         site,
         count: args.compositions,
+        namespaces: args.namespaces,
+        profile: args.profile,
     };
     bench.run(Duration::from_secs(args.idle_seconds))
 }
@@ -60,49 +79,36 @@ struct Bench {
     cluster: Cluster,
     site: Site,
     count: usize,
-}
-
-/// What was seen between two moments.
-struct Span {
-    seconds: f64,
-    requests: usize,
-    writes: usize,
-    cpu_seconds: f64,
-}
-
-/// All that is printed.
-struct Figures {
-    /// Writes and seconds of the bare client.
-    bare: (usize, f64),
-    empty_mib: f64,
-    install: Span,
-    full_mib: f64,
-    at_rest: Span,
-    change: Span,
-    bump: Span,
+    namespaces: u32,
+    profile: Option<PathBuf>,
 }
 
 impl Bench {
     fn run(&self, idle: Duration) -> Result<()> {
-        let namespace = |name: &str| {
-            let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
-            platform::apply(&self.site, &namespace.to_string())
-        };
-        namespace(BARE_NAMESPACE)?;
+        self.make_namespaces(&self.places(BARE_NAMESPACE))?;
         let bare = self.bare()?;
-        namespace(NAMESPACE)?;
+        self.make_namespaces(&[NAMESPACE.to_owned()])?;
+        self.make_namespaces(&self.places(NAMESPACE))?;
         self.define(&self.push("1.0.0")?, "1.0.0")?;
-        let empty_mib = self.resident()?;
+        let empty = self.memory()?;
+        let profiling = self.start_profile()?;
         let install = self.span("install", || {
             self.apply(&self.objects("v1-0-0", "one"))?;
             self.wait_until_all(is_ready)
         })?;
-        let full_mib = self.resident()?;
+        if let Some(mut profiling) = profiling {
+            ensure!(
+                profiling.wait()?.success(),
+                "the API server could not be profiled"
+            );
+        }
+        let full = self.memory()?;
         std::thread::sleep(Duration::from_secs(5));
-        let at_rest = self.span("idle", || {
+        let rest = || {
             std::thread::sleep(idle);
             Ok(())
-        })?;
+        };
+        let at_rest = self.span("idle", rest)?;
         let change = self.span("change", || {
             self.apply(&self.objects("v1-0-0", "two"))?;
             self.wait_until_all(is_ready)
@@ -112,17 +118,104 @@ impl Bench {
             self.define(&url, "1.1.0")?;
             self.wait_until_all(|object| is_ready(object) && object["status"]["helmChartVersion"] == "1.1.0")
         })?;
+        let restart = self.span("restart", || self.restart())?;
+        let after_restart = self.span("after the restart", rest)?;
+        let delete = self.span("delete", || self.delete_all())?;
         let figures = Figures {
             bare,
-            empty_mib,
+            empty,
             install,
-            full_mib,
+            full,
             at_rest,
             change,
             bump,
+            restart,
+            after_restart,
+            delete,
         };
-        figures.print(self.count, idle);
+        figures.print(self.count, self.namespaces, idle);
         Ok(())
+    }
+
+    /// The namespaces that compositions are spread over.
+    fn places(&self, begin: &str) -> Vec<String> {
+        match self.namespaces {
+            1 => vec![begin.to_owned()],
+            many => (0..many).map(|number| format!("{begin}-{number}")).collect(),
+        }
+    }
+
+    fn make_namespaces(&self, names: &[String]) -> Result<()> {
+        let items: Vec<Value> = names
+            .iter()
+            .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
+            .collect();
+        platform::apply(
+            &self.site,
+            &json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string(),
+        )
+    }
+
+    /// Begins to profile the API server, where that is asked for.
+    fn start_profile(&self) -> Result<Option<Child>> {
+        let Some(file) = &self.profile else {
+            return Ok(None);
+        };
+        let file = File::create(file).with_context(|| format!("could not create {}", file.display()))?;
+        let path = format!("/debug/pprof/profile?seconds={PROFILED}");
+        let mut command = self.site.kubectl(["get", "--raw", &path]);
+        Ok(Some(command.stdout(file).spawn()?))
+    }
+
+    /// Ends all pods of the platform, and waits until the next ones have served a change.
+    fn restart(&self) -> Result<()> {
+        for namespace in [platform::NAMESPACE, NAMESPACE] {
+            let ending = [
+                "delete",
+                "pods",
+                "--all",
+                "--wait=false",
+                "--namespace",
+                namespace,
+            ];
+            self.site.run(self.site.kubectl(ending))?;
+        }
+        let (place, name) = self.place_of(0);
+        let patch = json!({"spec": {"greeting": "three"}}).to_string();
+        let at = ["--namespace", &place];
+        let changing = ["patch", "benches", &name, "--type=merge", "--patch", &patch];
+        wait_until("the change to be admitted", || {
+            Ok(self
+                .site
+                .run(self.site.kubectl([&at[..], &changing].concat()))
+                .is_ok())
+        })?;
+        let reading = ["get", "benches", &name, "--output=json"];
+        wait_until("the change to be served", || {
+            let text = self.site.run(self.site.kubectl([&at[..], &reading].concat()))?;
+            Ok(is_ready(&serde_json::from_str(&text)?))
+        })
+    }
+
+    fn delete_all(&self) -> Result<()> {
+        for place in self.places(NAMESPACE) {
+            let deleting = [
+                "delete",
+                "benches",
+                "--all",
+                "--wait=false",
+                "--namespace",
+                &place,
+            ];
+            self.site.run(self.site.kubectl(deleting))?;
+        }
+        wait_until("all to be gone", || Ok(self.all()?.is_empty()))
+    }
+
+    /// Namespace and name of a composition.
+    fn place_of(&self, number: usize) -> (String, String) {
+        let places = self.places(NAMESPACE);
+        (places[number % places.len()].clone(), format!("bench-{number}"))
     }
 
     fn push(&self, version: &str) -> Result<String> {
@@ -150,10 +243,11 @@ impl Bench {
     fn objects(&self, version: &str, greeting: &str) -> String {
         let objects: Vec<Value> = (0..self.count)
             .map(|number| {
+                let (namespace, name) = self.place_of(number);
                 json!({
                     "apiVersion": format!("composition.krateo.io/{version}"),
                     "kind": "Bench",
-                    "metadata": {"name": format!("bench-{number}"), "namespace": NAMESPACE},
+                    "metadata": {"name": name, "namespace": namespace},
                     "spec": {"greeting": greeting},
                 })
             })
@@ -194,6 +288,7 @@ impl Bench {
                 Err(_) => self.all()?,
             };
             for object in objects {
+                // Their names are different in all namespaces.
                 let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
                 if is_so(&object) {
                     there.insert(name);
@@ -208,7 +303,7 @@ impl Bench {
     }
 
     fn all(&self) -> Result<Vec<Value>> {
-        let listed = self.kubectl(&["get", "benches", "--output", "json"])?;
+        let listed = self.kubectl(&["get", "benches", "--all-namespaces", "--output", "json"])?;
         let mut list: Value = serde_json::from_str(&listed)?;
         match list["items"].take() {
             Value::Array(items) => Ok(items),
@@ -218,7 +313,8 @@ impl Bench {
 
     /// Does something, and tells what the programs of the platform asked and used meanwhile.
     fn span(&self, name: &str, act: impl FnOnce() -> Result<()>) -> Result<Span> {
-        let (mark, cpu, begun) = (self.cluster.audit().mark()?, self.cpu()?, Instant::now());
+        let (mark, cpu) = (self.cluster.audit().mark()?, self.cpu()?);
+        let (server, begun) = (server_process()?, Instant::now());
         act()?;
         let seconds = begun.elapsed().as_secs_f64();
         progress(format_args!("{name}: {seconds:.2} s"));
@@ -229,12 +325,15 @@ impl Bench {
             progress(format_args!("  {:6.2} CPU s  {program}", seconds - before));
         }
         let cpu_seconds = used.values().sum::<f64>() - cpu.values().sum::<f64>();
+        let server_cpu_seconds = server_process()?.cpu_seconds - server.cpu_seconds;
+        progress(format_args!("  {server_cpu_seconds:6.2} CPU s  {SERVER}"));
         let (requests, writes) = self.count_since(mark)?;
         Ok(Span {
             seconds,
             requests,
             writes,
             cpu_seconds,
+            server_cpu_seconds,
         })
     }
 
@@ -267,13 +366,12 @@ impl Bench {
     fn cpu(&self) -> Result<BTreeMap<String, f64>> {
         let pods = self.pods()?;
         let mut used: BTreeMap<String, f64> = pods.iter().map(|pod| (pod.name.clone(), 0.0)).collect();
-        for process in std::fs::read_dir("/proc")? {
-            let process = process?.path();
-            let read = |file: &str| std::fs::read_to_string(process.join(file)).ok();
+        for process in processes()? {
+            let read = |file: &str| fs::read_to_string(process.join(file)).ok();
             let (Some(group), Some(stat)) = (read("cgroup"), read("stat")) else {
                 continue;
             };
-            let pod = pods.iter().find(|pod| group.contains(&format!("pod{}", pod.uid)));
+            let pod = pods.iter().find(|pod| pod.has(&group));
             if let (Some(pod), Some(ticks)) = (pod, ticks(&stat)) {
                 *used.entry(pod.name.clone()).or_default() += ticks as f64 / 100.0;
             }
@@ -281,27 +379,33 @@ impl Bench {
         Ok(used)
     }
 
-    /// Resident memory of the platform, in MiB: of each program the replica that has most.
-    fn resident(&self) -> Result<f64> {
-        let mut most: BTreeMap<String, f64> = BTreeMap::new();
-        for pod in self.pods()? {
-            let mebibytes = self.figure(&pod, "process_resident_memory_bytes")? / 1024.0 / 1024.0;
+    /// Memory of the platform and of the API server.
+    fn memory(&self) -> Result<Memory> {
+        let pods = self.pods()?;
+        let (mut all, mut controller) = (0.0, 0.0);
+        for folder in processes()? {
+            let Ok(group) = fs::read_to_string(folder.join("cgroup")) else {
+                continue;
+            };
+            let Some(pod) = pods.iter().find(|pod| pod.has(&group)) else {
+                continue;
+            };
+            // The process may have ended.
+            let Some(mebibytes) = shared_out(&folder) else {
+                continue;
+            };
             progress(format_args!("  {mebibytes:6.1} MiB  {}", pod.name));
-            let most = most.entry(pod.program).or_default();
-            *most = most.max(mebibytes);
+            all += mebibytes;
+            if pod.is_controller {
+                controller += mebibytes;
+            }
         }
-        Ok(most.values().sum())
-    }
-
-    fn figure(&self, pod: &Pod, figure: &str) -> Result<f64> {
-        let text = self.site.run(on_node(
-            &self.cluster,
-            &["curl", "--silent", "--fail", "--max-time", "5", &pod.metrics],
-        )?)?;
-        let line = text.lines().find(|line| line.starts_with(figure));
-        let value = line.and_then(|line| line.rsplit_once(' '));
-        let (_, value) = value.with_context(|| format!("{} has no {figure}", pod.name))?;
-        Ok(value.parse()?)
+        ensure!(all > 0.0, "the processes of the platform are not seen from here");
+        Ok(Memory {
+            all,
+            controller,
+            server: server_process()?.mebibytes,
+        })
     }
 
     /// The running pods of the platform.
@@ -325,7 +429,14 @@ impl Bench {
     fn bare(&self) -> Result<(usize, f64)> {
         let mut command = Command::new(image::binary("release-driver")?);
         command.arg("bare").arg("--kubeconfig").arg(self.kubeconfig()?);
-        command.args(["--namespace", BARE_NAMESPACE, "--at-once", WORKERS, "--releases"]);
+        let places = self.places(BARE_NAMESPACE);
+        command.args([
+            "--namespace",
+            &places.join(","),
+            "--at-once",
+            WORKERS,
+            "--releases",
+        ]);
         command.arg(self.count.to_string());
         let said = self.site.run({
             command.arg(image::root().join("e2e/charts/bench"));
@@ -333,7 +444,8 @@ impl Bench {
         })?;
         let (writes, seconds) = said.trim().split_once(' ').context("no figures")?;
         progress(format_args!("bare client: {writes} writes in {seconds} s"));
-        self.kubectl(&["delete", "namespace", BARE_NAMESPACE])?;
+        let deleting = ["delete", "namespace"].map(str::to_owned);
+        self.site.run(self.site.kubectl(deleting.iter().chain(&places)))?;
         Ok((writes.parse()?, seconds.parse()?))
     }
 
@@ -356,8 +468,8 @@ struct Watch {
 
 impl Watch {
     fn start(site: &Site) -> Result<Self> {
-        let mut command = site.kubectl(["--namespace", NAMESPACE]);
-        command.args(["get", "benches", "--watch", "--output", "json"]);
+        let mut command = site.kubectl(["get", "benches", "--all-namespaces"]);
+        command.args(["--watch", "--output", "json"]);
         let mut child = command.stdout(Stdio::piped()).spawn()?;
         let said = BufReader::new(child.stdout.take().context("no standard output")?);
         let (tell, told) = channel();
@@ -376,78 +488,26 @@ impl Watch {
 struct Pod {
     name: String,
     uid: String,
-    program: String,
-    /// Where its figures are.
-    metrics: String,
+    is_controller: bool,
 }
 
 impl Pod {
-    /// None for a pod that does not run, or has no figures.
+    /// None for a pod that does not run.
     fn of(pod: &Value) -> Option<Self> {
-        let container = &pod["spec"]["containers"][0];
-        let ports = container["ports"].as_array()?;
-        let port = ports
-            .iter()
-            .filter(|port| ["metrics", "http"].iter().any(|name| port["name"] == *name))
-            .find_map(|port| port["containerPort"].as_u64())?;
         let runs = pod["status"]["phase"] == "Running" && pod["metadata"]["deletionTimestamp"].is_null();
         runs.then_some(())?;
+        let image = pod["spec"]["containers"][0]["image"].as_str()?;
         Some(Self {
             name: pod["metadata"]["name"].as_str()?.to_owned(),
             uid: pod["metadata"]["uid"].as_str()?.to_owned(),
-            program: container["name"].as_str()?.to_owned(),
-            metrics: format!("http://{}:{port}/metrics", pod["status"]["podIP"].as_str()?),
+            is_controller: image.contains("composition-dynamic-controller"),
         })
     }
-}
 
-impl Figures {
-    fn print(&self, count: usize, idle: Duration) {
-        let Self {
-            bare: (writes, bare),
-            empty_mib,
-            install,
-            full_mib,
-            at_rest,
-            change,
-            bump,
-        } = self;
-        let each = |number: usize| number as f64 / count as f64;
-        let minutes = idle.as_secs_f64() / 60.0;
-        println!("| figure, {count} compositions | measured |");
-        println!("|---|---|");
-        println!("| bare client, {writes} writes | {bare:.1} s |");
-        println!("| applied to all Ready | {:.1} s |", install.seconds);
-        println!(
-            "| requests / writes for each | {:.1} / {:.1} |",
-            each(install.requests),
-            each(install.writes)
-        );
-        println!("| CPU seconds of the platform | {:.2} |", install.cpu_seconds);
-        println!(
-            "| idle, a minute: requests / writes | {:.1} / {:.1} |",
-            at_rest.requests as f64 / minutes,
-            at_rest.writes as f64 / minutes
-        );
-        println!("| one value changed in all | {:.1} s |", change.seconds);
-        println!("| chart version changed for all | {:.1} s |", bump.seconds);
-        println!("| resident, empty / with all | {empty_mib:.0} / {full_mib:.0} MiB |");
-        println!(
-            "{count} compositions: Ready in {:.1} s ({:.2} times the bare client), {:.1} requests and {:.1} writes each, {:.2} CPU s",
-            install.seconds,
-            install.seconds / bare,
-            each(install.requests),
-            each(install.writes),
-            install.cpu_seconds
-        );
+    /// True of a process in this control group.
+    fn has(&self, group: &str) -> bool {
+        group.contains(&format!("pod{}", self.uid))
     }
-}
-
-/// The 14th and the 15th field of `/proc/<pid>/stat`: what a process has used of the processors, in ticks.
-fn ticks(stat: &str) -> Option<u64> {
-    let mut fields = stat.rsplit_once(") ")?.1.split(' ').skip(11);
-    let mut next = || fields.next()?.parse::<u64>().ok();
-    Some(next()? + next()?)
 }
 
 fn is_ours(record: &AuditRecord) -> bool {
