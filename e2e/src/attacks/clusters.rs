@@ -522,6 +522,31 @@ fn begin_theft<'s>(
     Ok((post, thief))
 }
 
+/// Removes the deployments of the thief, and tells how it went: what the operator said of each, and what was got all the same.
+fn end_theft(
+    post: &Post<'_>,
+    thief: &Namespace,
+    deployments: &[&str],
+    said: &[String],
+    seen: Option<String>,
+) -> Result<Outcome> {
+    let victim = post.serve_victim();
+    thief.kubectl(&["delete", "kryptondeployments", "--all", "--wait=false"])?;
+    for deployment in deployments {
+        thief.wait_gone("kryptondeployments", deployment)?;
+    }
+    post.end()?;
+    let unserved = victim.err();
+    let unserved = unserved.map(|error| format!("the tenant beside is not served: {error:#}"));
+    Ok(match unserved.or(seen) {
+        Some(seen) => Outcome::got_through(seen),
+        None => Outcome::refused(
+            format!("the operator: {}", said.join("; ")),
+            "nothing was made, the tenant beside was served",
+        ),
+    })
+}
+
 /// A region whose cluster is reached by this Secret.
 fn region(secret: &str, namespace: &str) -> Value {
     json!({"name": "eu", "kubeconfig": {"secret": {"name": secret, "namespace": namespace}}})
@@ -636,20 +661,7 @@ fn elsewhere(stage: &Stage, name: &'static str) -> Result<Outcome> {
             seen = Some(format!("the object is in {target}"));
         }
     }
-    let victim = post.serve_victim();
-    thief.kubectl(&["delete", "kryptondeployments", "--all", "--wait=false"])?;
-    thief.wait_gone("kryptondeployments", "reach-0")?;
-    post.end()?;
-    if let Err(error) = victim {
-        seen = Some(format!("the tenant beside is not served: {error:#}"));
-    }
-    Ok(match seen {
-        Some(seen) => Outcome::got_through(seen),
-        None => Outcome::refused(
-            format!("the operator: {}", said.join("; ")),
-            "nothing was made there, the tenant beside was served",
-        ),
-    })
+    end_theft(&post, &thief, &["reach-0", "reach-1"], &said, seen)
 }
 
 fn lookup(stage: &Stage, name: &'static str) -> Result<Outcome> {
@@ -680,20 +692,5 @@ fn lookup(stage: &Stage, name: &'static str) -> Result<Outcome> {
             seen = Some(format!("the release {loot} was made with what it found"));
         }
     }
-    let victim = post.serve_victim();
-    thief.kubectl(&["delete", "kryptondeployments", "--all", "--wait=false"])?;
-    for (loot, ..) in looks {
-        thief.wait_gone("kryptondeployments", loot)?;
-    }
-    post.end()?;
-    if let Err(error) = victim {
-        seen = Some(format!("the tenant beside is not served: {error:#}"));
-    }
-    Ok(match seen {
-        Some(seen) => Outcome::got_through(seen),
-        None => Outcome::refused(
-            format!("the operator: {}", said.join("; ")),
-            "nothing was made, the tenant beside was served",
-        ),
-    })
+    end_theft(&post, &thief, &looks.map(|(loot, ..)| loot), &said, seen)
 }
