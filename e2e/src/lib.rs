@@ -36,6 +36,7 @@ pub mod scenario;
 pub mod shared;
 pub mod site;
 pub mod token_service;
+pub mod usage;
 pub mod walk_through;
 pub mod watch;
 

@@ -1,12 +1,61 @@
-//! What processes of this machine use: processor time, and memory where shared pages count once.
+//! What processes of this machine use: processor time, and memory where shared pages count once (PSS).
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-/// The folders of all processes.
-pub(crate) fn processes() -> Result<impl Iterator<Item = PathBuf>> {
+/// What processes take, in KiB.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// How many processes.
+    pub processes: u64,
+    /// Where what several processes have counts once in total.
+    pub pss: u64,
+    /// What of that are pages of files: the program.
+    pub pss_of_files: u64,
+    /// Where what several processes have counts for each.
+    pub rss: u64,
+}
+
+impl Memory {
+    /// That of one process. None when it has ended, and for threads of the kernel.
+    pub fn of(process: &Path) -> Option<Self> {
+        Self::read(&fs::read_to_string(process.join("smaps_rollup")).ok()?)
+    }
+
+    fn read(rollup: &str) -> Option<Self> {
+        let value = |name: &str| -> Option<u64> {
+            let line = rollup.lines().find_map(|line| line.strip_prefix(name))?;
+            line.split_whitespace().next()?.parse().ok()
+        };
+        Some(Self {
+            processes: 1,
+            pss: value("Pss:")?,
+            pss_of_files: value("Pss_File:")?,
+            rss: value("Rss:")?,
+        })
+    }
+
+    /// Adds other processes.
+    pub fn add(&mut self, other: Self) {
+        self.processes += other.processes;
+        self.pss += other.pss;
+        self.pss_of_files += other.pss_of_files;
+        self.rss += other.rss;
+    }
+
+    /// The PSS in MiB.
+    pub fn mebibytes(&self) -> f64 {
+        self.pss as f64 / 1024.0
+    }
+}
+
+/// The folders of all processes below `/proc`.
+///
+/// # Errors
+/// When there is no `/proc`.
+pub fn processes() -> Result<impl Iterator<Item = PathBuf>> {
     let entries = fs::read_dir("/proc")?.filter_map(Result::ok);
     let is_process = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
     Ok(entries
@@ -14,45 +63,94 @@ pub(crate) fn processes() -> Result<impl Iterator<Item = PathBuf>> {
         .map(|entry| entry.path()))
 }
 
-/// The memory of a process in MiB, its part of shared pages included (PSS).
-pub(crate) fn shared_out(process: &Path) -> Option<f64> {
-    let rollup = fs::read_to_string(process.join("smaps_rollup")).ok()?;
-    let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"))?;
-    let kibibytes: f64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kibibytes / 1024.0)
+/// The control group of a process. None when it has ended.
+pub fn control_group(process: &Path) -> Option<String> {
+    fs::read_to_string(process.join("cgroup")).ok()
 }
 
-/// What the API server has used so far.
-pub(crate) struct Server {
-    pub(crate) cpu_seconds: f64,
-    pub(crate) mebibytes: f64,
+/// True of the control group of a pod's process. Under systemd the names of groups have underscores in UIDs.
+pub fn is_of_pod(control_group: &str, uid: &str) -> bool {
+    control_group.replace('_', "-").contains(&format!("pod{uid}"))
 }
 
-pub(crate) const SERVER: &str = "kube-apiserver";
+/// How a process is called.
+pub fn name(process: &Path) -> Option<String> {
+    let name = fs::read_to_string(process.join("comm")).ok()?;
+    Some(name.trim().to_owned())
+}
 
-/// The API server of this machine, where no other may run while it is measured.
-pub(crate) fn server_process() -> Result<Server> {
-    let is_server = |folder: &PathBuf| {
-        let name = fs::read_to_string(folder.join("comm")).unwrap_or_default();
-        name.trim() == SERVER
-    };
-    let found: Vec<PathBuf> = processes()?.filter(is_server).collect();
-    let [folder] = &found[..] else {
-        bail!(
-            "{} API servers run on this machine: only one can be measured",
-            found.len()
-        );
-    };
-    let stat = fs::read_to_string(folder.join("stat"))?;
-    Ok(Server {
-        cpu_seconds: ticks(&stat).context("no processor time in stat")? as f64 / 100.0,
-        mebibytes: shared_out(folder).context("no PSS of the API server")?,
-    })
+/// Seconds of processor time that a process has used so far, in hundredths. None when it has ended.
+pub fn cpu_seconds(process: &Path) -> Option<f64> {
+    let stat = fs::read_to_string(process.join("stat")).ok()?;
+    Some(ticks(&stat)? as f64 / 100.0)
 }
 
 /// The 14th and the 15th field of `/proc/<pid>/stat`: what a process has used of the processors, in ticks.
-pub(crate) fn ticks(stat: &str) -> Option<u64> {
+fn ticks(stat: &str) -> Option<u64> {
     let mut fields = stat.rsplit_once(") ")?.1.split(' ').skip(11);
     let mut next = || fields.next()?.parse::<u64>().ok();
     Some(next()? + next()?)
+}
+
+/// The folder of the only process of that name on this machine.
+///
+/// # Errors
+/// When there is none or more than one.
+pub fn only_process(called: &str) -> Result<PathBuf> {
+    let found: Vec<PathBuf> = processes()?
+        .filter(|process| name(process).is_some_and(|name| name == called))
+        .collect();
+    match <[PathBuf; 1]>::try_from(found) {
+        Ok([process]) => Ok(process),
+        Err(found) => bail!(
+            "{} processes called {called} run on this machine: only one can be measured",
+            found.len()
+        ),
+    }
+}
+
+/// What the only process of that name has used of the processors, in seconds.
+///
+/// # Errors
+/// As [`only_process`], and when it ends meanwhile.
+pub fn cpu_seconds_of_only(called: &str) -> Result<f64> {
+    cpu_seconds(&only_process(called)?).with_context(|| format!("{called} has ended"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_from_a_rollup() {
+        let rollup =
+            "5581-7ffd ---p 00000000 00:00 0 [rollup]\nRss:  1384 kB\nPss:   201 kB\nPss_File:  150 kB\n";
+        let memory = Memory {
+            processes: 1,
+            pss: 201,
+            pss_of_files: 150,
+            rss: 1384,
+        };
+        assert_eq!(Memory::read(rollup), Some(memory));
+        assert_eq!(Memory::read("Rss: 1 kB\n"), None);
+    }
+
+    #[test]
+    fn processor_time_follows_names_with_spaces_and_parentheses() {
+        let stat = "42 (a (b) c) S 1 42 42 0 -1 4194560 100 0 0 0 150 50 0 0 20 0 1 0 5 0 0";
+        assert_eq!(ticks(stat), Some(200));
+        assert_eq!(ticks("42 (a)"), None);
+    }
+
+    #[test]
+    fn a_pod_is_known_by_its_uid_with_either_driver_of_control_groups() {
+        let uid = "0a-1b";
+        for group in [
+            "0::/kubepods/burstable/pod0a-1b/c",
+            "0::/kubepods-pod0a_1b.slice/c",
+        ] {
+            assert!(is_of_pod(group, uid), "{group}");
+        }
+        assert!(!is_of_pod("0::/kubepods/burstable/pod0a-1c/c", uid));
+    }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use clap::Parser;
+use e2e::usage::{self, Memory};
 use e2e::{ChartFolder, Scenario, image, progress};
 use serde_json::{Value, json};
 
@@ -39,26 +40,6 @@ struct Args {
     /// separate ones are measured, and what one could save at most.
     #[arg(long)]
     together: Option<PathBuf>,
-}
-
-/// What processes take, in KiB.
-#[derive(Debug, Clone, Copy, Default)]
-struct Memory {
-    processes: u64,
-    /// Where what several processes have counts once in total.
-    pss: u64,
-    /// What of that are pages of files: the program.
-    pss_of_files: u64,
-    rss: u64,
-}
-
-impl Memory {
-    fn add(&mut self, other: Self) {
-        self.processes += other.processes;
-        self.pss += other.pss;
-        self.pss_of_files += other.pss_of_files;
-        self.rss += other.rss;
-    }
 }
 
 fn main() -> Result<()> {
@@ -174,22 +155,20 @@ fn measure(scenario: &Scenario, what: &str) -> Result<BTreeMap<String, Memory>> 
 /// Of all processes of this machine, those of these pods.
 fn by_program(pods: &[Value]) -> Result<BTreeMap<String, Memory>> {
     let mut programs: BTreeMap<String, Memory> = BTreeMap::new();
-    for process in fs::read_dir("/proc")? {
-        let folder = process?.path();
-        // It may end while it is looked at; threads of the kernel have no memory.
-        let (Ok(groups), Ok(name), Ok(memory)) = (
-            fs::read_to_string(folder.join("cgroup")),
-            fs::read_to_string(folder.join("comm")),
-            fs::read_to_string(folder.join("smaps_rollup")),
+    for process in usage::processes()? {
+        // It may end while it is looked at.
+        let (Some(group), Some(name), Some(memory)) = (
+            usage::control_group(&process),
+            usage::name(&process),
+            Memory::of(&process),
         ) else {
             continue;
         };
-        let groups = groups.replace('_', "-");
         let pod = pods
             .iter()
-            .find(|pod| groups.contains(text(&pod["metadata"]["uid"])));
-        if let (Some(pod), false) = (pod, name.trim() == "pause") {
-            programs.entry(program(pod)).or_default().add(read(&memory)?);
+            .find(|pod| usage::is_of_pod(&group, text(&pod["metadata"]["uid"])));
+        if let (Some(pod), false) = (pod, name == "pause") {
+            programs.entry(program(pod)).or_default().add(memory);
         }
     }
     Ok(programs)
@@ -200,22 +179,6 @@ fn program(pod: &Value) -> String {
     let image = text(&pod["spec"]["containers"][0]["image"]);
     let name = image.rsplit('/').next().unwrap_or_default();
     name.split([':', '@']).next().unwrap_or_default().to_owned()
-}
-
-fn read(rollup: &str) -> Result<Memory> {
-    let value = |name: &str| -> Result<u64> {
-        let line = rollup.lines().find_map(|line| line.strip_prefix(name));
-        let number = line.and_then(|line| line.split_whitespace().next());
-        Ok(number
-            .with_context(|| format!("no {name} in {rollup}"))?
-            .parse()?)
-    };
-    Ok(Memory {
-        processes: 1,
-        pss: value("Pss:")?,
-        pss_of_files: value("Pss_File:")?,
-        rss: value("Rss:")?,
-    })
 }
 
 fn items(list: &str) -> Result<Vec<Value>> {

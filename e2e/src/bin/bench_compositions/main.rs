@@ -3,10 +3,9 @@
 #![allow(clippy::print_stdout, reason = "figures are what it is for")]
 
 mod figures;
-mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -16,13 +15,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Parser;
 use e2e::scenario::{condition, is_ready};
+use e2e::usage;
 use e2e::{ChartFolder, Site, image, platform, progress};
 use local_cluster::audit::{AuditRecord, Mark};
 use local_cluster::{Cluster, Options};
 use serde_json::{Value, json};
 
 use self::figures::{Figures, Memory, Span};
-use self::usage::{SERVER, processes, server_process, shared_out, ticks};
 
 /// Times and counts what many compositions cost.
 #[derive(Debug, Parser)]
@@ -52,6 +51,9 @@ const PROFILED: u32 = 20;
 
 /// As many writes at a time does the bare client make as controllers have workers.
 const WORKERS: &str = "10";
+
+/// The program of the API server, of which only one may run on this machine while it is measured.
+const SERVER: &str = "kube-apiserver";
 
 /// How long nothing may be told of compositions until they are asked for.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -314,7 +316,7 @@ impl Bench {
     /// Does something, and tells what the programs of the platform asked and used meanwhile.
     fn span(&self, name: &str, act: impl FnOnce() -> Result<()>) -> Result<Span> {
         let (mark, cpu) = (self.cluster.audit().mark()?, self.cpu()?);
-        let (server, begun) = (server_process()?, Instant::now());
+        let (server, begun) = (usage::cpu_seconds_of_only(SERVER)?, Instant::now());
         act()?;
         let seconds = begun.elapsed().as_secs_f64();
         progress(format_args!("{name}: {seconds:.2} s"));
@@ -325,7 +327,7 @@ impl Bench {
             progress(format_args!("  {:6.2} CPU s  {program}", seconds - before));
         }
         let cpu_seconds = used.values().sum::<f64>() - cpu.values().sum::<f64>();
-        let server_cpu_seconds = server_process()?.cpu_seconds - server.cpu_seconds;
+        let server_cpu_seconds = usage::cpu_seconds_of_only(SERVER)? - server;
         progress(format_args!("  {server_cpu_seconds:6.2} CPU s  {SERVER}"));
         let (requests, writes) = self.count_since(mark)?;
         Ok(Span {
@@ -366,14 +368,14 @@ impl Bench {
     fn cpu(&self) -> Result<BTreeMap<String, f64>> {
         let pods = self.pods()?;
         let mut used: BTreeMap<String, f64> = pods.iter().map(|pod| (pod.name.clone(), 0.0)).collect();
-        for process in processes()? {
-            let read = |file: &str| fs::read_to_string(process.join(file)).ok();
-            let (Some(group), Some(stat)) = (read("cgroup"), read("stat")) else {
+        for process in usage::processes()? {
+            // It may end while it is looked at.
+            let (Some(group), Some(seconds)) = (usage::control_group(&process), usage::cpu_seconds(&process))
+            else {
                 continue;
             };
-            let pod = pods.iter().find(|pod| pod.has(&group));
-            if let (Some(pod), Some(ticks)) = (pod, ticks(&stat)) {
-                *used.entry(pod.name.clone()).or_default() += ticks as f64 / 100.0;
+            if let Some(pod) = pods.iter().find(|pod| usage::is_of_pod(&group, &pod.uid)) {
+                *used.entry(pod.name.clone()).or_default() += seconds;
             }
         }
         Ok(used)
@@ -383,17 +385,15 @@ impl Bench {
     fn memory(&self) -> Result<Memory> {
         let pods = self.pods()?;
         let (mut all, mut controller) = (0.0, 0.0);
-        for folder in processes()? {
-            let Ok(group) = fs::read_to_string(folder.join("cgroup")) else {
+        for process in usage::processes()? {
+            let (Some(group), Some(memory)) = (usage::control_group(&process), usage::Memory::of(&process))
+            else {
                 continue;
             };
-            let Some(pod) = pods.iter().find(|pod| pod.has(&group)) else {
+            let Some(pod) = pods.iter().find(|pod| usage::is_of_pod(&group, &pod.uid)) else {
                 continue;
             };
-            // The process may have ended.
-            let Some(mebibytes) = shared_out(&folder) else {
-                continue;
-            };
+            let mebibytes = memory.mebibytes();
             progress(format_args!("  {mebibytes:6.1} MiB  {}", pod.name));
             all += mebibytes;
             if pod.is_controller {
@@ -404,7 +404,9 @@ impl Bench {
         Ok(Memory {
             all,
             controller,
-            server: server_process()?.mebibytes,
+            server: usage::Memory::of(&usage::only_process(SERVER)?)
+                .context("the API server has ended")?
+                .mebibytes(),
         })
     }
 
@@ -502,11 +504,6 @@ impl Pod {
             uid: pod["metadata"]["uid"].as_str()?.to_owned(),
             is_controller: image.contains("composition-dynamic-controller"),
         })
-    }
-
-    /// True of a process in this control group.
-    fn has(&self, group: &str) -> bool {
-        group.contains(&format!("pod{}", self.uid))
     }
 }
 
