@@ -141,7 +141,7 @@ impl Machines {
         let flags = ["--fork", "--pid", "--net", "--uts", "--mount", "--mount-proc"];
         let mut arguments: Vec<String> = flags.map(str::to_owned).into();
         arguments.extend(["--kill-child", "--", "sh", "-c"].map(str::to_owned));
-        arguments.push(include_str!("machine.sh").to_owned());
+        arguments.push(concat!(include_str!("machine.sh"), include_str!("tunables.sh")).to_owned());
         arguments.push("machine".to_owned());
         arguments.push(text(&self.cache.path(&parts::PAUSE)?));
         arguments.extend([name.clone(), self.address(number).to_string()]);

@@ -60,7 +60,7 @@ impl Node {
                     "--",
                     "sh",
                     "-c",
-                    include_str!("node.sh"),
+                    concat!(include_str!("node.sh"), include_str!("tunables.sh")),
                     "node",
                 ]
                 .into_iter()
