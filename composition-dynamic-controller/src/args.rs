@@ -1,4 +1,5 @@
-//! What is typed on the command line or set in the environment. The names are the contract's.
+//! Command line arguments and environment variables. Where Krateo's controller has the same setting, the name is the
+//! same.
 
 use std::path::PathBuf;
 
@@ -188,15 +189,15 @@ pub(crate) struct Args {
 /// What an install or upgrade waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WaitFor {
-    /// Nothing but its hooks.
+    /// Only its hooks.
     Nothing,
-    /// Its objects, by the rules of kstatus.
+    /// Its objects being ready, by the rules of kstatus.
     Objects,
-    /// The same, and Jobs are through.
+    /// The same, and Jobs being complete.
     Jobs,
 }
 
-/// A chart that can be fetched without a further word.
+/// Checks that the chart can be fetched from this text alone.
 fn chart(text: &str) -> Result<String, String> {
     let text = text.trim();
     if !text.is_empty() {
@@ -205,16 +206,16 @@ fn chart(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Permissions are granted for Secrets, so no other place will do.
+/// Permissions are granted for Secrets, so no other storage works.
 fn driver(text: &str) -> Result<String, String> {
     match text {
         "" | "secret" | "secrets" => Ok(text.to_owned()),
-        _ => Err("releases of compositions are kept in Secrets: write secret".to_owned()),
+        _ => Err("release records are stored in Secrets: set it to secret".to_owned()),
     }
 }
 
 impl Args {
-    /// The chart that all compositions are of, if they are.
+    /// The one chart of all compositions, if it is set.
     pub(crate) fn fixed_chart(&self) -> Option<ChartSpec> {
         (!self.chart.is_empty()).then(|| ChartSpec {
             url: self.chart.clone(),
@@ -222,7 +223,7 @@ impl Args {
         })
     }
 
-    /// How releases are written.
+    /// The options with which releases are installed and upgraded.
     pub(crate) fn release_options(&self) -> Options {
         Options {
             max_history: self.helm_max_history,
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn no_file_with_logins_is_read_unless_helm_registry_config_path_names_one() {
+    fn no_registry_config_is_read_unless_helm_registry_config_path_names_one() {
         use clap::CommandFactory as _;
         assert_eq!(parse(&REQUIRED).unwrap().charts.helm_registry_config_path, None);
         let command = Args::command();
@@ -305,14 +306,14 @@ mod tests {
     }
 
     #[test]
-    fn there_is_at_least_one_shard_and_not_one_for_everybody() {
+    fn the_number_of_shards_has_a_lower_and_an_upper_limit() {
         let shards = |number: &str| parse(&[&REQUIRED[..], &["-shards", number]].concat());
         assert_eq!(shards("64").unwrap().shards, 64);
         assert!(shards("0").is_err() && shards("65").is_err());
     }
 
     #[test]
-    fn releases_are_written_as_asked_for_and_as_helm_does_without() {
+    fn release_options_follow_the_flags_and_default_to_those_of_helm() {
         let asked = [
             "-wait=objects",
             "-timeout=90s",
@@ -345,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flag_of_the_contract_is_taken_as_go_takes_it() {
+    fn every_flag_of_the_contract_is_parsed_like_a_go_flag() {
         let args = parse(&[
             "-kubeconfig=/nowhere",
             "-debug",
@@ -378,13 +379,13 @@ mod tests {
     }
 
     #[test]
-    fn a_chart_may_be_fixed_and_must_be_one_that_can_be_fetched() {
+    fn a_fixed_chart_has_to_be_one_that_can_be_fetched() {
         let with = |chart: &str| parse(&[&REQUIRED[..], &[chart]].concat());
         assert_eq!(parse(&REQUIRED).unwrap().fixed_chart(), None);
         assert_eq!(with("-chart=").unwrap().fixed_chart(), None);
         let archive = with("-chart=https://host/web-1.2.3.tgz").unwrap();
         assert_eq!(archive.fixed_chart().unwrap().url, "https://host/web-1.2.3.tgz");
-        // A repository has many, and a folder is not in the image.
+        // A repository has many charts, and the image contains no folder with a chart.
         for wrong in ["-chart=https://charts.example.org", "-chart=./web", "-chart=web"] {
             assert!(with(wrong).unwrap_err().contains("--chart"), "{wrong}");
         }

@@ -1,7 +1,7 @@
-//! The compositions of this process, as they were seen last: the watch's news, and what our own writes returned.
+//! The compositions of this process as last seen: by the watch, or in the answers to our own writes.
 //!
-//! A pass reads from here instead of from the API server. The watch may be behind our own last write, so whichever
-//! is newer counts.
+//! A pass reads from here instead of from the API server. The watch may lag behind our own last write, so the newer of
+//! the two is kept.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 
 use runtime::queue::{Grouped, Priority};
 
-/// A composition by its place.
+/// A composition's namespace and name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Key {
     pub(crate) namespace: String,
@@ -57,31 +57,31 @@ impl std::fmt::Display for Key {
     }
 }
 
-/// What the watch's news means for the work.
+/// What an event of the watch means for the queue.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum News {
-    /// Look at it, this urgently.
+    /// Reconcile it, with this priority.
     Look(Key, Priority),
-    /// It is gone, or it is another process's by now: nothing is done about it here any more.
+    /// It is gone, or belongs to another process now: forget it.
     Gone(Key),
 }
 
-/// As many bytes of JSON are kept of what a composition has besides its metadata. Of one that has more, it is read when
-/// a pass needs it: metadata alone tells whether there is something to do. A thousand of these take a few dozen MiB.
+/// How many bytes of JSON are kept of a composition, without its metadata. A larger one is read when a pass needs it:
+/// metadata alone tells whether there is something to do. A thousand compositions take a few dozen MiB.
 const KEPT: usize = 16 << 10;
 
-/// As many bytes are kept of its labels, annotations and finalizers together. Of one that has more, what the product gives a
-/// meaning is kept, as far as it has room.
+/// How many bytes of labels, annotations and finalizers are kept of a composition. If it has more, only those that this
+/// product gives a meaning to are kept, up to the limit.
 const KEPT_METADATA: usize = 4 << 10;
 
-/// A composition as it was seen last.
+/// A composition as last seen.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     /// Without `managedFields` and `ownerReferences`.
     pub(crate) object: Arc<DynamicObject>,
-    /// False when there is more of it than is kept: a pass reads it.
+    /// False when only part of it is kept, so that a pass has to read it.
     pub(crate) is_whole: bool,
-    /// As [`told`]: also of labels and annotations that are not kept.
+    /// The digest that [`told`] computes; it includes labels and annotations that are not kept.
     pub(crate) told: u64,
 }
 
@@ -100,7 +100,7 @@ impl Seen {
     fn of_object(mut object: DynamicObject) -> Self {
         let told = told(object.labels(), object.annotations());
         let metadata = &mut object.metadata;
-        // Nothing here reads them, and they may be a good part of an object.
+        // Nothing here reads them, and they can be a large part of an object.
         metadata.managed_fields = None;
         metadata.owner_references = None;
         let has_room = size(metadata) <= KEPT_METADATA;
@@ -119,7 +119,7 @@ impl Seen {
     }
 }
 
-/// How many bytes the labels, annotations and finalizers have.
+/// The size of the labels, annotations and finalizers in bytes.
 fn size(metadata: &ObjectMeta) -> usize {
     let entries = metadata.labels.iter().chain(&metadata.annotations).flatten();
     let entries = entries.map(|(name, value)| name.len() + value.len());
@@ -127,7 +127,7 @@ fn size(metadata: &ObjectMeta) -> usize {
     entries.chain(finalizers).sum()
 }
 
-/// Leaves of labels, annotations and finalizers what passes look at before they read the composition.
+/// Keeps only the labels, annotations and finalizers that a pass needs before it reads the composition.
 fn keep_ours(metadata: &mut ObjectMeta) {
     let mut room = KEPT_METADATA;
     let mut is_kept = |name: &str, value: &str| {
@@ -150,7 +150,7 @@ fn keep_ours(metadata: &mut ObjectMeta) {
     }
 }
 
-/// A digest of the labels and annotations that the product gives a meaning.
+/// A digest of the labels and annotations that this product gives a meaning to.
 pub(crate) fn told(labels: &BTreeMap<String, String>, annotations: &BTreeMap<String, String>) -> u64 {
     let mut hasher = DefaultHasher::new();
     for entries in [labels, annotations] {
@@ -159,8 +159,8 @@ pub(crate) fn told(labels: &BTreeMap<String, String>, annotations: &BTreeMap<Str
     hasher.finish()
 }
 
-/// A composition of which no more is read than is kept: a page of a list is in memory until all of it is read, and values
-/// take ten times the memory of their text.
+/// A composition that is trimmed to the kept size while it is parsed: a page of a list stays in memory until all of it
+/// is read, and parsed values take ten times the memory of their text.
 #[derive(Debug, Clone)]
 pub(crate) struct Trimmed(Seen);
 
@@ -170,7 +170,7 @@ impl<'de> Deserialize<'de> for Trimmed {
         let text = trimmed(&raw, KEPT).unwrap_or(raw);
         serde_json::from_str(text.get())
             .map(|object| Self(Seen::of_object(object)))
-            .map_err(|_| D::Error::custom("it is nested too deep, or no object"))
+            .map_err(|_| D::Error::custom("it is nested too deeply, or not an object"))
     }
 }
 
@@ -203,14 +203,14 @@ impl Resource for Trimmed {
     }
 }
 
-/// True of what is kept. What has no spec may have lost it on the way, as the answer to a write does that was nested too
-/// deep.
+/// True if the object is small enough to keep. One without a spec is not: the spec may have been lost, as in the answer
+/// to a write of an object that is nested too deeply.
 fn is_small(data: &Value) -> bool {
     let mut room = Room(KEPT);
     data.get("spec").is_some() && serde_json::to_writer(&mut room, data).is_ok()
 }
 
-/// Counts down as bytes are written, and fails when there is no room for more.
+/// Counts down as bytes are written, and fails at zero.
 struct Room(usize);
 
 impl std::io::Write for Room {
@@ -236,29 +236,29 @@ pub(crate) struct Compositions {
 #[derive(Default)]
 struct State {
     known: HashMap<Key, Seen>,
-    /// Those that a list has named so far, while one is being read.
+    /// The compositions seen so far in the list that is being read.
     listed: HashSet<Key>,
 }
 
 impl Compositions {
-    /// The composition as it was seen last.
+    /// The composition as last seen.
     pub(crate) fn get(&self, key: &Key) -> Option<Seen> {
         self.lock().known.get(key).cloned()
     }
 
-    /// Those of which `is_so`, by their metadata.
+    /// The compositions for which `is_so` returns true; it may look only at metadata.
     pub(crate) fn of(&self, is_so: impl Fn(&DynamicObject) -> bool) -> Vec<Key> {
         let state = self.lock();
         let found = state.known.iter().filter(|(_, seen)| is_so(&seen.object));
         found.map(|(key, _)| key.clone()).collect()
     }
 
-    /// Those that say they are of this definition and, when it is one of their type, those that do not say.
+    /// The compositions that name this definition and, if the definition is one of their type, those that name none.
     pub(crate) fn governed_by(&self, definition: &CompositionDefinition, is_of_type: bool) -> Vec<Key> {
         self.of(|object| is_governed(object, definition, is_of_type))
     }
 
-    /// Takes what the watch says, and tells what is to be done about it.
+    /// Stores an event of the watch, and returns what there is to do about it.
     pub(crate) fn saw(&self, event: Event<Item<Trimmed>>) -> Vec<News> {
         let mut state = self.lock();
         match event {
@@ -295,11 +295,11 @@ impl Compositions {
         }
     }
 
-    /// Takes what one of our own writes returned. It is no news: the writer knows.
+    /// Stores the answer to one of our own writes. It causes no pass, since the writer already knows.
     pub(crate) fn wrote(&self, object: DynamicObject) {
         let mut state = self.lock();
         let key = Key::of(&object);
-        // Without an entry it has left this process in the meantime.
+        // Without an entry, the composition has been forgotten in the meantime.
         if let Some(known) = state.known.get_mut(&key)
             && is_newer(&object, &known.object)
         {
@@ -325,8 +325,8 @@ impl State {
     }
 }
 
-/// True when `object` is a later state than `known`. Resource versions of one type are numbers that grow, which
-/// Kubernetes promises from 1.35 on and has kept before; another object of the same name is always newer.
+/// True when `object` is a later state than `known`. Resource versions of one type are increasing numbers, which
+/// Kubernetes guarantees from 1.35 on and did before; another object of the same name is always newer.
 fn is_newer(object: &DynamicObject, known: &DynamicObject) -> bool {
     if object.metadata.uid != known.metadata.uid {
         return true;
@@ -338,7 +338,8 @@ fn is_newer(object: &DynamicObject, known: &DynamicObject) -> bool {
     }
 }
 
-/// How urgent the difference between two states of a composition is; none when it is of no interest, as a status.
+/// The priority of a change between two states of a composition; none for a change that does not matter, such as one of
+/// the status.
 fn what_changed(old: &Seen, new: &Seen) -> Option<Priority> {
     let (was, is) = (&old.object.metadata, &new.object.metadata);
     if was.uid != is.uid || was.generation != is.generation {
@@ -350,7 +351,7 @@ fn what_changed(old: &Seen, new: &Seen) -> Option<Priority> {
     (old.told != new.told).then_some(Priority::Normal)
 }
 
-/// The labels or annotations that the product gives a meaning, as the pauses.
+/// The labels or annotations that this product gives a meaning to, such as pauses.
 fn ours(entries: &BTreeMap<String, String>) -> impl Iterator<Item = (&String, &String)> {
     entries.iter().filter(|(name, _)| is_ours(name))
 }
@@ -388,7 +389,7 @@ mod tests {
         read(&object(version, change))
     }
 
-    /// As a watch reads it.
+    /// The object as a watch reads it.
     fn read(object: &DynamicObject) -> Item<Trimmed> {
         serde_json::from_str(&json!(object).to_string()).unwrap()
     }
@@ -401,7 +402,7 @@ mod tests {
         vec![News::Look(key(), priority)]
     }
 
-    /// What the watch's next event means after the object was seen as it is by default.
+    /// Checks the priority of a watch event with this change to the default object.
     fn check(change: serde_json::Value, expected: Option<Priority>) {
         let compositions = Compositions::default();
         assert_eq!(
@@ -413,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_spec_or_a_deletion_is_urgent_and_a_status_is_nothing() {
+    fn a_changed_spec_or_a_deletion_is_urgent_and_a_changed_status_is_ignored() {
         check(json!({}), None);
         check(json!({"generation": 2}), Some(Priority::High));
         check(
@@ -470,7 +471,7 @@ mod tests {
         assert!(known.object.metadata.managed_fields.is_none());
     }
 
-    /// The object, with a text of that length in its spec.
+    /// The object, with a string of that length in its spec.
     fn with_spec(version: u64, length: usize) -> DynamicObject {
         let mut object = object(version, json!({}));
         object.data["spec"] = json!({"text": "x".repeat(length)});
@@ -478,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_large_composition_the_metadata_is_kept() {
+    fn only_metadata_is_kept_of_a_large_composition() {
         let compositions = Compositions::default();
         let is_whole = |object: DynamicObject| {
             compositions.saw(Event::Apply(read(&object)));
@@ -491,13 +492,13 @@ mod tests {
         assert!(is_whole(with_spec(3, 1)));
         compositions.wrote(with_spec(4, KEPT));
         assert!(!compositions.get(&key()).unwrap().is_whole);
-        // The answer to a write of an object that is nested too deep.
+        // The answer to a write of an object that is nested too deeply.
         compositions.wrote(object(5, json!({})));
         assert!(!compositions.get(&key()).unwrap().is_whole);
     }
 
     #[test]
-    fn compositions_of_much_metadata_keep_little() {
+    fn little_is_kept_of_compositions_with_much_metadata() {
         let compositions = Compositions::default();
         let entries = |prefix: &str| -> BTreeMap<String, String> {
             (0..1_250)
@@ -534,7 +535,7 @@ mod tests {
         assert!(!seen.is_whole);
         assert_eq!(seen.object.labels()["krateo.io/release-name"], "web");
         assert_eq!(seen.object.finalizers(), [finalizers::COMPOSITION]);
-        // As a pass finds that reads all of it.
+        // The same digest as a pass computes that reads the whole object.
         let whole = written(7, "a");
         let kind = ApiResource {
             group: "composition.krateo.io".to_owned(),
@@ -547,7 +548,7 @@ mod tests {
         assert_eq!(told(&whole.labels, &whole.annotations), seen.told);
         let kept = Composition::read((*seen.object).clone(), &kind).unwrap();
         assert_ne!(told(&kept.labels, &kept.annotations), seen.told);
-        // A change of what is not kept is news all the same, where it is ours.
+        // A change of one of our annotations is news even if that annotation is not kept.
         assert!(!seen.object.annotations().contains_key("krateo.io/zz"));
         let mut changed = written(7, "b");
         changed.metadata.resource_version = Some("2".to_owned());
@@ -561,7 +562,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_cannot_be_read_is_there_and_no_other_is_missed() {
+    fn an_unreadable_composition_is_known_and_does_not_break_the_list() {
         let compositions = Compositions::default();
         let deep = format!("{}{}", "[".repeat(9_999), "]".repeat(9_999));
         let text = json!(object(1, json!({}))).to_string();
@@ -580,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_new_list_does_not_name_is_gone() {
+    fn a_composition_missing_from_a_new_list_is_gone() {
         let compositions = Compositions::default();
         compositions.saw(Event::Apply(item(1, json!({}))));
         compositions.saw(Event::Init);

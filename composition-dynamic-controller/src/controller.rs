@@ -1,7 +1,7 @@
-//! News in, passes out: the watch of the type, the queue, and the workers.
+//! Watches the type, queues its compositions, and runs passes over them with a number of workers.
 //!
-//! A pass is a task of its own. It has a worker while it works, and none while it waits for something long; it may work for
-//! [`PASS_DEADLINE`], and what panics in it ends that pass alone.
+//! Each pass is a task. It occupies a worker while it works, but not during long waits. It may work for
+//! [`PASS_DEADLINE`], and a panic ends only that pass.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -22,19 +22,19 @@ use crate::composition::{Context, Error, Next, cut_off, reconcile};
 use crate::compositions::{Key, News, Trimmed};
 use crate::shards::OwnShards;
 
-/// How long a pass may have a worker; waits for hooks, and for objects that go, are not part of it. The reference's limit.
+/// How long a pass may occupy a worker, without waits for hooks and for deletions. The same limit as Krateo's.
 const PASS_DEADLINE: Duration = Duration::from_mins(4);
 
-/// How long a pass may go on waiting once its shard is to be another replica's. That one continues the wait.
+/// How long a pass may go on waiting once its shard moves to another replica, which then continues the wait.
 const WAIT_WHEN_LEAVING: Duration = Duration::from_secs(10);
 
-/// Serves one type: every object of it that the watch knows and that lies in a shard of ours is reconciled.
+/// Serves one type: reconciles every object in the watch that is in a shard of this replica.
 pub(crate) struct Controller {
     pub(crate) context: Arc<Context>,
     pub(crate) shards: OwnShards,
-    /// The type, and how its objects are watched.
+    /// The served type.
     pub(crate) resource: ResourceId,
-    /// The type as it is told, `<plural>.<version>.<group>`.
+    /// The type's name in logs and traces, `<plural>.<version>.<group>`.
     pub(crate) type_name: String,
     pub(crate) watched: watcher::Config,
     /// Number of retries of a failed pass; after that it waits for the next resync.
@@ -42,7 +42,8 @@ pub(crate) struct Controller {
 }
 
 impl Controller {
-    /// Works until `until`. Passes under way are finished; dropping the future stops them before their next write.
+    /// Works until `until`, then finishes passes that are in flight. Dropping the future stops them before their next
+    /// write.
     pub(crate) async fn run(self, until: CancellationToken, news: UnboundedReceiver<ShardNews>) {
         let this = Arc::new(self);
         let mut following = JoinSet::new();
@@ -54,7 +55,7 @@ impl Controller {
         let ((), ()) = tokio::join!(working, this.watch(until));
     }
 
-    /// Begins a pass over whatever is next, as long as there are workers.
+    /// Starts a pass over the next composition in the queue whenever a worker is free.
     async fn dispatch(self: Arc<Self>, until: CancellationToken) {
         let mut passes = JoinSet::new();
         while let Some(key) = until.run_until_cancelled(self.context.queue.take()).await {
@@ -66,7 +67,7 @@ impl Controller {
         while passes.join_next().await.is_some() {}
     }
 
-    /// Around all that is done for a composition, so that every line says which one it is about.
+    /// The span of all work on a composition, so that every log line names it.
     fn span(&self, key: &Key) -> Span {
         spans::pass(&spans::Object {
             kind: &self.resource.kind,
@@ -115,7 +116,7 @@ impl Controller {
         let outcome = tokio::select! {
             outcome = worker.pass() => outcome,
             () = worker.waits_for_long(&ours) => {
-                tracing::info!(composition = %key, "leaving a wait to another replica");
+                tracing::info!(composition = %key, "another replica takes over the wait");
                 return;
             }
         };
@@ -133,8 +134,8 @@ impl Controller {
         }
     }
 
-    /// A failed pass is tried again: soon and ever less often when it can succeed by itself, else at the next
-    /// resync (a change of the object comes before that).
+    /// When to retry a failed pass: with backoff if it can succeed without a change, otherwise at the next resync (a
+    /// change of the object comes before that).
     fn retry(&self, key: &Key, error: &Error) -> Next {
         let ctx = &self.context;
         let pause = ctx.backoff.failed(key);
@@ -150,14 +151,14 @@ impl Controller {
     }
 }
 
-/// Has an object from the queue, and gives it back however the pass ends.
+/// Holds a key from the queue, and gives it back however the pass ends.
 struct Worker<'a> {
     key: &'a Key,
     ctx: &'a Context,
 }
 
 impl Worker<'_> {
-    /// A pass, for as long as it may take.
+    /// Runs a pass up to its deadline.
     async fn pass(&self) -> Result<Next, Error> {
         let Self { key, ctx } = self;
         let pass = AssertUnwindSafe(reconcile(key, ctx)).catch_unwind();
@@ -171,8 +172,8 @@ impl Worker<'_> {
         cut_off(key, error, ctx).await
     }
 
-    /// Returns when the shard is to be left and the pass waits for something that takes long. It has not decided what to
-    /// write next: whoever has the shard then looks for himself.
+    /// Returns when this replica has to give up the shard while the pass is in a long wait. The pass has not decided
+    /// what to write next; the replica that takes over observes for itself.
     async fn waits_for_long(&self, ours: &Entered) {
         ours.is_to_leave().await;
         tokio::time::sleep(WAIT_WHEN_LEAVING).await;
@@ -180,14 +181,14 @@ impl Worker<'_> {
     }
 }
 
-/// Returns when the pass has had a worker for as long as it may.
+/// Returns when the pass has occupied a worker up to the deadline.
 async fn overdue(queue: &Queue<Key>, key: &Key) {
     loop {
         let left = PASS_DEADLINE.saturating_sub(queue.worked(key));
         if left.is_zero() {
             return;
         }
-        // No time passes for one that waits.
+        // The work time of a waiting pass stands still.
         tokio::time::sleep(left.max(Duration::from_secs(1))).await;
     }
 }
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_a_pass_waits_for_is_no_work() {
+    async fn waiting_does_not_count_as_work() {
         let (queue, key) = working().await;
         let hook = queue.waiting(&key, tokio::time::sleep(Duration::from_hours(1)));
         let begun = Instant::now();

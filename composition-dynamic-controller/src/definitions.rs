@@ -12,18 +12,18 @@ use kube::{Api, ResourceExt as _};
 use runtime::watch::readable;
 use tokio_util::sync::CancellationToken;
 
-/// The definitions, as they were seen last.
+/// The definitions as last seen.
 #[derive(Clone)]
 pub(crate) struct Definitions {
     store: Store<CompositionDefinition>,
 }
 
 impl Definitions {
-    /// Begins to watch, and calls `changed` for each definition that is new or another than before, until `until`.
-    /// Returns when the first list is there.
+    /// Starts a watch that runs until `until`, and calls `changed` for each definition that is new or has changed.
+    /// Returns once the first list is complete.
     ///
     /// # Errors
-    /// When the watch ended before that.
+    /// When the watch ended before the first list was complete.
     pub(crate) async fn watched(
         cluster: &Cluster,
         until: CancellationToken,
@@ -43,7 +43,10 @@ impl Definitions {
                     Ok(Event::Apply(definition) | Event::InitApply(definition)) => changed(&definition),
                     Ok(Event::Delete(_) | Event::Init | Event::InitDone) => {}
                     Err(error) => {
-                        tracing::debug!(error = &error as &dyn std::error::Error, "watch of definitions");
+                        tracing::debug!(
+                            error = &error as &dyn std::error::Error,
+                            "watch of definitions failed"
+                        );
                     }
                 }
             }

@@ -1,5 +1,5 @@
-//! Figures of the parts of a pass, by the names of the contract: `composition_helm_install_duration_seconds`, `_total`
-//! and `_errors`, and the same of the others.
+//! Metrics of the parts of a pass, with the names of the contract: `composition_helm_install_duration_seconds`,
+//! `_total` and `_errors`, and the same for the other parts.
 
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    /// In the order of their declaration, by which [`Parts`] finds them.
+    /// In declaration order, because [`Parts`] is indexed by it.
     const ALL: [Self; 6] = [
         Self::ChartInspector,
         Self::RbacGeneration,
@@ -42,7 +42,7 @@ impl Part {
     }
 }
 
-/// The figures of all parts.
+/// The metrics of all parts.
 pub(crate) struct Parts(Vec<Figures>);
 
 struct Figures {
@@ -52,16 +52,16 @@ struct Figures {
 }
 
 impl Parts {
-    /// Registers them.
+    /// Registers the metrics.
     ///
     /// # Errors
-    /// When a name is taken.
+    /// When a metric of that name is registered already.
     pub(crate) fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
         let figures = Part::ALL.map(|part| Figures::new(metrics, part.name()));
         Ok(Self(figures.into_iter().collect::<Result<_, _>>()?))
     }
 
-    /// Counts and times one go, which is a part of the pass's span.
+    /// Counts and times one run of a part, in a span of its own within the pass's span.
     pub(crate) async fn time<T, E>(
         &self,
         part: Part,
@@ -73,7 +73,7 @@ impl Parts {
         outcome
     }
 
-    /// The same for what can neither fail nor wait.
+    /// The same for a part that can neither fail nor wait.
     pub(crate) fn timed<T>(&self, part: Part, go: impl FnOnce() -> T) -> T {
         let begun = Instant::now();
         let outcome = go();
@@ -93,17 +93,17 @@ impl Parts {
     }
 }
 
-/// Passes that did not come to their end.
+/// Counts passes that did not finish.
 pub(crate) struct CutOff {
     overdue: IntCounter,
     panicked: IntCounter,
 }
 
 impl CutOff {
-    /// Registers them.
+    /// Registers the metrics.
     ///
     /// # Errors
-    /// When a name is taken.
+    /// When a metric of that name is registered already.
     pub(crate) fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
         let figures = Self {
             overdue: IntCounter::new(
@@ -117,7 +117,7 @@ impl CutOff {
         Ok(figures)
     }
 
-    /// Counts one.
+    /// Counts the error if it cut a pass off.
     pub(crate) fn note(&self, error: &Error) {
         match error {
             Error::Overdue(_) => self.overdue.inc(),
@@ -130,7 +130,7 @@ impl CutOff {
 impl Figures {
     fn new(metrics: &Metrics, part: &str) -> Result<Self, prometheus::Error> {
         let name = |what: &str| format!("composition_{part}_{what}");
-        // From permissions that are worked out to an install that waits for hooks.
+        // From the computation of permissions (fast) to an install that waits for hooks (slow).
         let buckets = prometheus::exponential_buckets(0.000_5, 4.0, 11)?;
         let options = HistogramOpts::new(name("duration_seconds"), format!("How long {part} took"));
         let figures = Self {
@@ -172,7 +172,7 @@ mod tests {
         );
     }
 
-    /// Figures of core-provider alone are looked after where they are made.
+    /// Metrics that only core-provider has are checked where they are registered.
     const FAMILIES: [&str; 8] = [
         "composition_",
         "controller_",
@@ -185,7 +185,7 @@ mod tests {
     ];
 
     #[test]
-    fn the_dashboard_names_only_figures_that_there_are() {
+    fn the_dashboard_names_only_metrics_that_exist() {
         const DASHBOARD: &str = include_str!("../../charts/core-provider/dashboards/compositions.json");
         let metrics = Metrics::new().unwrap();
         let _parts = Parts::new(&metrics).unwrap();

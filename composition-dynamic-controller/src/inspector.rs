@@ -7,17 +7,17 @@ use api::inspection::{Query, Resource};
 use runtime::spans;
 use url::Url;
 
-/// Longer than chart-inspector itself takes before it gives up.
+/// Longer than chart-inspector's own timeout.
 const TIMEOUT: Duration = Duration::from_secs(55);
 
-/// Longest part of an answer that is no list which is quoted in an error, in bytes.
+/// How many bytes of an unexpected answer an error quotes at most.
 const QUOTED: usize = 2000;
 
 /// A client of chart-inspector.
 pub(crate) struct Inspector {
     base: Url,
     http: reqwest::Client,
-    /// Where the kubelet keeps a fresh token for chart-inspector.
+    /// The file in which the kubelet keeps a fresh token for chart-inspector.
     token: PathBuf,
 }
 
@@ -36,16 +36,16 @@ impl Error {
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Unreadable { .. } => true,
-            // 500 is anything from an API server that is away to a template that fails; the former passes.
+            // A 500 can mean anything from an unreachable API server to a failing template; the former is transient.
             Self::Refused { status, .. } => *status >= 500,
         }
     }
 }
 
 impl Inspector {
-    /// Talks to the chart-inspector at `base`, whose path ends in a slash or is taken as if it did.
+    /// A client of the chart-inspector at `base`. A slash is added to its path if it does not end in one.
     ///
-    /// It shows the token in the file `token` with each request, and none when there is no such file.
+    /// It sends the token in the file `token` with each request, and none if there is no such file.
     pub(crate) fn new(mut base: Url, token: PathBuf) -> Self {
         if !base.path().ends_with('/') {
             base.set_path(&format!("{}/", base.path()));

@@ -1,8 +1,9 @@
-//! Watches on what charts looked up, so that a composition is looked at again as soon as an answer changes, and its lookups
-//! cost nothing until then: metadata only, one watch for each object, or for all of a kind in one place.
+//! Watches on the objects that charts looked up. A composition is reconciled as soon as an answer may have changed, and
+//! until then its lookups cost no requests. Only metadata is watched, with one watch per object, or per kind and
+//! namespace for lookups of lists.
 //!
-//! What an object says is not known from that, only that it moved: whether the answer is another one, the next render finds
-//! out. Secrets are never watched.
+//! Metadata tells that an object changed, not whether the answer to the lookup did: the next render finds out. Secrets
+//! are never watched.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,10 +22,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::compositions::Key;
 
-/// How many objects are listed at once: nothing but their metadata, of which labels have no bound.
+/// How many objects are listed per page. Only metadata is listed, but labels have no size limit.
 const PAGE: u32 = 50;
 
-/// The most watches of this process. Each is a connection.
+/// The most watches in this process. Each is a connection.
 const WATCHES: usize = 512;
 
 /// The most watches for the compositions of one namespace.
@@ -33,28 +34,29 @@ const WATCHES_OF_NAMESPACE: usize = 128;
 /// The most watches for one composition.
 const WATCHES_OF_COMPOSITION: usize = 64;
 
-/// The most memory that all of them take, in bytes: buffers of a connection and what TLS needs.
+/// The most memory that all watches take, in bytes: connection buffers and TLS state.
 #[cfg(test)]
 pub(crate) const MEMORY: usize = WATCHES * (64 << 10);
 
-/// A composition is looked at no more often than this for what it looked up.
+/// The shortest interval at which changes of looked-up objects requeue the same composition.
 const PACE: Duration = Duration::from_secs(2);
 
-/// Nor more often than this for each composition that looked the same up: an object that moves all the time, as a Node does,
-/// leads to ten looks a second in all.
+/// The interval is also at least this, times the number of compositions that looked up the same object. So an object
+/// that changes all the time, like a Node, causes at most ten reconciliations per second.
 const PACE_OF_MANY: Duration = Duration::from_millis(100);
 
-/// So often a watch may be refused in a row: roles reach the API server's memory a moment after they are stored.
+/// How many times in a row a watch may be refused before it pauses: roles reach the API server's cache a moment after
+/// they are stored.
 const REFUSALS: u32 = 5;
 
-/// How long until it is tried again after that.
+/// How long a refused watch then pauses.
 const FORBIDDEN_PAUSE: Duration = Duration::from_mins(3);
 
-/// A place in the order of what was seen.
+/// A logical timestamp in the order of events seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(u64);
 
-/// The watches of this process on what was looked up.
+/// This process's watches on looked-up objects.
 pub(crate) struct Lookups(Arc<Shared>);
 
 struct Shared {
@@ -74,16 +76,16 @@ struct State {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Place {
     resource: ResourceId,
-    /// None for all namespaces, or outside of them.
+    /// None for all namespaces, and for cluster-scoped kinds.
     namespace: Option<String>,
-    /// None for all objects there.
+    /// None for all objects in that scope.
     name: Option<String>,
 }
 
 #[derive(Default)]
 struct Watch {
     followers: HashSet<Key>,
-    /// When something moved last; none until the first list is complete.
+    /// When something last changed; none until the first list is complete.
     moved: Option<Moment>,
     ends: Option<DropGuard>,
 }
@@ -91,25 +93,25 @@ struct Watch {
 #[derive(Default)]
 struct Follower {
     places: BTreeSet<Place>,
-    /// When it was put in the queue last.
+    /// When it was last put in the queue.
     woken: Option<Instant>,
-    /// True while it is to be put there.
+    /// True while a timer is going to put it in the queue.
     is_due: bool,
 }
 
-/// What became of the lookups of a composition.
+/// Which watches a composition's lookups need, and whether they are current.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Followed {
-    /// Places that nobody watched before.
+    /// Places that were not watched before.
     begin: Vec<Place>,
     /// True when all are watched.
     all: bool,
-    /// True when something moved since they were answered.
+    /// True when something changed since they were answered.
     is_news: bool,
 }
 
 impl Lookups {
-    /// Tells `queue` of compositions of whose lookups something moved.
+    /// Adds a composition to `queue` when something it looked up changes.
     pub(crate) fn new(cluster: Cluster, queue: Arc<Queue<Key>>) -> Self {
         let state = Mutex::default();
         Self(Arc::new(Shared {
@@ -119,13 +121,14 @@ impl Lookups {
         }))
     }
 
-    /// Now: what is seen from here on may be missing from an answer that is read later.
+    /// The current moment. Take it before reading answers: they may miss events that are seen after it.
     pub(crate) fn now(&self) -> Moment {
         self.0.lock().now
     }
 
-    /// Watches what a composition looked up, answered after `since`, and nothing else for it. True when all of it is
-    /// watched; what is not is to be compared. Neither Secrets nor what may not be read are watched.
+    /// Watches what a composition looked up (with answers read after `since`), and drops its other watches. Returns
+    /// true when every lookup is watched; otherwise the caller has to compare the rest itself. Secrets, and anything
+    /// that may not be read, are not watched.
     pub(crate) async fn follow(&self, key: &Key, lookups: &[Lookup], since: Moment) -> bool {
         let served = if lookups.is_empty() {
             None
@@ -158,12 +161,12 @@ impl Lookups {
         all && followed.all
     }
 
-    /// True while nothing of what a composition looked up has moved since then.
+    /// True while nothing that a composition looked up has changed since then.
     pub(crate) fn is_current(&self, key: &Key, since: Moment) -> bool {
         self.0.lock().is_current(key, since)
     }
 
-    /// A composition is gone, another replica's, or looks nothing up any more.
+    /// Drops the watches of a composition that is gone, belongs to another replica, or no longer looks anything up.
     pub(crate) fn leave(&self, key: &Key) {
         self.0.lock().leave(key);
     }
@@ -211,7 +214,7 @@ impl State {
         outcome
     }
 
-    /// True when one more watch may begin for a composition of a namespace that has these already.
+    /// True when one more watch may start for a composition of `namespace` that already has the watches `own`.
     fn has_room(&self, namespace: &str, own: &BTreeSet<Place>) -> bool {
         let first = Key {
             namespace: namespace.to_owned(),
@@ -252,8 +255,8 @@ impl State {
         follower.is_some_and(|follower| follower.places.iter().all(is_unmoved))
     }
 
-    /// Something moved there, or the first list is complete: some of it may have moved between the answer and the watch.
-    /// Returns who is to be told.
+    /// Records that something changed there, or that the first list is complete (objects may have changed between the
+    /// answer and the start of the watch). Returns the compositions to requeue.
     fn moved(&mut self, place: &Place) -> Vec<Key> {
         let Some(watch) = self.watches.get_mut(place) else {
             return Vec::new();
@@ -286,7 +289,7 @@ impl Shared {
             tracing::debug!(
                 ?place,
                 error = error as &dyn std::error::Error,
-                "watch of what was looked up"
+                "watch of a looked-up object failed"
             );
         });
         tokio::pin!(events);
@@ -316,7 +319,7 @@ impl Shared {
         }
     }
 
-    /// Puts a composition in the queue, no sooner than `pause` after the last time.
+    /// Adds a composition to the queue, at the earliest `pause` after the last time.
     fn wake(self: &Arc<Self>, state: &mut State, key: &Key, pause: Duration) {
         let Some(follower) = state.followers.get_mut(key) else {
             return;
@@ -399,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_current_from_a_look_after_the_first_list_until_something_moves() {
+    fn an_answer_read_after_the_first_list_is_current_until_something_changes() {
         let mut state = State::default();
         let (web, other) = (key("web"), key("other"));
         let begun = state.now;
@@ -412,17 +415,17 @@ mod tests {
         assert_eq!(state.moved(&nodes()), slice(&web));
         assert!(
             !state.is_current(&web, begun),
-            "it may have moved before the watch began"
+            "it may have changed before the watch began"
         );
         let seen = state.now;
         assert!(!follow(&mut state, &web, &[map("a"), nodes()]).is_news);
         assert!(state.is_current(&web, seen));
-        // Whoever comes later is as well informed at once.
+        // A composition that joins an existing watch is current at once.
         assert_eq!(follow(&mut state, &other, &[nodes()]).begin, []);
         assert!(state.is_current(&other, seen));
         state.moved(&map("a"));
         assert!(!state.is_current(&web, seen) && state.is_current(&other, seen));
-        // What moved between the answer and the watch is news.
+        // A change between the answer and the watch is news.
         assert!(state.follow(&other, BTreeSet::from([map("a")]), seen).is_news);
         assert!(!state.is_current(&key("unknown"), state.now));
     }
@@ -432,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_one_to_leave_ends_a_watch() {
+    fn a_watch_ends_when_its_last_follower_leaves() {
         let mut state = State::default();
         for name in ["web", "other"] {
             follow(&mut state, &key(name), &[map("a"), nodes()]);
@@ -446,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn compositions_and_namespaces_have_so_many_watches() {
+    fn watches_are_limited_by_composition_by_namespace_and_in_total() {
         let mut state = State::default();
         let many: Vec<Place> = (0..WATCHES).map(|number| map(&number.to_string())).collect();
         let first = follow(&mut state, &key("a"), &many);
@@ -459,7 +462,7 @@ mod tests {
                 .len();
         }
         assert_eq!(begun, WATCHES_OF_NAMESPACE);
-        // What others watch already, and other namespaces, have their own.
+        // Watches that exist already can be shared, and other namespaces have limits of their own.
         let shared = follow(&mut state, &key("c"), &many[..2]);
         assert_eq!((shared.begin.len(), shared.all), (0, true));
         let elsewhere = Key {
@@ -477,7 +480,8 @@ mod tests {
         assert_eq!(state.watches.len(), WATCHES);
     }
 
-    /// How many looks at `followers` compositions a place leads to that moves ten times a second, in twenty seconds.
+    /// How many reconciliations of `followers` compositions an object causes in twenty seconds if it changes ten times
+    /// a second.
     async fn looks(followers: usize) -> usize {
         let metrics = Metrics::new().unwrap();
         let telemetry = Telemetry::new(&metrics, "unstructured_runtime", "webs").unwrap();
@@ -499,11 +503,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_moves_all_the_time_leads_to_so_many_looks() {
-        // One at once, and one every two seconds.
+    async fn an_object_that_changes_all_the_time_requeues_compositions_at_a_limited_rate() {
+        // One immediately, then one every two seconds.
         let alone = looks(1).await;
         assert!((10..=11).contains(&alone), "{alone}");
-        // Each of a hundred at once, and each every ten seconds.
+        // All hundred immediately, then each every ten seconds.
         let many = looks(100).await;
         assert!((200..=300).contains(&many), "{many}");
     }

@@ -1,4 +1,4 @@
-//! The key that the records of this type's releases are authenticated with, out of its Secret.
+//! Reads the key that authenticates the release records of this type from its Secret.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use tokio::sync::Mutex;
 
-/// As long as a key is used without another look. Whoever meets a record that is signed with a newer one looks at once.
+/// How long a key is used before it is read again. A record that is signed with a newer key causes a read at once.
 const MAX_AGE: Duration = Duration::from_secs(30);
 
-/// As long as a key is not read again because a record is not authentic: most often it really is not.
+/// The shortest interval between reads that are caused by a record that is not authentic: most often it really is not.
 const MIN_AGE: Duration = Duration::from_secs(5);
 
 /// The key could not be read.
@@ -22,8 +22,8 @@ pub(crate) enum Error {
     #[error("could not read the key of release records, {0}")]
     Read(ObjectId, #[source] Box<cluster::Error>),
     #[error(
-        "there is no key of release records: {0} is missing. core-provider makes it within seconds; where none runs, make \
-         one with {LENGTH} random bytes under {KEY:?}"
+        "the key of release records is missing: there is no {0}. core-provider creates it within seconds; without \
+         core-provider, create it with {LENGTH} random bytes under {KEY:?}"
     )]
     Missing(ObjectId),
     #[error("{0} holds no usable key of release records under {KEY:?}: it has to have {LENGTH} random bytes")]
@@ -35,13 +35,13 @@ impl Error {
     pub(crate) fn is_transient(&self) -> bool {
         match self {
             Self::Read(_, source) => source.is_transient() || source.is_forbidden(),
-            // core-provider makes it, and fills it, a moment later.
+            // core-provider creates the Secret and its key a moment later.
             Self::Missing(_) | Self::Unusable(..) => true,
         }
     }
 }
 
-/// Where the key is, and what it was when it was read last.
+/// Where the key is, and its value when it was last read.
 pub(crate) struct ReleaseKey {
     cluster: Cluster,
     secret: ObjectId,
@@ -51,7 +51,7 @@ pub(crate) struct ReleaseKey {
 #[derive(Clone)]
 struct Known {
     keys: Arc<RecordKeys>,
-    /// The version of the Secret.
+    /// The Secret's resource version.
     version: String,
     since: Instant,
 }
@@ -65,7 +65,7 @@ impl ReleaseKey {
         })
     }
 
-    /// The key that signs, and the one before it.
+    /// The current signing key, and the previous one.
     pub(crate) async fn keys(&self) -> Result<Arc<RecordKeys>, Error> {
         let mut known = self.known.lock().await;
         if let Some(known) = known.as_ref().filter(|known| known.since.elapsed() < MAX_AGE) {
@@ -75,7 +75,7 @@ impl ReleaseKey {
         Ok(known.insert(read).keys.clone())
     }
 
-    /// The key as it is now, when it is another one than was used: for who met a record that the used one did not sign.
+    /// The current key if it is not the one that was `used`; called after a record that the used key did not sign.
     pub(crate) async fn newer(&self, used: &Arc<RecordKeys>) -> Result<Option<Arc<RecordKeys>>, Error> {
         let mut known = self.known.lock().await;
         if let Some(known) = known.as_ref().filter(|known| !Arc::ptr_eq(&known.keys, used)) {
@@ -142,12 +142,12 @@ mod tests {
         assert!(newer.is_none(), "it was read a moment ago");
         let former = Arc::new(RecordKeys::new(&[2; 32], None).unwrap());
         let newer = key.newer(&former).await.unwrap();
-        assert!(newer.is_some(), "somebody else has read a newer one");
+        assert!(newer.is_some(), "another pass has read a newer one");
         script.finish();
     }
 
     #[tokio::test]
-    async fn what_is_no_key_is_an_error_that_goes_when_there_is_one() {
+    async fn a_missing_or_unusable_key_is_a_transient_error() {
         let check = async |script: Script, expected: &str| {
             let refused = key(&script).keys().await.unwrap_err();
             assert!(refused.to_string().contains(expected), "{refused}");
@@ -156,7 +156,7 @@ mod tests {
         check(Script::new("none").absent(URL), "is missing").await;
         let empty = secret(&json!({}));
         check(
-            Script::new("not drawn yet").get(URL, empty),
+            Script::new("not generated yet").get(URL, empty),
             "holds no usable key",
         )
         .await;

@@ -1,4 +1,4 @@
-//! What was typed, worked out: the process, its watch, its workers.
+//! Runs the process from its arguments: sets up the watch, the workers and what passes need.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -35,11 +35,11 @@ use crate::shards::{self, OwnShards};
 use crate::types::AwaitedTypes;
 use crate::watches::watches;
 
-/// How many compositions are listed at once. Each may have more than a MiB of text, and a page is in memory while it is
-/// read.
+/// How many compositions are listed per page. Each may have more than a MiB of text, and a page is in memory while it
+/// is read.
 const LISTED_AT_ONCE: u32 = 25;
 
-/// How long a type may take to be served after the controller has started.
+/// How many seconds a type may take to be served after the controller has started.
 const SERVED_WITHIN: u32 = 60;
 
 impl Args {
@@ -73,7 +73,7 @@ impl Args {
         served
     }
 
-    /// Waits until there is something to do: the type, and a shard of its objects.
+    /// Waits until the type is served, and joins the replicas that share its shards.
     async fn join(
         &self,
         process: &Process,
@@ -86,7 +86,8 @@ impl Args {
         Ok((resource, shards, news))
     }
 
-    /// The namespaces in which this controller runs, or ran: core-provider moves it, and runs one at a time.
+    /// The namespaces in which this controller runs, or may have run before: core-provider can move it, and runs only
+    /// one at a time.
     fn places(&self) -> impl Iterator<Item = &str> {
         let former = [
             Some(self.krateo_namespace.as_str()),
@@ -97,7 +98,7 @@ impl Args {
         std::iter::once(self.sa_namespace.as_str()).chain(former)
     }
 
-    /// The Leases that the bundle's Role names.
+    /// How the shards are shared: by the Leases that the bundle's Role names.
     async fn sharding(&self, cluster: &Cluster) -> Sharding {
         let name = format!("{}-{}", self.resource, self.version);
         Sharding {
@@ -113,7 +114,8 @@ impl Args {
         }
     }
 
-    /// Our ServiceAccount: the Leases go when it goes. Under another account, as on a developer's machine, they stay.
+    /// Our ServiceAccount as the owner of the Leases, so that they are deleted with it. Under another account, as on a
+    /// developer's machine, they have no owner.
     async fn account(&self, cluster: &Cluster) -> Option<OwnerReference> {
         let (user, uid) = cluster.own_identity().await.ok()?;
         let ours = format!("system:serviceaccount:{}:{}", self.sa_namespace, self.sa_name);
@@ -126,7 +128,7 @@ impl Args {
         })
     }
 
-    /// The type, once the API server serves it.
+    /// Waits until the API server serves the type.
     async fn served(&self, process: &Process) -> Result<ResourceId> {
         let gvr = GroupVersionResource::gvr(&self.group, &self.version, &self.resource);
         let mut tries = 0;
@@ -149,7 +151,7 @@ impl Args {
         }
     }
 
-    /// Works on compositions until the process is to end or its shards are lost.
+    /// Reconciles compositions until the process is asked to shut down or loses its shards.
     async fn serve(
         &self,
         resource: ResourceId,
@@ -191,7 +193,7 @@ impl Args {
         tokio::select! {
             worked = working => worked,
             () = ending => Ok(()),
-            // Passes under way stop where they are: others may begin.
+            // Passes in flight stop where they are, since other replicas may start theirs.
             () = lost.cancelled() => Ok(()),
         }
     }
@@ -270,19 +272,19 @@ impl Args {
 }
 
 impl Args {
-    /// What authenticates the records of releases; none for a chart of its own, without a word about a key.
+    /// The key that authenticates release records; none for a fixed chart without a key setting.
     fn release_key(&self, resource: &ResourceId, cluster: &Cluster) -> Result<Option<ReleaseKey>> {
         let usual = api::release_key::secret_name(&resource.plural, &resource.group);
         let (namespace, name) = match self.release_key_secret.split_once('/') {
             Some(said) => said,
             None if !self.release_key_secret.is_empty() => bail!(
-                "{} says {:?}: write <namespace>/<name> of the Secret",
+                "{} is {:?}, but has to be <namespace>/<name> of a Secret",
                 api::release_key::VARIABLE,
                 self.release_key_secret
             ),
             None if self.fixed_chart().is_some() => {
                 tracing::warn!(
-                    "release records are believed whoever wrote them: say in {} where their key is",
+                    "release records are trusted whoever wrote them: set {} to the Secret with their key",
                     api::release_key::VARIABLE
                 );
                 return Ok(None);
@@ -293,7 +295,7 @@ impl Args {
     }
 }
 
-/// The definitions; one that changes leads to a look at what it governs.
+/// Watches the definitions. When one changes, the compositions that it governs are requeued.
 async fn definitions(
     resource: &ResourceId,
     cluster: &Cluster,
@@ -316,11 +318,11 @@ async fn definitions(
 mod tests {
     use runtime::queue::Capacity;
 
-    /// What the program itself takes, with its caches of small things.
+    /// What the program itself takes, including small caches.
     const PROGRAM: usize = 40 << 20;
 
     #[test]
-    fn all_that_tenants_may_cause_at_once_fits_into_the_pod() {
+    fn the_most_memory_that_tenants_can_cause_fits_into_the_pod() {
         const DEPLOYMENT: &str =
             include_str!("../../charts/core-provider/assets/cdc-deployment/deployment.yaml");
         let (_, own) = DEPLOYMENT.split_once("limits:").unwrap();

@@ -1,7 +1,7 @@
-//! Which compositions are this replica's: news of its shards become work, or are forgotten.
+//! The compositions of this replica: those in a gained shard are queued, those in a lost one forgotten.
 //!
-//! What a shard's compositions were like is not remembered from one time to the next: another replica may have
-//! changed anything in between.
+//! Nothing is remembered about a shard that was lost and gained again, since another replica may have changed anything
+//! in between.
 
 use api::events;
 use cluster::{Door, Entered, ObjectId, ShardNews};
@@ -17,25 +17,26 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use crate::composition::Context;
 use crate::compositions::Key;
 
-/// As many news are taken at once: one line tells of all that a replica gained when it started.
+/// How many shard changes are handled together, so that one log line reports everything that a replica gained when it
+/// started.
 const AT_ONCE: usize = 64;
 
 /// The shards of this replica.
 pub(crate) struct OwnShards {
     pub(crate) door: Door,
-    /// The Lease that stands for all of them.
+    /// The Lease that events about shards refer to.
     pub(crate) anchor: ObjectId,
     pub(crate) figures: Figures,
 }
 
 impl OwnShards {
-    /// Begins work on a composition; none when it is another replica's, or gone.
+    /// Starts work on a composition; none when it is gone or belongs to another replica.
     pub(crate) fn enter(&self, key: &Key, ctx: &Context) -> Option<Entered> {
         let composition = ctx.compositions.get(key)?;
         self.door.enter(composition.object.metadata.uid.as_deref()?)
     }
 
-    /// Follows what is gained and left, until nothing more is told.
+    /// Handles gained and lost shards until the channel is closed.
     pub(crate) async fn follow(&self, mut told: UnboundedReceiver<ShardNews>, ctx: &Context) {
         let mut news = Vec::new();
         while told.recv_many(&mut news, AT_ONCE).await > 0 {
@@ -104,25 +105,25 @@ impl OwnShards {
     }
 }
 
-/// The Lease of that name, as what events are about.
+/// The id of the Lease of that name, which events refer to.
 ///
 /// # Errors
-/// When the name makes no address.
+/// When the name is not valid in a path.
 pub(crate) fn lease(namespace: &str, name: &str) -> Result<ObjectId, cluster::Error> {
     ObjectId::of::<Lease>(Some(namespace), name)
 }
 
-/// How many shards this replica has.
+/// Metrics of the number of shards.
 pub(crate) struct Figures {
     held: IntGauge,
     all: IntGauge,
 }
 
 impl Figures {
-    /// Registers them.
+    /// Registers the metrics.
     ///
     /// # Errors
-    /// When a name is taken.
+    /// When a metric of that name is registered already.
     pub(crate) fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
         let figures = Self {
             held: IntGauge::new("composition_shards_held", "Shards that this replica works on")?,

@@ -1,7 +1,7 @@
-//! Compositions that wait for types which the API server does not serve yet, and the watch that tells when it does.
+//! Compositions that wait for types which the API server does not serve yet, and the watch that notices when it does.
 //!
-//! The watch is of the metadata of all `CustomResourceDefinition`s, and open only while something waits. A definition is
-//! established a moment before discovery lists its type, so discovery is asked for a while after one has moved.
+//! It watches the metadata of all `CustomResourceDefinition`s, and only while a composition waits. A CRD is established
+//! a moment before discovery lists its type, so after a CRD changes, discovery is polled for a while.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,16 +21,16 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::compositions::Key;
 
-/// How many definitions are listed at once.
+/// How many CRDs are listed per page.
 const PAGE: u32 = 50;
 
-/// How often discovery is asked after a definition has moved.
+/// How often discovery is polled after a CRD has changed.
 const ASKS_EVERY: Duration = Duration::from_millis(500);
 
-/// For how long.
+/// For how long it is polled.
 const ASKS_FOR: Duration = Duration::from_secs(10);
 
-/// Who waits for which types.
+/// The compositions that wait, and the types they wait for.
 pub(crate) struct AwaitedTypes {
     cluster: Cluster,
     queue: Arc<Queue<Key>>,
@@ -45,7 +45,7 @@ struct Waiting {
 }
 
 impl AwaitedTypes {
-    /// Tells `queue` of compositions whose types have come.
+    /// Adds compositions to `queue` when one of their types is served.
     pub(crate) fn new(cluster: Cluster, queue: Arc<Queue<Key>>) -> Self {
         Self {
             cluster,
@@ -54,7 +54,7 @@ impl AwaitedTypes {
         }
     }
 
-    /// A composition waits for these types, and for no others.
+    /// Sets the types that a composition waits for.
     pub(crate) fn wait(&self, key: &Key, types: &[UnservedType]) {
         let mut waiting = lock(&self.waiting);
         waiting.types.insert(key.clone(), types.to_vec());
@@ -70,7 +70,7 @@ impl AwaitedTypes {
         });
     }
 
-    /// A composition waits for no type.
+    /// Marks that a composition waits for no type.
     pub(crate) fn leave(&self, key: &Key) {
         lock(&self.waiting).leave(key);
     }
@@ -84,7 +84,7 @@ impl Waiting {
         }
     }
 
-    /// True when somebody waits for a type of the group that this definition, `<plural>.<group>`, is of.
+    /// True when a composition waits for a type in the group of this CRD, which is named `<plural>.<group>`.
     fn concerns(&self, definition: &str) -> bool {
         let group = definition.split_once('.').map_or("", |(_, group)| group);
         self.types
@@ -93,7 +93,7 @@ impl Waiting {
             .any(|awaited| awaited.group() == group)
     }
 
-    /// Those of whose types one has come.
+    /// Removes and returns the compositions of which one awaited type is served now.
     fn come(&mut self, served: &Served) -> Vec<Key> {
         let has_come = |awaited: &UnservedType| {
             let (group, version) = awaited
@@ -107,24 +107,25 @@ impl Waiting {
         let come = waiting.filter(|(_, types)| types.iter().any(has_come));
         let come: Vec<Key> = come.map(|(key, _)| key.clone()).collect();
         for key in &come {
-            // The pass that follows waits for what is left.
+            // The pass that follows waits for the other types.
             self.types.remove(key);
         }
         come
     }
 }
 
-/// Watches until the end of the task. What the first list has may have come before the watch began, and counts as moved.
+/// Watches CRDs until the task ends. CRDs in the first list count as changed, since they may have been created before
+/// the watch began.
 async fn follow(cluster: Cluster, queue: Arc<Queue<Key>>, waiting: Arc<Mutex<Waiting>>) {
     let definitions = ResourceId::of::<CustomResourceDefinition>();
     let definitions: Api<Item<PartialObjectMeta<DynamicObject>>> = definitions.api(cluster.client(), None);
     let events = watch(definitions, watcher::Config::default().page_size(PAGE))
         .default_backoff()
         .inspect_err(|error| {
-            tracing::debug!(error = error as &dyn std::error::Error, "watch of definitions");
+            tracing::debug!(error = error as &dyn std::error::Error, "watch of CRDs failed");
         });
     tokio::pin!(events);
-    // When discovery is asked next, and until when.
+    // When discovery is polled next, and until when.
     let mut asks: Option<(Instant, Instant)> = None;
     loop {
         let due = async {
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_told_once_of_a_type_in_the_awaited_version() {
+    fn a_composition_is_requeued_once_when_the_awaited_version_is_served() {
         let mut waiting = Waiting::default();
         waiting.types.insert(key("a"), vec![shop("v2")]);
         waiting.types.insert(key("b"), vec![shop("v1"), shop("v3")]);
@@ -221,8 +222,8 @@ mod tests {
         assert!(!waiting.concerns("shops.example.org"));
     }
 
-    /// An API server that has the definition of shops, and lists their version `v1` from the `since`th time on that it is
-    /// asked what it serves.
+    /// An API server that has the CRD of shops, and lists their version `v1` in discovery from the `since`th request
+    /// on.
     fn server(since: usize) -> Script {
         let mut asked = 0;
         Script::new("definitions").from_then_on(move |_, url, _| {
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_composition_is_looked_at_as_soon_as_discovery_lists_its_type() {
+    async fn a_composition_is_requeued_as_soon_as_discovery_lists_its_type() {
         let metrics = Metrics::new().unwrap();
         let telemetry = Telemetry::new(&metrics, "unstructured_runtime", "webs").unwrap();
         let queue = Arc::new(Queue::new(telemetry.queue(), Capacity::of(1)));
@@ -258,7 +259,7 @@ mod tests {
         let told = tokio::time::timeout(ASKS_FOR, queue.take()).await;
         assert_eq!(told.unwrap(), key("a"));
         tokio::task::yield_now().await;
-        assert!(lock(&types.waiting).watch.is_none(), "nobody waits any more");
+        assert!(lock(&types.waiting).watch.is_none(), "no composition waits");
         assert!(queue.take().now_or_never().is_none());
     }
 }

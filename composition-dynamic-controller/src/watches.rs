@@ -1,4 +1,4 @@
-//! Watches on the objects of the releases of the type that is served, told to the queue.
+//! Watches on the objects of this type's releases. Events put their compositions into the queue.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use runtime::watches::Metadata;
 
 use crate::compositions::Key;
 
-/// Watches objects of the type's releases; `queue` is told which composition one belongs to when it moves.
+/// Watches objects of the type's releases. When one changes, its composition is added to `queue`.
 pub(crate) fn watches(cluster: Cluster, served: &ResourceId, queue: Arc<Queue<Key>>) -> Watches<Key> {
     let selector = format!(
         "{}={},{}={}",

@@ -1,4 +1,4 @@
-//! The steps of a plan, carried out in their order.
+//! Applies the steps of a plan in order.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -24,10 +24,10 @@ use super::{Context, FIELD_MANAGER, bound, going, status};
 use crate::compositions::Key;
 use crate::figures::Part;
 
-/// How long a granted permission may take to hold.
+/// How long a granted permission may take to be in force.
 const GRANTED_WITHIN: Duration = Duration::from_secs(10);
 
-/// What a step changed, for events and the log.
+/// What a step changed, for events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     Granted,
@@ -40,7 +40,7 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// True of a new revision of the release.
+    /// True for a new revision of the release.
     pub(super) fn is_release(self) -> bool {
         match self {
             Self::Installed | Self::Upgraded => true,
@@ -82,7 +82,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// The types that have to be served first; nothing of the release was written.
+    /// The types that have to be served first; nothing of the release has been written.
     pub(crate) fn unserved(&self) -> Option<&[UnservedType]> {
         match self {
             Self::Install(error) | Self::Upgrade(error) => error.unserved(),
@@ -112,8 +112,8 @@ impl Error {
     }
 }
 
-/// Carries out `plan` and says what changed. The first failure ends it; the next pass decides anew on what is
-/// there then.
+/// Applies `plan` and returns what changed. It stops at the first failure; the next pass decides again on the state it
+/// finds.
 pub(super) async fn apply(
     id: &ObjectId,
     composition: &Composition,
@@ -149,8 +149,8 @@ pub(super) async fn apply(
     Ok(changes)
 }
 
-/// As which part of a pass a step is timed. Marks are written before all steps, and permissions are figures of their
-/// own.
+/// The part of a pass under which a step is timed. Metadata of the composition is written before all steps, and
+/// permissions have metrics of their own.
 fn part(step: &Step) -> Option<telemetry::Part> {
     match step {
         Step::Install => Some(telemetry::Part::Create),
@@ -178,7 +178,7 @@ struct Pass<'a> {
 impl Pass<'_> {
     async fn take(&mut self, step: &Step) -> Result<Option<Change>, Error> {
         match step {
-            // Written already, by `mark`.
+            // Already written by `mark`.
             Step::NotePause => Ok(Some(Change::GracefullyPaused)),
             Step::Label { .. } | Step::Name(_) | Step::AddFinalizer | Step::ForgetPause => Ok(None),
             Step::Grant(grants) => {
@@ -208,8 +208,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Writes what these steps write on the composition itself, in one request. It holds for the object as this
-    /// pass saw it: others may have a finalizer of theirs in the list.
+    /// Writes everything that these steps change in the composition's metadata, in one request. It carries the resource
+    /// version that this pass saw, because others may have added a finalizer to the list.
     async fn mark(&self, steps: &[Step]) -> Result<(), cluster::Error> {
         let marks: Vec<(&str, Value)> = steps.iter().filter_map(|step| self.mark_of(step)).collect();
         if marks.is_empty() {
@@ -217,7 +217,7 @@ impl Pass<'_> {
         }
         let mut metadata = json!({"resourceVersion": self.composition.resource_version});
         for (field, value) in marks {
-            // Two steps may have annotations to write.
+            // Two steps may both write annotations.
             match (&mut metadata[field], value) {
                 (Value::Object(written), Value::Object(further)) => written.extend(further),
                 (place, value) => *place = value,
@@ -226,7 +226,8 @@ impl Pass<'_> {
         let patch = &json!({"metadata": metadata});
         match self.ctx.cluster.merge(self.id, patch, FIELD_MANAGER).await {
             Ok(written) => self.ctx.wrote(written),
-            // What another version returns has other words for the values; the watch brings it in ours.
+            // The answer from another version has its form of the values, so it is not stored; the watch brings the
+            // object in ours.
             Err(error) if error.is_forbidden() => {
                 let merging = |id| async move {
                     let merged = self.ctx.cluster.merge(&id, patch, FIELD_MANAGER).await;
@@ -239,11 +240,11 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Writes through another version of the type what was `refused` through ours.
+    /// Repeats a write that was `refused` through our version of the type through the other served versions.
     ///
-    /// A write through a version fills in that version's defaults. Of an object that was written through another one, as
-    /// where a user moved it here by its label, that would change the values, which the controller's own policy refuses
-    /// it. Through the version that the object was last written through, nothing is filled in.
+    /// A write through a version fills in that version's defaults. If the object was last written through another
+    /// version, for example because a user moved it here by its label, that would change its values, which the policy
+    /// on this controller forbids. Through the version that the object was last written in, nothing is filled in.
     async fn through_another_version<F>(
         &self,
         refused: cluster::Error,
@@ -269,11 +270,12 @@ impl Pass<'_> {
         Err(refused)
     }
 
-    /// What a step writes into which field of the composition's metadata; none for steps that act elsewhere.
+    /// The field of the composition's metadata that a step writes, and the value; none for steps that write elsewhere.
     fn mark_of(&self, step: &Step) -> Option<(&'static str, Value)> {
         match step {
             Step::Label { namespace, name } => {
-                // The name in effect, for those who look the release up by it: it is what the label would give from now on.
+                // The name in effect, so that others can find the release by this label. The label also fixes that name
+                // from now on.
                 let labels = json!({
                     labels::RELEASE_NAME: self.observed.release_name.to_string(),
                     labels::DEFINITION_NAME: name,
@@ -334,12 +336,12 @@ impl Pass<'_> {
         }
     }
 
-    /// Writes the roles, then waits until the API server acts by them: its authoriser learns of a role a moment
-    /// after it is stored, and a release that begins before would fail halfway.
+    /// Writes the roles, then waits until the API server applies them: its authorizer sees a role a moment after it is
+    /// stored, and a release that starts earlier would fail halfway.
     async fn grant(&mut self, grants: &[Grant]) -> Result<Option<Change>, Error> {
-        // Until all is written it is not known what is there.
+        // Until everything is written, it is unknown which grants exist.
         self.memory.granted = None;
-        // A chart may bring a namespace of its own, which is not there yet.
+        // A chart may bring a namespace of its own, which does not exist yet.
         let mut homeless = Vec::new();
         for grant in grants {
             match self.write(grant).await {
@@ -375,7 +377,7 @@ impl Pass<'_> {
             .filter(|had| had.namespace() == grant.namespace())
             .map(bodies)
             .next();
-        // Most often only the role has changed.
+        // Usually only the role has changed.
         let mut changed = written(grant)?.to_vec();
         changed.retain(|(_, object)| had.as_ref().is_none_or(|had| !had.contains(object)));
         let writes = changed
@@ -384,8 +386,8 @@ impl Pass<'_> {
         try_join_all(writes).await.map(drop)
     }
 
-    /// Makes a namespace that the release itself brings, once the cluster-wide role allows it. Where it brings none of that
-    /// name, permissions in it are `missing` for that reason.
+    /// Creates a namespace that the release itself brings, once the cluster-wide role allows it. If the release brings
+    /// none of that name, fails with the error `missing` of the write that needed the namespace.
     async fn make_namespace(&self, name: &str, missing: cluster::Error) -> Result<(), Error> {
         let Some(wanted) = &self.observed.wanted else {
             return Err(Error::Grant(missing));
@@ -418,7 +420,8 @@ impl Pass<'_> {
         );
         let how = Delete::with(Propagation::Background);
         for namespace in namespaces {
-            // The binding first: a role without one grants nothing, a binding without a role is an error to look at.
+            // The binding first: a role without a binding grants nothing, but a binding without a role looks like a
+            // mistake.
             let ids = if namespace.is_empty() {
                 [
                     ObjectId::of::<ClusterRoleBinding>(None, &name)?,
@@ -449,8 +452,8 @@ impl Pass<'_> {
         Ok(Some(Change::Installed))
     }
 
-    /// A release whose first install failed has nothing to upgrade from: it is installed again. What was cut off is
-    /// continued.
+    /// If the first install failed there is nothing to upgrade from, so the release is installed again. An action that
+    /// was cut off is continued.
     async fn upgrade(&mut self) -> Result<Option<Change>, release::Error> {
         let (Some(wanted), Some(records)) = (&self.observed.wanted, &self.observed.records) else {
             return Ok(None);
@@ -464,7 +467,7 @@ impl Pass<'_> {
         Ok(Some(Change::Upgraded))
     }
 
-    /// What the server returned to our writes need not be read again.
+    /// Remembers what the API server answered to our writes, so that it need not be read again.
     fn remember(&mut self, deployed: Deployed) {
         let Deployed { record, objects } = deployed;
         self.memory.records = Some(records::Observed {
@@ -495,14 +498,14 @@ impl Pass<'_> {
         Ok(Some(Change::Corrected))
     }
 
-    /// A revision that somebody else made, or that an old key authenticates, becomes ours as it is.
+    /// Signs a revision that somebody else deployed, or that is signed with an old key, without a new revision.
     async fn sign(&mut self) -> Result<Option<Change>, release::Error> {
         let (Some(wanted), Some(records)) = (&self.observed.wanted, &self.observed.records) else {
             return Ok(None);
         };
         let was_ours = records.newest.as_ref().is_some_and(Record::is_authentic);
         let record = self.observed.releases.sign(&wanted.desired, records).await?;
-        // What is below a deployed one is superseded now; what is below a failed one is read again.
+        // Revisions below a deployed one are superseded now; those below a failed one have to be read again.
         let is_deployed = *record.status() == Status::Deployed;
         self.memory.records = is_deployed.then(|| records::Observed {
             newest: Some(record),
@@ -527,7 +530,7 @@ impl Pass<'_> {
         for object in &self.observed.outlying {
             let cleared = going::clear(object, self.composition, &self.ctx.cluster).await;
             if cleared.is_err() {
-                // Roles may have gone with their namespace: which are there is read again.
+                // Roles may have been deleted with their namespace, so read again which ones exist.
                 self.memory.granted = None;
             }
             cleared?;
@@ -536,7 +539,7 @@ impl Pass<'_> {
     }
 }
 
-/// A grant as the two objects that are written.
+/// The two objects of a grant, with their ids.
 fn written(grant: &Grant) -> Result<[(ObjectId, Value); 2], cluster::Error> {
     let name = |metadata: &kube::core::ObjectMeta| metadata.name.clone().unwrap_or_default();
     match grant {
@@ -574,8 +577,8 @@ fn bodies(grant: &Grant) -> [Value; 2] {
     }
 }
 
-/// One right that a grant adds to what was there: a role takes effect as a whole, so one is enough to ask for. What
-/// was bound to another, as to the controller of another version, adds nothing yet.
+/// One permission that a grant adds: a role takes effect as a whole, so checking one is enough. Permissions that were
+/// bound to another account, such as the controller of another version, count as added.
 fn news(grant: &Grant, before: &[Grant]) -> Option<Access> {
     let [_, binding] = bodies(grant);
     let had: HashSet<Access> = before

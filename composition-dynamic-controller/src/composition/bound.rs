@@ -1,4 +1,4 @@
-//! The most that this controller may be given: what its `ConfigMap` says, and where the API server lets it grant.
+//! The bound of this controller: what its `ConfigMap` allows, and the namespaces in which the API server lets it grant.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -15,22 +15,21 @@ use tokio::sync::OnceCell;
 
 use super::Context;
 
-/// How long the namespace of a new composition may take to be open. core-provider opens it when it sees the
-/// composition, which is milliseconds after we did.
+/// How long to wait until the namespace of a new composition is open. core-provider opens it when it sees the
+/// composition, milliseconds after we did.
 const OPEN_WITHIN: Duration = Duration::from_secs(2);
 
-/// How often a write is tried that a policy refused: the API server learns of a changed policy within a second or two.
+/// How often a write that a policy refused is tried: the API server picks up a changed policy within a second or two.
 const TRIES: u32 = 60;
 
-/// How long between two tries.
+/// The pause between two tries.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// As long as a bound is taken to hold for what lies within it: many compositions ask at once. What has changed since
-/// is refused by the API server's policies.
+/// How long a bound that was read is used to accept resources within it: many compositions ask at once. If it has
+/// changed since, the API server's policies refuse the write.
 const HOLDS: Duration = Duration::from_secs(5);
 
-/// The bound as it was read last, and the namespaces of compositions in which this controller was seen to be allowed to
-/// grant.
+/// The bound as last read, and the namespaces in which this controller was found to be allowed to grant.
 #[derive(Default)]
 pub(crate) struct Known(Mutex<Option<Read>>);
 
@@ -41,7 +40,7 @@ struct Read {
 }
 
 impl Known {
-    /// True when all that is `needed` lay within the bound a moment ago.
+    /// True when all that is `needed` was within the bound a moment ago.
     fn has(&self, home: &str, needed: &[Resource]) -> bool {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let young = known.as_ref().filter(|read| read.since.elapsed() < HOLDS);
@@ -79,16 +78,16 @@ fn is_at(home: &str, needed: &[Resource]) -> bool {
     needed.iter().any(|needed| needed.namespace == home)
 }
 
-/// The bound of this controller: where it is written, and what is known of it.
+/// The bound of this controller: where it is stored, and what is known of it.
 #[derive(Clone, Copy)]
 pub(super) struct OwnBound<'a> {
     cluster: &'a Cluster,
-    /// Whose bound it is.
+    /// The account that it bounds.
     account: &'a Account,
     /// The type that is served.
     resource: &'a ResourceId,
     krateo_namespace: &'a str,
-    /// True of a fixed chart: nobody made a definition, so where no bound is written nobody but the API server bounds us.
+    /// True for a fixed chart: there is no definition, so without a stored bound only the API server's RBAC limits us.
     may_be_absent: bool,
     known: &'a Known,
 }
@@ -105,20 +104,20 @@ impl<'a> OwnBound<'a> {
         }
     }
 
-    /// The bound as the `ConfigMap` has it: without the namespaces of compositions.
+    /// The bound in the `ConfigMap`, without the namespaces of compositions.
     pub(super) async fn written(self) -> Result<Bound, cluster::Error> {
         Ok(self.found().await?.unwrap_or_default())
     }
 
-    /// The same; none when nobody but the API server bounds us.
+    /// The same; none when only the API server's RBAC limits us.
     async fn in_force(self) -> Result<Option<Bound>, cluster::Error> {
         let found = self.found().await?;
         let is_bounded = found.is_some() || !self.may_be_absent;
         Ok(is_bounded.then(|| found.unwrap_or_default()))
     }
 
-    /// The first thing that is `needed` beyond the bound. `home` is the composition's namespace, which may be about to be
-    /// opened.
+    /// The first `needed` resource outside the bound. `home` is the composition's namespace, which core-provider may be
+    /// about to open.
     pub(super) async fn outside(
         self,
         home: &str,
@@ -143,7 +142,7 @@ impl<'a> OwnBound<'a> {
         Ok(Outside::at_home(home, needed, self.krateo_namespace))
     }
 
-    /// Those of these resources that lie within the bound, each looked at on its own.
+    /// The resources that are within the bound, each checked on its own.
     pub(super) async fn within(
         self,
         home: &str,
@@ -156,7 +155,8 @@ impl<'a> OwnBound<'a> {
         Ok(resources.into_iter().filter(is_within).collect())
     }
 
-    /// True when the controller may grant permissions in the composition's namespace, which may be about to be opened.
+    /// True when the controller may grant permissions in the composition's namespace; waits a moment for core-provider
+    /// to open it.
     async fn opens(self, home: &str) -> Result<bool, cluster::Error> {
         let access = Access {
             subresource: Some(PERMISSIONS.to_owned()),
@@ -169,7 +169,7 @@ impl<'a> OwnBound<'a> {
         }
     }
 
-    /// What the `ConfigMap` says; none when there is no `ConfigMap`.
+    /// The bound in the `ConfigMap`; none when there is no `ConfigMap`.
     async fn found(self) -> Result<Option<Bound>, cluster::Error> {
         let name = format!("{}-bound", self.account.name);
         let id = ObjectId::of::<ConfigMap>(Some(&self.account.namespace), &name)?;
@@ -178,8 +178,9 @@ impl<'a> OwnBound<'a> {
     }
 }
 
-/// The bound, read once a template looks something up. Not one that was read for others before: a composition that is
-/// refused is not looked at again for a while, and it is looked at because the bound has changed.
+/// The bound, read when a template first looks something up. It does not use a bound read for other compositions: a
+/// refused composition is not reconciled again for a while, and it may be reconciled now because the bound has just
+/// changed.
 pub(super) struct Written<'a> {
     bound: OwnBound<'a>,
     read: OnceCell<Option<Bound>>,
@@ -201,7 +202,8 @@ impl Bounds for Written<'_> {
     }
 }
 
-/// Writes a role or binding. The API server's policies may change a moment after what we read.
+/// Writes a role or binding. Retries because the API server's policies may change a moment after the bound that we
+/// read.
 pub(super) async fn apply(
     id: &ObjectId,
     object: &Value,

@@ -1,6 +1,8 @@
-//! Compositions whose namespace goes: which objects of their release do not go with it, and their removal.
+//! Compositions whose namespace is being deleted: finds and removes the objects of their release outside that
+//! namespace.
 //!
-//! Records and roles of the namespace may be gone before the composition is looked at, and neither can be made again.
+//! Records and roles in the namespace may be gone before the composition is reconciled, and neither can be created
+//! again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,10 +18,11 @@ use serde_json::json;
 
 use super::FIELD_MANAGER;
 
-/// How old the answer to "what do you serve" may be: the objects were written long before.
+/// How old the discovery result may be: the objects were written long before.
 const SERVED_AGE: Duration = Duration::from_mins(1);
 
-/// True when the namespace goes, or is gone: tried by a dry run of making a role in it that nobody has.
+/// True when the namespace is being deleted, or is gone. Found out by a dry run that creates a role of an unused name
+/// in it.
 pub(super) async fn is_going(namespace: &str, role: &str, cluster: &Cluster) -> Result<bool, cluster::Error> {
     let name = format!("{role}.dry-run");
     let id = ObjectId::of::<Role>(Some(namespace), &name)?;
@@ -31,14 +34,14 @@ pub(super) async fn is_going(namespace: &str, role: &str, cluster: &Cluster) -> 
     let how = Apply::by(FIELD_MANAGER).dry_run();
     match cluster.apply(&id, &object, &how).await {
         Err(error) if error.is_namespace_going() || error.is_not_found() => Ok(true),
-        // Some policy has its reasons; the namespace stays.
+        // Refused by a policy, which means that the namespace is not being deleted.
         Err(error) if error.is_forbidden() => Ok(false),
         asked => asked.map(|_| false),
     }
 }
 
-/// The objects that the release has, or may have, outside the composition's namespace: those of its record, those of
-/// the composition's status, and those that its roles name. What lies in another namespace that goes is left to that.
+/// The objects that the release has, or may have, outside the composition's namespace: those in its record, in the
+/// composition's status, and those named by its roles. Objects in another namespace that is being deleted are left out.
 pub(super) async fn outlying(
     composition: &Composition,
     recorded: Vec<ObjectId>,
@@ -78,8 +81,8 @@ pub(super) async fn outlying(
     Ok(outlying)
 }
 
-/// The objects that a grant tells of: those that it names, and of the kinds that it lets be listed those of the
-/// composition.
+/// The objects that a grant leads to: those it names and, for kinds that it allows to list, those with the
+/// composition's label.
 async fn objects_in(
     grant: &Grant,
     composition: &Composition,
@@ -106,11 +109,11 @@ async fn objects_in(
     Ok(objects)
 }
 
-/// The objects that a grant names and lets be removed.
+/// The objects that a grant names and allows to delete.
 fn removable(grant: &Grant, served: &Served) -> Vec<ObjectId> {
     let namespace = Some(grant.namespace()).filter(|namespace| !namespace.is_empty());
     let rules = grant.rules().iter().flat_map(|rule| kinds(rule, served));
-    // What is read by its kind is removed by its name, in a rule of its own.
+    // A kind that may be listed has a separate rule that names the objects that may be deleted.
     let removable = rules.filter(|(rule, _)| allows(rule, "delete"));
     removable
         .flat_map(|(rule, kind)| {
@@ -124,8 +127,8 @@ fn allows(rule: &PolicyRule, verb: &str) -> bool {
     rule.verbs.iter().any(|allowed| allowed == verb)
 }
 
-/// The objects that the composition's release had when its permissions were granted. They tell of them where the record
-/// was replaced by one that is not of this composition.
+/// The objects that the release had when its permissions were granted. Needed when the record was replaced by one that
+/// is not this composition's.
 pub(super) async fn objects_in_grants(
     granted: &[Grant],
     cluster: &Cluster,
@@ -138,7 +141,7 @@ pub(super) async fn objects_in_grants(
     Ok(all.into_iter().collect())
 }
 
-/// The kinds that a rule is about, as far as they are served: with its type every object of it has gone.
+/// The kinds of a rule that are served. A kind that is not served has no objects left.
 fn kinds<'r>(rule: &'r PolicyRule, served: &Served) -> Vec<(&'r PolicyRule, ResourceId)> {
     let mut kinds = Vec::new();
     for group in rule.api_groups.iter().flatten() {
@@ -151,7 +154,7 @@ fn kinds<'r>(rule: &'r PolicyRule, served: &Served) -> Vec<(&'r PolicyRule, Reso
     kinds
 }
 
-/// Removes an object of the release, unless it is to be kept or is not of this composition.
+/// Deletes an object of the release, unless its resource policy keeps it or it belongs to another composition.
 pub(super) async fn clear(
     object: &ObjectId,
     composition: &Composition,

@@ -1,4 +1,4 @@
-//! The records of a release while a pass waits.
+//! Release records that a pass holds, and drops while it is parked if they are large.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,7 +15,7 @@ use crate::compositions::Key;
 pub(crate) enum Error {
     #[error("could not read the release")]
     Release(#[source] release::Error),
-    #[error("the records of the release changed during a pass: the next one begins with them")]
+    #[error("the records of the release changed during the pass: the next pass starts from the new ones")]
     Moved,
 }
 
@@ -28,18 +28,18 @@ impl Error {
     }
 }
 
-/// A parked pass keeps the records of its release if they have no more bytes than this, as JSON.
+/// A parked pass keeps the records of its release only up to this size in bytes of JSON.
 pub(super) const HELD: usize = 32 << 10;
 
-/// The most memory, in bytes, that these take: values take ten times that of their text.
+/// The most memory that kept records take, in bytes: parsed values take ten times the memory of their text.
 #[cfg(test)]
 pub(crate) const MEMORY: usize = 10 * HELD;
 
-/// The records of a release, as a pass read them. While it is parked, it keeps none that hold much: others wait as well, and
-/// each of the records may have 16 MiB.
+/// The records of a release, as a pass read them. While the pass is parked, large ones are dropped: other passes wait
+/// as well, and each record may have 16 MiB.
 pub(super) struct Held {
     records: Option<records::Observed>,
-    /// What is left of them then; none while they may not be read.
+    /// The outline that is kept in any case; none while the records may not be read.
     outline: Option<records::Observed>,
 }
 
@@ -49,12 +49,12 @@ impl Held {
         Self { records, outline }
     }
 
-    /// None while they may not be read, and from a long wait until [`Held::read_again`].
+    /// None while the records may not be read, and after a long wait until [`Held::read_again`].
     pub(super) fn records(&self) -> Option<&records::Observed> {
         self.records.as_ref()
     }
 
-    /// What is known of them at any time.
+    /// Their outline, which is never dropped.
     pub(super) fn outline(&self) -> Option<&records::Observed> {
         self.outline.as_ref()
     }
@@ -63,7 +63,7 @@ impl Held {
         self.records
     }
 
-    /// Awaits something that may take long, as [`Queue::waiting`] does.
+    /// Waits for something that may take long; parks the pass like [`Queue::waiting`].
     pub(super) async fn waiting<T>(
         &mut self,
         key: &Key,
@@ -80,10 +80,10 @@ impl Held {
         outcome
     }
 
-    /// Reads the records that were not kept.
+    /// Reads the records again if they were dropped.
     ///
     /// # Errors
-    /// [`Error::Moved`] when they are others by now.
+    /// [`Error::Moved`] when they have changed since.
     pub(super) async fn read_again(&mut self, releases: &Releases) -> Result<(), Error> {
         let Some(outline) = self.outline.as_ref().filter(|_| self.records.is_none()) else {
             return Ok(());
@@ -103,7 +103,7 @@ impl Held {
     }
 }
 
-/// The worker of a pass that has records of a release, which are dropped with it unless they hold little.
+/// A pass's seat in the queue and its records. Parking gives up the seat, and drops large records.
 struct Letting {
     seat: Seat<Key>,
     records: Mutex<Option<records::Observed>>,
@@ -144,7 +144,7 @@ mod tests {
     const RECORD: &str = "/api/v1/namespaces/shop/secrets/sh.helm.release.v1.web.v1";
     const NEXT: &str = "/api/v1/namespaces/shop/secrets/sh.helm.release.v1.web.v2";
 
-    /// A record of that version, whose manifest has so many bytes.
+    /// A record with that resource version and a manifest of that many bytes.
     fn record(version: &str, bytes: usize) -> Value {
         let mut release = Release {
             name: "web".to_owned(),
@@ -158,7 +158,7 @@ mod tests {
         json!({"metadata": {"resourceVersion": version}, "data": {"release": encoded}})
     }
 
-    /// The records that are there, in a pass that was parked since it read them.
+    /// Reads the records, then parks the pass for a minute.
     async fn parked_with(releases: &Releases) -> (Held, records::Observed) {
         let telemetry = Telemetry::new(&Metrics::new().unwrap(), "unstructured_runtime", "webs").unwrap();
         let queue = Arc::new(Queue::new(telemetry.queue(), Capacity::of(1)));
@@ -171,7 +171,7 @@ mod tests {
         let observed = releases.observe("shop", "web", 1).await.unwrap();
         let mut held = Held::new(Some(observed.clone()));
         held.waiting(&key, std::future::ready(()), &queue).await;
-        assert!(held.records().is_some(), "nothing was waited for");
+        assert!(held.records().is_some(), "the pass did not have to wait");
         let long = tokio::time::sleep(Duration::from_mins(1));
         held.waiting(&key, long, &queue).await;
         (held, observed)
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn records_that_changed_meanwhile_are_those_of_the_next_pass() {
+    async fn records_that_changed_while_parked_end_the_pass() {
         let script = Script::new("changed")
             .get(RECORD, record("7", 16 * HELD))
             .absent(NEXT)

@@ -1,7 +1,7 @@
-//! What passes over a composition remember, so that the next one does not ask again.
+//! What a pass over a composition remembers, so that the next one need not ask again.
 //!
-//! Nothing is decided on memory that a write could make wrong: whatever fails wipes it, and a full look comes now
-//! and then all the same.
+//! Nothing is decided on memory that a write could make stale: any failure drops it, and a full comparison runs from
+//! time to time anyway.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -25,42 +25,42 @@ use crate::lookups::Moment;
 pub(super) struct Memory {
     /// What chart-inspector answered, and a digest of what it was asked.
     pub(super) inspected: Option<(u64, Vec<Resource>)>,
-    /// The permissions that are there, as they were read or written last.
+    /// The granted permissions as last read or written.
     pub(super) granted: Option<Vec<Grant>>,
-    /// Objects as they were looked at last.
+    /// Objects as last seen.
     pub(super) objects: Looks,
-    /// The release's records while a turn lasts, as they were read or as our own writes left them.
+    /// The release's records during a turn, as they were read or as our own writes left them.
     pub(super) records: Option<records::Observed>,
-    /// When this process wrote the release last.
+    /// When this process last wrote the release.
     pub(super) released: Option<Instant>,
-    /// Set when a turn ended with records that the next one may begin with.
+    /// Set when a turn ended with records that the next one may start from.
     pub(super) left: Option<Left>,
     /// Set when a pass found nothing to do.
     pub(super) settled: Option<Settled>,
 }
 
-/// With what a turn ended.
+/// When a turn left its records, and for which inputs.
 #[derive(Debug)]
 pub(super) struct Left {
     inputs: u64,
     at: Instant,
 }
 
-/// What a pass that found nothing to do was made from.
+/// The inputs of a pass that found nothing to do.
 #[derive(Debug)]
 pub(super) struct Settled {
     inputs: u64,
     at: Instant,
-    /// When the chart's lookups were answered that are watched.
+    /// When the watched lookups of the chart were answered; none if there are none.
     answered: Option<Moment>,
 }
 
-/// As long as the records of a turn are good for a look at objects that come up after it.
+/// How long a turn's records may be used to check the objects that become ready after it.
 const RECORDS_LEFT: Duration = Duration::from_secs(5);
 
 impl Memory {
-    /// Leaves the records to the next turn, which follows as soon as an object has come up. It must not act by them:
-    /// others may write some in between.
+    /// Leaves the records to the next turn, which follows as soon as an object becomes ready. That turn must not act on
+    /// them, since others may write records in between.
     pub(super) fn leave_records(&mut self, inputs: u64) {
         self.left = Some(Left {
             inputs,
@@ -68,7 +68,7 @@ impl Memory {
         });
     }
 
-    /// Drops records of an earlier turn that are old, or of another composition than there is now.
+    /// Drops the records that an earlier turn left if they are old, or if the inputs have changed.
     pub(super) fn recall_records(&mut self, inputs: u64) {
         if let Some(left) = &self.left
             && (left.inputs != inputs || left.at.elapsed() > RECORDS_LEFT)
@@ -78,12 +78,12 @@ impl Memory {
         }
     }
 
-    /// How long the status may still wait for objects to come up, for `at_most` after the release was written.
+    /// How long the status may still wait for objects to become ready, at most `at_most` after the release was written.
     pub(super) fn until_told(&self, at_most: Duration) -> Option<Duration> {
         at_most.checked_sub(self.released?.elapsed())
     }
 
-    /// Notes that nothing was left to do.
+    /// Records that nothing was left to do.
     pub(super) fn settle(&mut self, inputs: u64, answered: Option<Moment>) {
         self.settled = Some(Settled {
             inputs,
@@ -92,10 +92,10 @@ impl Memory {
         });
     }
 
-    /// True while all that the last pass saw is as it was, and that pass is younger than `max_age`; `is_unmoved` says whether
-    /// nothing of what the chart looked up has moved since then.
+    /// True while nothing that the last pass saw has changed, and that pass is younger than `max_age`. `is_unmoved`
+    /// tells whether nothing that the chart looked up has changed since a moment.
     ///
-    /// Secrets are not watched, so they are compared when `max_age` is over.
+    /// Secrets are not watched; they are compared when `max_age` is over.
     pub(super) fn is_settled(
         &self,
         inputs: u64,
@@ -111,11 +111,11 @@ impl Memory {
     }
 }
 
-/// A digest of what a pass is made from: the composition without its status, and the chart that the definition
-/// names. What else the definition says of itself, as how many compositions it has, is no reason to look.
+/// A digest of the inputs of a pass: the composition without its status, and the chart that the definition names. Other
+/// changes of the definition, such as the number of its compositions, cause no pass.
 ///
-/// `told` is that of the composition's labels and annotations ([`crate::compositions::told`]), of which not all may be kept
-/// between passes.
+/// `told` is the digest of the composition's labels and annotations ([`crate::compositions::told`]), some of which may
+/// not be kept between passes.
 pub(super) fn inputs(composition: &Composition, told: u64, source: Option<&Source>) -> u64 {
     let mut hasher = DefaultHasher::new();
     (
@@ -133,7 +133,7 @@ pub(super) fn inputs(composition: &Composition, told: u64, source: Option<&Sourc
     hasher.finish()
 }
 
-/// The memories of all compositions. A pass takes one out and puts it back.
+/// The memories of all compositions. A turn takes one out and puts it back.
 #[derive(Default)]
 pub(crate) struct Memories(Mutex<HashMap<Key, Memory>>);
 
@@ -144,7 +144,7 @@ impl Memories {
     }
 
     pub(super) fn put(&self, key: Key, mut memory: Memory) {
-        // Others may write some before the next turn, which may be long after.
+        // Others may write records before the next turn, which may be much later.
         let is_little = |records: &records::Observed| records.holds_at_most(HELD);
         memory.records = memory
             .records
@@ -153,7 +153,7 @@ impl Memories {
         memories.insert(key, memory);
     }
 
-    /// Drops what is remembered of a composition that is gone.
+    /// Drops the memory of a composition that is gone.
     pub(crate) fn forget(&self, key: &Key) {
         self.take(key);
     }

@@ -1,6 +1,6 @@
 //! One pass over a composition: read, decide, write, then report what happened.
 //!
-//! What is decided, `plan`, is [`composition::plan`], so that the command line can print it.
+//! The decision is made by [`composition::plan`], so that the command line can print it too.
 
 mod apply;
 mod bound;
@@ -47,35 +47,35 @@ use crate::lookups::{Lookups, Moment};
 use crate::release_key::{self, ReleaseKey};
 use crate::types::AwaitedTypes;
 
-/// Our name on the fields of compositions and Roles that we set. Objects of releases carry Helm's.
+/// Our field manager for compositions and Roles. Objects of releases have Helm's.
 pub(crate) const FIELD_MANAGER: &str = "composition-dynamic-controller";
 
-/// A pass takes one decision, and the next follows at once: as many belong to one turn of a worker, so that a
-/// composition whose passes lead to ever more passes does not keep it.
+/// How many passes a turn has at most. Each pass takes one decision and the next follows at once; the limit keeps a
+/// composition whose passes never end from occupying a worker.
 const PASSES: usize = 6;
 
-/// As long as the status of a release that was just written waits for its objects: most come up within that time, and
-/// then one status says it all.
+/// How long the status of a newly written release waits for its objects: most become ready within that time, and then a
+/// single status write is enough.
 const COMING_UP: Duration = Duration::from_millis(500);
 
-/// How long it may take to say that a pass was cut off.
+/// How long it may take to report that a pass was cut off.
 const REPORTED_WITHIN: Duration = Duration::from_secs(10);
 
-/// What passes need of the process.
+/// What passes need from the process.
 pub(crate) struct Context {
     pub(crate) cluster: Cluster,
     pub(crate) charts: Charts,
-    /// By which compositions are read.
+    /// The schemas that compositions are read with.
     pub(crate) schemas: Schemas,
-    /// What is the same for all releases: [`Context::releases_of`] one composition act for that.
+    /// The client for releases, without settings of a composition: [`Context::releases_of`] adds those.
     pub(crate) releases: Releases,
-    /// What authenticates their records; none where those are believed whoever wrote them.
+    /// The key that authenticates release records; none when records are trusted whoever wrote them.
     pub(crate) release_key: Option<ReleaseKey>,
     pub(crate) inspector: Inspector,
     pub(crate) recorder: Recorder,
     pub(crate) telemetry: Telemetry,
     pub(crate) parts: Parts,
-    /// Counts passes that did not come to their end.
+    /// Counts passes that did not finish.
     pub(crate) cut_off: CutOff,
     pub(crate) bound: Known,
     pub(crate) backoff: Backoff<Key>,
@@ -89,23 +89,23 @@ pub(crate) struct Context {
     pub(crate) memories: Memories,
     /// The type that is served.
     pub(crate) resource: ResourceId,
-    /// The one namespace whose compositions are served; all when there is none.
+    /// The namespace whose compositions are served; all namespaces when none.
     pub(crate) namespace: Option<String>,
-    /// Who gets the permissions of releases: this process.
+    /// The account of this process, to which the permissions of releases are granted.
     pub(crate) account: Account,
     pub(crate) krateo_namespace: String,
     pub(crate) safe_release_name: bool,
-    /// What happens to permissions that grow.
+    /// Whether additional permissions are granted at once or need approval.
     pub(crate) growth: Growth,
     pub(crate) ready_means: ReadyMeans,
     pub(crate) max_history: i64,
     pub(crate) resync_interval: Duration,
-    /// After how long a composition that nothing moved is compared with the cluster all the same.
+    /// How often a composition is compared with the cluster in full although no event arrived.
     pub(crate) comparison_interval: Duration,
 }
 
 impl Context {
-    /// The releases as they are acted on for a composition: its UID is on their objects and in what authenticates their
+    /// The client for the releases of a composition: its UID is on their objects, and part of what authenticates their
     /// records.
     async fn releases_of(&self, composition: &Composition) -> Result<Releases, release_key::Error> {
         let keys = match &self.release_key {
@@ -130,7 +130,7 @@ impl Context {
         releases.parked_at(Arc::new(Seat::new(&self.queue, &key)))
     }
 
-    /// Forgets a composition that is gone, or another replica's.
+    /// Forgets a composition that is gone or belongs to another replica.
     pub(crate) fn forget(&self, key: &Key) {
         self.queue.forget(key);
         self.watches.leave(key);
@@ -140,7 +140,7 @@ impl Context {
         self.backoff.succeeded(key);
     }
 
-    /// Takes what a write to a composition returned, so that the next pass sees it.
+    /// Stores the answer to a write to a composition, so that the next pass sees it.
     fn wrote(&self, composition: serde_json::Value) {
         match serde_json::from_value(composition) {
             Ok(composition) => self.compositions.wrote(composition),
@@ -149,7 +149,7 @@ impl Context {
     }
 }
 
-/// Logs every step of what is done with a release. What hooks print is left out: it may hold passwords.
+/// Logs every step of an action on a release, except the output of hooks, which may contain passwords.
 fn verbose(composition: &Composition) -> Listener {
     let (namespace, name) = (composition.namespace.clone(), composition.name.clone());
     Arc::new(move |progress| {
@@ -159,7 +159,7 @@ fn verbose(composition: &Composition) -> Listener {
     })
 }
 
-/// A step in words, if it may be logged.
+/// The text of a step, if it may be logged.
 fn step(progress: &Progress<'_>) -> Option<String> {
     match progress {
         Progress::Output { .. } => None,
@@ -181,18 +181,16 @@ pub(crate) enum Error {
     #[error("could not write the status of the composition")]
     Report(#[source] cluster::Error),
     #[error(
-        "the pass was cut off after it had worked for {} minutes: the next one goes on from what is there",
+        "the pass was cut off after {} minutes of work; the next one continues from the current state",
         .0.as_secs() / 60
     )]
     Overdue(Duration),
-    #[error(
-        "the controller has a fault, which ended the pass: {0}. Please report it, with the log of the controller"
-    )]
+    #[error("a bug in the controller ended the pass: {0}. Please report it, with the log of the controller")]
     Panicked(String),
 }
 
 impl Error {
-    /// Of what a panic says of itself.
+    /// An error with the message of a panic.
     pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Self {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
@@ -204,13 +202,13 @@ impl Error {
     /// True when the same attempt can succeed later although nobody changed anything.
     pub(crate) fn is_transient(&self) -> bool {
         if self.is_refusal() {
-            // Rights and policies reach the API server's memory a moment after they are stored, also those that
-            // core-provider has just given to a controller that begins; and roles go before the compositions of a
-            // namespace that goes.
+            // Permissions and policies reach the API server's cache a moment after they are stored, including those
+            // that core-provider has just given to a starting controller. And when a namespace is being deleted, its
+            // roles go before its compositions.
             return true;
         }
         match self {
-            // The admin may widen the bound, which is on another object than the composition.
+            // The admin may widen the bound, which is stored in another object.
             Self::Plan(Blocked::Outside(_)) | Self::Overdue(_) | Self::Panicked(_) => true,
             Self::Read(_) | Self::Plan(_) => false,
             Self::Observe(error) => error.is_transient(),
@@ -221,7 +219,7 @@ impl Error {
 }
 
 impl Error {
-    /// The types that have to be served before the same attempt can succeed: nothing was written for want of them.
+    /// The types that have to be served before the same attempt can succeed; nothing was written.
     fn unserved(&self) -> Option<&[UnservedType]> {
         match self {
             Self::Observe(error) => error.unserved(),
@@ -230,7 +228,7 @@ impl Error {
         }
     }
 
-    /// True when the API server refused a request for lack of a right, or by a policy.
+    /// True when the API server refused a request for lack of permission, or because of a policy.
     fn is_refusal(&self) -> bool {
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
         while let Some(error) = cause {
@@ -244,16 +242,16 @@ impl Error {
     }
 }
 
-/// When a composition is to be looked at again.
+/// When a composition is reconciled again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// After a while, unless something moves before.
+    /// After a while, unless an event arrives before.
     After(Duration, Priority),
-    /// When something moves.
+    /// When an event arrives.
     OnChange,
 }
 
-/// One turn of a worker: passes over a composition until nothing is left to do, or something is waited for.
+/// One turn of a worker: passes over a composition until nothing is left to do, or it has to wait.
 pub(crate) async fn reconcile(key: &Key, ctx: &Context) -> Result<Next, Error> {
     let turn = Box::pin(turn(key, ctx));
     ctx.telemetry
@@ -261,14 +259,14 @@ pub(crate) async fn reconcile(key: &Key, ctx: &Context) -> Result<Next, Error> {
         .await
 }
 
-/// A pass did not come to its end: counts that, and says so on the composition.
+/// Counts a pass that did not finish, and reports it in the composition's status.
 ///
 /// # Errors
 /// Always `error`.
 pub(crate) async fn cut_off(key: &Key, error: Error, ctx: &Context) -> Result<Next, Error> {
     ctx.cut_off.note(&error);
     let failure = Err(error);
-    // What stopped the pass may stop this as well.
+    // The cause that stopped the pass may stop the report as well.
     let reporting = AssertUnwindSafe(report_failure(key, &failure, ctx)).catch_unwind();
     if !matches!(tokio::time::timeout(REPORTED_WITHIN, reporting).await, Ok(Ok(()))) {
         tracing::debug!(composition = %key, "could not write the status of the composition");
@@ -286,7 +284,7 @@ async fn report_failure(key: &Key, failure: &Result<Outcome, Error>, ctx: &Conte
     if !seen.is_whole {
         match now(&id, ctx).await {
             Ok(Some(now)) => composition = now,
-            // It is gone, or its status says already why it cannot be read.
+            // It is gone, or its status already says why it cannot be read.
             Ok(None) | Err(_) => return,
         }
     }
@@ -310,15 +308,15 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
     let mut passes = 0;
     loop {
         passes += 1;
-        // Anew for each pass: our own writes are part of it.
+        // Read again for each pass, because it includes our own writes.
         let Some(seen) = ctx.compositions.get(key) else {
             return Ok(gone(passes));
         };
         let (id, mut composition) = read((*seen.object).clone(), ctx)?;
         let mut told = seen.told;
         if composition.deleting {
-            // What the watch has may be older than our own removal of the finalizer, and acting on that would grant
-            // anew what was just revoked.
+            // The watch may not have seen yet that we removed the finalizer; acting on that state would grant again
+            // what was just revoked.
             match now(&id, ctx).await? {
                 Some(now) => composition = now,
                 None => return Ok(gone(passes)),
@@ -361,7 +359,7 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
             if outcome.changes.iter().any(|change| change.is_release()) {
                 memory.released = Some(Instant::now());
             }
-            // The next pass follows at once, and its status says it all.
+            // The next pass follows at once, so one status write at the end is enough.
             if outcome.standing == Standing::Underway && passes < PASSES {
                 continue;
             }
@@ -396,7 +394,7 @@ async fn turn(key: &Key, ctx: &Context) -> Result<Next, Error> {
     }
 }
 
-/// Nothing is left to be looked at. A turn that found it so from the start is no part of a trace.
+/// The composition is gone. A turn whose first pass finds that is left out of traces.
 fn gone(passes: usize) -> Next {
     if passes == 1 {
         spans::leave_out();
@@ -404,7 +402,7 @@ fn gone(passes: usize) -> Next {
     Next::OnChange
 }
 
-/// Has every line of the pass say which definition and which release it is about, as far as that is known already.
+/// Adds definition and release to every log line of the pass, as far as they are known already.
 fn tell_of(composition: &api::Composition, ctx: &Context) {
     let span = Span::current();
     let named = composition.definition();
@@ -418,9 +416,10 @@ fn tell_of(composition: &api::Composition, ctx: &Context) {
     }
 }
 
-/// The composition as the API server has it; none when it is gone.
+/// Reads the composition from the API server; none when it is gone.
 ///
-/// Of one whose spec cannot be read, the rest is enough to remove it. One that is to stay is told so.
+/// If its spec cannot be read, the rest is enough to remove it; if it is not being deleted, the failure is reported in
+/// its status.
 async fn now(id: &ObjectId, ctx: &Context) -> Result<Option<Composition>, Error> {
     let unread = |error: cluster::Error| Error::Read(error.into());
     let object = spans::unless_gone(ctx.cluster.get(id));
@@ -460,9 +459,9 @@ struct Outcome {
     standing: Standing,
     facts: status::Facts,
     changes: Vec<apply::Change>,
-    /// True when all that the pass saw is watched, so that the next look may wait for news.
+    /// True when everything that the pass saw is watched, so that the next pass can wait for an event.
     may_settle: bool,
-    /// When the chart's lookups were answered; none when it has none that are watched.
+    /// When the chart's lookups were answered; none when none of them is watched.
     answered: Option<Moment>,
 }
 
@@ -485,7 +484,8 @@ async fn pass(
         .map_err(Error::Apply)?;
     let facts = status::Facts::of(&observed, ctx);
     if memory.records.is_none() {
-        // What this pass did left them as they were; those out of our reach may be in it by now.
+        // The pass did not change the records. If some could not be read, they may have become readable by now, so they
+        // are not kept.
         memory.records = observed.records.take().filter(|records| !records.may_be_newer);
     }
     Ok(Outcome {
@@ -497,7 +497,7 @@ async fn pass(
     })
 }
 
-/// Hooks can take minutes: whoever waits is told before.
+/// Reports in the status that work has started, because hooks can take minutes.
 async fn tell_of_long_work(
     id: &ObjectId,
     composition: &api::Composition,
@@ -528,7 +528,7 @@ async fn tell_of_long_work(
         .map_err(Error::Report)
 }
 
-/// Whatever moves is seen at once, so the next look is but a safety net.
+/// When to reconcile next. Changes are seen at once, so this is only a safety net.
 fn next_check(outcome: &Outcome, resync_interval: Duration) -> Next {
     match outcome.standing {
         Standing::Underway => Next::After(Duration::ZERO, Priority::Normal),
@@ -547,7 +547,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_verbose_log_leaves_out_what_hooks_print() {
+    fn a_verbose_log_leaves_out_the_output_of_hooks() {
         let because = "no space";
         assert_eq!(
             step(&Progress::Undoing { because }).as_deref(),

@@ -1,4 +1,4 @@
-//! The release name that a definition gives the only composition that it governs.
+//! The release name that a definition gives to a composition, if it governs no other.
 
 use api::{Composition, labels};
 use cluster::{Cluster, ResourceId, Selector};
@@ -6,11 +6,11 @@ use composition::{Given, Offer, ReleaseName, offer};
 
 use super::origin::Origin;
 
-/// Asks the definition of a new composition that says no name itself.
+/// The release name that the definition gives to a new composition without a release name of its own.
 ///
-/// The API server is asked how many there are: what the watch knows may be the first of many.
+/// The number of compositions is asked from the API server, because the watch may have seen only the first of many.
 ///
-/// All compositions count that the controller serves: those in `namespace`, or everywhere without one.
+/// It counts all compositions that the controller serves: those in `namespace`, or in all namespaces if it is none.
 pub(super) async fn given(
     composition: &Composition,
     origin: &Origin,
@@ -21,7 +21,7 @@ pub(super) async fn given(
     if !ReleaseName::is_open(composition) {
         return Ok(Given::default());
     }
-    // Whoever has no definition is told so later.
+    // A missing definition is reported later.
     let source = origin.of(composition).ok();
     let definition = source.and_then(|source| source.definition);
     let offer = definition
@@ -35,7 +35,7 @@ pub(super) async fn given(
         namespace,
         labels: Some(&version),
     };
-    // All of them are in memory at once, and others may have written much into each.
+    // All of them are in memory at once, and users may have written much metadata into each.
     let all = cluster.map_metadata(served, all, offer::trimmed).await?;
     Ok(offer.answered(&all))
 }

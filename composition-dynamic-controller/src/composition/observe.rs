@@ -1,4 +1,4 @@
-//! What there is of a composition: `fetch` reads it, `derive` makes the facts for the plan of it.
+//! Observes a composition: `fetch` reads, and `derive` turns what was read into the facts for the plan.
 
 mod derive;
 mod error;
@@ -18,12 +18,12 @@ use super::memory::{self, Memory};
 pub(super) use derive::Observed;
 pub(crate) use error::Error;
 
-/// A digest of what a pass over the composition is made from.
+/// A digest of the inputs of a pass over the composition.
 pub(super) fn inputs(composition: &Composition, told: u64, ctx: &Context) -> u64 {
     memory::inputs(composition, told, ctx.origin.of(composition).ok().as_ref())
 }
 
-/// Looks at everything a plan is made from; never writes.
+/// Reads everything that the plan needs; never writes.
 pub(super) async fn observe(
     composition: &Composition,
     memory: &mut Memory,

@@ -1,4 +1,4 @@
-//! Where a composition's chart comes from: the definition that governs it, or the one chart that this process was told.
+//! Where a composition's chart comes from: the definition that governs it, or the one chart set by `--chart`.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::definitions::Definitions;
 pub(crate) enum Origin {
     /// Each from the definition that governs the composition.
     Definitions(Definitions),
-    /// All are this one, whatever definitions say.
+    /// All compositions have this one, whatever definitions say.
     Fixed(Box<ChartSpec>),
 }
 
-/// The chart of a composition, and who says so.
+/// The chart of a composition, and the definition that names it.
 pub(super) struct Source {
     pub(super) chart: ChartSpec,
-    /// None of a fixed chart.
+    /// None for a fixed chart.
     pub(super) definition: Option<Arc<CompositionDefinition>>,
 }
 
@@ -33,14 +33,14 @@ impl Source {
 }
 
 impl Origin {
-    /// Which chart a composition is of.
+    /// The chart of a composition.
     ///
     /// # Errors
-    /// When no definition governs it, or it does not say which of several.
+    /// When no definition governs it, or several could and it does not name one.
     pub(super) fn of(&self, composition: &Composition) -> Result<Source, Ungoverned> {
         match self {
             Self::Definitions(definitions) => {
-                // Asked in every pass: where a composition names its definition, the others need not be looked through.
+                // This runs in every pass, so if the composition names its definition, the others are not searched.
                 let candidates = match composition.definition() {
                     Some((namespace, name)) => definitions.get(namespace, name).into_iter().collect(),
                     None => definitions.all(),
@@ -59,7 +59,7 @@ impl Origin {
         }
     }
 
-    /// True of a fixed chart.
+    /// True for a fixed chart.
     pub(super) fn is_fixed(&self) -> bool {
         matches!(self, Self::Fixed(_))
     }

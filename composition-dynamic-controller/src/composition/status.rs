@@ -1,4 +1,4 @@
-//! The outcome of a pass becomes the composition's status, and events; then one patch.
+//! Turns the outcome of a pass into events and into the composition's status, which is written with one patch.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use super::apply::Change;
 use super::observe::{Observed, told};
 use super::{Context, Error, FIELD_MANAGER, Outcome};
 
-/// What a composition's `Ready` says.
+/// What `Ready` means for a composition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum ReadyMeans {
     /// Its release is deployed and the workloads are up.
@@ -30,24 +30,24 @@ pub(crate) enum ReadyMeans {
     Released,
 }
 
-/// What a pass learned that the status says.
+/// The facts from a pass that go into the status.
 pub(super) struct Facts {
     release_name: ReleaseName,
-    /// What is deployed; `None` when nothing is, or it may not be read.
+    /// What is deployed; `None` when nothing is, or its record may not be read.
     deployed: Option<Deployed>,
     revision: Option<i64>,
     locked_by: Option<String>,
-    /// Why the last action failed, while it is not tried again.
+    /// Why the last action failed, while it is not being retried.
     failed: Option<String>,
     retry_in: Option<Duration>,
-    /// Drift that is left alone, or is still to be corrected.
+    /// Drift that is left alone, or has not been corrected yet.
     pub(super) drifted: Option<String>,
-    /// Drift that was corrected since the status was written last.
+    /// Drift that was corrected since the last status write.
     pub(super) corrected: Option<String>,
-    /// Objects that are not up, each with why.
+    /// Objects that are not ready, each with the reason.
     unhealthy: Vec<(ObjectId, Health)>,
     ready_means: ReadyMeans,
-    /// Why the release has not the name that the definition says.
+    /// Why the release does not have the name that the definition gives.
     ignored_name: Option<String>,
 }
 
@@ -107,12 +107,12 @@ impl Facts {
         }
     }
 
-    /// True while an object is not up yet.
+    /// True while an object is not ready yet.
     pub(super) fn waits_for_objects(&self) -> bool {
         !self.unhealthy.is_empty()
     }
 
-    /// When a failed action is tried again, if it is by itself.
+    /// When a failed action is retried, if it is retried without a change.
     pub(super) fn retry_in(&self) -> Option<Duration> {
         self.retry_in
     }
@@ -132,9 +132,9 @@ fn managed<'a>(ids: impl Iterator<Item = &'a ObjectId>) -> Vec<Managed> {
     managed
 }
 
-/// Writes the status, when it differs from what the composition says already.
+/// Writes the status if it has changed.
 ///
-/// A composition that just lost its finalizer is gone: nothing is written to it.
+/// Nothing is written if the finalizer was just removed, because the composition is gone then.
 pub(super) async fn report(
     id: &ObjectId,
     composition: &Composition,
@@ -161,13 +161,14 @@ pub(super) async fn report(
     Ok(())
 }
 
-/// Publishes which objects of the release stay when it is removed: their resource policy says so, or they are not of it.
+/// Publishes which objects remain after an uninstall: those that their resource policy keeps, or that do not belong to
+/// the release.
 pub(super) async fn publish_left(composition: &Composition, objects: &[String], recorder: &Recorder) {
     let happening = Happening {
         severity: Severity::Normal,
         reason: events::OBJECTS_LEFT,
         action: events::DELETE,
-        note: &format!("left where they are: {}", objects.join(", ")),
+        note: &format!("these objects remain: {}", objects.join(", ")),
     };
     recorder.publish(&regarding(composition), &happening).await;
 }
@@ -183,7 +184,7 @@ fn regarding(composition: &Composition) -> ObjectReference {
     }
 }
 
-/// Publishes what happened.
+/// Publishes the outcome of a pass as events.
 pub(super) async fn publish(composition: &Composition, outcome: &Result<Outcome, Error>, ctx: &Context) {
     let regarding = regarding(composition);
     match outcome {
@@ -222,8 +223,8 @@ pub(super) async fn publish(composition: &Composition, outcome: &Result<Outcome,
                     Change::TakenOver => (
                         events::RELEASE_TAKEN_OVER,
                         events::UPDATE,
-                        "The deployed revision was made by somebody else and has the objects that are wanted: it is the \
-                         controller's own now, without a new revision",
+                        "The deployed revision was made by somebody else and has the wanted objects: the controller \
+                         has taken it over, without a new revision",
                     ),
                     Change::Uninstalled => {
                         (events::COMPOSITION_DELETED, events::DELETE, "Composition deleted")
@@ -256,7 +257,7 @@ pub(super) async fn publish(composition: &Composition, outcome: &Result<Outcome,
     }
 }
 
-/// True when the pause was told already.
+/// True when the status already says that the composition is paused.
 fn says_paused(status: &CompositionStatus) -> bool {
     let mut conditions = status.conditions.iter();
     conditions.any(|said| said.type_ == SYNCED && said.reason == reason::RECONCILE_PAUSED)
@@ -306,8 +307,8 @@ fn verdicts(outcome: &Result<Outcome, Error>, before: &CompositionStatus) -> Vec
                 _ => reason::RECONCILE_ERROR,
             };
             let mut verdicts = vec![Verdict::no(SYNCED, reason, message.clone())];
-            // A pass that could not look says nothing of what runs; one that could not act does.
-            // What runs goes on as it is while an approval is waited for.
+            // A pass that failed to observe knows nothing about the running workloads, so it leaves `Ready` as it is;
+            // one that failed to act sets it. While an approval is pending, the workloads keep running.
             let goes_on = reason == reason::PENDING;
             if matches!(error, Error::Apply(_) | Error::Plan(_) | Error::Read(_)) && !goes_on {
                 verdicts.push(Verdict::no(READY, reason::UNAVAILABLE, message));
@@ -346,7 +347,7 @@ fn verdicts(outcome: &Result<Outcome, Error>, before: &CompositionStatus) -> Vec
         }
         Standing::Resting => {
             let why = facts.failed.as_deref().unwrap_or("the last action failed");
-            // What runs is of an older generation than the one that is observed.
+            // The running workloads are of an older generation than the observed one.
             vec![
                 Verdict::no(READY, reason::UNAVAILABLE, why),
                 released(facts),
@@ -362,14 +363,16 @@ fn verdicts(outcome: &Result<Outcome, Error>, before: &CompositionStatus) -> Vec
         }
         Standing::GracefullyPaused => {
             let reason = reason::RECONCILE_GRACEFULLY_PAUSED;
-            let message = "paused by annotation krateo.io/gracefully-paused; the chart was told";
+            let message =
+                "paused by annotation krateo.io/gracefully-paused, after the chart was rendered with it";
             vec![Verdict::yes(READY, reason, message), synced]
         }
         Standing::Removed => Vec::new(),
     }
 }
 
-/// What runs goes on as it is.
+/// The conditions while a type is not served: workloads keep running, so `Ready` changes only if nothing is deployed
+/// yet.
 fn waiting_for_types(message: String, before: &CompositionStatus) -> Vec<Verdict> {
     let mut verdicts = vec![Verdict::no(SYNCED, reason::TYPE_NOT_SERVED, message.clone())];
     if before.release_revision.is_none() {
@@ -378,11 +381,11 @@ fn waiting_for_types(message: String, before: &CompositionStatus) -> Vec<Verdict
     verdicts
 }
 
-/// What `Drifted` says after a look that left nothing to do. What was corrected last stays to be read until the
-/// release changes, or something drifts again.
+/// The `Drifted` condition after a pass with nothing to do. The last correction stays in it until the release changes,
+/// or something drifts again.
 fn drifted(facts: &Facts, before: &CompositionStatus) -> Option<Verdict> {
     facts.deployed.as_ref()?;
-    // What is not corrected at once is left alone on request.
+    // Drift that is not corrected at once is left alone because the user asked for it.
     if let Some(drifted) = &facts.drifted {
         return Some(Verdict::yes(DRIFTED, reason::LEFT_ALONE, drifted.clone()));
     }
@@ -394,7 +397,7 @@ fn drifted(facts: &Facts, before: &CompositionStatus) -> Option<Verdict> {
     let corrected = said.find(|said| said.type_ == DRIFTED && said.reason == reason::CORRECTED);
     Some(match corrected.filter(|_| is_same_revision) {
         Some(corrected) => Verdict::no(DRIFTED, reason::CORRECTED, corrected.message.clone()),
-        None => Verdict::no(DRIFTED, reason::AS_APPLIED, "every object is as it was applied"),
+        None => Verdict::no(DRIFTED, reason::AS_APPLIED, "every object is as applied"),
     })
 }
 
@@ -580,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_on_its_way_is_not_ready() {
+    fn a_release_being_installed_is_not_ready() {
         check(
             &Ok(outcome(Standing::Underway, facts(false, Health::Current))),
             &[
@@ -611,7 +614,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_is_told_once() {
+    fn a_pause_is_reported_once() {
         let mut composition = composition();
         assert!(!says_paused(&composition.status));
         let paused = Ok(outcome(Standing::Paused, facts(true, Health::Current)));
@@ -622,7 +625,7 @@ mod tests {
         assert!(!says_paused(&composition.status));
     }
 
-    /// What `Drifted` says after a look at a composition that was `before`.
+    /// The `Drifted` condition after a pass over a composition that was `before`.
     fn drift(before: &mut Composition, facts: Facts) -> (String, String, String) {
         before.status = after(
             before,
@@ -635,7 +638,7 @@ mod tests {
     }
 
     #[test]
-    fn drift_is_told_while_it_is_left_alone_and_after_it_was_corrected() {
+    fn drift_is_reported_while_it_is_left_alone_and_after_it_was_corrected() {
         let (plain, edit) = (
             || facts(true, Health::Current),
             "ConfigMap team/a: .data.size changed",
@@ -643,7 +646,7 @@ mod tests {
         let said = |status: &str, reason: &str, message: &str| {
             (status.to_owned(), reason.to_owned(), message.to_owned())
         };
-        let as_applied = said("False", "AsApplied", "every object is as it was applied");
+        let as_applied = said("False", "AsApplied", "every object is as applied");
         let corrected = said("False", "Corrected", edit);
         let mut composition = composition();
         assert_eq!(drift(&mut composition, plain()), as_applied);
@@ -654,7 +657,7 @@ mod tests {
         let mut facts = plain();
         facts.corrected = Some(edit.into());
         assert_eq!(drift(&mut composition, facts), corrected);
-        // A look that finds nothing new writes nothing new.
+        // A pass that finds nothing new does not change it.
         assert_eq!(drift(&mut composition, plain()), corrected);
         let mut facts = plain();
         facts.revision = Some(2);
@@ -662,7 +665,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_look_at_the_same_state_gives_the_same_status() {
+    fn a_second_pass_over_the_same_state_gives_the_same_status() {
         let mut composition = composition();
         let seen = || Ok(outcome(Standing::UpToDate, facts(true, Health::Current)));
         composition.status = after(&composition, &seen(), &Time(Timestamp::UNIX_EPOCH));
@@ -672,7 +675,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_that_is_not_served_is_named_and_what_runs_goes_on() {
+    fn a_type_that_is_not_served_is_named_and_ready_stays() {
         let missing = UnservedType {
             api_version: "example.org/v2".into(),
             kind: "Shop".into(),
@@ -702,7 +705,7 @@ mod tests {
         let status = after(&composition, &unserved(), &Time(Timestamp::UNIX_EPOCH));
         assert!(conditions::holds(&status.conditions, READY));
         assert!(!conditions::holds(&status.conditions, SYNCED));
-        // The same before anything is written, and after the permissions were.
+        // The result is the same when it is found out only after the permissions were written.
         let late = release::Error::Unserved {
             object: "Shop \"a\"".into(),
             types: vec![missing.clone()],
@@ -718,7 +721,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_look_leaves_ready_as_it_was() {
+    fn a_failed_observation_leaves_ready_as_it_was() {
         let mut composition = composition();
         composition.status = after(
             &composition,

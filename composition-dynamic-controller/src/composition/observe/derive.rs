@@ -1,4 +1,5 @@
-//! Turns what was read of a composition into the facts for the plan, and decides what is read next. It makes no request.
+//! Turns what was read of a composition into the facts for the plan, and decides what to read next. It makes no
+//! request.
 
 use std::time::Duration;
 
@@ -16,31 +17,31 @@ use k8s_openapi::api::core::v1::Namespace;
 use super::fetched::{Fetched, Found, FoundRelease, Going};
 use super::intention::{Intention, Wanted};
 
-/// What a pass saw.
+/// What a pass observed.
 pub(in crate::composition) struct Observed {
-    /// What the plan is made from.
+    /// The facts that the plan decides on.
     pub(in crate::composition) facts: plan::Observed,
     pub(in crate::composition) release_name: ReleaseName,
-    /// The releases, as they are acted on for this composition.
+    /// The client for releases, set up for this composition.
     pub(in crate::composition) releases: Releases,
     /// What the release should be; `None` while deleting.
     pub(in crate::composition) wanted: Option<Wanted>,
-    /// Its records; `None` when they may not be read yet.
+    /// The release's records; `None` when they may not be read yet.
     pub(in crate::composition) records: Option<records::Observed>,
-    /// The objects of the deployed revision, and how they are.
+    /// The objects of the deployed revision, and their health.
     pub(in crate::composition) objects: Vec<(ObjectId, Health)>,
-    /// Those of them that are not as they were applied.
+    /// The objects that have drifted.
     pub(in crate::composition) drifted: Vec<DriftedObject>,
-    /// When a failed action is tried again, if it is by itself.
+    /// When a failed action is retried, if it is retried without a change.
     pub(in crate::composition) retry_in: Option<Duration>,
-    /// Objects that may be of the composition and that no record of its own names: those outside its namespace, when that
-    /// goes, and those that its permissions name, when its record was replaced.
+    /// Objects that may belong to the composition although no record of its own names them: those outside its
+    /// namespace, when that is being deleted, and those named by its permissions, when its record was replaced.
     pub(in crate::composition) outlying: Vec<ObjectId>,
-    /// Why the release has not the name that the definition says.
+    /// Why the release does not have the name that the definition gives.
     pub(in crate::composition) ignored_name: Option<String>,
 }
 
-/// What a plan is made from, and what its steps are carried out with.
+/// Derives the facts for the plan, and what applying its steps needs.
 pub(super) fn derive(composition: &Composition, fetched: Fetched, growth: Growth) -> Observed {
     let Fetched {
         release_name,
@@ -87,8 +88,8 @@ fn of_nothing() -> plan::Observed {
 }
 
 impl Going {
-    /// What the release has outside the namespace is removed by rights for just that. Those that the controller before us
-    /// had become ours first.
+    /// Objects of the release outside the namespace are removed with permissions for exactly that. Permissions of the
+    /// controller before us are bound to us first.
     fn added_to(self, nothing: Observed, composition: &Composition) -> Observed {
         let Self {
             roles,
@@ -132,7 +133,8 @@ impl FoundRelease {
         let rights = if outlying.is_empty() {
             rights
         } else {
-            // They are removed by the rights that name them, which the controller before us may have had.
+            // They are removed with the permissions that name them, which may still be bound to the controller before
+            // us.
             Rights {
                 needed: roles.given_to_us(&rights.granted),
                 ..rights
@@ -161,8 +163,9 @@ impl FoundRelease {
     }
 }
 
-/// What Roles alone tell of objects to remove. Where there is no record those are namespaces that the chart brings, which are
-/// made before the first record; everything else that a release has went before its last record, or stays as hooks do.
+/// The objects to remove that only Roles name. Without a record these are the namespaces that the chart brings, which
+/// are created before the first record; all other objects of a release are deleted before its last record, or stay,
+/// like hooks.
 fn unrecorded(release: &Release, mut in_roles: Vec<ObjectId>) -> Vec<ObjectId> {
     if *release == Release::Absent {
         let resource = ResourceId::of::<Namespace>();
@@ -171,7 +174,7 @@ fn unrecorded(release: &Release, mut in_roles: Vec<ObjectId>) -> Vec<ObjectId> {
     in_roles
 }
 
-/// Those of these permissions that are not in the composition's own namespace.
+/// The grants outside the composition's own namespace.
 pub(super) fn elsewhere<'g>(
     granted: &'g [Grant],
     composition: &Composition,
@@ -181,20 +184,20 @@ pub(super) fn elsewhere<'g>(
         .filter(|grant| grant.namespace() != composition.namespace)
 }
 
-/// True when no pass has ever acted for the composition: our finalizer comes before anything else.
+/// True when no pass has written anything for the composition yet: our finalizer is the first write.
 pub(super) fn is_new(composition: &Composition) -> bool {
     !composition.is_held() && composition.revision_hints().is_empty()
 }
 
-/// A lookup that the render lacks the answer to although all is granted.
+/// A lookup that still may not be read although all permissions are granted.
 pub(super) fn unread(intention: Option<&Intention>, rights: &Rights) -> Option<String> {
     intention
         .filter(|_| rights.are_in_place())
         .and_then(|intention| intention.unread.clone())
 }
 
-/// True when it is worth asking whether the composition goes with its namespace: something is missing, or hooks want to run
-/// there. Nothing else of a removal notices.
+/// True when the pass has to check whether the composition is being deleted with its namespace: when something is
+/// missing, or hooks have to run there. Nothing else in a removal depends on it.
 pub(super) fn may_go_with_namespace(
     composition: &Composition,
     rights: &Rights,
@@ -205,18 +208,18 @@ pub(super) fn may_go_with_namespace(
     is_removed(composition) && (!rights.are_in_place() || !has_record || has_hooks)
 }
 
-/// True when it counts how the objects of the release are. Where there is more to do than correct them, they are looked at
+/// True when the objects of the release have to be read. If there is more to do than to correct them, they are read
 /// once that is done.
 pub(super) fn looks_at_objects(composition: &Composition, rights: &Rights, release: &Release) -> bool {
     rights.are_in_place() && (composition.deleting || !release.is_acted_upon())
 }
 
-/// True when nothing but Roles tells which objects there are to remove.
+/// True when only Roles tell which objects to remove.
 pub(super) fn asks_roles(composition: &Composition, release: &Release) -> bool {
     is_removed(composition) && release.is_unrecorded()
 }
 
-/// True when the composition waits for us to remove its release.
+/// True when the composition is being deleted and waits for us to remove its release.
 fn is_removed(composition: &Composition) -> bool {
     composition.deleting && composition.is_held()
 }
@@ -235,9 +238,9 @@ mod tests {
     use super::super::grants::Roles;
     use super::*;
 
-    /// Needs a runtime, though nothing is asked.
+    /// Needs an async runtime, although it sends no request.
     fn releases() -> Releases {
-        Releases::new(Script::new("nobody is asked").cluster(), Options::default())
+        Releases::new(Script::new("no request").cluster(), Options::default())
     }
 
     fn roles(account: &str) -> Roles {
@@ -284,7 +287,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_nothing_was_looked_at_the_plan_is_told_no_more() {
+    async fn a_paused_or_foreign_release_gives_the_plan_no_other_facts() {
         let foreign = "role \"a\" is of the release of another composition";
         for (found, release) in [
             (Found::Nothing, Release::Unreadable),
@@ -302,7 +305,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_a_release_that_goes_with_its_namespace_only_what_lies_outside_is_needed() {
+    async fn a_release_deleted_with_its_namespace_needs_permissions_only_outside_of_it() {
         let ours = || grants(&["", "other", "team"], "cdc");
         let theirs = || grants(&["", "other", "team"], "former");
         let outlying = [object::<ClusterRole>("high"), object::<Namespace>("own")];
@@ -312,7 +315,7 @@ mod tests {
         for (granted, found, needed, expected) in [
             (ours(), Some(nothing), Vec::new(), nothing),
             (ours(), Some(&outlying), removal, &outlying),
-            // Whose they were is another controller: they become ours before anything is looked for.
+            // They are bound to another controller, so they become ours before objects are looked for.
             (theirs(), None, grants(&["", "other"], "cdc"), nothing),
         ] {
             let going = Going {
@@ -347,7 +350,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_record_namespaces_are_removed_and_without_ours_all_that_roles_name() {
+    async fn roles_name_the_namespaces_to_remove_without_a_record_and_all_objects_if_it_is_foreign() {
         let (own, map) = (object::<Namespace>("own"), object::<ConfigMap>("web"));
         let both = [map.clone(), own.clone()];
         let foreign = || Release::Foreign("release web is another's".into());
@@ -357,9 +360,9 @@ mod tests {
         for (release, in_roles, expected, needed) in [
             (Release::InSync, none, none, theirs()),
             (Release::Absent, none, none, theirs()),
-            // It went before its record.
+            // It was deleted before its record.
             (Release::Absent, &both[..1], none, theirs()),
-            // What removes them may have been given to the controller before us.
+            // The permissions to remove them may be bound to the controller before us.
             (Release::Absent, &both, &both[1..], ours()),
             (foreign(), &both, &both, ours()),
         ] {
@@ -381,7 +384,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_definition_says_of_the_name_is_passed_on() {
+    async fn a_release_name_that_the_definition_gives_or_ignores_is_passed_on() {
         let mut release = found(Release::InSync, Rights::default(), &[]);
         release.given.name = Some("given".into());
         assert_eq!(
@@ -413,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_looked_at_once_nothing_else_is_to_be_done() {
+    fn objects_are_read_once_nothing_else_is_to_do() {
         let lacking = || Rights {
             needed: grants(&["team"], "cdc"),
             granted: Vec::new(),
@@ -433,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_is_asked_about_when_a_removal_lacks_something() {
+    fn a_removal_checks_the_namespace_when_something_is_missing() {
         let lacking = || Rights {
             needed: grants(&["team"], "cdc"),
             granted: Vec::new(),
@@ -455,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn roles_are_asked_what_to_remove_where_no_record_tells() {
+    fn roles_tell_what_to_remove_when_no_record_does() {
         let foreign = || Release::Foreign("release web is another's".into());
         for (composition, release, expected) in [
             (deleted(), Release::Absent, true),
@@ -470,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn a_composition_is_new_until_a_pass_has_acted_for_it() {
+    fn a_composition_is_new_until_a_pass_has_written_something() {
         let new = unheld(composition());
         assert!(is_new(&new));
         assert!(!is_new(&composition()));

@@ -24,15 +24,15 @@ pub(crate) enum Error {
     #[error("could not find out which objects the chart would touch")]
     Inspect(#[source] inspector::Error),
     #[error(
-        "the chart looks up {0}, which may not be read although the release's role allows it: the release is left as it is \
-         until that is in force"
+        "the chart looks up {0}, and reading it is denied although the release's role allows it: the release stays as \
+         it is until the role is in force"
     )]
     Unread(String),
     #[error(
         "waiting for {told}, not served by the API server: nothing of the release is written until it is"
     )]
     Unserved {
-        /// The types, as they may be told.
+        /// The types as text, without names that have to be withheld.
         told: String,
         types: Vec<UnservedType>,
     },
@@ -55,7 +55,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// The types that are waited for.
+    /// The types that the composition waits for.
     pub(crate) fn unserved(&self) -> Option<&[UnservedType]> {
         match self {
             Self::Unserved { types, .. } | Self::LookedUpUnserved { types, .. } => Some(types),
@@ -73,9 +73,9 @@ impl Error {
             Self::Held(error) => error.is_transient(),
             Self::ReleaseKey(error) => error.is_transient(),
             Self::Granted(error) => error.is_transient(),
-            // The definition may be applied, or be ready, a moment later; a role may be put back.
+            // The definition may be applied or become ready a moment later; a role may be restored.
             Self::Ungoverned(Ungoverned::ByNone { .. }) | Self::Unread(_) => true,
-            // A watch tells when they come.
+            // A watch requeues the composition when they are served.
             Self::Unserved { .. }
             | Self::ReleaseName(_)
             | Self::DriftPolicy(_)

@@ -1,5 +1,5 @@
-//! Reads what there is of a composition, and writes nothing. Functions of the plan and of [`super::derive`] decide, on what
-//! was found so far, what is read next.
+//! Reads everything about a composition, and writes nothing. Functions of the plan and of [`super::derive`] decide what
+//! to read next, based on what was found so far.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ use crate::composition::{Context, going, naming};
 use crate::compositions::Key;
 use crate::figures::Part;
 
-/// Reads everything a plan is made from.
+/// Reads everything that the plan needs.
 pub(super) async fn fetch(
     composition: &Composition,
     memory: &mut Memory,
@@ -51,7 +51,7 @@ pub(super) async fn fetch(
     let was_left = memory.left.take().is_some() && memory.records.is_some();
     let mut begun = Box::pin(begin(composition, &release_name, is_unique, memory, ctx)).await?;
     if was_left && begun.has_something_to_do() {
-        // The records that the last turn left are too old to act on.
+        // The records that the last turn left are too old to act on: read again.
         begun = Box::pin(begin(composition, &release_name, is_unique, memory, ctx)).await?;
     }
     let Begun { releases, state } = begun;
@@ -81,7 +81,7 @@ struct Begun {
 }
 
 enum State {
-    /// There is no more to read.
+    /// There is nothing more to read.
     Ended(Found),
     Release(Box<Reading>),
 }
@@ -90,7 +90,7 @@ enum State {
 struct Reading {
     held: Held,
     intention: Option<Intention>,
-    /// What its stored revisions have.
+    /// The objects of its stored revisions.
     stored: Stored,
     roles: Roles,
     rights: Rights,
@@ -109,7 +109,7 @@ impl Begun {
 }
 
 /// Reads records, chart and permissions, and the state of the release. `is_unique` is true when no other composition's
-/// release can have its name.
+/// release can have the same name.
 async fn begin(
     composition: &Composition,
     name: &ReleaseName,
@@ -121,8 +121,8 @@ async fn begin(
     let is_new = derive::is_new(composition);
     let mut held = Held::new(match memory.records.take() {
         Some(records) => Some(records),
-        // Nothing was ever granted for it, so there is nothing that may be read; nor is there a release, unless its name
-        // could be another's. One that is there all the same is met when the first record is made.
+        // Nothing was granted for it yet, so nothing may be read. There is no release either, unless another one could
+        // have its name. If one exists after all, creating the first record finds it.
         None if is_new => is_unique.then(records::Observed::default),
         None => records(composition, name, &mut releases, ctx).await?,
     });
@@ -162,7 +162,7 @@ async fn begin(
         }
     };
     let granted = match granted {
-        // What another composition has under the name is not ours to remove.
+        // Objects that another composition has under this name are not ours to remove.
         Err(Error::Granted(foreign @ GrantsError::Foreign { .. })) if composition.deleting => {
             let state = State::Ended(Found::OfAnother(foreign.to_string()));
             return Ok(Begun { releases, state });
@@ -197,7 +197,7 @@ async fn begin(
     })
 }
 
-/// Reads what else the plan needs to know of a release in this state.
+/// Reads the rest of what the plan needs for a release in this state.
 async fn finish(
     release: ReleaseOf<'_>,
     given: Given,
@@ -233,7 +233,7 @@ async fn finish(
             let all = [&intention.touched[..], &touched].concat();
             outside(composition, &all, &mut held, OwnBound::of(ctx), &ctx.queue).await?
         }
-        // Rights that are there already lie within the bound.
+        // Permissions that are granted already are within the bound.
         Some(_) | None => None,
     };
     held.read_again(release.releases).await?;
@@ -263,8 +263,8 @@ async fn finish(
     })
 }
 
-/// The records of the release; `None` while its Role does not let us read them. One that the key does not authenticate may
-/// be signed with a newer one.
+/// The records of the release; `None` while its Role does not let us read them. A record that the key does not
+/// authenticate may be signed with a newer key, so that is tried.
 async fn records(
     composition: &Composition,
     release: &ReleaseName,
@@ -290,7 +290,7 @@ async fn records(
     }
 }
 
-/// The records of the release near the first revision that the composition says and that leads to any.
+/// The records of the release near the revisions that the composition names, tried in order until records are found.
 async fn near_hints(
     composition: &Composition,
     release: &ReleaseName,
@@ -308,8 +308,8 @@ async fn near_hints(
     releases.observe(namespace, name, *last).await
 }
 
-/// What the stored revisions have. Of one that somebody else made, what lies beyond the bound is left out: nothing is granted
-/// for it, and it stays where it is.
+/// The objects of the stored revisions. For a revision that is not authentic, objects outside the bound are left out:
+/// nothing is granted for them, and they stay.
 async fn stored(
     release: ReleaseOf<'_>,
     records: Option<&records::Observed>,
@@ -326,8 +326,8 @@ async fn stored(
     Ok(stored)
 }
 
-/// How the release stands. Where somebody else deployed it and an upgrade might draw passwords anew, the chart is rendered
-/// once more to find out.
+/// The state of the release. If somebody else deployed it and an upgrade might generate new passwords, the chart is
+/// rendered a second time to find out.
 async fn standing(
     release: ReleaseOf<'_>,
     granted: &[Resource],
@@ -354,8 +354,8 @@ async fn standing(
         .map_err(Error::Release)
 }
 
-/// What is needed beyond the bound: for what the chart touches, and for what a former version of it left, which has to be
-/// removed and may be of kinds that this one knows nothing of.
+/// What is needed beyond the bound: for the objects that the chart touches, and to remove those that a former version
+/// of it left, which may be of kinds that this version does not know.
 async fn outside(
     composition: &Composition,
     touched: &[Resource],
@@ -363,13 +363,14 @@ async fn outside(
     bound: OwnBound<'_>,
     queue: &Arc<Queue<Key>>,
 ) -> Result<Option<Outside>, Error> {
-    // A namespace that is about to be opened is waited for.
+    // This waits for a namespace that is about to be opened.
     let outside = bound.outside(&composition.namespace, touched);
     let key = Key::of_composition(composition);
     Ok(held.waiting(&key, outside, queue).await?)
 }
 
-/// A composition that is deleted with its namespace: what the release has outside of it is all there is to remove.
+/// Reads a composition that is deleted with its namespace: only the objects of its release outside of it have to be
+/// removed.
 async fn outside_namespace(
     composition: &Composition,
     roles: Roles,
@@ -379,7 +380,7 @@ async fn outside_namespace(
     bound: OwnBound<'_>,
     cluster: &Cluster,
 ) -> Result<Going, Error> {
-    // What was cut off before the status knew of it is known from its roles alone.
+    // Objects of a release that was cut off before the status listed them are known only from its roles.
     let mut unknown = reach(bound).await?;
     unknown.retain(|namespace| !granted.iter().any(|grant| grant.namespace() == namespace));
     let unknown = unknown.iter().map(String::as_str).collect();

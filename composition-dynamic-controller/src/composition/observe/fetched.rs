@@ -16,50 +16,50 @@ use super::intention::Intention;
 /// What was read of a composition.
 pub(super) struct Fetched {
     pub(super) release_name: ReleaseName,
-    /// The releases, as they are acted on for this composition.
+    /// The client for releases, set up for this composition.
     pub(super) releases: Releases,
     pub(super) found: Found,
 }
 
 /// What was found.
 pub(super) enum Found {
-    /// The composition is paused: nothing was looked at.
+    /// The composition is paused: nothing was read.
     Nothing,
-    /// The Roles of that release name are another composition's, as this says.
+    /// The Roles for that release name belong to another composition; the text says which.
     OfAnother(String),
-    /// The composition goes with its namespace.
+    /// The composition is being deleted with its namespace.
     Going(Box<Going>),
-    /// The release, which may not be there yet.
+    /// The release, which may not exist yet.
     Release(Box<FoundRelease>),
 }
 
-/// What a composition has that goes with its namespace.
+/// What was read of a composition that is being deleted with its namespace.
 pub(super) struct Going {
     pub(super) roles: Roles,
-    /// The permissions that are there.
+    /// The existing permissions.
     pub(super) granted: Vec<Grant>,
-    /// The objects of the release outside the namespace; none while those permissions are not this controller's, without
-    /// which they are not to be found.
+    /// The objects of the release outside the namespace; none while those permissions are not bound to this controller,
+    /// which needs them to find the objects.
     pub(super) outlying: Option<Vec<ObjectId>>,
 }
 
-/// The release of a composition, and all that bears on it.
+/// The release of a composition, and everything that was read with it.
 pub(super) struct FoundRelease {
-    /// Whether the definition gives it a name.
+    /// The release name that the definition gives, if any.
     pub(super) given: Given,
-    /// What it should be; none of a composition that goes.
+    /// What the release should be; none when the composition is being deleted.
     pub(super) intention: Option<Intention>,
     pub(super) roles: Roles,
     pub(super) rights: Rights,
     pub(super) standing: Standing,
-    /// Its records; none while they may not be read.
+    /// The release's records; none while they may not be read.
     pub(super) records: Option<records::Observed>,
-    /// The objects of the deployed revision, where they were looked at.
+    /// The objects of the deployed revision and their health, if they were read.
     pub(super) objects: Vec<(ObjectId, Health)>,
-    /// Those of them that are not as they were applied.
+    /// The objects that have drifted.
     pub(super) drifted: Vec<DriftedObject>,
-    /// What it needs beyond the bound, where it lacks rights.
+    /// What the release needs beyond the bound, if permissions are missing.
     pub(super) outside: Option<Outside>,
-    /// The objects that its Roles name, where no record of its own does.
+    /// The objects that its Roles name, if no record of its own does.
     pub(super) in_roles: Vec<ObjectId>,
 }

@@ -1,4 +1,4 @@
-//! The Roles of a release and their bindings: those that it needs, and those that are there.
+//! The Roles and RoleBindings of a release: those that it needs, and those that exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use super::error::Error;
 use crate::composition::bound::OwnBound;
 use crate::composition::memory::Memory;
 
-/// How the Roles of a release are named and labelled, and whom they are bound to.
+/// The name and labels of a release's Roles, and the account they are bound to.
 pub(super) struct Roles {
     name: String,
     labels: BTreeMap<String, String>,
@@ -20,7 +20,7 @@ pub(super) struct Roles {
 }
 
 impl Roles {
-    /// Those of a release of the type that is `served`, bound to the account of its controller.
+    /// The Roles of a release of the `served` type, bound to the account of its controller.
     pub(super) fn of(
         composition: &Composition,
         release: &ReleaseName,
@@ -35,23 +35,23 @@ impl Roles {
         }
     }
 
-    /// What they are all named.
+    /// The name that they all have.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Those that give these permissions.
+    /// The grants that give these permissions.
     pub(super) fn grants(&self, permissions: &Permissions) -> Vec<Grant> {
         permissions.grants(&self.name, &self.account, &self.labels)
     }
 
-    /// The same Roles, bound to our account alone.
+    /// The same grants, bound only to our account.
     pub(super) fn given_to_us(&self, grants: &[Grant]) -> Vec<Grant> {
         let grants = grants.iter().cloned();
         grants.map(|grant| grant.given_to(&self.account)).collect()
     }
 
-    /// Those that are remembered, unless they are of another name: a composition can be given another release name.
+    /// The remembered grants; none if they have another name, since the release name of a composition can change.
     pub(super) fn remembered(&self, memory: &Memory) -> Option<Vec<Grant>> {
         let granted = memory.granted.as_ref()?;
         granted
@@ -60,10 +60,10 @@ impl Roles {
             .then(|| granted.clone())
     }
 
-    /// Those that are there in these namespaces; the empty one is the cluster.
+    /// The existing grants in these namespaces; the empty one is the cluster.
     ///
     /// # Errors
-    /// When one of them cannot be read, or is of another composition.
+    /// When one cannot be read, or belongs to another composition.
     pub(super) async fn read(
         &self,
         namespaces: BTreeSet<&str>,
@@ -72,7 +72,8 @@ impl Roles {
         inspection::granted(cluster, namespaces, &self.name, &self.labels).await
     }
 
-    /// Those that are there where they are needed, and where the release had objects when it was looked at last.
+    /// The existing grants in the namespaces where permissions are needed, and where the release had objects when it
+    /// was last observed.
     pub(super) async fn granted_so_far(
         &self,
         composition: &Composition,
@@ -80,7 +81,8 @@ impl Roles {
         bound: OwnBound<'_>,
         cluster: &Cluster,
     ) -> Result<Vec<Grant>, Error> {
-        // What was cut off before the status knew of it is to be found all the same when it goes.
+        // A release that was cut off before the status listed its objects has to be found all the same when it is
+        // deleted.
         let reach = if composition.deleting && composition.status.managed.is_empty() {
             reach(bound).await?
         } else {
@@ -96,7 +98,8 @@ impl Roles {
     }
 }
 
-/// Where a release of this type can have roles besides the composition's namespace; the empty one is the cluster.
+/// The namespaces besides the composition's own in which a release of this type can have roles; the empty one is the
+/// cluster.
 pub(super) async fn reach(bound: OwnBound<'_>) -> Result<BTreeSet<String>, cluster::Error> {
     let mut namespaces = bound.written().await?.namespaces;
     namespaces.insert(String::new());

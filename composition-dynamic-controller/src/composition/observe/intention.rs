@@ -1,4 +1,4 @@
-//! What the release of a composition should be: the chart that its definition names, rendered, and what that touches.
+//! What the release of a composition should be: its chart, rendered, and the objects that the result touches.
 
 use std::sync::Arc;
 
@@ -24,38 +24,38 @@ use crate::lookups::{Lookups, Moment};
 pub(in crate::composition) struct Wanted {
     pub(in crate::composition) chart: Arc<LoadedChart>,
     pub(in crate::composition) desired: Desired,
-    /// True when what the chart looks up is watched, or compared with the objects of the release.
+    /// True when everything the chart looks up is watched, or compared with the objects of the release.
     pub(in crate::composition) is_followed: bool,
-    /// When it was answered; none when nothing of it is watched.
+    /// When the lookups were answered; none when none of them is watched.
     pub(in crate::composition) answered: Option<Moment>,
 }
 
-/// What the pass wants, as it is worked out from definition, chart and render.
+/// What the release should be, derived from definition, chart and render.
 pub(super) struct Intention {
-    /// None of a fixed chart.
+    /// None for a fixed chart.
     pub(super) definition: Option<(String, String)>,
     pub(super) chart: Arc<LoadedChart>,
-    /// None while the chart fails for want of what it may not read yet.
+    /// None while the chart fails to render because it may not read yet what it looks up.
     pub(super) desired: Option<Desired>,
     looks_up: Answers,
-    /// Something that it looks up and that may not be read, though it is not there to refuse: until that is granted.
+    /// A kind that the chart looks up and that may not be read until permissions are granted.
     pub(super) unread: Option<String>,
     pub(super) touched: Vec<Resource>,
 }
 
-/// What became of what a chart looked up.
+/// How the lookups of a chart are tracked.
 #[derive(Default)]
 struct Answers {
-    /// When it was answered; none when nothing of it is watched.
+    /// When the lookups were answered; none when none of them is watched.
     since: Option<Moment>,
-    /// True when all of it is watched, Secrets aside.
+    /// True when all lookups are watched, except Secrets.
     are_followed: bool,
-    /// Secrets, which nobody watches.
+    /// Looked-up Secrets, which are not watched.
     secrets: Vec<Lookup>,
 }
 
 impl Answers {
-    /// Watches what a chart looked up, answered after `since`.
+    /// Watches what a chart looked up, with answers read after `since`.
     async fn follow(lookups: &[Lookup], since: Moment, key: &Key, watches: &Lookups) -> Self {
         let (secrets, others): (Vec<_>, Vec<_>) = lookups
             .iter()
@@ -69,8 +69,8 @@ impl Answers {
         }
     }
 
-    /// True when nothing of it can move unnoticed: of the Secrets, those of the release are compared with the others of its
-    /// objects.
+    /// True when no lookup's answer can change unnoticed. Secrets of the release itself count, since they are compared
+    /// with its other objects.
     fn are_known(&self, objects: &[(ObjectId, Health)]) -> bool {
         let is_own = |secret: &Lookup| {
             objects.iter().any(|(object, _)| {
@@ -84,7 +84,7 @@ impl Answers {
 }
 
 impl Intention {
-    /// What the release should be; `objects` are those that it has.
+    /// What the release should be; `objects` are its current objects.
     pub(super) fn wanted(self, objects: &[(ObjectId, Health)]) -> Option<Wanted> {
         Some(Wanted {
             chart: self.chart,
@@ -95,7 +95,7 @@ impl Intention {
     }
 }
 
-/// What the pass wants; nothing of a composition that goes.
+/// What the release should be; none when the composition is being deleted.
 pub(super) async fn intention(
     release: ReleaseOf<'_>,
     held: &mut Held,
@@ -115,7 +115,7 @@ pub(super) async fn intention(
     let source = ctx.origin.of(composition)?;
     let fetching = Box::pin(ctx.charts.get(&source.chart));
     let fetching = ctx.telemetry.time(telemetry::Part::Connect, fetching);
-    // The source may be slow, and so may templates and the inspector.
+    // The chart source may be slow, as may templates and chart-inspector.
     let chart = held.waiting(&key, fetching, &ctx.queue).await;
     let chart = chart.map_err(Error::Chart)?;
     let definition = source.definition();
@@ -132,7 +132,8 @@ pub(super) async fn intention(
     let subject = release.subject(&chart, &ctx.schemas, &ctx.krateo_namespace);
     let bounds = bound::Written::new(OwnBound::of(ctx));
     let judging = Judging::new(composition, &bounds, Renderer::Controller);
-    // Before chart-inspector is asked: what the composition is held for is said by its own controller.
+    // The chart is rendered before chart-inspector is asked, so that the reason to hold a composition comes from its
+    // own controller.
     let upon = held.outline().cloned();
     let since = ctx.lookups.now();
     let rendering = subject.render(&ctx.cluster, upon.as_ref(), leniency, &judging);
@@ -141,10 +142,10 @@ pub(super) async fn intention(
             let lookups = std::mem::take(&mut rendering.lookups);
             (Some(rendering), lookups)
         }
-        // What it looks up is granted first.
+        // Permission to read what it looks up is granted first.
         Err(inspection::Error::Render(render::Error::Unanswered(unanswered))) => (None, unanswered.lookups),
         Err(error) => {
-            // It may fail for what it was answered.
+            // The render may fail because of an answer, so the lookups are watched all the same.
             Answers::follow(&judging.answered(), since, &key, &ctx.lookups).await;
             let types = judging.unserved();
             return Err(if types.is_empty() {
@@ -155,7 +156,7 @@ pub(super) async fn intention(
         }
     };
     let looks_up = Answers::follow(&lookups, since, &key, &ctx.lookups).await;
-    // Before anybody is asked about it: what an object of a type needs is not known before the type is.
+    // Before chart-inspector is asked: what an object needs is not known until its type is.
     let own = match &rendering {
         Some(rendering) if is_news || !lookups.is_empty() => {
             Some(own_touched(&subject, rendering, &bounds, &ctx.cluster).await?)
@@ -166,10 +167,10 @@ pub(super) async fn intention(
         (Some(definition), Some(question)) => {
             inspected(composition, name, definition, question, held, memory, ctx).await?
         }
-        // chart-inspector renders charts of definitions and no others.
+        // chart-inspector renders only charts of definitions.
         _ => Vec::new(),
     };
-    // Our own render may go beyond the answer: the inspector reads less than we do.
+    // Our own render may touch more than the answer says, because chart-inspector may read less than we may.
     if touched.is_empty() || !lookups.is_empty() {
         let own = match (own, &rendering) {
             (None, Some(rendering)) => own_touched(&subject, rendering, &bounds, &ctx.cluster).await?,
@@ -199,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_that_is_looked_up_is_known_where_the_release_has_it() {
+    fn a_looked_up_secret_is_tracked_only_if_it_belongs_to_the_release() {
         let secret = |name: &str| Lookup {
             resource: ResourceId::of::<Secret>(),
             namespace: "team".into(),

@@ -1,4 +1,4 @@
-//! How the objects of a release are.
+//! The health and drift of a release's objects.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -13,8 +13,8 @@ use super::error::Error;
 use super::release::ReleaseOf;
 use crate::compositions::Key;
 
-/// How the objects are, and, while the newest revision is deployed, which of them are not as they were applied. What has
-/// not moved since it was looked at last is not looked at again.
+/// The health of the objects and, while the newest revision is deployed, which of them have drifted. An object that has
+/// not changed since it was last read is not read again.
 pub(super) async fn look(
     release: ReleaseOf<'_>,
     records: Option<&records::Observed>,
@@ -67,7 +67,7 @@ pub(super) async fn look(
     Ok((found.collect(), look.drifted))
 }
 
-/// How the objects are. What has not moved since it was looked at last is not looked at again.
+/// The health of the objects. An object that has not changed since it was last read is not read again.
 async fn health(
     objects: Vec<ObjectId>,
     looks: &mut Looks,

@@ -1,4 +1,4 @@
-//! The release of a composition, which is looked at.
+//! The release of a composition while it is being observed.
 
 use api::Composition;
 use api::inspection::Resource;
@@ -20,7 +20,7 @@ pub(super) struct ReleaseOf<'a> {
 }
 
 impl<'a> ReleaseOf<'a> {
-    /// How it stands to what is desired. `granted` is what it will be granted, or is.
+    /// The state of the release compared with what is desired. `granted` is what the release is granted, or will be.
     pub(super) async fn standing(
         &self,
         granted: &[Resource],
@@ -39,7 +39,7 @@ impl<'a> ReleaseOf<'a> {
         standing.await.map_err(Error::Release)
     }
 
-    /// The composition as its chart is rendered.
+    /// The composition as the input of a render.
     pub(super) fn subject(
         &self,
         chart: &'a LoadedChart,

@@ -1,4 +1,4 @@
-//! Which objects a composition's chart would touch: as chart-inspector says, and by our own render.
+//! Which objects a composition's chart would touch, according to chart-inspector and to our own render.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -20,7 +20,7 @@ use crate::composition::{Context, bound};
 use crate::compositions::Key;
 use crate::figures::Part;
 
-/// What the composition's own render touches.
+/// The objects that our own render touches.
 pub(super) async fn own_touched(
     subject: &Subject<'_>,
     rendering: &Rendering,
@@ -33,8 +33,8 @@ pub(super) async fn own_touched(
     }
 }
 
-/// Why the objects of a render have no place. Of types that are not served, those may be told that are the chart's own
-/// words: where their names may be made of what it looked up, those that the bound has.
+/// Turns the error into one that says which types are not served. If the chart may have built type names from what it
+/// looked up, only those that the bound lists are named, since a name could contain a looked-up secret.
 async fn unplaced(error: inspection::Error, bounds: &bound::Written<'_>) -> Result<Error, Error> {
     let Some(types) = error.unserved() else {
         return Ok(error.into());
@@ -48,7 +48,7 @@ async fn unplaced(error: inspection::Error, bounds: &bound::Written<'_>) -> Resu
     let mut told: Vec<String> = told.iter().map(ToString::to_string).collect();
     if !withheld.is_empty() {
         told.push(format!(
-            "{} types whose names are withheld, because the chart was answered what it looked up",
+            "{} types whose names are withheld, because they may contain what the chart looked up",
             withheld.len()
         ));
     }
@@ -56,7 +56,7 @@ async fn unplaced(error: inspection::Error, bounds: &bound::Written<'_>) -> Resu
     Ok(Error::Unserved { told, types })
 }
 
-/// True for a type that the bound has, in a version that looks like one.
+/// True for a type that the bound lists, in a version that has the form of one.
 fn has_type(bound: &Bound, missing: &UnservedType) -> bool {
     let version = missing.api_version.rsplit('/').next().unwrap_or_default();
     let Ok(names) = crdgen::Names::of_chart(&missing.kind) else {
@@ -80,7 +80,7 @@ fn is_version(text: &str) -> bool {
     }
 }
 
-/// A digest of what chart-inspector is asked.
+/// A digest of the question to chart-inspector.
 pub(super) fn question(
     composition: &Composition,
     release: &ReleaseName,
@@ -88,7 +88,7 @@ pub(super) fn question(
     chart: &LoadedChart,
     krateo_namespace: &str,
 ) -> u64 {
-    // The schema by which they are read comes with the chart, for which its digest stands.
+    // The schema that they are read with is part of the chart, so the chart's digest covers it.
     let values = rendering::values(composition, None, krateo_namespace);
     let mut hasher = DefaultHasher::new();
     (
@@ -101,7 +101,7 @@ pub(super) fn question(
     hasher.finish()
 }
 
-/// What chart-inspector says the chart would touch. The same question is asked once.
+/// The objects that the chart would touch according to chart-inspector. The same question is asked only once.
 pub(super) async fn inspected(
     composition: &Composition,
     release: &ReleaseName,
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_type_that_may_be_made_of_an_answer_is_told_where_the_bound_has_it() {
+    fn a_type_name_that_may_contain_an_answer_is_shown_only_if_the_bound_lists_it() {
         let mut bound = Bound::default();
         for kind in ["composition.krateo.io/frontends", "example.org/shops"] {
             bound.namespaced.insert(kind.parse().unwrap());

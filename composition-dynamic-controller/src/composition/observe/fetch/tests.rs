@@ -1,4 +1,4 @@
-//! What is asked of an API server in a pass, request by request, and what is not.
+//! Which requests a pass sends to the API server, one by one, and which it does not.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -42,7 +42,7 @@ const NEXT: &str = "/api/v1/namespaces/team/secrets/sh.helm.release.v1.web.v2";
 const MAP: &str = "/api/v1/namespaces/team/configmaps/web";
 const BOUND: &str = "/api/v1/namespaces/system/configmaps/cdc-bound";
 
-/// A composition for which a pass has acted.
+/// A composition that a pass has acted on.
 pub(in super::super) fn composition() -> Composition {
     Composition {
         resource: ApiResource {
@@ -84,9 +84,9 @@ pub(in super::super) fn served() -> ResourceId {
     }
 }
 
-/// The context of a controller with one chart for all its compositions, in a pass over the composition.
+/// The context of a controller with a fixed chart, in a pass over the composition.
 async fn context(script: &Script, chart: ChartSpec) -> Context {
-    // HTTP clients need its TLS provider.
+    // HTTP clients need the TLS provider that this sets.
     runtime::init("fetch", false);
     let kinds = [
         ResourceId::of::<ConfigMap>(),
@@ -94,7 +94,7 @@ async fn context(script: &Script, chart: ChartSpec) -> Context {
         ResourceId::of::<Namespace>(),
     ];
     let cluster = script.cluster_serving(kinds);
-    // Watches ask when they like: theirs is a server of its own.
+    // Watches send requests at any time, so they have a server of their own.
     let watched = Script::new("watches").from_then_on(|_, _, _| (404, Value::Null));
     let watched = watched.cluster();
     let metrics = Metrics::new().unwrap();
@@ -138,7 +138,7 @@ async fn context(script: &Script, chart: ChartSpec) -> Context {
     }
 }
 
-/// A stored revision with one ConfigMap, which names the composition.
+/// A stored revision with one ConfigMap and the composition's UID in its labels.
 fn record() -> Value {
     let mut release = helm::release::Release {
         name: "web".into(),
@@ -175,13 +175,13 @@ fn binding() -> String {
     ObjectId::of::<RoleBinding>(Some("team"), ROLE).unwrap().path()
 }
 
-/// Where a dry run tells whether the namespace goes.
+/// The path of the dry run that tells whether the namespace is being deleted.
 fn dry_run() -> String {
     let name = format!("{ROLE}.dry-run");
     ObjectId::of::<Role>(Some("team"), &name).unwrap().path()
 }
 
-/// A removal is read until its permissions are known, of which there are none.
+/// The requests of a removal up to the point where it is known that it has no permissions.
 fn without_roles(scenario: &str) -> Script {
     Script::new(scenario)
         .get(RECORD, record())
@@ -194,7 +194,7 @@ fn without_roles(scenario: &str) -> Script {
 fn release(fetched: Fetched) -> FoundRelease {
     match fetched.found {
         Found::Release(release) => *release,
-        Found::Nothing | Found::OfAnother(_) | Found::Going(_) => panic!("it was not looked for"),
+        Found::Nothing | Found::OfAnother(_) | Found::Going(_) => panic!("the release was not looked for"),
     }
 }
 
@@ -216,7 +216,7 @@ async fn nothing_is_read_of_a_paused_composition() {
 
 #[tokio::test]
 async fn what_is_known_of_a_release_is_not_read_again() {
-    // Nothing is granted: it may go with its namespace, which does not go.
+    // Nothing is granted, so the composition might be deleted with its namespace, which turns out to stay.
     let script = without_roles("no permissions")
         .on(Method::PATCH, &dry_run(), |_| {}, 200, json!({}))
         .get(MAP, map());
@@ -231,17 +231,17 @@ async fn what_is_known_of_a_release_is_not_read_again() {
     let [Grant::Namespaced(needed, bound)] = &found.rights.needed[..] else {
         panic!("{:?}", found.rights.needed)
     };
-    let script = Script::new("all permissions, which nobody remembers, then once more")
+    let script = Script::new("all permissions, read once and then remembered")
         .get(RECORD, record())
         .absent(NEXT)
         .absent(BOUND)
         .absent(&cluster_role())
         .get(&role(), json!(needed))
         .get(&binding(), json!(bound))
-        // Whose the objects are, and how they are.
+        // The owner of the objects, and their health.
         .get(MAP, map())
         .get(MAP, map())
-        // Roles are remembered, and so is an object that has not moved.
+        // Roles are remembered, and so is an object that has not changed.
         .get(RECORD, record())
         .absent(NEXT)
         .get(MAP, map());
@@ -262,19 +262,19 @@ async fn what_is_known_of_a_release_is_not_read_again() {
 }
 
 #[tokio::test]
-async fn of_a_composition_that_goes_with_its_namespace_only_what_lies_outside_is_read() {
+async fn only_objects_outside_are_read_of_a_composition_deleted_with_its_namespace() {
     let going = json!({
         "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403, "reason": "Forbidden",
         "message": "it is being terminated", "details": {"causes": [{"reason": "NamespaceTerminating"}]},
     });
-    let script = without_roles("the namespace goes")
+    let script = without_roles("the namespace is being deleted")
         .on(Method::PATCH, &dry_run(), |_| {}, 403, going)
         .absent(BOUND)
         .absent(&cluster_role());
     let ctx = context(&script, ChartSpec::default()).await;
     let fetched = fetch(&deleted(), &mut Memory::default(), &ctx).await.unwrap();
     let Found::Going(going) = fetched.found else {
-        panic!("the namespace goes")
+        panic!("the namespace is being deleted")
     };
     assert_eq!(going.granted, []);
     assert_eq!(going.outlying, Some(Vec::new()));
@@ -303,12 +303,12 @@ async fn roles_of_another_composition_end_a_removal() {
 }
 
 #[tokio::test]
-async fn nothing_is_done_on_records_that_a_turn_left() {
+async fn records_that_a_turn_left_are_not_acted_on() {
     let script = Script::new("left").get(RECORD, record()).absent(NEXT);
     let ctx = context(&script, ChartSpec::default()).await;
     let observed = ctx.releases.observe("team", "web", 1).await.unwrap();
     script.finish();
-    // Somebody took the finalizer off, so that nothing is asked about a removal.
+    // Without the finalizer, no requests about a removal are made.
     let mut composition = Composition {
         finalizers: Vec::new(),
         ..deleted()
@@ -335,7 +335,7 @@ async fn nothing_is_done_on_records_that_a_turn_left() {
     assert_eq!(found.records.as_ref(), Some(&observed));
     script.finish();
 
-    let script = Script::new("no more is done than to look")
+    let script = Script::new("nothing is to do but to look at objects")
         .get(MAP, map())
         .get(MAP, map());
     let ctx = context(&script, ChartSpec::default()).await;
@@ -374,7 +374,7 @@ async fn records_are_looked_for_near_the_revision_of_the_status_then_of_the_anno
     script.finish();
 }
 
-/// A repository of one chart, served on this machine.
+/// A chart, served over HTTP on this machine.
 async fn chart(template: &str) -> ChartSpec {
     let folder = std::env::temp_dir().join(format!("fetch-{}-{}", std::process::id(), template.len()));
     fs::create_dir_all(folder.join("templates")).unwrap();
@@ -416,7 +416,7 @@ fn new() -> Composition {
 #[tokio::test]
 async fn a_new_composition_has_no_records_and_no_roles_to_read() {
     let chart = chart("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n").await;
-    // Its name is its own: there is nothing but the bound to ask for.
+    // Its release name is unique, so only the bound is read.
     let script = Script::new("a name with the UID in it").absent(BOUND);
     let mut ctx = context(&script, chart.clone()).await;
     ctx.safe_release_name = true;
@@ -438,11 +438,11 @@ async fn a_new_composition_has_no_records_and_no_roles_to_read() {
 }
 
 #[tokio::test]
-async fn what_a_chart_looks_up_is_granted_before_it_counts() {
+async fn permission_to_read_what_a_chart_looks_up_is_granted_first() {
     let template = "{{ $a := lookup \"v1\" \"ConfigMap\" \"team\" \"web\" }}\n\
                     apiVersion: v1\nkind: Secret\nmetadata: {name: {{ $a.metadata.name }}}\n";
     let chart = chart(template).await;
-    // Whether it may be read is asked before, so as not to be refused.
+    // Access is checked before it is read, to avoid a 403.
     let review = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
     let denied = json!({"status": {"allowed": false}});
     let script = Script::new("it may not be read yet")
