@@ -1,4 +1,4 @@
-//! The bound of a composition's controller, as others than that controller find it.
+//! How other programs find the bound of a composition's controller.
 
 use std::sync::Arc;
 
@@ -8,13 +8,12 @@ use composition::Bound;
 use composition::bound::{BuiltIn, Kinds, Known, grants_policy};
 use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicy;
 
-/// The bound that the policy of a type's controller carries; none where there is no such policy.
+/// The bound in the annotation of the controller's policy; none when there is no such policy.
 ///
-/// A policy lies outside of namespaces, and nobody but core-provider writes those of controllers, so no tenant can forge
-/// it.
+/// A policy is cluster-scoped, and only core-provider writes those of controllers, so no tenant can forge it.
 ///
 /// # Errors
-/// When it cannot be read.
+/// When the policy cannot be read.
 pub async fn noted_bound(
     cluster: &Cluster,
     plural: &str,
@@ -27,7 +26,7 @@ pub async fn noted_bound(
     Ok(noted.map(|text| Bound::of_annotation(text)))
 }
 
-/// What the cluster serves, and what every Kubernetes does.
+/// The kinds that the cluster serves, and those that every Kubernetes serves.
 pub struct ServedKinds(pub Arc<Served>);
 
 impl Kinds for ServedKinds {

@@ -1,4 +1,4 @@
-//! The permissions that a release has: its roles and bindings as they are in the cluster.
+//! Reads the permissions of a release: its roles and bindings in the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,24 +7,24 @@ use cluster::{Cluster, ObjectId};
 use composition::permissions::Grant;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 
-/// The role of a release's name belongs to a release of somebody else.
+/// The permissions of a release could not be read, or belong to another composition.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// One of them could not be read.
+    /// A role or binding could not be read.
     #[error("could not read the permissions of the release")]
     Read(#[from] cluster::Error),
-    /// Another composition has a release of that name, and its permissions are not to be replaced.
+    /// Another composition has a release of that name, and its permissions must not be replaced.
     #[error(
-        "role {role:?} in {place} is of the release of another composition (UID {owner}): choose another release name with \
-         the label {}, or remove that composition",
+        "role {role:?} in {place} belongs to the release of another composition (UID {owner}): choose another release name \
+         with the label {}, or remove that composition",
         labels::RELEASE_NAME
     )]
     Foreign {
         /// The name of the role.
         role: String,
-        /// Where it is.
+        /// The role's namespace, or the cluster.
         place: String,
-        /// The UID that it names.
+        /// The UID of the composition that the role belongs to.
         owner: String,
     },
 }
@@ -39,11 +39,11 @@ impl Error {
     }
 }
 
-/// The roles and bindings that are there under the release's role name in these namespaces; the empty one is the
-/// cluster. `labels` are those that they should have.
+/// The existing roles and bindings with the release's role name in these namespaces; the empty one is the cluster.
+/// `labels` are those that they should have.
 ///
 /// # Errors
-/// When one of them cannot be read, or names another composition than `labels` do.
+/// When one cannot be read, or names a composition other than the one in `labels`.
 pub async fn granted(
     cluster: &Cluster,
     namespaces: BTreeSet<&str>,

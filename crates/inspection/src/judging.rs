@@ -1,4 +1,4 @@
-//! Who decides for whom what a composition's templates see: one decision for the controller, chart-inspector and `kco`.
+//! Decides what a composition's templates may look up, by the same rules for the controller, chart-inspector and `kco`.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,13 +9,13 @@ use composition::lookups::{Decision, Question, decide_unbounded};
 use helm_client::release::UnservedType;
 use helm_client::rendering::{Judge, Lookup, Verdict};
 
-/// Where the bound comes from; asked for once a template looks something up.
+/// Where the bound comes from. It is read only when a template looks something up.
 pub trait Bounds: Sync {
-    /// The bound; none where nobody bounds the controller but the API server.
+    /// The bound; none when only the API server's RBAC limits the controller.
     fn bound(&self) -> impl Future<Output = Result<Option<Bound>, cluster::Error>> + Send;
 }
 
-/// A bound that is known.
+/// A bound that is known already.
 impl Bounds for Bound {
     async fn bound(&self) -> Result<Option<Bound>, cluster::Error> {
         Ok(Some(self.clone()))
@@ -27,13 +27,13 @@ impl Bounds for Bound {
 pub enum Renderer {
     /// The composition's controller.
     Controller,
-    /// chart-inspector: it answers what the controller would be answered, but reads no Secret.
+    /// chart-inspector: its lookups get the same answers as the controller's, except that it reads no Secret.
     Inspector,
-    /// Somebody at a terminal, with their own rights: what templates fail with is told in full.
+    /// A person at a terminal, with their own permissions: errors of templates are shown in full.
     Person,
 }
 
-/// Decides for one composition.
+/// Decides on the lookups of one composition.
 pub struct Judging<'a, B> {
     composition: &'a Composition,
     bounds: &'a B,
@@ -43,7 +43,7 @@ pub struct Judging<'a, B> {
 }
 
 impl<'a, B: Bounds> Judging<'a, B> {
-    /// Decides for `composition`.
+    /// Decides on the lookups of `composition`.
     pub fn new(composition: &'a Composition, bounds: &'a B, renderer: Renderer) -> Self {
         Self {
             composition,
@@ -54,13 +54,13 @@ impl<'a, B: Bounds> Judging<'a, B> {
         }
     }
 
-    /// The types that were asked about in vain, because the API server does not serve them.
+    /// The types that a template looked up although the API server does not serve them.
     pub fn unserved(&self) -> Vec<UnservedType> {
         let unserved = self.unserved.lock().unwrap_or_else(PoisonError::into_inner);
         unserved.clone()
     }
 
-    /// What was to be answered so far, also by a render that failed since.
+    /// The lookups that were allowed so far, including those of a render that failed afterwards.
     pub fn answered(&self) -> Vec<Lookup> {
         let answered = self.answered.lock().unwrap_or_else(PoisonError::into_inner);
         answered.clone()
@@ -149,7 +149,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Nobody bounds it.
+    /// A controller without a bound.
     struct Nobody;
 
     impl Bounds for Nobody {
@@ -186,7 +186,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn all_who_render_are_answered_alike_but_chart_inspector_no_secret() {
+    async fn lookups_get_the_same_answers_everywhere_but_chart_inspector_reads_no_secret() {
         let mut bound = Resolved::default().bound;
         let reads = composition::scan::Reads { one: true, all: true };
         for kind in ["secrets", "configmaps"] {
@@ -219,7 +219,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn a_refusal_has_no_name_in_it_that_may_be_made_of_a_secret() {
+    async fn a_refusal_shows_no_name_that_may_contain_a_secret() {
         let bound = Bound::default();
         let lookup = || (ResourceId::of::<ConfigMap>(), "team-b", "hunter2");
         let told = judged(&bound, Renderer::Controller, lookup(), false).await;
@@ -232,7 +232,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn a_controller_without_a_bound_is_answered_all_but_secrets_of_others() {
+    async fn without_a_bound_a_controller_reads_everything_but_secrets_of_others() {
         let map = (ResourceId::of::<ConfigMap>(), "team-b", "web");
         assert_eq!(
             judged(&Nobody, Renderer::Controller, map, false).await,

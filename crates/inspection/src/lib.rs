@@ -1,7 +1,9 @@
-//! What a composition needs, from the composition, its definition, the loaded chart and the state of its release: what
-//! that renders to, the objects it touches with the verbs for each, the permissions, and how the release stands.
+//! What a composition needs: what its chart renders to, the objects that touches with the verbs for each, the
+//! permissions, and the state of the release. It is derived from the composition, its definition, the loaded chart and
+//! the release's records.
 //!
-//! The controller, chart-inspector and `kco` call this, so that all three say the same. It reads and never writes.
+//! The controller, chart-inspector and `kco` call this, so that all three give the same answer. It reads and never
+//! writes.
 
 mod bound;
 mod grants;

@@ -1,12 +1,13 @@
-//! All permissions of a release in one sum.
+//! All permissions that a release needs.
 
 use api::Composition;
 use api::inspection::Resource;
 use composition::{Permissions, ReleaseName};
 use helm_client::records;
 
-/// What a release needs: for what the chart would touch, for what the stored revision has (it may have to be removed), for
-/// what their hooks print, for the records, and for the Lease of who else works on it.
+/// The permissions that a release needs: for the objects that the chart would touch, those of the stored revision
+/// (which may have to be removed), the logs of their hooks, the records, and the Lease of whoever else may be working
+/// on the release.
 ///
 /// `records` are none while they may not be read.
 pub fn permissions(
@@ -21,9 +22,9 @@ pub fn permissions(
         |revisions: &[i64]| Permissions::of_records(&composition.namespace, release, revisions, max_history);
     let revisions = records.map(records::Observed::revisions).unwrap_or_default();
     let of_records = if revisions.is_empty() {
-        // What cannot be read yet is where the last pass left it, maybe that of another version's controller. Where
-        // there is nothing, the first one follows at once. So the permissions need not be written again then. Krateo's
-        // records are looked for again as long as they are not found.
+        // Records that cannot be read yet are near the revision that the last pass noted, which may have been one of
+        // another version's controller. If there is no release yet, the first record follows at once, so the
+        // permissions need not be written again for it. Krateo's records are looked for until they are found.
         let is_looked_for = records.is_none() || composition.has_unseen_release();
         let hints = composition.revision_hints().into_iter().filter(|_| is_looked_for);
         let of_hints = hints.map(|hint| near(&[hint])).reduce(Permissions::and);
@@ -39,7 +40,7 @@ pub fn permissions(
         .and(Permissions::of_hook_logs(stored))
 }
 
-/// What it needs to see whether somebody is at work on the release by hand.
+/// What it needs to see whether somebody is working on the release by hand.
 fn lease(
     composition: &Composition,
     release: &ReleaseName,

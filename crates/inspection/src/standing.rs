@@ -1,4 +1,4 @@
-//! How a composition's release stands to what it should be, as the plan of the next pass takes it.
+//! Compares a composition's release with what it should be, and gives its state as the plan of the next pass needs it.
 
 use std::time::Duration;
 
@@ -15,19 +15,19 @@ use helm_client::release::{
 };
 use jiff::Timestamp;
 
-/// How a release stands.
+/// The state of a release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Standing {
-    /// As the plan takes it.
+    /// The state that the plan decides on.
     pub release: Release,
-    /// When a failed action is tried again, if it is by itself.
+    /// When a failed action is retried, if it is retried without a change.
     pub retry_in: Option<Duration>,
-    /// Set when somebody else deployed the release of what is wanted, and these fields of its objects are not as our render
-    /// has them: [`Standing::after_another_render`] tells whether an upgrade would lose something.
+    /// Set when somebody else deployed the wanted release, and these fields of its objects differ from our render:
+    /// [`Standing::after_another_render`] tells whether an upgrade would lose values.
     pub differs: Option<Difference>,
 }
 
-/// In what a revision that somebody else made differs from our render of the same inputs.
+/// How a revision that somebody else made differs from our render of the same inputs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     /// The revision.
@@ -47,11 +47,11 @@ impl From<Release> for Standing {
 }
 
 impl Standing {
-    /// The same, once what is wanted was rendered another time: where an upgrade would draw values anew, such as passwords,
-    /// the composition is to be held.
+    /// The state after the chart was rendered a second time: if an upgrade would generate new values, such as
+    /// passwords, the composition is held.
     ///
     /// # Errors
-    /// When a rendered document is no YAML.
+    /// When a rendered document is not YAML.
     pub async fn after_another_render(
         self,
         desired: &Desired,
@@ -69,11 +69,12 @@ impl Standing {
     }
 }
 
-/// Works out how the release stands. `desired` is none while the composition goes, `records` while they may not be read.
-/// `granted` is what may be read once all permissions hold; none where that is not known.
+/// Determines the state of the release. `desired` is none while the composition is being deleted, `records` are none
+/// while they may not be read. `granted` is what may be read once all permissions are in force; none when that is not
+/// known.
 ///
 /// # Errors
-/// When the Lease of somebody who may be at work on the release cannot be read.
+/// When the cluster cannot be read, for example the Lease of another writer of the release.
 pub async fn standing(
     releases: &Releases,
     composition: &Composition,
@@ -90,7 +91,7 @@ pub async fn standing(
     };
     if !is_signed(newest) {
         let marks = releases.marks_of_objects(newest).await?;
-        // What is admitted for a composition that stays is no word about what goes with it.
+        // Consent to adopt a release does not mean that deleting the composition may remove it.
         let may_adopt =
             !composition.deleting && annotations::is_true(&composition.annotations, annotations::ADOPT);
         let is_unread = marks
@@ -99,7 +100,7 @@ pub async fn standing(
             .any(|id| granted.is_none_or(|granted| granted.iter().any(|resource| is_object(resource, id))));
         match whose(&marks, is_of(composition, records), is_unread, may_adopt) {
             Whose::Ours => {}
-            // Its permissions come first.
+            // The permissions to read its objects are granted first.
             Whose::Unread => return Ok(Release::Unreadable.into()),
             Whose::Foreign => return Ok(Release::Foreign(foreign(newest)).into()),
         }
@@ -108,7 +109,7 @@ pub async fn standing(
                 Flux::Rests => continue,
                 Flux::Runs => "which is not suspended",
                 Flux::Unread => {
-                    "of which the controller may not see whether it is suspended: set cdc.readHelmReleases in the values of \
+                    "and the controller may not read whether that is suspended: set cdc.readHelmReleases in the values of \
                      core-provider's chart until the release is adopted"
                 }
             };
@@ -121,7 +122,7 @@ pub async fn standing(
     }
     let moment = releases.moment(records).await?;
     let Some(desired) = desired else {
-        // Helm's own removal, which does not say who is at it, is joined.
+        // A removal by Helm itself names no writer; we continue it.
         let is_locked = moment.writer == Presence::There && moment.is_locked_by(newest);
         let release = if is_locked {
             Release::Locked(named(newest.provenance.writer.clone()))
@@ -135,20 +136,20 @@ pub async fn standing(
     Ok(of_state(state, newest.revision(), moment.now))
 }
 
-/// Whose a release is whose newest record nobody signed.
+/// The owner of a release whose newest record is not signed.
 #[derive(Debug, PartialEq, Eq)]
 enum Whose {
-    /// The composition's, or to become that, unless Flux installs it.
+    /// The composition, or the composition may adopt it, unless Flux installs it.
     Ours,
-    /// Its objects may not be read.
+    /// Unknown, because its objects may not be read.
     Unread,
-    /// Somebody else's.
+    /// Somebody else.
     Foreign,
 }
 
-/// Records with the composition's id, or live objects that all have it, make a release its own. Helm's marks do so where that
-/// was asked for, which is admitted from those alone who may write the release's records. An object that nobody will be
-/// granted says nothing: it is not touched either.
+/// A release belongs to the composition if its records have the composition's id, or if all its live objects do. Helm's
+/// marks are enough if adoption was asked for, which is admitted only from users who may write the release's records.
+/// An object that will not be granted does not count: it is not touched either.
 fn whose(marks: &Marks, is_named: bool, is_unread: bool, may_adopt: bool) -> Whose {
     match marks.parent {
         _ if is_named => Whose::Ours,
@@ -159,7 +160,7 @@ fn whose(marks: &Marks, is_named: bool, is_unread: bool, may_adopt: bool) -> Who
     }
 }
 
-/// True when what is granted is this object.
+/// True when `granted` is this object.
 fn is_object(granted: &Resource, id: &ObjectId) -> bool {
     granted.group == id.resource().group
         && granted.resource == id.resource().plural
@@ -167,14 +168,15 @@ fn is_object(granted: &Resource, id: &ObjectId) -> bool {
         && granted.name == id.name()
 }
 
-/// That the release of the record is not of the composition.
+/// Says that the release of the record does not belong to the composition.
 fn foreign(record: &Record) -> String {
     let (name, namespace) = (&record.release.name, &record.release.namespace);
     format!("release {name} in namespace {namespace} is not of this composition")
 }
 
-/// True when the records say that the release is one of this composition: its newest record, or one of ours below it, says
-/// so. Whoever may write records may say so of any release in that namespace; so each object is asked before it is touched.
+/// True when the records say that the release belongs to this composition: the newest record, or one of ours below it.
+/// Anyone who may write records can claim that for any release in the namespace, so each object's owner is checked
+/// before it is touched.
 pub fn is_of(composition: &Composition, records: &Observed) -> bool {
     let names = |record: &Record| record.release.labels.get(labels::COMPOSITION_ID) == Some(&composition.uid);
     records
@@ -192,18 +194,17 @@ fn is_signed(record: &Record) -> bool {
     )
 }
 
-/// The deployed revision against which the objects of the composition's release are compared: the newest one, when it is
-/// deployed and we made it.
+/// The revision with which the objects of the release are compared: the newest one, if it is deployed and authentic.
 pub fn compared<'r>(composition: &Composition, records: &'r Observed) -> Option<&'r Record> {
     let newest = records.newest.as_ref()?;
     let is_deployed = *newest.status() == Status::Deployed && newest.is_authentic();
     (is_deployed && is_of(composition, records)).then_some(newest)
 }
 
-/// What is done about drift in the composition's release.
+/// How to handle drift in the composition's release.
 ///
 /// # Errors
-/// When the annotation holds something else than rules.
+/// When the annotation does not parse as rules.
 pub fn drift_policy(composition: &Composition) -> Result<Policy, InvalidPolicy> {
     match composition.annotations.get(annotations::DRIFT) {
         Some(rules) => rules.parse(),
@@ -211,7 +212,7 @@ pub fn drift_policy(composition: &Composition) -> Result<Policy, InvalidPolicy> 
     }
 }
 
-/// Drifted objects in one line.
+/// Drifted objects as one line of text.
 pub fn told(objects: &[DriftedObject]) -> String {
     let objects: Vec<_> = objects.iter().map(ToString::to_string).collect();
     objects.join("; ")
@@ -255,7 +256,7 @@ fn of_state(state: State, revision: i64, now: Timestamp) -> Standing {
 }
 
 fn named(writer: Option<String>) -> String {
-    writer.unwrap_or_else(|| "another program, as Helm".to_owned())
+    writer.unwrap_or_else(|| "another program, such as Helm".to_owned())
 }
 
 #[cfg(test)]
@@ -263,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_action_rests_until_it_is_tried_again() {
+    fn a_failed_action_rests_until_its_retry() {
         let failed = |retry| State::Failed {
             description: "no space".into(),
             attempts: 2,
@@ -294,11 +295,15 @@ mod tests {
             writer: None,
             since: None,
         };
-        check(locked, Release::Locked("another program, as Helm".into()), None);
+        check(
+            locked,
+            Release::Locked("another program, such as Helm".into()),
+            None,
+        );
     }
 
     #[test]
-    fn a_release_without_our_record_is_the_compositions_by_its_objects_or_by_consent() {
+    fn a_release_without_our_record_belongs_to_the_composition_by_its_objects_or_by_consent() {
         let check = |parent, are_helms, is_unread, adopted: Whose, otherwise: Whose| {
             let marks = Marks {
                 parent,
@@ -318,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_composition_adds_to_values_is_known_where_releases_are_compared() {
+    fn globals_that_a_composition_adds_are_those_that_comparisons_ignore() {
         let composition = crate::judging::tests::composition();
         let values = composition::rendering::values(&composition, None, "krateo-system").make();
         let mut added: Vec<_> = values["global"].as_object().unwrap().keys().cloned().collect();
@@ -329,7 +334,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn values_that_an_upgrade_would_draw_anew_hold_the_composition() {
+    async fn a_composition_is_held_if_an_upgrade_would_generate_new_values() {
         let render = |password: &str| Desired {
             manifest: format!("kind: Secret\nmetadata: {{name: db}}\nstringData: {{password: {password}}}\n"),
             ..Desired::default()

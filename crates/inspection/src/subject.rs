@@ -23,7 +23,7 @@ pub struct Subject<'a> {
     pub chart: &'a LoadedChart,
     /// The name of the release.
     pub release: &'a ReleaseName,
-    /// By which compositions are read.
+    /// The schemas that compositions are read with.
     pub schemas: &'a Schemas,
     /// Namespace of the platform, which charts see as `global.krateoNamespace`.
     pub krateo_namespace: &'a str,
@@ -38,13 +38,13 @@ pub enum Error {
     /// The chart could not be rendered.
     #[error("could not render the chart")]
     Render(#[from] render::Error),
-    /// The objects are of kinds that are neither served nor defined.
-    #[error("could not find the places of the chart's objects")]
+    /// The objects could not be mapped to resources of the API server.
+    #[error("could not map the chart's objects to resources of the API server")]
     Locate(#[from] release::Error),
-    /// The same, where a kind may be made of what was looked up.
+    /// Objects are of kinds that are not served, whose names are withheld because they may contain what was looked up.
     #[error(
-        "the chart has objects of types that the API server does not serve; which ones is withheld, because the chart was \
-         answered what it looked up"
+        "the chart has objects of types that the API server does not serve; their names are withheld, because \
+         they may contain what the chart looked up"
     )]
     UnservedWithheld(Vec<UnservedType>),
 }
@@ -59,8 +59,8 @@ impl Error {
         }
     }
 
-    /// The types that have to be served before the composition can be released. Whether they may be told, the error itself
-    /// says.
+    /// The types that have to be served before the composition can be released. Their names may be shown only for
+    /// [`Self::Locate`].
     pub fn unserved(&self) -> Option<&[UnservedType]> {
         match self {
             Self::Locate(error) => error.unserved(),
@@ -71,7 +71,7 @@ impl Error {
 }
 
 impl Subject<'_> {
-    /// The chart as it would be released now, upon what is stored of the release.
+    /// Renders the chart as it would be released now, on top of the stored release.
     ///
     /// # Errors
     /// As [`render::render_with`].
@@ -93,12 +93,12 @@ impl Subject<'_> {
 
     /// The objects that the chart would touch, each once, in the order of installation.
     ///
-    /// The chart is rendered both ways, as an install and as an upgrade: permissions must do for either. Where it fails for
-    /// want of what may not be read, that is all that is told.
+    /// The chart is rendered both as an install and as an upgrade, because the permissions have to be enough for
+    /// either. If it fails because something may not be read, only the lookups are listed.
     ///
     /// # Errors
-    /// When the chart cannot be rendered as an install, looks up what it is not to see, or what it renders to cannot be
-    /// placed.
+    /// When the chart cannot be rendered as an install, looks up something that it may not see, or renders to objects
+    /// that cannot be mapped to resources.
     pub async fn inspect<B: Bounds>(
         &self,
         cluster: &Cluster,
@@ -114,10 +114,10 @@ impl Subject<'_> {
             };
             let rendering = render::render_with(cluster, &request, Leniency::default(), judging).await;
             let rendering = match rendering {
-                // At an upgrade a chart may insist on the password that its first revision made, which is not there
-                // yet, or not for us to read. What an install touches is said all the same.
+                // For an upgrade, a chart may require the password that its first revision generated, which does not
+                // exist yet or may not be read. The objects that an install touches are listed all the same.
                 Err(render::Error::Engine(_) | render::Error::Withheld(_)) if is_upgrade => continue,
-                // It may render once the caller reads what is looked up, and so has to be allowed that first.
+                // It may render once the lookups can be read, so permission for those comes first.
                 Err(render::Error::Unanswered(unanswered)) => {
                     for lookup in &unanswered.lookups {
                         found.add(looked_up(lookup));
@@ -136,17 +136,17 @@ impl Subject<'_> {
         Ok(found.into_resources())
     }
 
-    /// What releasing the rendered chart touches.
+    /// The objects that releasing the rendered chart touches.
     ///
     /// # Errors
-    /// When a document is no object, or its kind is neither served nor defined ([`Error::unserved`]).
+    /// When a document is not an object, or its kind is neither served nor defined by the chart ([`Error::unserved`]).
     pub async fn touched(&self, cluster: &Cluster, rendering: &Rendering) -> Result<Vec<Resource>, Error> {
         match resources(cluster, &rendering.rendered, &self.composition.namespace).await {
             Ok(resources) => Ok(resources),
             Err(release::Error::Unserved { types, .. }) if rendering.is_withheld => {
                 Err(Error::UnservedWithheld(types))
             }
-            // What is wrong with a document may be what was looked up for it.
+            // The error may quote what the chart looked up.
             Err(error) if rendering.is_withheld && !error.is_transient() => {
                 Err(render::Error::Withheld(Withheld::objects()).into())
             }

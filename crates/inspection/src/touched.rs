@@ -1,4 +1,4 @@
-//! A rendered chart, or a stored revision, becomes the objects that are touched, with the verbs for each.
+//! Lists the objects that a rendered chart or a stored revision touches, with the verbs for each.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use helm_client::records::{self, Record};
 use helm_client::release::{self, Releases, Role, Touched};
 use helm_client::rendering::Lookup;
 
-/// What an object needs that is this to a release.
+/// The verbs that a release needs for an object in this role.
 fn verbs(role: Role) -> &'static [Verb] {
     match role {
         Role::Definition => &DEFINE,
@@ -23,7 +23,7 @@ fn verbs(role: Role) -> &'static [Verb] {
 /// The objects that releasing a rendered chart touches, each once, in the order of installation.
 ///
 /// # Errors
-/// When a document is no object, or its kind is neither served nor defined.
+/// When a document is not an object, or its kind is neither served nor defined by the chart.
 pub(crate) async fn resources(
     cluster: &Cluster,
     rendered: &Rendered,
@@ -61,7 +61,7 @@ fn resource(touched: &Touched) -> Resource {
     }
 }
 
-/// What reading an object by `lookup` needs.
+/// The permission that a `lookup` needs.
 pub fn looked_up(lookup: &Lookup) -> Resource {
     let Lookup {
         resource,
@@ -78,7 +78,7 @@ pub fn looked_up(lookup: &Lookup) -> Resource {
     )
 }
 
-/// What removing an object needs that is all that is left of a release.
+/// The permission to remove an object that is left of a release.
 pub fn removed(id: &ObjectId) -> Resource {
     of_id(id, &REMOVE)
 }
@@ -95,22 +95,22 @@ fn of_id(id: &ObjectId, verbs: &[Verb]) -> Resource {
     )
 }
 
-/// What the stored revisions have.
+/// The objects of the stored revisions.
 #[derive(Debug, Default)]
 pub struct Stored {
-    /// The objects of the deployed revision, or of the newest one when none is deployed; hooks are not among them.
+    /// The objects of the deployed revision, or of the newest one when none is deployed; without hooks.
     pub objects: Vec<ObjectId>,
-    /// What is needed of the objects and hooks of that revision and of the newest one.
+    /// The permissions for objects and hooks of that revision and of the newest one.
     pub touched: Vec<Resource>,
-    /// True when hooks are among them.
+    /// True when these revisions have hooks.
     pub has_hooks: bool,
 }
 
-/// Reads the deployed revision and the newest one. A newest one that failed may have left objects that the deployed one
-/// does not have: the next upgrade and the removal look for them, which takes rights.
+/// Lists the objects of the deployed revision and of the newest one. If the newest failed, it may have left objects
+/// that the deployed one does not have; the next upgrade and the removal look for them, which needs permissions.
 ///
 /// # Errors
-/// When a record holds no manifest, or it cannot be found out what the cluster serves.
+/// When a record's manifest cannot be parsed, or discovery fails.
 pub async fn stored(
     releases: &Releases,
     records: Option<&records::Observed>,
@@ -140,7 +140,7 @@ async fn stored_in(releases: &Releases, record: &Record) -> Result<Stored, relea
     let hooks = if record.is_authentic() {
         releases.hooks(record).await?
     } else {
-        // They never run.
+        // Hooks of a record that is not authentic never run.
         Vec::new()
     };
     let role = |id: &ObjectId| {

@@ -1,4 +1,4 @@
-//! What a chart would touch, as chart-inspector and `kco inspect` answer it, against a scripted API server.
+//! Which objects a chart would touch, as chart-inspector and `kco inspect` answer, against a scripted API server.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::core::ApiResource;
 use serde_json::json;
 
-/// Draws a password where none is there, and insists on it at an upgrade.
+/// Creates a Secret, and fails in an upgrade if that does not exist.
 const TEMPLATE: &str = r#"
 {{- $old := lookup "v1" "Secret" .Release.Namespace "own" }}
 {{- if and .Release.IsUpgrade (not $old) }}{{ fail "the password is gone" }}{{ end }}
@@ -53,7 +53,7 @@ fn composition() -> Composition {
     }
 }
 
-/// What is touched, `name verb,verb` each; or why that cannot be told.
+/// The touched objects, each as `name verb,verb`, or the error.
 async fn inspected(script: &Script, template: &str, renderer: Renderer) -> Result<Vec<String>, String> {
     let files = [
         ("Chart.yaml", "apiVersion: v2\nname: c\nversion: 1.0.0\n"),
@@ -99,8 +99,8 @@ async fn inspected(script: &Script, template: &str, renderer: Renderer) -> Resul
 }
 
 #[tokio::test]
-async fn what_an_install_touches_is_told_where_the_upgrade_cannot_be_rendered() {
-    // Nothing is expected: chart-inspector reads no Secret.
+async fn objects_of_an_install_are_listed_even_if_the_upgrade_cannot_be_rendered() {
+    // No request is expected: chart-inspector reads no Secret.
     let script = Script::new("chart-inspector");
     let touched = inspected(&script, TEMPLATE, Renderer::Inspector).await;
     script.finish();
@@ -117,7 +117,7 @@ async fn what_an_install_touches_is_told_where_the_upgrade_cannot_be_rendered() 
 }
 
 #[tokio::test]
-async fn what_only_the_upgrade_looks_up_is_refused_as_well() {
+async fn a_lookup_that_only_the_upgrade_makes_is_refused_as_well() {
     let template =
         r#"{{ if .Release.IsUpgrade }}{{ fail (toJson (lookup "v1" "ConfigMap" "other" "x")) }}{{ end }}"#;
     let script = Script::new("refused");
@@ -132,7 +132,7 @@ async fn what_only_the_upgrade_looks_up_is_refused_as_well() {
 }
 
 #[tokio::test]
-async fn a_chart_that_fails_for_want_of_a_secret_is_told_to_need_that() {
+async fn a_chart_that_fails_without_a_secret_is_listed_as_needing_it() {
     let template = r#"{{ required "make the Secret first" (lookup "v1" "Secret" "shop" "own").data.x }}"#;
     let script = Script::new("unread");
     let touched = inspected(&script, template, Renderer::Inspector).await.unwrap();

@@ -288,7 +288,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_paused_or_foreign_release_gives_the_plan_no_other_facts() {
-        let foreign = "role \"a\" is of the release of another composition";
+        let foreign = "role \"a\" belongs to the release of another composition";
         for (found, release) in [
             (Found::Nothing, Release::Unreadable),
             (Found::OfAnother(foreign.into()), Release::Foreign(foreign.into())),
