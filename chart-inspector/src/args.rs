@@ -1,4 +1,5 @@
-//! What is typed on the command line or set in the environment. The names are the contract's.
+//! Command line arguments and environment variables. Where Krateo's chart-inspector has the same setting, the name is
+//! the same.
 
 use clap::Parser;
 use runtime::PushArgs;
@@ -25,8 +26,8 @@ pub(crate) struct Args {
         default_missing_value = "true"
     )]
     pub(crate) debug: bool,
-    /// Answer only callers whose token, of audience `chart-inspector`, is that of somebody who may read the
-    /// composition. Programs that know of no tokens need this off.
+    /// Answer only callers with a token of audience `chart-inspector` whose owner may read the composition. Turn it off
+    /// for programs that send no tokens.
     #[arg(
         long,
         env = "CHART_INSPECTOR_AUTHENTICATE",

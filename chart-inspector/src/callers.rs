@@ -1,7 +1,7 @@
-//! A bearer token becomes somebody who may, or may not, know what a composition would touch.
+//! Checks that the owner of a bearer token may know what a composition would touch.
 //!
-//! A token counts only when it was made for this service: one that a pod holds for the API server, or for another
-//! program, is refused. Its owner must be allowed to read the composition that is asked about.
+//! A token is valid only if it was issued for this service: one that a pod has for the API server, or for another
+//! program, is refused. Its owner must be allowed to read the composition in the query.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -14,23 +14,23 @@ use cluster::{Access, Cluster, Subject};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
-/// How long an answer of the API server is believed; a revoked token is accepted for up to this much longer.
+/// How long an answer of the API server is cached; a revoked token is accepted for up to this much longer.
 const HOLDS: Duration = Duration::from_mins(1);
 
-/// How long a refusal is remembered. Short, because clocks differ and a token may become valid.
+/// How long a refusal is cached. It is short, because clocks differ and a token may become valid.
 const REFUSED: Duration = Duration::from_secs(10);
 
-/// The most answers that are remembered, of each kind.
+/// The most answers that each cache holds.
 const CAPACITY: usize = 10_000;
 
-/// The most `TokenReview`s and `SubjectAccessReview`s under way. Callers that are remembered need none, so a flood of
-/// unknown tokens does not hold them up.
+/// The most `TokenReview`s and `SubjectAccessReview`s in flight. Cached callers need none, so a flood of unknown tokens
+/// does not block them.
 const ASKED_AT_ONCE: usize = 8;
 
-/// How long a caller may wait to be asked about.
+/// How long a caller may wait for a review to start.
 const TURN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Knows who calls.
+/// Authenticates and authorizes callers, and caches the answers.
 pub(crate) struct Callers {
     cluster: Cluster,
     hashing: RandomState,
@@ -42,7 +42,7 @@ pub(crate) struct Callers {
 
 type Kept<K, V> = HashMap<K, (V, Instant)>;
 
-/// What is remembered of a token.
+/// What is cached about a token.
 enum Known {
     Owned(Subject),
     Refused,
@@ -57,7 +57,7 @@ impl Known {
     }
 }
 
-/// A caller is not answered.
+/// A caller is refused.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refused {
     #[error("authenticate: send a token of audience {AUDIENCE} as Authorization: Bearer")]
@@ -68,7 +68,7 @@ pub(crate) enum Refused {
     NotAllowed { user: String, access: Box<Access> },
     #[error("could not determine your user")]
     Unknown(#[from] cluster::Error),
-    #[error("the API server is asked about {ASKED_AT_ONCE} other callers: try again")]
+    #[error("{ASKED_AT_ONCE} other callers are being checked at the API server: try again")]
     Busy,
 }
 
@@ -94,7 +94,7 @@ impl Callers {
         }
     }
 
-    /// Lets a caller pass whose token is of our audience and whose owner may read the composition.
+    /// Accepts a caller whose token is of our audience and whose owner may read the composition.
     ///
     /// # Errors
     /// [`Refused`].
@@ -109,7 +109,7 @@ impl Callers {
             namespace: Some(query.composition_namespace.clone()),
             name: Some(query.composition_name.clone()),
         };
-        // Who may read all of a namespace need not be asked about for each name.
+        // If the caller may read all compositions of the namespace, one cached answer covers every name.
         let of_all = Access {
             name: None,
             ..access.clone()
@@ -126,13 +126,13 @@ impl Callers {
     }
 
     async fn owner(&self, token: &str) -> Result<Option<Subject>, Refused> {
-        // Not the token itself: it has no business in memory for longer than a request.
+        // Only a hash, so that the token itself stays in memory no longer than the request.
         let key = self.hashing.hash_one(token);
         if let Some(known) = self.known(key) {
             return Ok(known.owner());
         }
         let _asking = self.turn().await?;
-        // Others may have asked meanwhile.
+        // Another request may have been answered meanwhile.
         if let Some(known) = self.known(key) {
             return Ok(known.owner());
         }
@@ -186,7 +186,7 @@ fn keep<K: Eq + std::hash::Hash, V>(kept: &Mutex<Kept<K, V>>, key: K, value: V, 
         kept.retain(|_, (_, since)| since.elapsed() < holds);
     }
     if kept.len() >= CAPACITY {
-        kept.clear(); // rather some questions twice than memory without bound
+        kept.clear(); // asking again is better than using unlimited memory
     }
     kept.insert(key, (value, Instant::now()));
 }
@@ -209,7 +209,8 @@ mod tests {
         .unwrap()
     }
 
-    /// Answers reviews: tokens that begin with `good` are of user `who`, who may do what `may` says.
+    /// Answers reviews: tokens that begin with `good` belong to the user `who`, and `may` decides what that user is
+    /// allowed.
     fn server(may: fn(&serde_json::Value) -> bool) -> Script {
         Script::new("reviews").from_then_on(move |_, path, sent| {
             if path.contains("tokenreviews") {
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_may_not_read_the_composition_learns_nothing_of_it() {
+    async fn a_caller_who_may_not_read_the_composition_is_refused() {
         let callers = Callers::new(server(|_| false).cluster());
         let refused = callers.check(Some("good"), &query()).await.unwrap_err();
         assert_eq!(refused.status(), StatusCode::FORBIDDEN);
@@ -249,7 +250,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_refused_token_is_asked_about_once_in_a_while() {
+    async fn a_refused_token_is_reviewed_again_only_after_a_while() {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = asked.clone();
         let script = Script::new("reviews").from_then_on(move |_, _, _| {
@@ -268,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_has_a_bound() {
+    fn a_cache_has_a_size_limit() {
         let kept = Mutex::default();
         for token in 0..3 * CAPACITY {
             keep(&kept, token, (), REFUSED);
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_caller_waits_only_so_long_to_be_asked_about() {
+    async fn a_caller_waits_for_a_review_only_for_a_limited_time() {
         let callers = Callers::new(server(|_| true).cluster());
         callers.check(Some("good"), &query()).await.unwrap();
         let all = callers.asking.acquire_many(u32::try_from(ASKED_AT_ONCE).unwrap());
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_right_to_read_one_is_enough() {
+    async fn permission_to_read_the_one_composition_is_enough() {
         let callers = Callers::new(server(|asked| asked["name"] == "web").cluster());
         callers.check(Some("good"), &query()).await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! Definitions as they were read last: a controller asks about hundreds of compositions of one.
+//! A cache of definitions: a controller asks about hundreds of compositions of the same one.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,13 +7,13 @@ use api::CompositionDefinition;
 use cluster::{Cluster, ObjectId};
 use kube::ResourceExt as _;
 
-/// The definitions that were asked for, each in the state in which it was read last.
+/// The definitions that were asked for, as last read.
 #[derive(Default)]
 pub(crate) struct Definitions(Mutex<HashMap<ObjectId, Arc<CompositionDefinition>>>);
 
 impl Definitions {
-    /// The definition, none when it is not there. It is read, unless what was read last is the state that the caller
-    /// knows: a `resourceVersion` stands for one state alone.
+    /// The definition; none when it does not exist. It is read again, unless the cached one has the `resourceVersion`
+    /// that the caller knows.
     pub(crate) async fn get(
         &self,
         id: &ObjectId,

@@ -1,4 +1,4 @@
-//! The service described: an OpenAPI document, and a page that shows it.
+//! The OpenAPI document of the service, and a page that shows it.
 
 use axum::Router;
 use axum::http::header;
@@ -6,7 +6,7 @@ use axum::response::{Html, IntoResponse, Redirect};
 use axum::routing::get;
 
 const DOCUMENT: &str = include_str!("openapi.json");
-/// Draws the document without any help from elsewhere: a cluster may have no way out.
+/// Shows the document without loading anything from the internet, which a cluster may not reach.
 const PAGE: &str = include_str!("swagger.html");
 
 /// `/swagger/` and the document below it.

@@ -1,4 +1,4 @@
-//! The HTTP side: a query in, a list of objects out.
+//! The HTTP interface: a query in, a list of objects out.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -22,27 +22,27 @@ use crate::callers::Callers;
 use crate::document;
 use crate::inspector::Inspector;
 
-/// Longest time for one answer; the reference's write timeout.
+/// Timeout of one answer; the same as the write timeout of Krateo's chart-inspector.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(50);
 
-/// The longest query that is read, in bytes. Its names have less than two thousand together.
+/// The longest query that is accepted, in bytes. All its names together have less than two thousand.
 const LONGEST_QUERY: usize = 8 << 10;
 
-/// How many callers are answered at once. Most of them wait for their namespace's turn to render, so there are more than a
-/// few namespaces can have waiting. Who is not let in does not count.
+/// How many callers are answered at once. Most of them wait for their namespace's turn to render, so the limit is
+/// higher than what a few namespaces can have waiting. Refused callers do not count.
 const MAX_ANSWERING: usize = 512;
 
-/// What answers.
+/// The state of the HTTP service.
 pub(crate) struct Service {
     pub(crate) inspector: Inspector,
-    /// Who may call; everybody when none.
+    /// Checks callers; none when everybody may call.
     pub(crate) callers: Option<Callers>,
     answering: Semaphore,
     refused: IntCounterVec,
 }
 
 impl Service {
-    /// Answers callers, counting those that are refused.
+    /// Registers the metric of refused queries.
     pub(crate) fn new(
         inspector: Inspector,
         callers: Option<Callers>,
@@ -65,7 +65,7 @@ impl Service {
     }
 }
 
-/// The routes of chart-inspector, probes aside.
+/// The routes of chart-inspector, without the probes.
 pub(crate) fn app(service: Arc<Service>) -> Router {
     Router::new()
         .route("/resources", get(resources))
@@ -76,12 +76,12 @@ pub(crate) fn app(service: Arc<Service>) -> Router {
         .merge(document::routes())
 }
 
-/// Answers in a span of the request's own, which is part of the caller's trace if it names one.
+/// Answers in a span for the request, within the caller's trace if the request names one.
 async fn spanned(request: Request, next: Next) -> Response {
     spans::serve("/resources", request, next).await
 }
 
-/// Has every line say which composition is inspected, by the word of the caller.
+/// Adds the composition that the caller names to every log line.
 fn tell_of(query: &Query) {
     let span = Span::current();
     spans::tell_claim(&span, "object.namespace", &query.composition_namespace);
@@ -101,7 +101,7 @@ fn tell_of(query: &Query) {
     }
 }
 
-/// Counts the answers that hold no objects.
+/// Counts the answers without objects.
 async fn count(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     let status = response.status();
@@ -111,22 +111,22 @@ async fn count(State(service): State<Arc<Service>>, request: Request, next: Next
     response
 }
 
-/// 414 for a query that is too long to be read.
+/// Answers 414 to a query that is too long.
 async fn short(request: Request, next: Next) -> Result<Response, Refused> {
     let length = request.uri().query().map_or(0, str::len);
     if length > LONGEST_QUERY {
         let why = format!(
-            "the query has {length} bytes, and {LONGEST_QUERY} are the most that is read: ask with the names alone"
+            "the query has {length} bytes, more than the {LONGEST_QUERY} that are accepted: send only the names"
         );
         return Err(Refused::new(StatusCode::URI_TOO_LONG, why));
     }
     Ok(next.run(request).await)
 }
 
-/// When to ask again that found all places taken.
+/// When a caller that found the service busy should ask again.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("10");
 
-/// Why there are no objects, as text.
+/// An answer without objects, with the reason as text.
 struct Refused {
     status: StatusCode,
     why: String,
@@ -148,8 +148,8 @@ impl IntoResponse for Refused {
     }
 }
 
-/// 200 and the objects; 400 when the query lacks something; 401 and 403 when the caller may not ask; 503 with
-/// `Retry-After` when too many ask at once, too many charts are being rendered or there is no answer in time; 500 for
+/// Answers 200 and the objects; 400 when the query lacks a parameter; 401 and 403 when the caller may not ask; 503 with
+/// `Retry-After` when too many ask at once, too many charts are being rendered or the answer takes too long; 500 for
 /// anything else, with the reason as text.
 async fn resources(
     State(service): State<Arc<Service>>,
@@ -193,11 +193,11 @@ async fn resources(
     }
 }
 
-/// 503 where all places are taken, whatever for.
+/// 503 when a limit on concurrent work was reached, wherever in the chain of causes; otherwise 500.
 fn status(error: &(dyn Error + 'static)) -> StatusCode {
     let mut causes = std::iter::successors(Some(error), |&error| error.source());
     let is_busy = |cause: &(dyn Error + 'static)| {
-        // That one has no cause of its own.
+        // This variant is transparent, so its `Busy` is not among the causes.
         let render = cause.downcast_ref::<rendering::Error>();
         cause.is::<rendering::Busy>() || matches!(render, Some(rendering::Error::Busy(_)))
     };
@@ -265,7 +265,7 @@ mod tests {
         Arc::new(Service::new(inspector, None, &Metrics::new().unwrap()).unwrap())
     }
 
-    /// How many answers had this status and no objects.
+    /// How many answers without objects had this status.
     fn counted(service: &Service, status: StatusCode) -> u64 {
         service.refused.with_label_values(&[status.as_str()]).get()
     }
@@ -283,16 +283,16 @@ mod tests {
 
     #[tokio::test]
     async fn a_long_query_is_not_read() {
-        let service = service(&Script::new("nothing is asked"));
+        let service = service(&Script::new("no request"));
         let long = format!("{QUERY}&releaseName={}", "x".repeat(LONGEST_QUERY));
         let (status, text) = ask(&service, &long).await;
         assert_eq!(status, StatusCode::URI_TOO_LONG);
-        assert!(text.contains("8192 are the most that is read"), "{text}");
+        assert!(text.contains("more than the 8192 that are accepted"), "{text}");
         assert_eq!(counted(&service, status), 1);
     }
 
     #[test]
-    fn who_finds_no_place_is_told_to_ask_again_whatever_it_is_for() {
+    fn a_caller_is_told_to_retry_whichever_limit_was_reached() {
         let busy = || rendering::Busy::Ending;
         let check = |error: inspection::Error, expected: StatusCode| {
             assert_eq!(status(&inspector::Error::Inspect(error)), expected);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn so_many_are_answered_at_once() {
+    async fn the_number_of_concurrent_answers_is_limited() {
         let script = Script::new("served").from_then_on(|_, _, _| (404, serde_json::json!({})));
         let service = service(&script);
         let all = u32::try_from(MAX_ANSWERING).unwrap();
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_is_not_answered_in_time_is_told_to_ask_again() {
+    async fn a_caller_is_told_to_retry_after_a_timeout() {
         let silent = tower::service_fn(|_: axum::http::Request<kube::client::Body>| {
             std::future::pending::<Result<axum::http::Response<kube::client::Body>, kube::Error>>()
         });
@@ -338,11 +338,11 @@ mod tests {
         );
     }
 
-    /// What the program itself takes, with its caches of small things.
+    /// What the program itself takes, including small caches.
     const PROGRAM: usize = 40 << 20;
 
     #[test]
-    fn all_that_callers_may_cause_at_once_fits_into_the_pod() {
+    fn the_most_memory_that_callers_can_cause_fits_into_the_pod() {
         const VALUES: &str = include_str!("../../charts/core-provider/values.yaml");
         let (_, own) = VALUES.split_once("\nchartInspector:").unwrap();
         let (_, limit) = own.split_once("limits: {memory: ").unwrap();

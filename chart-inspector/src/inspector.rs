@@ -1,4 +1,4 @@
-//! A composition becomes the list of objects that its chart would touch. Nothing is written.
+//! Lists the objects that a composition's chart would touch. Nothing is written.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use tracing::Span;
 
 use crate::definitions::Definitions;
 
-/// What an inspection needs of the process.
+/// What an inspection needs from the process.
 pub(crate) struct Inspector {
     pub(crate) cluster: Cluster,
     pub(crate) charts: Charts,
-    /// By which compositions are read.
+    /// The schemas that compositions are read with.
     pub(crate) schemas: Schemas,
     pub(crate) krateo_namespace: String,
     pub(crate) definitions: Definitions,
@@ -53,7 +53,8 @@ pub(crate) enum Error {
 impl Inspector {
     /// The objects that the chart would touch, each once, in the order of installation.
     ///
-    /// The chart is rendered both ways, as an install and as an upgrade: permissions must do for either.
+    /// The chart is rendered both as an install and as an upgrade, because the permissions have to be enough for
+    /// either.
     pub(crate) async fn inspect(&self, query: &Query) -> Result<Vec<Resource>, Error> {
         let composition = self.composition(query).await?;
         let span = Span::current();
@@ -104,8 +105,8 @@ impl Inspector {
         Ok(Composition::read(object, &resource.api_resource())?)
     }
 
-    /// The definition that the caller names, provided that it serves this very type: nobody gets the chart of
-    /// another one rendered.
+    /// The definition that the caller names, if it serves the composition's type; a caller cannot have another
+    /// definition's chart rendered.
     async fn definition(
         &self,
         query: &Query,
@@ -138,7 +139,7 @@ impl Inspector {
     }
 }
 
-/// The bound of the composition's controller, as its policy carries it. Where there is no policy, nothing is open.
+/// The bound in the annotation of the controller's policy. Without a policy, nothing is allowed.
 struct NotedBound<'a> {
     cluster: &'a Cluster,
     composition: &'a Composition,

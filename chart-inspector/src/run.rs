@@ -1,4 +1,4 @@
-//! What was typed, worked out: the process and its HTTP server.
+//! Runs the process and its HTTP server from the arguments.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::http::{Service, app};
 use crate::inspector::Inspector;
 
 impl Args {
-    /// Answers until asked to shut down.
+    /// Answers requests until asked to shut down.
     pub(crate) async fn run(self) -> Result<()> {
         let mut options = runtime::Options::new("chart-inspector", env!("CARGO_PKG_VERSION"));
         options.debug = self.debug;

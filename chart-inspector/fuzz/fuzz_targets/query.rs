@@ -1,4 +1,4 @@
-//! Any text as the query of a request: what it names is asked of the API server as one object, and nothing else.
+//! Parses any text as the query of a request: the path sent to the API server is always that of one object.
 #![no_main]
 
 use api::inspection::Query;
