@@ -11,8 +11,6 @@ use runtime::args::{ChartArgs, ClientArgs, boolean};
 use runtime::{GoDuration, PushArgs};
 use url::Url;
 
-use crate::composition::ReadyMeans;
-
 /// Serves one generated type: each of its objects becomes a Helm release.
 #[derive(Debug, Clone, Parser)]
 #[command(disable_version_flag = true)]
@@ -195,6 +193,15 @@ pub(crate) enum WaitFor {
     Objects,
     /// The same, and Jobs being complete.
     Jobs,
+}
+
+/// What `Ready` means for a composition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ReadyMeans {
+    /// Its release is deployed and the workloads are up.
+    Healthy,
+    /// Its release is deployed, as the reference has it.
+    Released,
 }
 
 /// Checks that the chart can be fetched from this text alone.

@@ -27,9 +27,9 @@ use crate::composition::{Context, FIELD_MANAGER, Known, Memories, Origin};
 use crate::compositions::{Compositions, Key};
 use crate::controller::Controller;
 use crate::definitions::Definitions;
-use crate::figures::{CutOff, Parts};
 use crate::inspector::Inspector;
 use crate::lookups::Lookups;
+use crate::metrics::{CutOff, Parts};
 use crate::release_key::ReleaseKey;
 use crate::shards::{self, OwnShards};
 use crate::types::AwaitedTypes;
@@ -171,7 +171,7 @@ impl Args {
                 shards: OwnShards {
                     door: shards.door(),
                     anchor: shards::lease(&self.sa_namespace, shards.anchor())?,
-                    figures: shards::Figures::new(process.metrics())?,
+                    metrics: shards::ShardMetrics::new(process.metrics())?,
                 },
                 watched: watcher::Config::default()
                     .labels(&version)

@@ -26,7 +26,7 @@ pub(crate) struct OwnShards {
     pub(crate) door: Door,
     /// The Lease that events about shards refer to.
     pub(crate) anchor: ObjectId,
-    pub(crate) figures: Figures,
+    pub(crate) metrics: ShardMetrics,
 }
 
 impl OwnShards {
@@ -77,7 +77,7 @@ impl OwnShards {
 
     async fn tell(&self, gained: &[u16], left: &[u16], ctx: &Context) {
         let (held, all) = self.door.count();
-        self.figures.note(held, all);
+        self.metrics.note(held, all);
         tracing::info!(?gained, ?left, held, all, "shards changed");
         let regarding = ObjectReference {
             api_version: Some(self.anchor.resource().api_version()),
@@ -114,24 +114,24 @@ pub(crate) fn lease(namespace: &str, name: &str) -> Result<ObjectId, cluster::Er
 }
 
 /// Metrics of the number of shards.
-pub(crate) struct Figures {
+pub(crate) struct ShardMetrics {
     held: IntGauge,
     all: IntGauge,
 }
 
-impl Figures {
+impl ShardMetrics {
     /// Registers the metrics.
     ///
     /// # Errors
     /// When a metric of that name is registered already.
     pub(crate) fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
-        let figures = Self {
+        let new = Self {
             held: IntGauge::new("composition_shards_held", "Shards that this replica works on")?,
             all: IntGauge::new("composition_shards", "Shards of all replicas")?,
         };
-        metrics.register(figures.held.clone())?;
-        metrics.register(figures.all.clone())?;
-        Ok(figures)
+        metrics.register(new.held.clone())?;
+        metrics.register(new.all.clone())?;
+        Ok(new)
     }
 
     fn note(&self, held: usize, all: usize) {

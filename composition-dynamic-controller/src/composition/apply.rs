@@ -18,11 +18,12 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBind
 use runtime::telemetry;
 use serde_json::{Value, json};
 
+use super::context::{Context, FIELD_MANAGER};
 use super::memory::Memory;
 use super::observe::Observed;
-use super::{Context, FIELD_MANAGER, bound, going, status};
+use super::{bound, events, going};
 use crate::compositions::Key;
-use crate::figures::Part;
+use crate::metrics::Part;
 
 /// How long a granted permission may take to be in force.
 const GRANTED_WITHIN: Duration = Duration::from_secs(10);
@@ -521,7 +522,7 @@ impl Pass<'_> {
         let left = self.observed.releases.uninstall(records).await?;
         if !left.kept.is_empty() {
             let left: Vec<_> = left.kept.iter().map(ToString::to_string).collect();
-            status::publish_left(self.composition, &left, &self.ctx.recorder).await;
+            events::publish_left(self.composition, &left, &self.ctx.recorder).await;
         }
         Ok(Some(Change::Uninstalled))
     }

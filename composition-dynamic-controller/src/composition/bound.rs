@@ -13,8 +13,6 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
-use super::Context;
-
 /// How long to wait until the namespace of a new composition is open. core-provider opens it when it sees the
 /// composition, milliseconds after we did.
 const OPEN_WITHIN: Duration = Duration::from_secs(2);
@@ -81,29 +79,18 @@ fn is_at(home: &str, needed: &[Resource]) -> bool {
 /// The bound of this controller: where it is stored, and what is known of it.
 #[derive(Clone, Copy)]
 pub(super) struct OwnBound<'a> {
-    cluster: &'a Cluster,
+    pub(super) cluster: &'a Cluster,
     /// The account that it bounds.
-    account: &'a Account,
+    pub(super) account: &'a Account,
     /// The type that is served.
-    resource: &'a ResourceId,
-    krateo_namespace: &'a str,
+    pub(super) resource: &'a ResourceId,
+    pub(super) krateo_namespace: &'a str,
     /// True for a fixed chart: there is no definition, so without a stored bound only the API server's RBAC limits us.
-    may_be_absent: bool,
-    known: &'a Known,
+    pub(super) may_be_absent: bool,
+    pub(super) known: &'a Known,
 }
 
-impl<'a> OwnBound<'a> {
-    pub(super) fn of(ctx: &'a Context) -> Self {
-        Self {
-            cluster: &ctx.cluster,
-            account: &ctx.account,
-            resource: &ctx.resource,
-            krateo_namespace: &ctx.krateo_namespace,
-            may_be_absent: ctx.origin.is_fixed(),
-            known: &ctx.bound,
-        }
-    }
-
+impl OwnBound<'_> {
     /// The bound in the `ConfigMap`, without the namespaces of compositions.
     pub(super) async fn written(self) -> Result<Bound, cluster::Error> {
         Ok(self.found().await?.unwrap_or_default())

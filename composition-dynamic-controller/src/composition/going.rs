@@ -16,7 +16,7 @@ use kube::ResourceExt as _;
 use kube::core::{GroupVersionResource, PartialObjectMeta};
 use serde_json::json;
 
-use super::FIELD_MANAGER;
+use super::context::FIELD_MANAGER;
 
 /// How old the discovery result may be: the objects were written long before.
 const SERVED_AGE: Duration = Duration::from_mins(1);

@@ -4,6 +4,9 @@
 
 mod apply;
 mod bound;
+mod context;
+mod error;
+mod events;
 mod going;
 mod held;
 mod memory;
@@ -12,43 +15,30 @@ mod observe;
 mod origin;
 mod status;
 
-use std::any::Any;
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api::{Composition, annotations, labels};
-use charts::Charts;
-use cluster::{Cluster, ObjectId, ResourceId};
-use composition::plan::{Growth, Plan, Standing, Step};
-use composition::{Account, Blocked, Schemas};
+use api::Composition;
+use cluster::ObjectId;
+use composition::plan::{Plan, Standing, Step};
 use futures::FutureExt as _;
-use helm_client::authenticity::{Parent, RecordKeys};
-use helm_client::release::{Listener, Progress, Releases, UnservedType};
 use kube::core::DynamicObject;
+use runtime::queue::Priority;
 use runtime::telemetry::{Again, Part};
-use runtime::{Backoff, Recorder, Telemetry, chain, spans};
+use runtime::{chain, spans};
 use tracing::Span;
 
 pub(crate) use bound::Known;
+pub(crate) use context::{Context, FIELD_MANAGER};
+pub(crate) use error::Error;
 #[cfg(test)]
 pub(crate) use held::MEMORY as MEMORY_OF_HELD;
 pub(crate) use memory::Memories;
 use memory::Memory;
 pub(crate) use origin::Origin;
-use runtime::Watches;
-use runtime::queue::{Priority, Queue, Seat};
-pub(crate) use status::ReadyMeans;
+use status::Outcome;
 
-use crate::compositions::{self, Compositions, Key};
-use crate::figures::{CutOff, Parts};
-use crate::inspector::Inspector;
-use crate::lookups::{Lookups, Moment};
-use crate::release_key::{self, ReleaseKey};
-use crate::types::AwaitedTypes;
-
-/// Our field manager for compositions and Roles. Objects of releases have Helm's.
-pub(crate) const FIELD_MANAGER: &str = "composition-dynamic-controller";
+use crate::compositions::{self, Key};
 
 /// How many passes a turn has at most. Each pass takes one decision and the next follows at once; the limit keeps a
 /// composition whose passes never end from occupying a worker.
@@ -60,187 +50,6 @@ const COMING_UP: Duration = Duration::from_millis(500);
 
 /// How long it may take to report that a pass was cut off.
 const REPORTED_WITHIN: Duration = Duration::from_secs(10);
-
-/// What passes need from the process.
-pub(crate) struct Context {
-    pub(crate) cluster: Cluster,
-    pub(crate) charts: Charts,
-    /// The schemas that compositions are read with.
-    pub(crate) schemas: Schemas,
-    /// The client for releases, without settings of a composition: [`Context::releases_of`] adds those.
-    pub(crate) releases: Releases,
-    /// The key that authenticates release records; none when records are trusted whoever wrote them.
-    pub(crate) release_key: Option<ReleaseKey>,
-    pub(crate) inspector: Inspector,
-    pub(crate) recorder: Recorder,
-    pub(crate) telemetry: Telemetry,
-    pub(crate) parts: Parts,
-    /// Counts passes that did not finish.
-    pub(crate) cut_off: CutOff,
-    pub(crate) bound: Known,
-    pub(crate) backoff: Backoff<Key>,
-    pub(crate) queue: Arc<Queue<Key>>,
-    pub(crate) compositions: Arc<Compositions>,
-    /// Where the charts come from.
-    pub(crate) origin: Origin,
-    pub(crate) watches: Watches<Key>,
-    pub(crate) lookups: Lookups,
-    pub(crate) types: AwaitedTypes,
-    pub(crate) memories: Memories,
-    /// The type that is served.
-    pub(crate) resource: ResourceId,
-    /// The namespace whose compositions are served; all namespaces when none.
-    pub(crate) namespace: Option<String>,
-    /// The account of this process, to which the permissions of releases are granted.
-    pub(crate) account: Account,
-    pub(crate) krateo_namespace: String,
-    pub(crate) safe_release_name: bool,
-    /// Whether additional permissions are granted at once or need approval.
-    pub(crate) growth: Growth,
-    pub(crate) ready_means: ReadyMeans,
-    pub(crate) max_history: i64,
-    pub(crate) resync_interval: Duration,
-    /// How often a composition is compared with the cluster in full although no event arrived.
-    pub(crate) comparison_interval: Duration,
-}
-
-impl Context {
-    /// The client for the releases of a composition: its UID is on their objects, and part of what authenticates their
-    /// records.
-    async fn releases_of(&self, composition: &Composition) -> Result<Releases, release_key::Error> {
-        let keys = match &self.release_key {
-            Some(key) => Some(key.keys().await?),
-            None => None,
-        };
-        Ok(self.releases_by(keys, composition))
-    }
-
-    fn releases_by(&self, keys: Option<Arc<RecordKeys>>, composition: &Composition) -> Releases {
-        let releases = self.releases.clone().belonging_to(Parent {
-            label: labels::COMPOSITION_ID,
-            uid: composition.uid.clone(),
-            keys,
-        });
-        let releases = if annotations::is_true(&composition.annotations, annotations::CONNECTOR_VERBOSE) {
-            releases.told_to(verbose(composition))
-        } else {
-            releases
-        };
-        let key = Key::of_composition(composition);
-        releases.parked_at(Arc::new(Seat::new(&self.queue, &key)))
-    }
-
-    /// Forgets a composition that is gone or belongs to another replica.
-    pub(crate) fn forget(&self, key: &Key) {
-        self.queue.forget(key);
-        self.watches.leave(key);
-        self.lookups.leave(key);
-        self.types.leave(key);
-        self.memories.forget(key);
-        self.backoff.succeeded(key);
-    }
-
-    /// Stores the answer to a write to a composition, so that the next pass sees it.
-    fn wrote(&self, composition: serde_json::Value) {
-        match serde_json::from_value(composition) {
-            Ok(composition) => self.compositions.wrote(composition),
-            Err(error) => tracing::debug!(error = chain(&error), "the API server returned no object"),
-        }
-    }
-}
-
-/// Logs every step of an action on a release, except the output of hooks, which may contain passwords.
-fn verbose(composition: &Composition) -> Listener {
-    let (namespace, name) = (composition.namespace.clone(), composition.name.clone());
-    Arc::new(move |progress| {
-        if let Some(step) = step(progress) {
-            tracing::info!(namespace, composition = name, "{step}");
-        }
-    })
-}
-
-/// The text of a step, if it may be logged.
-fn step(progress: &Progress<'_>) -> Option<String> {
-    match progress {
-        Progress::Output { .. } => None,
-        progress => Some(progress.to_string()),
-    }
-}
-
-/// A pass failed in one of its steps.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error("could not read the composition")]
-    Read(#[source] Box<dyn std::error::Error + Send + Sync>),
-    #[error("could not observe the composition")]
-    Observe(#[source] Box<observe::Error>),
-    #[error("the composition cannot be acted upon")]
-    Plan(#[source] Blocked),
-    #[error("could not reconcile the composition")]
-    Apply(#[source] apply::Error),
-    #[error("could not write the status of the composition")]
-    Report(#[source] cluster::Error),
-    #[error(
-        "the pass was cut off after {} minutes of work; the next one continues from the current state",
-        .0.as_secs() / 60
-    )]
-    Overdue(Duration),
-    #[error("a bug in the controller ended the pass: {0}. Please report it, with the log of the controller")]
-    Panicked(String),
-}
-
-impl Error {
-    /// An error with the message of a panic.
-    pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Self {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
-        Self::Panicked(text.unwrap_or("it does not say what happened").to_owned())
-    }
-}
-
-impl Error {
-    /// True when the same attempt can succeed later although nobody changed anything.
-    pub(crate) fn is_transient(&self) -> bool {
-        if self.is_refusal() {
-            // Permissions and policies reach the API server's cache a moment after they are stored, including those
-            // that core-provider has just given to a starting controller. And when a namespace is being deleted, its
-            // roles go before its compositions.
-            return true;
-        }
-        match self {
-            // The admin may widen the bound, which is stored in another object.
-            Self::Plan(Blocked::Outside(_)) | Self::Overdue(_) | Self::Panicked(_) => true,
-            Self::Read(_) | Self::Plan(_) => false,
-            Self::Observe(error) => error.is_transient(),
-            Self::Apply(error) => error.is_transient(),
-            Self::Report(error) => error.is_transient(),
-        }
-    }
-}
-
-impl Error {
-    /// The types that have to be served before the same attempt can succeed; nothing was written.
-    fn unserved(&self) -> Option<&[UnservedType]> {
-        match self {
-            Self::Observe(error) => error.unserved(),
-            Self::Apply(error) => error.unserved(),
-            Self::Read(_) | Self::Plan(_) | Self::Report(_) | Self::Overdue(_) | Self::Panicked(_) => None,
-        }
-    }
-
-    /// True when the API server refused a request for lack of permission, or because of a policy.
-    fn is_refusal(&self) -> bool {
-        let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(self);
-        while let Some(error) = cause {
-            let refused = error.downcast_ref::<cluster::Error>();
-            if refused.is_some_and(cluster::Error::is_forbidden) {
-                return true;
-            }
-            cause = error.source();
-        }
-        false
-    }
-}
 
 /// When a composition is reconciled again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -264,7 +73,11 @@ pub(crate) async fn reconcile(key: &Key, ctx: &Context) -> Result<Next, Error> {
 /// # Errors
 /// Always `error`.
 pub(crate) async fn cut_off(key: &Key, error: Error, ctx: &Context) -> Result<Next, Error> {
-    ctx.cut_off.note(&error);
+    match &error {
+        Error::Overdue(_) => ctx.cut_off.overdue(),
+        Error::Panicked(_) => ctx.cut_off.panicked(),
+        _ => {}
+    }
     let failure = Err(error);
     // The cause that stopped the pass may stop the report as well.
     let reporting = AssertUnwindSafe(report_failure(key, &failure, ctx)).catch_unwind();
@@ -454,17 +267,6 @@ fn read(object: DynamicObject, ctx: &Context) -> Result<(ObjectId, api::Composit
     Ok((id, composition))
 }
 
-/// What a pass did and found.
-struct Outcome {
-    standing: Standing,
-    facts: status::Facts,
-    changes: Vec<apply::Change>,
-    /// True when everything that the pass saw is watched, so that the next pass can wait for an event.
-    may_settle: bool,
-    /// When the chart's lookups were answered; none when none of them is watched.
-    answered: Option<Moment>,
-}
-
 async fn pass(
     id: &ObjectId,
     composition: &api::Composition,
@@ -539,21 +341,5 @@ fn next_check(outcome: &Outcome, resync_interval: Duration) -> Next {
         }
         Standing::UpToDate | Standing::ObservedOnly => Next::After(resync_interval, Priority::Low),
         Standing::Paused | Standing::GracefullyPaused | Standing::Removed => Next::OnChange,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_verbose_log_leaves_out_the_output_of_hooks() {
-        let because = "no space";
-        assert_eq!(
-            step(&Progress::Undoing { because }).as_deref(),
-            Some("undoing it: no space")
-        );
-        let (name, text) = ("migrate", "password: hunter2");
-        assert_eq!(step(&Progress::Output { name, text }), None);
     }
 }

@@ -13,7 +13,7 @@ mod touched;
 use api::Composition;
 pub(super) use inspection::told;
 
-use super::Context;
+use super::context::Context;
 use super::memory::{self, Memory};
 pub(super) use derive::Observed;
 pub(crate) use error::Error;

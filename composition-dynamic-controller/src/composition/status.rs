@@ -10,24 +10,29 @@ use composition::plan::{Release, Standing};
 use composition::{Blocked, ReleaseName};
 use helm_client::records;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use runtime::chain;
 use runtime::events::{Happening, Severity};
 use runtime::telemetry::Part;
-use runtime::{Recorder, chain};
 use serde_json::json;
 
 use super::apply::Change;
+use super::context::{Context, FIELD_MANAGER};
+use super::error::Error;
+use super::events::regarding;
 use super::observe::{Observed, told};
-use super::{Context, Error, FIELD_MANAGER, Outcome};
+use crate::args::ReadyMeans;
+use crate::lookups::Moment;
 
-/// What `Ready` means for a composition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum ReadyMeans {
-    /// Its release is deployed and the workloads are up.
-    Healthy,
-    /// Its release is deployed, as the reference has it.
-    Released,
+/// What a pass did and found.
+pub(super) struct Outcome {
+    pub(super) standing: Standing,
+    pub(super) facts: Facts,
+    pub(super) changes: Vec<Change>,
+    /// True when everything that the pass saw is watched, so that the next pass can wait for an event.
+    pub(super) may_settle: bool,
+    /// When the chart's lookups were answered; none when none of them is watched.
+    pub(super) answered: Option<Moment>,
 }
 
 /// The facts from a pass that go into the status.
@@ -159,29 +164,6 @@ pub(super) async fn report(
     let written = ctx.telemetry.time(Part::UpdateStatus, writing).await?;
     ctx.wrote(written);
     Ok(())
-}
-
-/// Publishes which objects remain after an uninstall: those that their resource policy keeps, or that do not belong to
-/// the release.
-pub(super) async fn publish_left(composition: &Composition, objects: &[String], recorder: &Recorder) {
-    let happening = Happening {
-        severity: Severity::Normal,
-        reason: events::OBJECTS_LEFT,
-        action: events::DELETE,
-        note: &format!("these objects remain: {}", objects.join(", ")),
-    };
-    recorder.publish(&regarding(composition), &happening).await;
-}
-
-fn regarding(composition: &Composition) -> ObjectReference {
-    ObjectReference {
-        api_version: Some(composition.resource.api_version.clone()),
-        kind: Some(composition.resource.kind.clone()),
-        name: Some(composition.name.clone()),
-        namespace: Some(composition.namespace.clone()),
-        uid: Some(composition.uid.clone()),
-        ..ObjectReference::default()
-    }
 }
 
 /// Publishes the outcome of a pass as events.

@@ -24,11 +24,12 @@ use super::intention::{Intention, intention};
 use super::objects::look;
 use super::release::ReleaseOf;
 use crate::composition::bound::{self, OwnBound};
+use crate::composition::context::Context;
 use crate::composition::held::Held;
 use crate::composition::memory::Memory;
-use crate::composition::{Context, going, naming};
+use crate::composition::{going, naming};
 use crate::compositions::Key;
-use crate::figures::Part;
+use crate::metrics::Part;
 
 /// Reads everything that the plan needs.
 pub(super) async fn fetch(
@@ -131,7 +132,7 @@ async fn begin(
         name,
         releases: &releases,
     };
-    let bound = OwnBound::of(ctx);
+    let bound = ctx.own_bound();
     let intention = Box::pin(intention(release, &mut held, memory, ctx)).await?;
     let stored = stored(release, held.records(), bound).await?;
     let roles = Roles::of(
@@ -231,7 +232,7 @@ async fn finish(
     let outside = match &intention {
         Some(intention) if !rights.are_in_place() => {
             let all = [&intention.touched[..], &touched].concat();
-            outside(composition, &all, &mut held, OwnBound::of(ctx), &ctx.queue).await?
+            outside(composition, &all, &mut held, ctx.own_bound(), &ctx.queue).await?
         }
         // Permissions that are granted already are within the bound.
         Some(_) | None => None,
@@ -341,7 +342,7 @@ async fn standing(
         return Ok(standing);
     };
     let subject = release.subject(&intention.chart, &ctx.schemas, &ctx.krateo_namespace);
-    let bounds = bound::Written::new(OwnBound::of(ctx));
+    let bounds = bound::Written::new(ctx.own_bound());
     let judging = Judging::new(release.composition, &bounds, Renderer::Controller);
     let upon = held.outline().cloned();
     let another = subject.render(&ctx.cluster, upon.as_ref(), Leniency::default(), &judging);

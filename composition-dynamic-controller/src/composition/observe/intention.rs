@@ -13,8 +13,8 @@ use runtime::telemetry;
 use super::error::Error;
 use super::release::ReleaseOf;
 use super::touched::{inspected, own_touched, question};
-use crate::composition::Context;
-use crate::composition::bound::{self, OwnBound};
+use crate::composition::bound;
+use crate::composition::context::Context;
 use crate::composition::held::Held;
 use crate::composition::memory::Memory;
 use crate::compositions::Key;
@@ -130,7 +130,7 @@ pub(super) async fn intention(
         ..Leniency::default()
     };
     let subject = release.subject(&chart, &ctx.schemas, &ctx.krateo_namespace);
-    let bounds = bound::Written::new(OwnBound::of(ctx));
+    let bounds = bound::Written::new(ctx.own_bound());
     let judging = Judging::new(composition, &bounds, Renderer::Controller);
     // The chart is rendered before chart-inspector is asked, so that the reason to hold a composition comes from its
     // own controller.

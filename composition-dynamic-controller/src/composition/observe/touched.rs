@@ -14,11 +14,12 @@ use inspection::{Bounds as _, Subject};
 use kube::ResourceExt as _;
 
 use super::error::Error;
+use crate::composition::bound;
+use crate::composition::context::Context;
 use crate::composition::held::Held;
 use crate::composition::memory::Memory;
-use crate::composition::{Context, bound};
 use crate::compositions::Key;
-use crate::figures::Part;
+use crate::metrics::Part;
 
 /// The objects that our own render touches.
 pub(super) async fn own_touched(

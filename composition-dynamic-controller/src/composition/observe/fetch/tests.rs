@@ -27,11 +27,12 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::composition::{Known, Memories, Origin, ReadyMeans};
+use crate::args::ReadyMeans;
+use crate::composition::{Known, Memories, Origin};
 use crate::compositions::Compositions;
-use crate::figures::{CutOff, Parts};
 use crate::inspector::Inspector;
 use crate::lookups::Lookups;
+use crate::metrics::{CutOff, Parts};
 use crate::types::AwaitedTypes;
 use crate::watches::watches;
 

@@ -6,8 +6,6 @@ use std::time::Instant;
 use prometheus::{Histogram, HistogramOpts, IntCounter};
 use runtime::{Metrics, spans};
 
-use crate::composition::Error;
-
 /// A part of a pass that is counted and timed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Part {
@@ -43,9 +41,9 @@ impl Part {
 }
 
 /// The metrics of all parts.
-pub(crate) struct Parts(Vec<Figures>);
+pub(crate) struct Parts(Vec<PartMetrics>);
 
-struct Figures {
+struct PartMetrics {
     seconds: Histogram,
     total: IntCounter,
     errors: IntCounter,
@@ -57,8 +55,8 @@ impl Parts {
     /// # Errors
     /// When a metric of that name is registered already.
     pub(crate) fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
-        let figures = Part::ALL.map(|part| Figures::new(metrics, part.name()));
-        Ok(Self(figures.into_iter().collect::<Result<_, _>>()?))
+        let parts = Part::ALL.map(|part| PartMetrics::new(metrics, part.name()));
+        Ok(Self(parts.into_iter().collect::<Result<_, _>>()?))
     }
 
     /// Counts and times one run of a part, in a span of its own within the pass's span.
@@ -82,13 +80,13 @@ impl Parts {
     }
 
     fn note(&self, part: Part, begun: Instant, succeeded: bool) {
-        let Some(figures) = self.0.get(part as usize) else {
+        let Some(metrics) = self.0.get(part as usize) else {
             return;
         };
-        figures.seconds.observe(begun.elapsed().as_secs_f64());
-        figures.total.inc();
+        metrics.seconds.observe(begun.elapsed().as_secs_f64());
+        metrics.total.inc();
         if !succeeded {
-            figures.errors.inc();
+            metrics.errors.inc();
         }
     }
 }
@@ -105,43 +103,44 @@ impl CutOff {
     /// # Errors
     /// When a metric of that name is registered already.
     pub(crate) fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
-        let figures = Self {
+        let new = Self {
             overdue: IntCounter::new(
                 "composition_pass_overdue_total",
                 "Passes cut off at their deadline",
             )?,
             panicked: IntCounter::new("composition_pass_panics_total", "Passes ended by a panic")?,
         };
-        metrics.register(figures.overdue.clone())?;
-        metrics.register(figures.panicked.clone())?;
-        Ok(figures)
+        metrics.register(new.overdue.clone())?;
+        metrics.register(new.panicked.clone())?;
+        Ok(new)
     }
 
-    /// Counts the error if it cut a pass off.
-    pub(crate) fn note(&self, error: &Error) {
-        match error {
-            Error::Overdue(_) => self.overdue.inc(),
-            Error::Panicked(_) => self.panicked.inc(),
-            _ => {}
-        }
+    /// Counts a pass that reached its deadline.
+    pub(crate) fn overdue(&self) {
+        self.overdue.inc();
+    }
+
+    /// Counts a pass that panicked.
+    pub(crate) fn panicked(&self) {
+        self.panicked.inc();
     }
 }
 
-impl Figures {
+impl PartMetrics {
     fn new(metrics: &Metrics, part: &str) -> Result<Self, prometheus::Error> {
         let name = |what: &str| format!("composition_{part}_{what}");
         // From the computation of permissions (fast) to an install that waits for hooks (slow).
         let buckets = prometheus::exponential_buckets(0.000_5, 4.0, 11)?;
         let options = HistogramOpts::new(name("duration_seconds"), format!("How long {part} took"));
-        let figures = Self {
+        let new = Self {
             seconds: Histogram::with_opts(options.buckets(buckets))?,
             total: IntCounter::new(name("total"), format!("How often {part} was tried"))?,
             errors: IntCounter::new(name("errors"), format!("How often {part} failed"))?,
         };
-        metrics.register(figures.seconds.clone())?;
-        metrics.register(figures.total.clone())?;
-        metrics.register(figures.errors.clone())?;
-        Ok(figures)
+        metrics.register(new.seconds.clone())?;
+        metrics.register(new.total.clone())?;
+        metrics.register(new.errors.clone())?;
+        Ok(new)
     }
 }
 
@@ -189,7 +188,7 @@ mod tests {
         const DASHBOARD: &str = include_str!("../../charts/core-provider/dashboards/compositions.json");
         let metrics = Metrics::new().unwrap();
         let _parts = Parts::new(&metrics).unwrap();
-        let _shards = crate::shards::Figures::new(&metrics).unwrap();
+        let _shards = crate::shards::ShardMetrics::new(&metrics).unwrap();
         for (prefix, queue) in [("unstructured_runtime", "a"), ("provider_runtime", "b")] {
             let telemetry = Telemetry::new(&metrics, prefix, queue).unwrap();
             telemetry.tell_depth(|| 0).unwrap();
