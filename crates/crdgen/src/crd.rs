@@ -1,4 +1,4 @@
-//! Names, a version and a schema become a CRD; a version is added to one or taken out of it.
+//! Builds a CRD from names, a version and a schema; adds versions to it and removes them.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceColumnDefinition, CustomResourceConversion, CustomResourceDefinitionNames,
@@ -14,14 +14,14 @@ use crate::{CustomResourceDefinition, JSONSchemaProps, Names, ServedVersion, con
 /// The API group of all compositions.
 pub const GROUP: &str = "composition.krateo.io";
 
-/// The version in which objects are stored once there are several: never served, and it keeps everything, so
-/// no stored object depends on the schema of a version that comes or goes.
+/// The version in which objects are stored once there are several. It is never served and preserves all fields, so
+/// stored objects do not depend on the schemas of versions that are added or removed.
 pub const STORAGE_VERSION: &str = "vacuum";
 
-/// A CRD that cannot get, or lose, a version.
+/// A version cannot be added to a CRD or removed from it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A version of an existing CRD has no schema to keep company with.
+    /// A version of an existing CRD has no schema to combine with those of the others.
     #[error("version {version} of CRD {crd} has no schema with a spec; delete that version or the CRD")]
     NoSchema {
         /// The CRD's name.
@@ -29,10 +29,8 @@ pub enum Error {
         /// The version's name.
         version: String,
     },
-    /// What the CRD remembers of its versions' own schemas is damaged.
-    #[error(
-        "annotation {annotation} of CRD {crd} is not what was written there ({why}); restore or remove it"
-    )]
+    /// The annotation with the versions' own schemas is damaged.
+    #[error("annotation {annotation} of CRD {crd} is damaged ({why}); restore or remove it")]
     Annotation {
         /// The CRD's name.
         crd: String,
@@ -41,10 +39,10 @@ pub enum Error {
         /// What is wrong.
         why: String,
     },
-    /// What the CRD remembers of its versions' changes is damaged.
+    /// The annotation with the changes between versions is damaged.
     #[error(transparent)]
     Conversion(#[from] conversion::Error),
-    /// The last version goes with the CRD.
+    /// The last version can only be removed with the CRD.
     #[error("version {version} is the only one that CRD {crd} serves; delete the CRD instead")]
     LastVersion {
         /// The CRD's name.
@@ -82,19 +80,19 @@ pub fn crd(names: &Names, version: &ServedVersion, spec: &JSONSchemaProps) -> Cu
     }
 }
 
-/// The CRD with one more version, in which no write through any version loses a field of another.
+/// Adds a version to the CRD, such that no write through any version loses fields of another.
 ///
-/// From the second version on, objects are stored as [`STORAGE_VERSION`], all real versions are served and
-/// none is stored, and versions are converted by copying (strategy `None`); a caller that finds conversion
-/// [`crate::conversion::needed`] says so. Each version's schema carries the fields that only its siblings have,
-/// untyped, at the places that they have in this version; a field whose type differs between versions is untyped in
-/// all of them. [`own_schema`] gives back what a version was made with.
+/// From the second version on, objects are stored as [`STORAGE_VERSION`], all real versions are served and none is
+/// stored, and objects are converted by copying (strategy `None`); a caller that needs another conversion
+/// ([`crate::conversion::needed`]) sets it. Each version's schema also contains the fields that only other versions
+/// have, untyped, at their paths in this version; a field whose type differs between versions is untyped in all of
+/// them. [`own_schema`] returns the schema with which a version was created.
 ///
-/// A version that is there already keeps its schema, only its status schema is renewed: the same call twice
-/// gives the same bytes. `status`, and with it `storedVersions`, is left as it is.
+/// An existing version keeps its schema, only its status schema is updated: repeating the call gives the same bytes.
+/// `status`, including `storedVersions`, is not changed.
 ///
 /// # Errors
-/// When the CRD's versions cannot be read.
+/// When the schemas of the CRD's versions cannot be read.
 pub fn with_version(
     existing: CustomResourceDefinition,
     version: &ServedVersion,
@@ -114,13 +112,13 @@ pub fn with_version(
     settle(crd)
 }
 
-/// The CRD without one of its versions, and the others without what they carried for it.
+/// Removes a version from the CRD, and from the other versions the fields that only it had.
 ///
-/// The storage version stays, because objects are stored in it. The caller makes sure that `version` is not
-/// listed in `status.storedVersions` any more. Without such a version, the CRD is only settled again.
+/// The storage version is kept, because objects are stored in it. The caller makes sure that `version` is no longer
+/// listed in `status.storedVersions`. If the version does not exist, the CRD is only updated.
 ///
 /// # Errors
-/// When it is the last version, or the CRD's versions cannot be read.
+/// When it is the last version, or the schemas of the CRD's versions cannot be read.
 pub fn without_version(
     existing: CustomResourceDefinition,
     version: &str,
@@ -137,13 +135,13 @@ pub fn without_version(
     settle(crd)
 }
 
-/// The schema of `spec` that a version was made with, without what it carries for its siblings.
+/// The schema of `spec` with which a version was created, without the fields of other versions.
 ///
-/// With it a reader of the version fills defaults ([`crate::fill_defaults`]) and drops its siblings' fields
-/// ([`crate::drop_strangers`]). Nothing when the CRD does not serve the version.
+/// A reader of the version uses it to fill defaults ([`crate::fill_defaults`]) and to drop fields of other versions
+/// ([`crate::drop_strangers`]). None if the CRD does not serve the version.
 ///
 /// # Errors
-/// When the CRD's versions cannot be read.
+/// When the schemas of the CRD's versions cannot be read.
 pub fn own_schema(crd: &CustomResourceDefinition, version: &str) -> Result<Option<JSONSchemaProps>, Error> {
     let own = siblings::read_all(crd)?;
     Ok(own
@@ -157,7 +155,7 @@ pub fn served_versions(crd: &CustomResourceDefinition) -> impl Iterator<Item = &
     real(crd).map(|version| version.name.as_str())
 }
 
-/// Brings all versions into the form they have beside each other.
+/// Adjusts all versions to each other.
 fn settle(mut crd: CustomResourceDefinition) -> Result<CustomResourceDefinition, Error> {
     let own = siblings::read_all(&crd)?;
     let several = own.len() > 1
@@ -243,13 +241,13 @@ fn storage_version() -> CustomResourceDefinitionVersion {
     }
 }
 
-/// The schema of a whole object, around that of its `spec`.
+/// The schema of a whole object, built around that of its `spec`.
 pub(crate) fn whole(spec: &JSONSchemaProps) -> JSONSchemaProps {
     let mut spec = spec.clone();
     spec.description
         .get_or_insert_with(|| "The chart's values.".to_owned());
     come_into_being(&mut spec, "spec");
-    // An object without `spec` has the chart's own values, which may lack what the schema requires.
+    // An object without `spec` uses the chart's own values, which may lack fields that the schema requires.
     let may_lack = spec.default.is_some() || values::refusal(&spec, &json!({}), "spec").is_none();
     let properties = [
         ("apiVersion", words("Group and version of this object.")),
@@ -282,7 +280,7 @@ fn renew_status(version: &mut CustomResourceDefinitionVersion) {
     }
 }
 
-/// What the dynamic controller reports of a composition.
+/// The status that the dynamic controller writes to a composition.
 fn status() -> JSONSchemaProps {
     let managed = object(
         "An object that the chart manages.",
@@ -317,7 +315,7 @@ fn status() -> JSONSchemaProps {
     )
 }
 
-/// `metav1.Condition`, without its bounds on lengths: the messages come from charts and servers.
+/// `metav1.Condition`, without its limits on lengths: the messages come from charts and servers.
 fn conditions() -> JSONSchemaProps {
     let choice = ["True", "False", "Unknown"].map(|text| json!(text));
     let status = JSONSchemaProps {
@@ -390,8 +388,8 @@ fn list(description: &str, item: JSONSchemaProps) -> JSONSchemaProps {
     }
 }
 
-/// What `kubectl get` prints. The first two are those of the reference, in its order, for whoever cuts its output; all but
-/// the first are fields of [`status`].
+/// The columns of `kubectl get`. The first two are those of the reference, in its order, for scripts that cut its
+/// output; all except the first are fields of [`status`].
 fn columns() -> Vec<CustomResourceColumnDefinition> {
     let column = |name: &str, type_: &str, json_path: &str| CustomResourceColumnDefinition {
         name: name.to_owned(),

@@ -1,8 +1,8 @@
-//! English plurals and word parts: the parts of gobuffalo/flect 1.0.3 (MIT) that give a chart its kind and
-//! its plural (`ident.go`, `camelize.go`, `pascalize.go`, `pluralize.go`, `plural_rules.go`).
+//! English plurals and word parts: the parts of gobuffalo/flect 1.0.3 (MIT) that determine the kind and the plural of
+//! a chart's type (`ident.go`, `camelize.go`, `pascalize.go`, `pluralize.go`, `plural_rules.go`).
 //!
-//! The oddities are flect's and are kept: a plural is part of the address of every object of a type, so it
-//! has to be the one that the Go system made.
+//! flect's oddities are kept: a plural is part of the address of every object of a type, so it has to equal the one
+//! that the Go system generates.
 
 /// `Pascalize`: `http-server` becomes `HTTPServer`.
 pub(crate) fn pascal_case(text: &str) -> String {
@@ -48,14 +48,14 @@ pub(crate) fn plural(text: &str) -> String {
     }
 }
 
-/// True for a word that flect writes in capitals throughout.
+/// Whether flect writes the word all in capitals.
 fn is_acronym(word: &str) -> bool {
     ACRONYMS
         .binary_search(&word.to_ascii_uppercase().as_str())
         .is_ok()
 }
 
-/// `toParts`: cuts at separators and at capitals, and writes acronyms in capitals.
+/// `toParts`: splits at separators and at capitals, and writes acronyms in capitals.
 fn parts(text: &str) -> Vec<String> {
     let text = text.trim();
     if is_acronym(text) {
@@ -93,7 +93,7 @@ fn is_separator(c: char) -> bool {
     matches!(c, '_' | ' ' | ':' | '-' | '/') || c.is_ascii_whitespace()
 }
 
-/// `Camelize`: the first part in small letters, the others with a capital first letter.
+/// `Camelize`: the first part in lower case, the others with a capital first letter.
 fn camel_case(parts: &[String]) -> String {
     let mut out = String::new();
     for (at, part) in parts.iter().enumerate() {
@@ -133,8 +133,8 @@ fn is_plural(word: &str) -> bool {
         .any(|entry| entry.plural == word || entry.alternative == Some(word))
 }
 
-/// The first rule that fits: the dictionary as endings of compound words, newest first as flect inserts
-/// them, then the list of endings. A word that already ends like the plural stays.
+/// Applies the first matching rule: the dictionary as endings of compound words, newest first as flect inserts them,
+/// then the list of endings. A word that already ends like the plural is not changed.
 fn by_suffix(word: &str) -> Option<String> {
     let compounds = DICTIONARY
         .iter()
@@ -157,11 +157,11 @@ fn by_suffix(word: &str) -> Option<String> {
 struct Word {
     singular: &'static str,
     plural: &'static str,
-    /// Another plural, recognised but never made.
+    /// Another plural, recognised but never generated.
     alternative: Option<&'static str>,
-    /// Its plural is not taken as a plural when met.
+    /// Whether its plural is not recognised as a plural.
     one_way: bool,
-    /// Not the ending of a compound word.
+    /// Whether it does not match as the ending of a compound word.
     exact: bool,
 }
 
@@ -326,7 +326,7 @@ const DICTIONARY: &[Word] = &[
     word("ID", "IDs").exact(),
 ];
 
-/// flect's endings in its order; the first that fits decides.
+/// flect's endings in its order; the first match wins.
 #[rustfmt::skip]
 const ENDINGS: &[(&str, &str)] = &[
     ("tive", "tives"),

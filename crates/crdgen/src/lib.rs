@@ -1,4 +1,4 @@
-//! A chart's `values.schema.json` becomes a Kubernetes structural schema, then a CRD and its versions.
+//! Converts a chart's `values.schema.json` to a Kubernetes structural schema, then to a CRD and its versions.
 //!
 //! ```text
 //! values.schema.json, values.yaml ── structural ──► schema of spec, what is degraded
@@ -6,8 +6,8 @@
 //!                                    └── crd / with_version / without_version ──► CustomResourceDefinition
 //! ```
 //!
-//! Everything here is pure, and the same input gives the same bytes. What an API server does to values by a
-//! schema is here as well, for those who read objects: [`fill_defaults`] and [`drop_strangers`], with the
+//! Everything here is pure, and the same input gives the same bytes. It also contains what an API server does to
+//! values by a schema, for programs that read objects: [`fill_defaults`] and [`drop_strangers`], to be used with the
 //! [`own_schema`] of a version.
 
 pub mod conversion;

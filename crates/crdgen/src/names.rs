@@ -1,11 +1,11 @@
-//! A chart's name becomes the names of its type: kind, list kind, plural, singular.
+//! Derives the names of a type from the chart's name: kind, list kind, plural, singular.
 
 use crate::inflect;
 
 /// The names under which a CRD serves a type.
 ///
-/// `fireworks-app` gives kind `FireworksApp`, plural `fireworksapps`. Once a CRD exists, its own names are
-/// the truth ([`Names::of`]); these are for the first time only.
+/// `fireworks-app` gives kind `FireworksApp`, plural `fireworksapps`. Once a CRD exists, its own names count
+/// ([`Names::of`]); these are only for creating it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
     /// The kind, `FireworksApp`.
@@ -18,26 +18,26 @@ pub struct Names {
     pub singular: String,
 }
 
-/// A chart's name that cannot name a type.
+/// The chart's name cannot be used to name a type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Nothing is left after the characters that are neither letters nor digits.
-    #[error("chart name {chart:?} has no letter or digit to make a kind of; rename the chart")]
+    /// The name has neither letters nor digits.
+    #[error("chart name {chart:?} has no letter or digit to form a kind from; rename the chart")]
     Empty {
         /// The name in `Chart.yaml`.
         chart: String,
     },
-    /// Kubernetes wants kinds to start with a letter.
+    /// Kubernetes requires kinds to start with a letter.
     #[error(
         "chart name {chart:?} starts with a digit, and a Kubernetes kind must start with a letter; rename the chart, for example to {suggestion:?}"
     )]
     LeadingDigit {
         /// The name in `Chart.yaml`.
         chart: String,
-        /// A name that would do.
+        /// A name that would work.
         suggestion: String,
     },
-    /// Kubernetes knows ASCII letters only.
+    /// Kubernetes only allows ASCII letters.
     #[error(
         "chart name {chart:?} contains {found:?}, and a Kubernetes kind consists of ASCII letters and digits; rename the chart"
     )]
@@ -47,12 +47,12 @@ pub enum Error {
         /// The first letter that is not ASCII.
         found: char,
     },
-    /// A plural is a DNS label.
+    /// A plural must be a DNS label.
     #[error("chart name {chart:?} gives the plural {plural:?} of {} characters, and Kubernetes allows {MAX_LABEL}; shorten the chart's name", plural.len())]
     TooLong {
         /// The name in `Chart.yaml`.
         chart: String,
-        /// The plural it leads to.
+        /// The plural derived from it.
         plural: String,
     },
 }
@@ -61,13 +61,13 @@ pub enum Error {
 pub(crate) const MAX_LABEL: usize = 63;
 
 impl Names {
-    /// The names for the type of the chart `chart`.
+    /// The names of the type of the chart `chart`.
     ///
-    /// Kind: the parts between characters that are neither letters nor digits, each with a capital first
-    /// letter, acronyms all in capitals (`flect.Pascalize`). Plural: `flect.Pluralize` in small letters.
+    /// Kind: the parts between characters that are neither letters nor digits, each with a capital first letter,
+    /// acronyms all in capitals (`flect.Pascalize`). Plural: `flect.Pluralize` in lower case.
     ///
     /// # Errors
-    /// When Kubernetes would not take the result; the message says what to rename.
+    /// When Kubernetes would reject the result; the message says what to rename.
     pub fn of_chart(chart: &str) -> Result<Self, Error> {
         if let Some(found) = chart.chars().find(|c| !c.is_ascii() && c.is_alphanumeric()) {
             return Err(Error::NotAscii {
@@ -94,7 +94,7 @@ impl Names {
         }
         let kind = inflect::pascal_case(&joined);
         let plural = Self::plural_of(&kind);
-        // The list kind has to fit as well; it is longer than any plural in use.
+        // The list kind has to fit too; it is longer than any plural in use.
         if plural.len() > MAX_LABEL || kind.len() + "List".len() > MAX_LABEL {
             return Err(Error::TooLong {
                 chart: chart.to_owned(),
@@ -109,12 +109,13 @@ impl Names {
         })
     }
 
-    /// The plural that [`Names::of_chart`] gives a type of this kind, for what is said of a type before it is served.
+    /// The plural that [`Names::of_chart`] gives a type of this kind, for messages about a type that is not served
+    /// yet.
     pub fn plural_of(kind: &str) -> String {
         inflect::plural(kind).to_ascii_lowercase()
     }
 
-    /// The names that an existing CRD serves its type under.
+    /// The names under which an existing CRD serves its type.
     pub fn of(crd: &crate::CustomResourceDefinition) -> Self {
         let names = &crd.spec.names;
         let kind = names.kind.clone();

@@ -1,8 +1,9 @@
-//! Versions beside each other: each carries what only its siblings have, and gives back its own.
+//! Versions side by side: each version's schema also carries the fields that only its siblings have, and its own
+//! schema can be recovered.
 //!
-//! A write through one version is pruned with that version's schema before it is stored, so a schema that
-//! does not know a sibling's field loses it. What is added to prevent that is undone on reading: strangers
-//! are known by what they look like, every other change is noted in [`OWN_SCHEMAS`].
+//! A write through one version is pruned with that version's schema before it is stored, so fields of a sibling that
+//! the schema does not define would be lost. The additions that prevent this are undone on reading: added fields
+//! (strangers) are recognised by their form, all other changes are recorded in [`OWN_SCHEMAS`].
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,20 +18,20 @@ use crate::crd::{Error, STORAGE_VERSION, name};
 use crate::structural::{allow_null, anything};
 use crate::{CustomResourceDefinition, JSONSchemaProps};
 
-/// The annotation of a CRD that holds, for each version, what its own schema has where the served one
-/// differs: JSON pointers into the schema of `spec`, and what stood there, `null` for nothing.
+/// The annotation of a CRD that records, for each version, where its own schema differs from the served one: JSON
+/// pointers into the schema of `spec` with the original content, `null` for nothing.
 pub const OWN_SCHEMAS: &str = "krateo.io/own-schemas";
 
-/// What has to be put back, by version.
+/// The original content to restore, by version.
 type Changes = BTreeMap<String, Undo>;
 
-/// What stood where, by JSON pointer.
+/// The original content by JSON pointer.
 type Undo = BTreeMap<String, Value>;
 
-/// The start of a stranger's description.
+/// The prefix of a stranger's description.
 const ONLY_IN: &str = "only in ";
 
-/// The schemas of `spec` that the versions were made with, in the CRD's order.
+/// The schemas of `spec` with which the versions were created, in the CRD's order.
 pub(crate) fn read_all(crd: &CustomResourceDefinition) -> Result<Vec<(String, JSONSchemaProps)>, Error> {
     let changes = read_changes(crd)?;
     let mut own = Vec::new();
@@ -59,7 +60,7 @@ pub(crate) fn read_all(crd: &CustomResourceDefinition) -> Result<Vec<(String, JS
     Ok(own)
 }
 
-/// Gives every version its own schema and what it carries for its siblings.
+/// Gives every version its own schema plus the fields it carries for its siblings.
 pub(crate) fn write_all(
     crd: &mut CustomResourceDefinition,
     own: &[(String, JSONSchemaProps)],
@@ -71,7 +72,7 @@ pub(crate) fn write_all(
             continue;
         };
         let siblings = own.iter().filter(|(name, _)| *name != version.name);
-        // As their values look in this version.
+        // The siblings' schemas for values in the form of this version.
         let converted = siblings.map(|(name, schema)| match &conversion {
             Some(conversion) => (
                 name.as_str(),
@@ -104,22 +105,22 @@ pub(crate) fn write_all(
     Ok(())
 }
 
-/// Whether `null` can be lost at a place.
+/// Whether a `null` can be lost here.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Field,
-    /// In a list, where nulls are kept as they are.
+    /// In a list, where nulls are kept.
     Item,
 }
 
-/// Whether a schema's structure changed, so that rules about it may not hold any more.
+/// Whether a schema's structure changed, so that its rules may no longer be valid.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Structure {
     Kept,
     Changed,
 }
 
-/// One version taking up what its siblings have.
+/// Adds the siblings' fields to one version.
 struct Carrying<'v> {
     undo: Undo,
     version: &'v str,
@@ -219,7 +220,7 @@ impl Carrying<'_> {
             if inner == Structure::Changed {
                 structure = Structure::Changed;
             }
-            // A sibling that keeps what it does not know may have anything under this key.
+            // A sibling that preserves unknown fields may have anything under this key.
             if siblings
                 .iter()
                 .any(|(_, sibling)| is_open(sibling) && property(sibling, key).is_none())
@@ -240,16 +241,16 @@ impl Carrying<'_> {
         structure
     }
 
-    /// Makes everything in it keep what it does not know, also where it has another type: the API server
-    /// empties an object at a scalar's place, and takes the remainder as unchanged since it compares it with
-    /// what it read through the same schema.
+    /// Makes a schema and everything in it preserve unknown fields, even if a value has another type: the API server
+    /// would empty an object in place of a scalar, and accept the result as unchanged because it compares it with an
+    /// object that it read through the same schema.
     fn open(&mut self, schema: &mut JSONSchemaProps, pointer: &str) {
-        // What has just been untyped keeps everything, and so does a stranger.
+        // A field that was made untyped preserves everything already, and so does a stranger.
         if self.undo.contains_key(pointer) || is_stranger(schema) {
             return;
         }
         if Shape::of(schema) == Shape::IntOrString {
-            // The one type that may not keep what it does not know.
+            // The only type that may not preserve unknown fields.
             self.undo.insert(pointer.to_owned(), to_json(schema));
             *schema = JSONSchemaProps {
                 description: schema.description.clone(),
@@ -294,7 +295,7 @@ impl Carrying<'_> {
         }
         self.undo.insert(format!("{pointer}/nullable"), Value::Null);
         if schema.enum_.is_some() {
-            // The values move to `allOf`, unless the rules were dropped before and are put back with them.
+            // The enum moves to `allOf`. If the rules were dropped before, their originals are recorded already.
             let before = to_json(schema);
             for keyword in ["enum", "allOf"] {
                 let before = before.get(keyword).cloned().unwrap_or_default();
@@ -304,7 +305,7 @@ impl Carrying<'_> {
         allow_null(schema);
     }
 
-    /// Rules are written for the structure that the version was made with.
+    /// Drops the rules, which are written for the structure of the version's own schema.
     fn drop_rules(&mut self, schema: &mut JSONSchemaProps, pointer: &str) {
         let json = to_json(schema);
         for keyword in RULES {
@@ -322,7 +323,7 @@ impl Carrying<'_> {
     }
 }
 
-/// What [`Carrying::drop_rules`] drops.
+/// The keywords that [`Carrying::drop_rules`] drops.
 const RULES: [&str; 7] = [
     "allOf",
     "anyOf",
@@ -333,7 +334,7 @@ const RULES: [&str; 7] = [
     "x-kubernetes-validations",
 ];
 
-/// What a schema makes of a value; versions agree about a field when it is the same.
+/// The kind of structure that a schema describes; versions agree about a field if it is the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape<'s> {
     Anything,
@@ -368,7 +369,8 @@ impl<'s> Shape<'s> {
     }
 }
 
-/// A field whose type differs: everything fits, and is kept. It stays an object where all agree on that.
+/// A field whose type differs between versions: accepts and preserves everything. It remains an object if all agree
+/// on that.
 fn untyped(version: &str, own: &JSONSchemaProps, siblings: &[(&str, &JSONSchemaProps)]) -> JSONSchemaProps {
     let mut all = siblings.to_vec();
     all.push((version, own));
@@ -387,7 +389,7 @@ fn untyped(version: &str, own: &JSONSchemaProps, siblings: &[(&str, &JSONSchemaP
     }
 }
 
-/// The fields that some siblings have and this version does not, and who has them.
+/// The fields that only siblings have, and which of them.
 fn strangers<'s>(
     own: &JSONSchemaProps,
     siblings: &[(&'s str, &JSONSchemaProps)],
@@ -448,11 +450,11 @@ fn is_open(schema: &JSONSchemaProps) -> bool {
 }
 
 fn to_json(schema: &JSONSchemaProps) -> Value {
-    // A schema that was read or built here has no way to fail.
+    // Serializing a schema that was parsed or built here cannot fail.
     serde_json::to_value(schema).unwrap_or_default()
 }
 
-/// The schema with everything put back.
+/// The schema with the recorded originals restored.
 fn undone(schema: &JSONSchemaProps, undo: &Undo) -> Result<JSONSchemaProps, String> {
     let mut json = to_json(schema);
     for (pointer, before) in undo {

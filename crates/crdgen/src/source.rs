@@ -1,10 +1,10 @@
-//! The chart's schema document: its drafts, and where its references lead.
+//! The chart's schema document: its drafts, and the targets of its references.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// A version of the JSON Schema language; what a keyword means depends on it.
+/// A version of the JSON Schema language, which determines the meaning of keywords.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Draft {
     V4,
@@ -15,7 +15,7 @@ pub(crate) enum Draft {
 }
 
 impl Draft {
-    /// The draft that a `$schema` names. Helm reads everything it does not know as 2020-12, also the
+    /// The draft named by a `$schema`. Helm treats unknown values as 2020-12, including the
     /// `http://json-schema.org/schema#` of most charts.
     fn named(schema: &str) -> Self {
         let url = schema.trim_end_matches('#');
@@ -29,17 +29,17 @@ impl Draft {
         }
     }
 
-    /// True where `format` refuses values; later drafts take it for a remark.
+    /// Whether `format` is enforced; later drafts treat it as an annotation.
     pub(crate) fn asserts_format(self) -> bool {
         self < Self::V2019
     }
 
-    /// True where everything beside a `$ref` is ignored.
+    /// Whether keywords beside a `$ref` are ignored.
     pub(crate) fn ref_stands_alone(self) -> bool {
         self < Self::V2019
     }
 
-    /// True when this draft has the keyword; Helm ignores those of other drafts.
+    /// Whether this draft has the keyword; Helm ignores those of other drafts.
     pub(crate) fn knows(self, keyword: &str) -> bool {
         match keyword {
             "const" | "contains" | "propertyNames" => self >= Self::V6,
@@ -57,17 +57,17 @@ impl Draft {
     }
 }
 
-/// How many schemas may lead to one that is looked at.
+/// Maximum number of schemas on the path to a schema.
 pub(crate) const MAX_DEPTH: usize = 100;
 
-/// One schema of the document and how it was reached.
+/// One schema of the document, and the path to it.
 #[derive(Clone, Debug)]
 pub(crate) struct Part<'a> {
     pub(crate) schema: &'a Value,
     pub(crate) draft: Draft,
-    /// The targets of the references that led here, by address; meeting one again is a recursion.
+    /// The targets of the references on the path, by address; reaching one again is a recursion.
     entered: Vec<*const Value>,
-    /// How many schemas led here, by references or because this one is inside of them.
+    /// The number of schemas on the path, by nesting and by references.
     depth: usize,
 }
 
@@ -82,27 +82,28 @@ impl<'a> Part<'a> {
         }
     }
 
-    /// True when it is not looked at: the stack of a thread is finite, and no API server takes a type that is so deep.
+    /// Whether it is too deep to be processed: a thread's stack is limited, and no API server accepts a type of that
+    /// depth.
     pub(crate) fn is_too_deep(&self) -> bool {
         self.depth > MAX_DEPTH
     }
 }
 
-/// Where a `$ref` leads.
+/// The target of a `$ref`.
 pub(crate) enum Target<'a> {
     Schema(Part<'a>),
-    /// To a schema that contains this reference.
+    /// A schema that contains this reference.
     Recursion(&'a Value),
-    /// To another document.
+    /// Another document.
     Remote,
-    /// To nothing in this document.
+    /// Nothing in this document.
     Missing,
 }
 
-/// A whole schema document with its named places.
+/// A whole schema document with its named schemas.
 pub(crate) struct Document<'a> {
     root: &'a Value,
-    /// `$id`, `id`, `$anchor` (as `#name`) of every schema in it.
+    /// All schemas in it by `$id`, `id` and `$anchor` (as `#name`).
     named: BTreeMap<String, &'a Value>,
 }
 
@@ -157,7 +158,7 @@ impl<'a> Document<'a> {
     }
 }
 
-/// The draft of a schema: its own `$schema`, or that of what is around it.
+/// The draft of a schema: from its own `$schema`, otherwise that of the enclosing schema.
 fn draft_of(schema: &Value, around: Draft) -> Draft {
     schema
         .get("$schema")
@@ -183,7 +184,7 @@ fn collect_names<'a>(schema: &'a Value, named: &mut BTreeMap<String, &'a Value>)
     }
 }
 
-/// Undoes `%25` and the like in the fragment of a reference; nothing when it is not well formed.
+/// Decodes `%25` and similar escapes in the fragment of a reference; none if they are malformed.
 fn percent_decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -200,11 +201,10 @@ fn percent_decode(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The schema of a chart with those of its dependencies under their keys (name or alias), as Helm validates
-/// them: the parent's schema for all values, each dependency's own for its key.
+/// Combines the schema of a chart with those of its dependencies under their keys (name or alias), as Helm validates
+/// them: the parent's schema applies to all values, each dependency's own schema to its key.
 ///
-/// References stay inside the schema they were written in. A key that a dependency does not bring a schema
-/// for need not be listed.
+/// References resolve within the schema they were written in. Dependencies without a schema need not be listed.
 pub fn with_dependencies(schema: &Value, dependencies: &BTreeMap<String, Value>) -> Value {
     let mut whole = schema.clone();
     let Value::Object(root) = &mut whole else {
@@ -215,7 +215,7 @@ pub fn with_dependencies(schema: &Value, dependencies: &BTreeMap<String, Value>)
         let mut moved = dependency.clone();
         let place = format!("#/$defs/{}", definition.replace('~', "~0").replace('/', "~1"));
         move_references(&mut moved, &place);
-        // Without `$schema` of its own it is 2020-12, whatever the parent's draft is.
+        // Without a `$schema` of its own it is 2020-12, whatever the parent's draft.
         if let Value::Object(map) = &mut moved {
             let latest = Value::from("https://json-schema.org/draft/2020-12/schema");
             map.entry("$schema").or_insert(latest);
@@ -232,7 +232,7 @@ pub fn with_dependencies(schema: &Value, dependencies: &BTreeMap<String, Value>)
     whole
 }
 
-/// The object under `key`, made when there is none.
+/// The object under `key`, created if necessary.
 fn entry_object<'m>(map: &'m mut Map<String, Value>, key: &str) -> &'m mut Map<String, Value> {
     let entry = map.entry(key).or_insert_with(|| Value::Object(Map::new()));
     if !entry.is_object() {

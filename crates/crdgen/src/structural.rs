@@ -1,15 +1,15 @@
-//! A chart's values schema becomes the structural schema of a CRD's `spec`.
+//! Converts a chart's values schema to the structural schema of a CRD's `spec`.
 //!
-//! What a structural schema can say is kept: types, bounds, enums, patterns, descriptions, defaults, maps and
-//! lists, `$ref` and `allOf` merged in. `oneOf`, `anyOf`, `not`, `if` and dependencies are kept where the
-//! logical operators of a structural schema say exactly the same; that is why no CEL is needed. The rest is
-//! left open and listed as [`Degraded`]. The result never refuses what Helm accepts, with three
-//! known exceptions: an object or array whose schema has keywords of such but no `type` is taken as one,
-//! `format: int32` keeps its meaning, and defaults are filled in, which Helm does not do.
+//! Everything that a structural schema can express is kept: types, limits, enums, patterns, descriptions, defaults,
+//! maps and lists; `$ref` and `allOf` are merged in. `oneOf`, `anyOf`, `not`, `if` and dependencies are kept if the
+//! logical operators of a structural schema mean exactly the same, so no CEL is needed. The rest is left open and
+//! listed as [`Degraded`]. The result never rejects values that Helm accepts, with three known exceptions: a schema
+//! with keywords of objects or arrays but without `type` is taken to be of that type, `format: int32` keeps its
+//! meaning, and defaults are filled in, which Helm does not do.
 //!
-//! Helm validates a chart's values after `values.yaml` was merged under what the user gave. So a key that
-//! `values.yaml` supplies is never required, may be `null` (which removes the default), and keeps rules
-//! about the presence of keys from being decided before the merge: such rules are degraded.
+//! Helm validates a chart's values after merging the user's values over `values.yaml`. So a key that `values.yaml`
+//! supplies is never required and may be `null` (which removes the default). Rules about the presence of such keys
+//! cannot be checked before the merge, so they are degraded.
 
 mod array;
 mod flat;
@@ -29,22 +29,21 @@ use flat::{Facet, Flat};
 pub(crate) use object::come_into_being;
 pub(crate) use scalar::allow_null;
 
-/// A structural schema and what it could not say.
+/// A structural schema and the keywords that it could not express.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Structural {
     /// The schema of `spec`, of type object.
     pub spec: JSONSchemaProps,
-    /// What is left open in it, in the order of the document's paths.
+    /// The keywords left open, sorted by path.
     pub degraded: Vec<Degraded>,
-    /// Places that are taken for an object or a list although the schema states no type, as paths like those of
-    /// [`Degraded`].
+    /// Paths (as in [`Degraded`]) that are treated as an object or a list although the schema states no type.
     pub assumed: Vec<String>,
 }
 
 /// A keyword that the structural schema does not express; only the full JSON Schema checks it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Degraded {
-    /// Where, `spec.ingress.hosts[].path`; `.*` stands for the keys of a map.
+    /// The path, `spec.ingress.hosts[].path`; `.*` stands for the keys of a map.
     pub path: String,
     /// The keyword of the JSON Schema.
     pub keyword: String,
@@ -52,70 +51,68 @@ pub struct Degraded {
     pub why: String,
 }
 
-/// A schema that cannot become one of a CRD.
+/// A schema that cannot be converted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The document's root allows no object, and values are one.
+    /// The root of the document does not allow an object, which values are.
     #[error(
-        "the schema allows no object at its root, and a chart's values are one; set `type: object` in values.schema.json"
+        "the schema does not allow an object at its root, but a chart's values are one; set `type: object` in values.schema.json"
     )]
     NotAnObject,
     /// A keyword has a value that JSON Schema does not allow.
     #[error("{path}: `{keyword}` {why}; correct values.schema.json")]
     Keyword {
-        /// Where.
+        /// The path.
         path: String,
-        /// Which keyword.
+        /// The keyword.
         keyword: String,
         /// What is wrong with its value.
         why: String,
     },
-    /// A reference leads nowhere.
-    #[error("{path}: `$ref` {reference:?} leads to nothing in values.schema.json")]
+    /// The target of a reference does not exist.
+    #[error("{path}: `$ref` {reference:?} refers to nothing in values.schema.json")]
     Reference {
-        /// Where.
+        /// The path.
         path: String,
         /// The reference.
         reference: String,
     },
-    /// A default does not fit the schema it belongs to; an API server would refuse the whole CRD.
+    /// A default violates its own schema; an API server would reject the whole CRD.
     #[error("the default of {why}; correct `default` in values.schema.json")]
     Default {
-        /// Where.
+        /// The path.
         path: String,
-        /// The path inside the default, and why it does not fit.
+        /// The path inside the default, and the violation.
         why: String,
     },
 }
 
-/// More looks at a schema than any in use takes; a document that unfolds further is cut there.
+/// Maximum number of visited schemas, more than any schema in use needs; a document that expands further is cut off.
 const MAX_LOOKS: usize = 100_000;
 
-/// What becomes of a default that violates its own schema; an API server would refuse the whole CRD, Helm
-/// takes no notice.
+/// How to treat a default that violates its own schema; an API server would reject the whole CRD, Helm ignores it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BadDefaults {
-    /// It is an error that names its place.
+    /// It is an error with the path.
     #[default]
     Refuse,
     /// It is left out and listed as degraded.
     Drop,
 }
 
-/// The structural schema of a chart's values, in which a default that violates its own schema is an error:
+/// Converts the schema of a chart's values; a default that violates its own schema is an error. The same as
 /// [`structural_with`] and [`BadDefaults::Refuse`].
 pub fn structural(schema: &Value, values: &Value) -> Result<Structural, Error> {
     structural_with(schema, values, BadDefaults::Refuse)
 }
 
-/// The structural schema of a chart's values.
+/// Converts the schema of a chart's values.
 ///
-/// `schema` is the document of `values.schema.json` (drafts 4 to 2020-12; dependencies' schemas are added
-/// before, by [`crate::with_dependencies`]), `values` is `values.yaml`. The same input always gives the same
-/// bytes.
+/// `schema` is the document of `values.schema.json` (drafts 4 to 2020-12; add the dependencies' schemas first, by
+/// [`crate::with_dependencies`]), `values` is `values.yaml`. The same input always gives the same bytes.
 ///
 /// # Errors
-/// When the document is not a JSON Schema, when no object fits it, or for a bad default that is refused.
+/// When the document is not a JSON Schema, when it allows no object, or for an invalid default that is refused.
 pub fn structural_with(
     schema: &Value,
     values: &Value,
@@ -149,7 +146,7 @@ pub fn structural_with(
     })
 }
 
-/// Values always may have `global`, also where the chart's own schema is closed.
+/// Values may always have `global`, even if the chart's own schema is closed.
 fn accept_global(spec: &mut JSONSchemaProps) {
     if spec.x_kubernetes_preserve_unknown_fields == Some(true) || spec.additional_properties.is_some() {
         return;
@@ -164,7 +161,7 @@ fn accept_global(spec: &mut JSONSchemaProps) {
         });
 }
 
-/// One run over a document.
+/// The conversion of one document.
 struct Conversion<'a> {
     document: Document<'a>,
     bad_defaults: BadDefaults,
@@ -174,9 +171,9 @@ struct Conversion<'a> {
 }
 
 impl<'a> Conversion<'a> {
-    /// The structural schema of a value that fits all of `parts`; nothing when no value does.
+    /// The structural schema of values that match all of `parts`; none if no value does.
     ///
-    /// `supplied` are the values that `values.yaml` has at this place: several under a map, none in a list.
+    /// `supplied` are the values that `values.yaml` has at this path: several under a map, none in a list.
     fn node(
         &mut self,
         parts: &[Part<'a>],
@@ -197,7 +194,7 @@ impl<'a> Conversion<'a> {
         self.shape(&flat.facets, types, supplied, path)
     }
 
-    /// The schema for values of `types` that fit all facets.
+    /// The schema of values of `types` that match all facets.
     fn shape(
         &mut self,
         facets: &[Facet<'a>],
@@ -219,7 +216,7 @@ impl<'a> Conversion<'a> {
             Types::INT_OR_STRING => out.x_kubernetes_int_or_string = Some(true),
             several => {
                 out.x_kubernetes_preserve_unknown_fields = Some(true);
-                // Where all values are told, nothing is lost.
+                // If all values are listed, nothing is lost.
                 let told = facets.iter().any(Facet::tells_values);
                 if several != Types::NONE && types != Types::ALL && !told {
                     self.degrade(
@@ -238,8 +235,8 @@ impl<'a> Conversion<'a> {
         Ok(Some(out))
     }
 
-    /// Takes over the first default that is not null, as it is meant and completed by the defaults inside, and proves
-    /// that it fits.
+    /// Uses the first default that is not null, converted to the type and completed by nested defaults, if it is
+    /// valid.
     fn default(&mut self, facets: &[Facet<'a>], out: &mut JSONSchemaProps, path: &str) -> Result<(), Error> {
         let mut defaults = facets.iter().filter_map(|facet| facet.annotation("default"));
         let Some(mut default) = defaults.find(|default| !default.is_null()).cloned() else {
@@ -288,8 +285,8 @@ impl<'a> Conversion<'a> {
         Ok(types)
     }
 
-    /// The type of a value whose schema says none but has the structure of one, which would be lost otherwise:
-    /// an object or a list, unless values.yaml has something else there.
+    /// The type of a value whose schema has no type but has the keywords of one, which would be lost otherwise: an
+    /// object or a list, unless values.yaml has another type there.
     fn assumed_type(facets: &[Facet<'a>], supplied: &[&Value]) -> Types {
         let about = |keywords: &[&str]| {
             facets
@@ -310,7 +307,7 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    /// The types that some branch of `anyOf` or `oneOf` allows.
+    /// The types that any branch of `anyOf` or `oneOf` allows.
     fn types_of_branches(&mut self, facet: &Facet<'a>, keyword: &str, path: &str) -> Result<Types, Error> {
         let Some(branches) = facet.schemas(keyword, path)? else {
             return Ok(Types::ALL);
@@ -322,7 +319,7 @@ impl<'a> Conversion<'a> {
         Ok(types)
     }
 
-    /// The types that a part allows, without a trace in the list of degraded keywords.
+    /// The types that a part allows, without adding to the list of degraded keywords.
     fn types_of(&mut self, part: Part<'a>, path: &str) -> Result<Types, Error> {
         let before = self.degraded.len();
         let flat = self.flatten(&[part], path)?;
@@ -344,7 +341,7 @@ impl<'a> Conversion<'a> {
     }
 }
 
-/// A schema with the facets' words for the reader, and no rule yet.
+/// A schema with the title and description of the facets, and no rules yet.
 fn described(facets: &[Facet<'_>]) -> JSONSchemaProps {
     let words = |keyword| {
         facets
@@ -359,7 +356,7 @@ fn described(facets: &[Facet<'_>]) -> JSONSchemaProps {
     }
 }
 
-/// The schema that takes and keeps everything.
+/// The schema that accepts and preserves everything.
 pub(crate) fn anything() -> JSONSchemaProps {
     JSONSchemaProps {
         nullable: Some(true),
@@ -367,7 +364,7 @@ pub(crate) fn anything() -> JSONSchemaProps {
     }
 }
 
-/// The schema that takes and keeps every value of a type.
+/// The schema that accepts and preserves every value of a type.
 fn anything_of(types: Types) -> JSONSchemaProps {
     JSONSchemaProps {
         type_: (types == Types::OBJECT).then(|| "object".to_owned()),

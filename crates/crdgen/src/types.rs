@@ -1,10 +1,10 @@
-//! Sets of JSON types, as a schema allows them.
+//! Sets of JSON types that a schema allows.
 
 use serde_json::Value;
 
 use crate::JSONSchemaProps;
 
-/// A set of JSON types. Numbers are two of them: integral ones and all others.
+/// A set of JSON types. Numbers count as two types: integers and all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Types(u8);
 
@@ -20,7 +20,7 @@ impl Types {
     pub(crate) const INT_OR_STRING: Self = Self(Self::INTEGER.0 | Self::STRING.0);
     pub(crate) const ALL: Self = Self(0b111_1111);
 
-    /// The type of that name in a schema.
+    /// The type with that name in a schema.
     pub(crate) fn named(name: &str) -> Option<Self> {
         Some(match name {
             "null" => Self::NULL,
@@ -75,12 +75,12 @@ impl Types {
         Self(self.0 & !other.0)
     }
 
-    /// True when every type of `other` is in it.
+    /// Whether it contains every type of `other`.
     pub(crate) fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// True when the two have a type in common.
+    /// Whether the two have a type in common.
     pub(crate) fn meets(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }

@@ -1,7 +1,7 @@
-//! What an API server does to a value by its schema: fill defaults, drop unknown fields, refuse.
+//! What an API server does to values by a schema: it fills defaults, drops unknown fields, and rejects.
 //!
-//! The dynamic controller does the same to what it reads, because an API server fills the defaults of a
-//! version on writes through that version only, and never on reads of an object stored earlier.
+//! The dynamic controller does the same to objects that it reads, because an API server fills the defaults of a
+//! version only on writes through that version, and never when it reads an object that was stored earlier.
 
 use gostd::regexp::Regexp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use crate::JSONSchemaProps;
 
-/// Fills in the defaults that an API server would on a write, in place: first nulls go where the schema
-/// allows none, then every absent property with a default gets it, at every depth.
+/// Fills defaults like an API server on a write, in place: first nulls that the schema does not allow are removed,
+/// then every missing property with a default gets it, at every depth.
 ///
-/// Filling twice changes nothing more.
+/// Applying it twice makes no further changes.
 pub fn fill_defaults(schema: &JSONSchemaProps, value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -48,7 +48,7 @@ pub fn fill_defaults(schema: &JSONSchemaProps, value: &mut Value) {
     }
 }
 
-/// A null that the schema does not allow gives way to the default of its place.
+/// Replaces a null that the schema does not allow by the default.
 fn replace_null(schema: &JSONSchemaProps, value: &mut Value) {
     if let Some(JSON(default)) = &schema.default
         && value.is_null()
@@ -58,8 +58,8 @@ fn replace_null(schema: &JSONSchemaProps, value: &mut Value) {
     }
 }
 
-/// Reads a text as the boolean or number that it spells, where the schema takes nothing else: generators that read
-/// comments write `"default": "true"` for a boolean, and the reference takes it so.
+/// Converts a text to the boolean or number it represents if the schema accepts nothing else: generators that read
+/// comments write `"default": "true"` for a boolean, and the reference accepts that.
 pub(crate) fn read_text(schema: &JSONSchemaProps, value: &mut Value) {
     let (Value::String(text), Some(wanted)) = (&*value, &schema.type_) else {
         return;
@@ -73,16 +73,16 @@ pub(crate) fn read_text(schema: &JSONSchemaProps, value: &mut Value) {
     }
 }
 
-/// Drops the fields that the schema does not know and does not preserve, in place, as an API server does.
+/// Drops the fields that the schema neither defines nor preserves, in place, like an API server.
 ///
-/// With a version's own schema ([`crate::own_schema`]) that drops what only its siblings have.
+/// With a version's own schema ([`crate::own_schema`]), this drops the fields that only other versions have.
 pub fn drop_strangers(schema: &JSONSchemaProps, value: &mut Value) {
     prune(Some(schema), value, false);
 }
 
-/// `pruning/algorithm.go` of apiextensions-apiserver, its `prune` and, with `keep`, its `skipPrune`: what a
-/// schema preserves is kept in the lists below it as well, and what it knows is pruned all the same. An
-/// object where the schema has none loses everything.
+/// `pruning/algorithm.go` of apiextensions-apiserver: its `prune` and, with `keep`, its `skipPrune`. Fields preserved
+/// by a schema are also kept in lists below it, and the fields it defines are still pruned. An object in place of
+/// another type loses everything.
 fn prune(schema: Option<&JSONSchemaProps>, value: &mut Value, keep: bool) {
     let keep = keep || schema.is_some_and(|schema| schema.x_kubernetes_preserve_unknown_fields == Some(true));
     match value {
@@ -106,10 +106,10 @@ fn prune(schema: Option<&JSONSchemaProps>, value: &mut Value, keep: bool) {
     }
 }
 
-/// Why an API server would refuse a value, with the path below `path`; nothing when it would take it.
+/// Why an API server would reject a value, with the path below `path`; none if it would accept it.
 ///
-/// CEL rules are not evaluated, and formats only as far as [`crate::structural()`] writes them: a text that is
-/// far from its format is refused.
+/// CEL rules are not evaluated, and formats only as far as [`crate::structural()`] writes them: a text that clearly
+/// does not match its format is rejected.
 pub fn refusal(schema: &JSONSchemaProps, value: &Value, path: &str) -> Option<String> {
     if let Some(allowed) = &schema.enum_
         && !allowed.iter().any(|JSON(allowed)| equal(allowed, value))
@@ -138,7 +138,7 @@ pub fn refusal(schema: &JSONSchemaProps, value: &Value, path: &str) -> Option<St
     inside.or_else(|| junctor_refusal(schema, value, path))
 }
 
-/// True for a JSON value of that JSON Schema type; `1.0` is an integer.
+/// Whether a JSON value is of that JSON Schema type; `1.0` is an integer.
 fn has_type(value: &Value, wanted: &str) -> bool {
     match value {
         Value::Null => wanted == "null",
@@ -153,7 +153,7 @@ fn has_type(value: &Value, wanted: &str) -> bool {
     }
 }
 
-/// JSON equality, in which `1` is `1.0`.
+/// JSON equality, where `1` equals `1.0`.
 pub(crate) fn equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
@@ -207,7 +207,7 @@ fn array_refusal(schema: &JSONSchemaProps, list: &[Value], path: &str) -> Option
             .enumerate()
             .any(|(at, one)| list[..at].iter().any(|other| equal(one, other)))
     {
-        return Some(format!("{path}: an item is there twice"));
+        return Some(format!("{path}: an item occurs twice"));
     }
     let known = items(schema)?;
     list.iter()
@@ -230,7 +230,7 @@ fn string_refusal(schema: &JSONSchemaProps, text: &str, path: &str) -> Option<St
     (!matches).then(|| format!("{path}: {text:?} does not match {pattern}"))
 }
 
-/// True unless a text is far from its format.
+/// Whether a text roughly matches its format.
 fn resembles(text: &str, format: &str) -> bool {
     let is_date = |text: &str| {
         let parts = text.split('-').map(str::len).collect::<Vec<_>>();
@@ -302,7 +302,7 @@ fn junctor_refusal(schema: &JSONSchemaProps, value: &Value, path: &str) -> Optio
     refused.then(|| format!("{path}: {value} is what `not` forbids"))
 }
 
-/// The schema of the property `key`, of its own or that of any other key.
+/// The schema of the property `key`: its own, or that of additional properties.
 pub(crate) fn child<'s>(schema: &'s JSONSchemaProps, key: &str) -> Option<&'s JSONSchemaProps> {
     let own = schema
         .properties
@@ -311,7 +311,7 @@ pub(crate) fn child<'s>(schema: &'s JSONSchemaProps, key: &str) -> Option<&'s JS
     own.or_else(|| additional(schema))
 }
 
-/// The schema of the keys that have none of their own.
+/// The schema of additional properties.
 pub(crate) fn additional(schema: &JSONSchemaProps) -> Option<&JSONSchemaProps> {
     match &schema.additional_properties {
         Some(JSONSchemaPropsOrBool::Schema(inner)) => Some(inner),

@@ -1,4 +1,4 @@
-//! A chart's version becomes the name of a served version.
+//! Derives the name of a served version from a chart's version.
 
 use std::fmt;
 
@@ -8,47 +8,47 @@ use crate::names::MAX_LABEL;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServedVersion(String);
 
-/// A text that cannot name a served version.
+/// The chart's version cannot be used to name a served version.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The chart's version is empty.
     #[error("the chart has no version; set `version` in Chart.yaml")]
     Empty,
-    /// The label would hold something else than small letters, digits and dashes.
+    /// The label would contain characters other than lower-case letters, digits and dashes.
     #[error(
         "chart version {version:?} would be served as {label:?}, where {found:?} is not allowed; use letters, digits, '.', '-' and '+'"
     )]
     Character {
         /// The version in `Chart.yaml`.
         version: String,
-        /// What it would be served as.
+        /// The label it would get.
         label: String,
         /// The first character that is not allowed.
         found: char,
     },
-    /// A label ends with a letter or a digit.
+    /// A label must end with a letter or a digit.
     #[error(
         "chart version {version:?} would be served as {label:?}, which must end with a letter or a digit"
     )]
     Ending {
         /// The version in `Chart.yaml`.
         version: String,
-        /// What it would be served as.
+        /// The label it would get.
         label: String,
     },
-    /// A label has at most 63 characters.
+    /// A label may have at most 63 characters.
     #[error("chart version {version:?} would be served as {label:?} of {} characters, and Kubernetes allows {MAX_LABEL}; shorten its pre-release or build part", label.len())]
     TooLong {
         /// The version in `Chart.yaml`.
         version: String,
-        /// What it would be served as.
+        /// The label it would get.
         label: String,
     },
 }
 
 impl ServedVersion {
-    /// The served version of a chart's version: `v`, then the version in small letters with `-` for `.` and
-    /// `+` (`1.0.0-RC.1+b5` is `v1-0-0-rc-1-b5`).
+    /// The served version for a chart's version: `v`, then the version in lower case with `-` for `.` and `+`
+    /// (`1.0.0-RC.1+b5` becomes `v1-0-0-rc-1-b5`).
     ///
     /// # Errors
     /// When the result is not a DNS-1035 label of at most 63 characters.
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_label_is_refused_with_the_reason() {
+    fn an_invalid_label_is_refused_with_the_reason() {
         for (chart, reason) in [
             ("", "no version"),
             ("1.2.3_4", "'_' is not allowed"),

@@ -1,4 +1,5 @@
-//! Values between versions: there and back is the same, by whatever changes, and bad changes are refused.
+//! Conversions between versions: the round trip gives the same values for any changes, and invalid changes are
+//! refused.
 
 use crdgen::conversion::{self, Changes, Conversion, KEPT};
 use crdgen::{CustomResourceDefinition, JSONSchemaProps, Names, ServedVersion};
@@ -41,7 +42,7 @@ fn text() -> Value {
     json!({"type": "string"})
 }
 
-/// Version 1, and what the chart says of version 2.
+/// Version 1, before the changes of version 2.
 fn old() -> Value {
     closed(&json!({
         "image": text(), "tag": text(), "size": {"type": "string", "enum": ["small", "big"]},
@@ -113,7 +114,7 @@ fn written(crd: &CustomResourceDefinition, version: &str, object: &Value) -> Val
 }
 
 #[test]
-fn every_kind_of_change_leads_there_and_back() {
+fn every_kind_of_change_can_be_reversed() {
     let crd = both();
     conversion::check(&crd, "v2-0-0").expect("nothing is lost");
     let before = object(
@@ -143,7 +144,7 @@ fn every_kind_of_change_leads_there_and_back() {
 }
 
 #[test]
-fn what_has_no_place_is_kept_and_comes_back_unless_somebody_wrote_there() {
+fn values_without_a_place_are_kept_and_restored_unless_overwritten() {
     let crd = both();
     let spec = json!({
         "image": {"name": "nginx", "pull": "Always"}, "size": "XL", "log": "louder",
@@ -205,7 +206,7 @@ fn siblings_are_carried_where_the_version_has_them() {
 }
 
 #[test]
-fn versions_that_no_change_divides_are_converted_by_copying() {
+fn versions_without_changes_between_them_are_converted_by_copying() {
     let list = changes(&json!({"changes": [since_2()]}));
     let crd = first("2.0.0", &new(), &list);
     assert_eq!(
@@ -215,7 +216,7 @@ fn versions_that_no_change_divides_are_converted_by_copying() {
     );
     let crd = with(crd, "2.1.0", &new(), &list).expect("version 2.1");
     assert_eq!(conversion::needed(&crd), Ok(None));
-    // An older version comes later: objects stay stored as they were.
+    // An older version is added later: objects stay stored as they were.
     let crd = with(crd, "1.0.0", &old(), &Changes::default()).expect("version 1");
     assert!(conversion::needed(&crd).expect("readable").is_some());
     conversion::check(&crd, "v1-0-0").expect("nothing is lost");
@@ -244,16 +245,16 @@ fn bad_changes_are_refused_with_the_reason() {
         (json!({"changes": [since_2(), since_2()]}), "there twice"),
         (
             json!({"changes": [{"since": "two", "steps": []}]}),
-            "no version of a chart",
+            "not a chart version",
         ),
         (step(json!({"move": "a"})), "a step is one of"),
         (
             step(json!({"move": "a[].b", "to": "c"})),
-            "what is in a list stays in its item",
+            "values in a list stay in their item",
         ),
         (
             step(json!({"map": "a", "values": [{"old": 1, "new": 3}, {"old": 2, "new": 3}]})),
-            "loses which it was",
+            "the original value is lost",
         ),
         (step(json!({"add": "a..b", "value": 1})), "a key is empty"),
         (json!({"renames": []}), "unknown field"),
@@ -318,7 +319,7 @@ fn a_change_does_not_come_late_and_is_not_rewritten() {
         changes(&json!({"changes": [{"since": since, "steps": [{"move": "size", "to": "extent"}]}]}))
     };
     for (since, reason) in [
-        ("2.0.0", "is another than before"),
+        ("2.0.0", "differs from the one by which objects were written"),
         ("1.5.0", "not listed when version v2-0-0 was defined"),
     ] {
         let error = with(crd.clone(), "4.0.0", &new(), &move_size(since))
@@ -385,9 +386,9 @@ fn values() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
-    // Whatever the changes are, also such as no definition is taken with.
+    // Applies to any changes, even those that a definition would be refused for.
     #[test]
-    fn there_and_back_is_the_same_object(one in steps(), two in steps(), spec in values()) {
+    fn a_round_trip_gives_the_same_object(one in steps(), two in steps(), spec in values()) {
         let document = json!({"changes": [{"since": "2.0.0", "steps": one}, {"since": "3.0.0", "steps": two}]});
         let open = json!({"type": "object"});
         let list = changes(&document);
@@ -400,19 +401,19 @@ proptest! {
             for to in all {
                 let there = converted(&crd, &given, to);
                 prop_assert_eq!(&converted(&crd, &there, from), &given, "through {} as {}", to, there);
-                // By way of storage it is the same as at once.
+                // Via storage, the result is the same as directly.
                 let stored = converted(&crd, &given, "vacuum");
                 prop_assert_eq!(converted(&crd, &stored, to), there);
             }
         }
     }
 
-    // Values of whatever kind, below the keys that the changes are about.
+    // Values of any kind, below the keys that the changes are about.
     #[test]
     fn writes_through_another_version_lose_nothing(spec in named_values()) {
         let crd = both();
         for (from, to) in [("v1-0-0", "v2-0-0"), ("v2-0-0", "v1-0-0")] {
-            // What a user of the version writes: no field that only its siblings have.
+            // What a user of the version writes: no fields that only other versions have.
             let mut own = spec.clone();
             let schema = crdgen::own_schema(&crd, from).expect("readable").expect("served");
             crdgen::drop_strangers(&schema, &mut own);

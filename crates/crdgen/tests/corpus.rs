@@ -1,6 +1,6 @@
-//! Real charts' schemas against the judges of `tests/oracle`; see the README there.
+//! Tests real charts' schemas with the programs in `tests/oracle`; see the README there.
 //!
-//! `CRDGEN_CORPUS` names a folder with one folder a chart that holds `schema.json` and `values.json`.
+//! `CRDGEN_CORPUS` names a folder with one folder per chart, which contains `schema.json` and `values.json`.
 #![expect(
     clippy::disallowed_methods,
     reason = "charts are files, and their time is measured"
@@ -16,9 +16,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use serde_json::{Map, Value, json};
 
-/// Prints one line a chart: its CRD, its schema and values, and specs that mutate its values.
+/// Prints one line per chart: its CRD, its schema and values, and specs that mutate its values.
 #[test]
-#[ignore = "needs a corpus, and prints questions for the judges in tests/oracle"]
+#[ignore = "needs a corpus, and prints the input of the programs in tests/oracle"]
 fn print_questions_about_real_charts() {
     for folder in charts() {
         let (schema, values) = (
@@ -76,7 +76,7 @@ fn object(names: &Names, spec: &Value) -> Value {
     })
 }
 
-/// The chart's own values, nothing, and each place with values of every kind.
+/// The chart's own values, no values, and each path with values of every kind.
 fn specs(schema: &JSONSchemaProps, values: &Value) -> Vec<Value> {
     let mut specs = vec![json!({}), values.clone()];
     for path in places(schema, Some(values), 4) {
@@ -107,7 +107,7 @@ fn specs(schema: &JSONSchemaProps, values: &Value) -> Vec<Value> {
             );
         }
     }
-    // An even choice keeps the judges' work bounded.
+    // Sampling evenly limits the work of the programs.
     let step = specs.len().div_ceil(MOST_SPECS);
     specs
         .into_iter()
@@ -117,7 +117,7 @@ fn specs(schema: &JSONSchemaProps, values: &Value) -> Vec<Value> {
         .collect()
 }
 
-/// The most specs to ask about for a chart.
+/// Maximum number of specs per chart.
 const MOST_SPECS: usize = 700;
 
 /// The paths of fields in the schema and in the values.

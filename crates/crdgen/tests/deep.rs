@@ -1,8 +1,8 @@
-//! Schemas that lead deeper than the stack of a thread is.
+//! Schemas that are nested deeper than a thread's stack allows.
 
 use serde_json::{Map, Value, json};
 
-/// So many definitions, each of which refers to the next one at a place of its own.
+/// A chain of `length` definitions, each of which refers to the next one from its own place.
 fn chain(length: usize, place: fn(Value) -> Value) -> Value {
     let mut definitions = Map::new();
     for number in 0..length {
@@ -18,7 +18,7 @@ fn chain(length: usize, place: fn(Value) -> Value) -> Value {
 }
 
 #[test]
-fn what_lies_too_deep_is_cut_and_told() {
+fn schemas_nested_too_deeply_are_cut_off_and_reported() {
     let places: [fn(Value) -> Value; 6] = [
         |next| next,
         |next| json!({"allOf": [next]}),
@@ -34,7 +34,7 @@ fn what_lies_too_deep_is_cut_and_told() {
             lost.collect::<Vec<_>>()
         };
         assert!(!of(20).contains(&"$ref".to_owned()), "{:?}", of(20));
-        // What is lost of a branch is the loss of the keyword that it is a branch of.
+        // If part of a branch is lost, the keyword that it is a branch of is degraded.
         let lost = of(20_000);
         assert!(
             lost.iter().any(|keyword| keyword == "$ref" || keyword == "anyOf"),

@@ -1,9 +1,9 @@
-//! Vectors: a schema and values above, the structural schema and what is degraded, or the error, below.
+//! Vectors: a schema and values above; the structural schema and the degraded keywords, or the error, below.
 //!
-//! Each file of `tests/schemas` has sections divided by lines `--- NAME`: `schema`,
-//! `values` (optional), then `spec` and `degraded`, or `error`. `CRDGEN_WRITE=1` writes the sections below
-//! anew from the present output; look at the difference before it is committed, and let
-//! `tests/oracle/check` ask the API server's own code whether it takes them.
+//! Each file of `tests/schemas` has sections separated by lines `--- NAME`: `schema`, `values` (optional), then
+//! `spec` and `degraded`, or `error`. `CRDGEN_WRITE=1` rewrites the lower sections from the current output; review
+//! the difference before committing it, and let `tests/oracle/check` verify that the API server's own code accepts
+//! it.
 #![expect(clippy::disallowed_methods, reason = "schemas are files")]
 #![expect(clippy::panic, reason = "a vector that cannot be read ends the test")]
 
@@ -122,11 +122,12 @@ fn a_schema_that_unfolds_without_end_is_cut() {
         structural
             .degraded
             .iter()
-            .any(|degraded| degraded.why.contains("unfolds to more than"))
+            .any(|degraded| degraded.why.contains("expands to more than"))
     );
 }
 
-/// One line a CRD, for `tests/oracle/crd`: `cargo test -p crdgen --test structural -- --ignored --nocapture`.
+/// Prints one line per CRD, for `tests/oracle/crd`: `cargo test -p crdgen --test structural -- --ignored
+/// --nocapture`.
 #[test]
 #[ignore = "prints the CRDs of all vectors for tests/oracle"]
 fn print_the_crds_of_all_vectors() {

@@ -1,4 +1,4 @@
-//! Versions beside each other: what a CRD looks like, and that no write through any version loses anything.
+//! Versions side by side: the form of a CRD, and that no write through any version loses anything.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ fn structural(schema: &Value) -> JSONSchemaProps {
         .spec
 }
 
-/// A CRD with versions 1, 2, … of these schemas.
+/// A CRD with versions 1, 2, … with these schemas.
 fn crd(schemas: &[JSONSchemaProps]) -> CustomResourceDefinition {
     let names = Names::of_chart("sample-app").expect("names");
     let mut numbered = schemas.iter().enumerate();
@@ -27,7 +27,7 @@ fn crd(schemas: &[JSONSchemaProps]) -> CustomResourceDefinition {
     })
 }
 
-/// The schema that a version is served with.
+/// The schema with which a version is served.
 fn served(crd: &CustomResourceDefinition, at: usize) -> JSONSchemaProps {
     let schema = crd.spec.versions[at].schema.clone().expect("a schema");
     let whole = schema.open_api_v3_schema.expect("a schema");
@@ -299,7 +299,7 @@ fn written(schema: &JSONSchemaProps, value: &Value) -> Value {
     value
 }
 
-/// A null in a field that no schema mentions says nothing, and is not kept.
+/// Removes nulls: in a field that no schema mentions they have no meaning, and are not kept.
 fn without_nulls(value: Value) -> Value {
     match value {
         Value::Object(map) => {
@@ -311,7 +311,7 @@ fn without_nulls(value: Value) -> Value {
     }
 }
 
-/// True when everything in `part` is in `whole`; defaults may have been added.
+/// Whether everything in `part` is in `whole`; defaults may have been added.
 fn keeps(part: &Value, whole: &Value) -> bool {
     match (part, whole) {
         (Value::Object(part), Value::Object(whole)) => part
@@ -327,7 +327,7 @@ fn keeps(part: &Value, whole: &Value) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
-    // Also none that the schema refuses: what an object already has is not validated again (ratcheting).
+    // Includes values that the schema rejects: existing values of an object are not validated again (ratcheting).
     #[test]
     fn no_write_through_any_version_loses_a_field(
         given in prop::collection::vec(schemas(), 2..4),
@@ -335,7 +335,7 @@ proptest! {
     ) {
         let crd = crd(&given.iter().map(structural).collect::<Vec<_>>());
         for at in 0..given.len() {
-            // What a user of the version writes: no field that only its siblings have.
+            // What a user of the version writes: no fields that only other versions have.
             let stored = written(&served(&crd, at), &written(&own(&crd, at + 1), &value));
             for through in 0..given.len() {
                 let schema = served(&crd, through);
@@ -394,7 +394,7 @@ proptest! {
     }
 }
 
-/// One line a CRD, for `tests/oracle/crd`, with what users of each version write.
+/// Prints one line per CRD, for `tests/oracle/crd`, with what users of each version write.
 #[test]
 #[ignore = "prints CRDs with several versions for tests/oracle"]
 fn print_crds_with_several_versions() {

@@ -1,4 +1,4 @@
-//! Go's `time.Time`: instants in a zone, printed and read by the reference layout `Mon Jan 2 15:04:05 MST 2006`.
+//! Go's `time.Time`: instants in a zone, printed and parsed by the reference layout `Mon Jan 2 15:04:05 MST 2006`.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;
@@ -8,14 +8,14 @@ use jiff::tz::{TimeZone, TimeZoneDatabase};
 
 use crate::duration::{Duration, leading_int, quote};
 
-/// An instant, and the zone it is shown in.
+/// An instant, and the zone in which it is displayed.
 #[derive(Clone, Debug)]
 pub struct Time {
-    /// Seconds since 1970, of any size: Go's years have no limit.
+    /// Seconds since 1970, without limits: Go's years have none.
     pub seconds: i64,
     /// Nanoseconds within the second.
     pub nanos: u32,
-    /// Where its clock hangs.
+    /// The zone in which it is displayed.
     pub zone: Zone,
 }
 
@@ -26,16 +26,16 @@ pub enum Zone {
     Utc,
     /// A zone with rules; Go's `Local` or one of the database.
     Rules(TimeZone),
-    /// A constant offset, as read from a text.
+    /// A constant offset, as parsed from a text.
     Fixed {
-        /// The abbreviation that was read, empty where there was none.
+        /// The abbreviation in the text, empty if there was none.
         name: String,
         /// Seconds east of UTC.
         offset: i64,
     },
 }
 
-/// The zones that come with the program: images have no files for them.
+/// The zone database is part of the program, because container images have no files for it.
 static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
 impl Zone {
@@ -60,7 +60,7 @@ impl Zone {
         }
     }
 
-    /// Abbreviation and offset in force at a moment.
+    /// Abbreviation and offset in force at an instant.
     fn at(&self, seconds: i64) -> (String, i64) {
         match self {
             Self::Utc => ("UTC".to_owned(), 0),
@@ -88,7 +88,7 @@ impl Zone {
             Self::Fixed { name, offset } => Vec::from_iter((abbreviation == name).then_some(*offset)),
             Self::Rules(zone) => {
                 let mut offsets: Vec<i64> = Vec::new();
-                // 2037 is where the tables of the database end; later years repeat its rules.
+                // The tables of the database end in 2037; later years repeat its rules.
                 for transition in zone.preceding(timestamp(2_145_916_800)) {
                     let offset = i64::from(transition.offset().seconds());
                     if transition.abbreviation() == abbreviation && !offsets.contains(&offset) {
@@ -102,7 +102,7 @@ impl Zone {
     }
 }
 
-/// The nearest moment that the zone database knows.
+/// The nearest instant that the zone database supports.
 fn timestamp(seconds: i64) -> Timestamp {
     let seconds = seconds.clamp(Timestamp::MIN.as_second(), Timestamp::MAX.as_second());
     Timestamp::from_second(seconds).unwrap_or_default()
@@ -114,10 +114,10 @@ const SECONDS_PER_DAY: i64 = 86_400;
 /// 1970-01-01 counted from 0000-03-01.
 const EPOCH_DAY: i64 = 719_468;
 
-/// A date and a time of day as clocks of the zone show them.
+/// The date and time of day in the zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Civil {
-    /// The year; 0 is the one before year 1.
+    /// The year; 0 is the year before year 1.
     pub year: i64,
     /// 1 to 12.
     pub month: i64,
@@ -147,9 +147,9 @@ fn days_in(month: i64, year: i64) -> i64 {
     }
 }
 
-/// Days since 1970 of a date; a day beyond its month runs on into the next ones.
+/// Days from 1970 to a date; a day beyond the end of its month continues into the next months.
 fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    // Years that start in March put the leap day last.
+    // Starting years in March puts the leap day last.
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
     let year_of_era = year.rem_euclid(400);
@@ -187,9 +187,9 @@ impl Time {
         }
     }
 
-    /// An instant as the rest of the program knows it.
+    /// Converts a [`Timestamp`].
     pub fn from_timestamp(timestamp: Timestamp, zone: Zone) -> Self {
-        // Before 1970 jiff's subseconds are negative.
+        // Before 1970, jiff's subseconds are negative.
         let nanos = timestamp.as_nanosecond();
         Self {
             seconds: nanos.div_euclid(1_000_000_000) as i64,
@@ -198,7 +198,7 @@ impl Time {
         }
     }
 
-    /// `time.Date`: months, days and times beyond their range run on into the next larger unit.
+    /// `time.Date`: months, days and times out of range overflow into the next larger unit.
     pub fn from_civil(date: (i64, i64, i64), clock: (i64, i64, i64, u32), zone: Zone) -> Self {
         let (year, month, day) = date;
         let (hour, minute, second, nanos) = clock;
@@ -207,7 +207,7 @@ impl Time {
         let local = days
             .wrapping_mul(SECONDS_PER_DAY)
             .wrapping_add(hour * 3600 + minute * 60 + second);
-        // The offset is looked up as if local time were UTC, and again if that was the wrong side of a change.
+        // The offset is looked up as if local time were UTC, and again if that was on the wrong side of a transition.
         let (_, guess) = zone.at(local);
         let offset = if guess == 0 { 0 } else { zone.at(local - guess).1 };
         Self {
@@ -222,7 +222,7 @@ impl Time {
         Self { zone, ..*self }
     }
 
-    /// What clocks of its zone show.
+    /// The date and time of day in its zone.
     pub fn civil(&self) -> Civil {
         let local = self.seconds.saturating_add(self.offset());
         let days = local.div_euclid(SECONDS_PER_DAY);
@@ -258,7 +258,7 @@ impl Time {
         }
     }
 
-    /// `Time.Sub`: as much of the distance as a duration holds.
+    /// `Time.Sub`: the difference, limited to the range of a duration.
     pub fn since(&self, earlier: &Self) -> Duration {
         let nanos = i128::from(self.seconds - earlier.seconds) * 1_000_000_000 + i128::from(self.nanos)
             - i128::from(earlier.nanos);
@@ -275,7 +275,7 @@ impl Time {
         )
     }
 
-    /// `Time.Format`. Text of the layout that names no field is copied, whatever its bytes.
+    /// `Time.Format`. Text of the layout that is not a field is copied unchanged.
     pub fn format(&self, layout: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(layout.len() + 10);
         let civil = self.civil();
@@ -340,7 +340,7 @@ impl Time {
 
     fn fraction(&self, digits: usize, separator: u8, trimmed: bool) -> String {
         let mut fraction = format!("{:09}", self.nanos);
-        // More digits than nanoseconds have are not printed.
+        // Nanoseconds have no more digits than these.
         fraction.truncate(digits);
         if trimmed {
             fraction.truncate(fraction.trim_end_matches('0').len());
@@ -362,7 +362,7 @@ impl Time {
     }
 }
 
-/// A number of at least `width` digits; the sign does not count.
+/// A number with at least `width` digits, not counting the sign.
 fn signed(number: i64, width: usize) -> String {
     format!(
         "{}{:0width$}",
@@ -418,7 +418,7 @@ pub const WEEKDAYS: [&str; 7] = [
     "Saturday",
 ];
 
-/// A part of the reference time, named after how the layout spells it.
+/// A field of the reference time, named after its notation in the layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
     Year,
@@ -455,10 +455,10 @@ enum Field {
     },
 }
 
-/// How an offset is spelled: `-07:00`, `Z0700` …
+/// The notation of an offset: `-07:00`, `Z0700` …
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Offset {
-    /// UTC is `Z`.
+    /// Whether UTC is written as `Z`.
     zulu: bool,
     parts: Parts,
     colon: bool,
@@ -471,7 +471,7 @@ enum Parts {
     Seconds,
 }
 
-/// Spellings that start with the same byte, longer ones first where Go looks for them first.
+/// Notations that start with the same byte; longer ones come first where Go checks them first.
 const SPELLINGS: [(&[u8], Field); 19] = [
     (b"January", Field::LongMonth),
     (b"Monday", Field::LongWeekday),
@@ -502,7 +502,7 @@ const OFFSETS: [(&[u8], Parts, bool); 5] = [
     (b"07", Parts::Hours, false),
 ];
 
-/// The first field of a layout: what stands before it, the field, and what follows.
+/// The first field of a layout: the text before it, the field, and the text after it.
 fn next_field(layout: &[u8]) -> Option<(&[u8], Field, &[u8])> {
     (0..layout.len()).find_map(|start| {
         let here = &layout[start..];
@@ -523,7 +523,7 @@ fn field_at(layout: &[u8]) -> Option<(Field, usize)> {
         return Some((*field, spelling.len()));
     }
     match layout {
-        // Not `Month` or `Janus`.
+        // Excludes `Month` and `Janus`.
         [b'J', b'a', b'n', rest @ ..] if !rest.first().is_some_and(u8::is_ascii_lowercase) => {
             Some((Field::Month, 3))
         }
@@ -544,7 +544,7 @@ fn field_at(layout: &[u8]) -> Option<(Field, usize)> {
         }
         [separator @ (b'.' | b','), digit @ (b'0' | b'9'), ..] => {
             let digits = layout[1..].iter().take_while(|byte| *byte == digit).count();
-            // A fraction is all digits of one kind, up to the end of the digits.
+            // A fraction consists of equal digits and must end where the digits end.
             if layout.get(1 + digits).is_some_and(u8::is_ascii_digit) {
                 return None;
             }
@@ -561,7 +561,7 @@ fn field_at(layout: &[u8]) -> Option<(Field, usize)> {
     }
 }
 
-/// Why a text is no time of a layout, in Go's words.
+/// Why a text does not match a layout, in Go's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("parsing time {text}{problem}")]
 pub struct ParseError {
@@ -569,13 +569,13 @@ pub struct ParseError {
     problem: String,
 }
 
-/// A value that does not fit its field, or one that is out of range.
+/// A value that does not match its field, or is out of range.
 enum Misfit {
     Bad,
     OutOfRange(&'static str),
 }
 
-/// What has been read so far.
+/// The fields parsed so far.
 #[derive(Default)]
 struct Reader {
     year: i64,
@@ -652,7 +652,7 @@ impl Reader {
                 let month = take_number(rest, field == Field::ZeroMonth)?;
                 self.month = Some(within(month, 1..=12, "month")?);
             }
-            // The day of the week is checked for its spelling only.
+            // Only the spelling of the day of the week is checked.
             Field::Weekday => drop(take_name(rest, WEEKDAYS.map(|name| &name[..3]))?),
             Field::LongWeekday => drop(take_name(rest, WEEKDAYS)?),
             Field::Day | Field::SpaceDay | Field::ZeroDay => {
@@ -701,7 +701,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Seconds may have a fraction although the layout does not say so.
+    /// Seconds may have a fraction even if the layout has none.
     fn take_unannounced_fraction(&mut self, rest: &mut &[u8], layout_rest: &[u8]) -> Result<(), Misfit> {
         if !matches!(*rest, [b'.' | b',', b'0'..=b'9', ..]) {
             return Ok(());
@@ -743,7 +743,8 @@ impl Reader {
             }
             None => Ok(0),
         };
-        // Go stops at the first part that is no number, but complains about sizes first, the last one loudest.
+        // Go stops at the first part that is not a number, but reports parts out of range first, the last one taking
+        // precedence.
         let parts: Vec<i64> = (0..3).map_while(|index| part(index).ok()).collect();
         let size = |index: usize| parts.get(index).copied().unwrap_or(0);
         let (hours, minutes, seconds) = (size(0), size(1), size(2));
@@ -788,7 +789,7 @@ impl Reader {
         if self.utc {
             return Ok(Time::from_civil(date, clock, Zone::Utc));
         }
-        // An offset of -1 second is Go's mark for "none".
+        // Go uses an offset of -1 second to mark a missing one.
         if let Some(offset) = self.offset.filter(|offset| *offset != -1) {
             let mut time = Time::from_civil(date, clock, Zone::Utc);
             time.seconds -= offset;
@@ -816,7 +817,7 @@ impl Reader {
                 .strip_prefix("GMT")
                 .and_then(|hours| hours.parse::<i64>().ok())
                 .unwrap_or(0);
-            // The clock was read as UTC and stays so, even for `GMT+3`.
+            // The time was parsed as UTC and stays so, even for `GMT+3`.
             time.zone = Zone::Fixed {
                 name: self.zone_name,
                 offset: hours * 3600,
@@ -852,7 +853,7 @@ fn within(number: i64, range: std::ops::RangeInclusive<i64>, what: &'static str)
     }
 }
 
-/// Removes `prefix`, in which any run of spaces stands for any other. On a mismatch, what is left at that point.
+/// Removes `prefix`, where any run of spaces matches any other. On a mismatch, returns the text left at that point.
 fn skip<'a>(mut value: &'a [u8], mut prefix: &[u8]) -> Result<&'a [u8], &'a [u8]> {
     while let Some(&expected) = prefix.first() {
         if expected == b' ' {
@@ -883,7 +884,7 @@ fn take_bytes<'a>(rest: &mut &'a [u8], count: usize) -> Result<&'a [u8], Misfit>
     Ok(taken)
 }
 
-/// All digits, or a sign and digits as Go's `atoi` takes them.
+/// All digits, or a sign and digits as Go's `atoi` accepts them.
 fn fixed_number(text: &[u8]) -> Result<i64, Misfit> {
     let (sign, digits) = match text {
         [b'-', digits @ ..] => (-1, digits),
@@ -924,7 +925,7 @@ fn take_year_day(rest: &mut &[u8], fixed: bool) -> Result<i64, Misfit> {
     fixed_number(take_bytes(rest, width)?)
 }
 
-/// The index of the name that the text starts with, in any case.
+/// The index of the name at the start of the text, in any case.
 fn take_name<const N: usize>(rest: &mut &[u8], names: [&str; N]) -> Result<i64, Misfit> {
     let index = names
         .iter()
@@ -948,7 +949,7 @@ fn take_half(rest: &mut &[u8], morning: &[u8], afternoon: &[u8]) -> Result<Half,
     }
 }
 
-/// The nanoseconds of a separator and digits; what is finer is cut off.
+/// The nanoseconds in a separator followed by digits; further digits are cut off.
 fn fraction_nanos(text: &[u8]) -> Result<u32, Misfit> {
     if !matches!(text.first(), Some(b'.' | b',')) {
         return Err(Misfit::Bad);
@@ -961,7 +962,7 @@ fn fraction_nanos(text: &[u8]) -> Result<u32, Misfit> {
     Ok((nanos * 10_i64.pow(9 - digits.len() as u32)) as u32)
 }
 
-/// How much of the text looks like a zone abbreviation.
+/// The length of the text that looks like a zone abbreviation.
 fn zone_name_width(text: &[u8]) -> Option<usize> {
     if text.len() < 3 {
         return None;
@@ -988,7 +989,7 @@ fn zone_name_width(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// The width of `+03`, `-4` …; 0 if it is no offset of at most 23 hours.
+/// The width of `+03`, `-4` …; 0 if it is not an offset of at most 23 hours.
 fn signed_offset_width(text: &[u8]) -> usize {
     let [b'+' | b'-', digits @ ..] = text else {
         return 0;
@@ -1067,7 +1068,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_told_in_go_s_words() {
+    fn invalid_times_are_reported_in_gos_words() {
         for (layout, text, expected) in [
             (
                 "2006-01-02",

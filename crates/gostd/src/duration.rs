@@ -1,4 +1,4 @@
-//! Go's `time.Duration`: nanoseconds, read and printed as `1h15m30.918s`.
+//! Go's `time.Duration`: nanoseconds, parsed and printed as `1h15m30.918s`.
 
 use std::fmt::{self, Write as _};
 
@@ -17,7 +17,7 @@ pub const MINUTE: i64 = 60 * SECOND;
 /// Nanoseconds in an hour.
 pub const HOUR: i64 = 60 * MINUTE;
 
-/// Why a text is no duration, in Go's words.
+/// Why a text is not a duration, in Go's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("time: {problem} {text}")]
 pub struct Error {
@@ -26,10 +26,10 @@ pub struct Error {
     text: String,
 }
 
-/// What is wrong with a text that is no duration.
+/// What is wrong with the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// Nothing, or something that is no number with a unit.
+    /// The text is empty, or a part is not a number with a unit.
     #[error("invalid duration")]
     Malformed,
     /// More than fits into 64 bits of nanoseconds.
@@ -38,7 +38,7 @@ pub enum Problem {
     /// A number without a unit.
     #[error("missing unit in duration")]
     NoUnit,
-    /// A unit that there is not, quoted.
+    /// An unknown unit, quoted.
     #[error("unknown unit {0} in duration")]
     UnknownUnit(String),
 }
@@ -96,7 +96,7 @@ impl Duration {
             if whole > limit / unit {
                 return fail(Problem::TooLong);
             }
-            // Go computes the fraction in floating point too; its rounding shows in the nanoseconds.
+            // Go also computes the fraction in floating point; the rounding affects the nanoseconds.
             let part = (fraction.0 as f64 * (unit as f64 / fraction.1)) as u64;
             let Some(sum) = (whole * unit)
                 .checked_add(part)
@@ -117,7 +117,7 @@ impl Duration {
         }
     }
 
-    /// Towards zero to a multiple of `unit`; unchanged if that is not positive.
+    /// Rounds towards zero to a multiple of `unit`; unchanged if the unit is not positive.
     pub fn truncate(self, unit: Self) -> Self {
         if unit.0 <= 0 {
             self
@@ -126,8 +126,8 @@ impl Duration {
         }
     }
 
-    /// To the nearest multiple of `unit`, half away from zero; unchanged if that is not positive. What does not fit
-    /// becomes the largest duration of its sign.
+    /// Rounds to the nearest multiple of `unit`, half away from zero; unchanged if the unit is not positive. On
+    /// overflow, the result is the largest duration of the same sign.
     pub fn round(self, unit: Self) -> Self {
         if unit.0 <= 0 {
             return self;
@@ -144,27 +144,27 @@ impl Duration {
         })
     }
 
-    /// Without the sign; the smallest duration becomes the largest.
+    /// Removes the sign; the smallest duration becomes the largest.
     pub fn abs(self) -> Self {
         Self(self.0.checked_abs().unwrap_or(i64::MAX))
     }
 
-    /// `Seconds`: as a number of seconds.
+    /// `Seconds`: the number of seconds.
     pub fn seconds(self) -> f64 {
         self.split(SECOND)
     }
 
-    /// `Minutes`: as a number of minutes.
+    /// `Minutes`: the number of minutes.
     pub fn minutes(self) -> f64 {
         self.split(MINUTE)
     }
 
-    /// `Hours`: as a number of hours.
+    /// `Hours`: the number of hours.
     pub fn hours(self) -> f64 {
         self.split(HOUR)
     }
 
-    /// Whole units and rest converted apart, as Go does to keep precision.
+    /// Converts whole units and the rest separately, as Go does to keep precision.
     fn split(self, unit: i64) -> f64 {
         (self.0 / unit) as f64 + (self.0 % unit) as f64 / unit as f64
     }
@@ -221,7 +221,7 @@ fn unit(name: &[u8]) -> Option<u64> {
     } as u64)
 }
 
-/// The leading digits: their value (none if beyond 2^63), their number, and what follows.
+/// The leading digits: their value (none if above 2^63), their count, and the rest of the text.
 pub fn leading_int(text: &[u8]) -> (Option<u64>, usize, &[u8]) {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let value = text[..digits].iter().try_fold(0_u64, |value, digit| {
@@ -233,7 +233,7 @@ pub fn leading_int(text: &[u8]) -> (Option<u64>, usize, &[u8]) {
     (value, digits, &text[digits..])
 }
 
-/// The digits behind a point as (value, scale); digits that no longer fit are dropped.
+/// The digits after a point as (value, scale); digits that do not fit are dropped.
 fn leading_fraction(text: &[u8]) -> ((u64, f64), usize, &[u8]) {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let mut value = 0_u64;
@@ -254,7 +254,7 @@ fn leading_fraction(text: &[u8]) -> ((u64, f64), usize, &[u8]) {
     ((value, scale), digits, &text[digits..])
 }
 
-/// The quoting of Go's `time` package, which spares itself `strconv`: bytes that are not printable ASCII in hex.
+/// The quoting of Go's `time` package, which avoids `strconv`: bytes that are not printable ASCII in hex.
 pub fn quote(text: &[u8]) -> String {
     let mut quoted = String::from("\"");
     for &byte in text {

@@ -1,6 +1,7 @@
-//! The parts of Go's standard library whose behaviour charts show: what parses, how it prints, and what the errors say.
+//! The parts of Go's standard library that are visible in charts: how values are parsed and printed, and the text of
+//! errors.
 //!
-//! Strings are bytes here as they are in Go. The crate is pure: no clock, no randomness, no files.
+//! Strings are bytes, as in Go. The crate is pure: no clock, no randomness, no files.
 //!
 //! ```
 //! use gostd::duration::Duration;
@@ -8,7 +9,7 @@
 //!
 //! assert_eq!(Duration::parse(b"1h15m").unwrap().to_string(), "1h15m0s");
 //! assert!(Regexp::compile(br"^\d+$").unwrap().is_match(b"12"));
-//! assert!(Regexp::compile(b"(?=a)").is_err(), "Go knows no lookaround");
+//! assert!(Regexp::compile(b"(?=a)").is_err(), "Go has no lookaround");
 //! ```
 
 pub mod clock;

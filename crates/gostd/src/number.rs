@@ -1,7 +1,7 @@
-//! Numbers as text: `strconv`'s floats and integers, both ways.
+//! Converts numbers to and from text: `strconv`'s floats and integers.
 
-/// Appends a float the way `strconv.AppendFloat` does for the formats `e E f g G b x X`; a precision of `None` means the shortest digits that
-/// read back as the same number, of an `f32` if `single`.
+/// Appends a float like `strconv.AppendFloat` for the formats `e E f g G b x X`. A precision of `None` means the
+/// shortest digits that parse back to the same number, of an `f32` if `single`.
 pub fn append_float(out: &mut Vec<u8>, f: f64, format: u8, precision: Option<usize>, single: bool) {
     if !f.is_finite() {
         let text = if f.is_nan() {
@@ -23,7 +23,7 @@ pub fn append_float(out: &mut Vec<u8>, f: f64, format: u8, precision: Option<usi
         b'x' | b'X' => append_hex(out, magnitude, format, precision, single),
         b'f' => match precision {
             Some(precision) => append_fixed(out, magnitude, precision),
-            // Up to here every integer is exact, and needs all its digits.
+            // Integers up to here are exact and need all their digits.
             None if !single && magnitude < 9_007_199_254_740_992.0 && magnitude.fract() == 0.0 => {
                 append_int(out, magnitude as u64);
             }
@@ -40,8 +40,8 @@ pub fn append_float(out: &mut Vec<u8>, f: f64, format: u8, precision: Option<usi
     }
 }
 
-/// Appends a finite float the way `encoding/json` does: without an exponent between 1e-6 and 1e21, and no zero in front of
-/// an exponent of one digit.
+/// Appends a finite float like `encoding/json`: without an exponent between 1e-6 and 1e21, and without a leading zero
+/// in an exponent of one digit.
 pub fn append_json_float(out: &mut Vec<u8>, f: f64, single: bool) {
     let magnitude = if single { f64::from(f as f32) } else { f }.abs();
     let (least, bound) = if single {
@@ -60,10 +60,11 @@ pub fn append_json_float(out: &mut Vec<u8>, f: f64, single: bool) {
     }
 }
 
-/// `%g`: scientific below an exponent of -4 and from the precision on; the shortest digits count as a precision of 6, however many they are.
+/// `%g`: uses an exponent if it is below -4 or at least the precision. For the shortest digits the precision is taken
+/// as 6, whatever their number.
 fn append_general(out: &mut Vec<u8>, f: f64, format: u8, precision: Option<usize>, single: bool) {
     if precision.is_none() && f < 1e6 && f.fract() == 0.0 {
-        // Most numbers in values are such integers; they need no exponent.
+        // Most numbers in values are integers like this; they need no exponent.
         return append_int(out, f as u64);
     }
     let (decimal, limit) = match precision {
@@ -72,7 +73,7 @@ fn append_general(out: &mut Vec<u8>, f: f64, format: u8, precision: Option<usize
             let precision = precision.max(1);
             let decimal = Decimal::rounded(f, precision);
             let digits = decimal.digits.len() as i64;
-            // A number that is an integer with fewer digits than asked for keeps its fixed form.
+            // An integer with fewer digits than requested is printed without exponent.
             let limit = if precision as i64 > digits && digits >= decimal.point {
                 digits
             } else {
@@ -89,7 +90,7 @@ fn append_general(out: &mut Vec<u8>, f: f64, format: u8, precision: Option<usize
     }
 }
 
-/// Digits without trailing zeros, and where the decimal point stands: `0.digits * 10^point`.
+/// Digits without trailing zeros, and the position of the decimal point: `0.digits * 10^point`.
 struct Decimal {
     digits: Vec<u8>,
     point: i64,
@@ -105,22 +106,22 @@ impl Decimal {
         }
     }
 
-    /// Where two shortest texts are equally near, Go takes the one that ends in an even digit, Rust the larger.
+    /// If two shortest texts are equally near, Go takes the one that ends in an even digit, Rust the larger one.
     fn with_even_end(mut self, f: f64, least_digits: usize, reads_back: impl Fn(&str) -> bool) -> Self {
         // Only numbers that need nearly all digits have such neighbours.
         if self.digits.len() < least_digits || self.digits.last().is_none_or(|digit| digit % 2 == 0) {
             return self;
         }
-        // More digits than a number that lies just between two of these can have.
+        // Enough digits to represent a number exactly halfway between two of these.
         let exact = Self::parse(&format!("{f:.80e}"));
         let lies_between = exact.digits.len() == self.digits.len() + 1 && exact.digits.ends_with(b"5");
         if lies_between && exact.digits[..self.digits.len()] < *self.digits {
             let mut smaller = self.digits.clone();
             if let Some(last) = smaller.last_mut() {
-                // An odd digit is no zero, so there is nothing to borrow.
+                // An odd digit is not zero, so there is nothing to borrow.
                 *last -= 1;
             }
-            // The floats below a power of two are nearer than those above.
+            // The floats below a power of two are closer together than those above.
             let scale = self.point - smaller.len() as i64;
             if reads_back(&format!("{}e{scale}", String::from_utf8_lossy(&smaller))) {
                 self.digits = smaller;
@@ -130,11 +131,11 @@ impl Decimal {
     }
 
     fn rounded(f: f64, digits: usize) -> Self {
-        // No float has more significant digits than this; the rest would be zeros.
+        // No float has more significant digits; the rest would be zeros.
         Self::parse(&format!("{f:.*e}", digits.clamp(1, 1100) - 1))
     }
 
-    /// Reads Rust's `d.ddde-7`.
+    /// Parses Rust's `d.ddde-7`.
     fn parse(scientific: &str) -> Self {
         let (mantissa, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
         let mut digits: Vec<u8> = mantissa.bytes().filter(u8::is_ascii_digit).collect();
@@ -190,7 +191,7 @@ fn append_exponent(out: &mut Vec<u8>, exponent: i64) {
 }
 
 fn append_fixed(out: &mut Vec<u8>, f: f64, precision: usize) {
-    // Rust's formatting machinery stops at a precision of 65535; no float has more than 1074 digits after the point.
+    // Rust does not format with a precision above 65535; no float has more than 1074 digits after the point.
     out.extend_from_slice(format!("{f:.*}", precision.min(1100)).as_bytes());
     out.resize(out.len() + precision.saturating_sub(1100), b'0');
 }
@@ -240,7 +241,7 @@ fn append_hex(out: &mut Vec<u8>, f: f64, format: u8, precision: Option<usize>, s
         let shift = precision * 4;
         let extra = (mantissa << shift) & (ONE - 1);
         mantissa >>= 60 - shift;
-        // To nearest, ties to even.
+        // Rounds to nearest, ties to even.
         if extra | (mantissa & 1) > 1 << 59 {
             mantissa += 1;
         }
@@ -285,8 +286,8 @@ pub fn append_int(out: &mut Vec<u8>, mut n: u64) {
     out.extend_from_slice(&buffer[start..]);
 }
 
-/// What Go's syntax for an integer literal says (`strconv.ParseUint` with base 0): base prefixes, a leading zero for octal, underscores.
-/// None if it is no such literal or does not fit.
+/// Parses Go's syntax of integer literals (`strconv.ParseUint` with base 0): base prefixes, a leading zero for octal,
+/// underscores. None if the text is not such a literal or does not fit.
 pub fn parse_uint(text: &str) -> Option<u64> {
     let (base, digits) = match text.as_bytes() {
         [b'0', b'x' | b'X', ..] => (16, &text[2..]),
@@ -317,7 +318,8 @@ pub fn parse_int(text: &str) -> Option<i64> {
     }
 }
 
-/// Go's syntax for a float literal (`strconv.ParseFloat`), hexadecimal ones and underscores included. None if it is none, or out of range.
+/// Parses Go's syntax of float literals (`strconv.ParseFloat`), including hexadecimal ones and underscores. None if
+/// the text is not such a literal, or out of range.
 pub fn parse_float(text: &str) -> Option<f64> {
     let (sign, digits) = match text.as_bytes().first()? {
         b'-' => (-1.0, &text[1..]),
@@ -388,17 +390,18 @@ fn parse_hex_float(text: &str) -> Option<f64> {
     if !any {
         return None;
     }
-    // The sticky bit rounds correctly: 64 bits are more than a float has.
+    // The sticky bit makes the rounding correct: 64 bits are more than a float has.
     let mantissa = (mantissa | u64::from(sticky)) as f64;
     let exponent = exponent.clamp(-4000, 4000) as i32;
-    // Two steps, so that a subnormal result does not overflow or vanish on the way.
+    // Two steps, so that a subnormal result does not overflow or underflow in between.
     Some(mantissa * 2f64.powi(exponent / 2) * 2f64.powi(exponent - exponent / 2))
 }
 
-/// Underscores may stand between digits only, or between a base prefix and a digit.
+/// Underscores are only allowed between digits, or between a base prefix and a digit.
 fn underscores_are_placed_well(text: &str) -> bool {
     let text = text.strip_prefix(['+', '-']).unwrap_or(text);
-    // What came before: '0' for a digit or prefix, '_' for an underscore, '!' for anything else, '^' at the start.
+    // The previous character: '0' for a digit or prefix, '_' for an underscore, '!' for anything else, '^' at the
+    // start.
     let mut before = b'^';
     let (rest, hex) = match text.as_bytes() {
         [b'0', prefix, rest @ ..] if b"bBoOxX".contains(prefix) => {

@@ -1,4 +1,4 @@
-//! Go's `path`: slash-separated paths, without looking at any file. `path/filepath` does the same on Linux, but for
+//! Go's `path`: slash-separated paths, without accessing files. `path/filepath` behaves the same on Linux, except for
 //! `Dir`.
 
 /// `path.Clean`: the shortest equivalent path; `.` if nothing is left.
@@ -43,7 +43,7 @@ pub fn base(path: &[u8]) -> &[u8] {
     trimmed.rsplit(|byte| *byte == b'/').next().unwrap_or(trimmed)
 }
 
-/// `path.Dir`: all but what follows the last slash, cleaned.
+/// `path.Dir`: everything before the last slash, cleaned.
 pub fn dir(path: &[u8]) -> Vec<u8> {
     let end = path
         .iter()
@@ -52,7 +52,7 @@ pub fn dir(path: &[u8]) -> Vec<u8> {
     clean(&path[..end])
 }
 
-/// `path.Ext`: from the last dot of the last element on, or nothing.
+/// `path.Ext`: the last element from its last dot, or nothing.
 pub fn ext(path: &[u8]) -> &[u8] {
     let last = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     last.iter()

@@ -1,4 +1,4 @@
-//! Quoting: the escapes of Go's `strconv/quote.go`, both ways.
+//! Quoting and unquoting with the escapes of Go's `strconv/quote.go`.
 
 use crate::{rune, unicode::is_print};
 
@@ -37,7 +37,7 @@ fn append(out: &mut Vec<u8>, text: &[u8], quote: u8, ascii: bool) {
     out.push(quote);
     let mut rest = text;
     loop {
-        // Most texts are plain in whole.
+        // Most texts contain only plain characters.
         let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && *byte != quote && *byte != b'\\';
         let plain = rest.iter().position(|byte| !is_plain(byte)).unwrap_or(rest.len());
         out.extend_from_slice(&rest[..plain]);
@@ -123,7 +123,7 @@ pub enum Unquoted {
     Char(char),
 }
 
-/// `strconv.UnquoteChar`: the first character of the inside of a literal, and what follows it.
+/// `strconv.UnquoteChar`: the first character inside a literal, and the rest of the text.
 pub fn unquote_char(text: &[u8], quote: u8) -> Result<(Unquoted, &[u8]), InvalidSyntax> {
     let (c, len) = rune::decode(text).ok_or(InvalidSyntax)?;
     let rest = &text[len..];

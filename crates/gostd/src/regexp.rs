@@ -1,8 +1,8 @@
 //! Go's `regexp`: RE2 syntax, its errors, its matching and replacing.
 //!
 //! Patterns are parsed by Go's rules into the representation that the `regex` crates compile, rather than rewritten
-//! into those crates' own syntax: the two accept different texts (`\Q..\E`, `a{,3}`, `x**`), and read some of the same
-//! differently (`\d`, `\w`, `\s` and `\b` are ASCII in Go, `&&` in a class is an operator in Rust).
+//! into the syntax of those crates: the two accept different texts (`\Q..\E`, `a{,3}`, `x**`), and interpret some
+//! texts differently (`\d`, `\w`, `\s` and `\b` are ASCII in Go, `&&` in a class is an operator in Rust).
 
 use std::borrow::Cow;
 
@@ -23,10 +23,10 @@ pub struct Regexp {
     states: u64,
 }
 
-/// Is told of every match, and of how many bytes have been made so far; an error ends the search.
+/// Called for every match with the number of bytes created so far; an error ends the search.
 pub type Progress<'p, E> = dyn FnMut(usize) -> Result<(), E> + 'p;
 
-/// The names of the groups, from the first on. Go allows one name for several, the crate does not.
+/// The names of the groups, starting with the first. Go allows several groups with one name, the crate does not.
 type GroupNames = Vec<Option<Box<str>>>;
 
 /// Why a pattern does not compile, in Go's words.
@@ -38,7 +38,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// What is wrong and where, without saying that it is a regular expression.
+    /// The problem and the excerpt, without saying that it is a regular expression.
     pub fn reason(&self) -> String {
         format!("{}: `{}`", self.problem, self.excerpt)
     }
@@ -51,17 +51,17 @@ impl Error {
     }
 }
 
-/// How much memory a compiled pattern may take. Go's own limit is 128 MB.
+/// Maximum memory of a compiled pattern. Go's own limit is 128 MB.
 const MAX_COMPILED_BYTES: usize = 16 << 20;
 
-/// How much memory a search may take for states that it comes to, forwards and backwards.
+/// Maximum memory of a search for the states it visits, in each direction.
 const MAX_SEARCH_BYTES: usize = 256 << 10;
 
 impl Regexp {
     /// `regexp.Compile`.
     ///
     /// # Errors
-    /// The pattern is not RE2, or larger than Go (or [`MAX_COMPILED_BYTES`]) allows.
+    /// The pattern is not valid RE2, or it exceeds Go's limits or [`MAX_COMPILED_BYTES`].
     pub fn compile(pattern: &[u8]) -> Result<Self, Error> {
         let (hir, names) = Parser::parse(pattern)?;
         let config = Regex::config()
@@ -80,12 +80,13 @@ impl Regexp {
         })
     }
 
-    /// About how many states an automaton for the pattern has: a search can come to all of them at each character.
+    /// Approximate number of states of an automaton for the pattern: a search can visit all of them at each
+    /// character.
     pub fn states(&self) -> u64 {
         self.states
     }
 
-    /// How much memory it takes.
+    /// Memory used by the compiled pattern.
     pub fn memory(&self) -> usize {
         self.regex.memory_usage()
     }
@@ -102,10 +103,11 @@ impl Regexp {
         Some(&text[haystack.original(found.start())..haystack.original(found.end())])
     }
 
-    /// `FindAllString`: up to `limit` matches, all if it is negative. An empty match right behind another is none.
+    /// `FindAllString`: up to `limit` matches, all of them if it is negative. An empty match directly after another
+    /// match does not count.
     ///
     /// # Errors
-    /// `progress` ends the search.
+    /// An error of `progress`, which ends the search.
     pub fn find_all<'t, E>(
         &self,
         text: &'t [u8],
@@ -132,10 +134,11 @@ impl Regexp {
         Ok(all)
     }
 
-    /// `Split`: the texts between matches; at most `limit` of them, the last with all the rest; all if it is negative.
+    /// `Split`: the texts between matches. At most `limit` texts, the last containing the rest; all of them if it is
+    /// negative.
     ///
     /// # Errors
-    /// `progress` ends the search.
+    /// An error of `progress`, which ends the search.
     pub fn split<'t, E>(
         &self,
         text: &'t [u8],
@@ -156,7 +159,7 @@ impl Regexp {
                 break;
             }
             end = match_start;
-            // An empty match at the very start splits nothing off.
+            // An empty match at the very start does not split.
             if match_end != 0 {
                 parts.push(&text[start..end]);
             }
@@ -168,10 +171,10 @@ impl Regexp {
         Ok(parts)
     }
 
-    /// `ReplaceAllString`: `$1`, `${1}` and `$name` in `replacement` stand for groups, `$$` for a dollar.
+    /// `ReplaceAllString`: `$1`, `${1}` and `$name` in `replacement` are replaced by groups, `$$` by a dollar sign.
     ///
     /// # Errors
-    /// `progress` ends the search.
+    /// An error of `progress`, which ends the search.
     pub fn replace_all<E>(
         &self,
         text: &[u8],
@@ -192,10 +195,10 @@ impl Regexp {
         })
     }
 
-    /// `ReplaceAllLiteralString`: `replacement` is taken as it is.
+    /// `ReplaceAllLiteralString`: `replacement` is used literally.
     ///
     /// # Errors
-    /// `progress` ends the search.
+    /// An error of `progress`, which ends the search.
     pub fn replace_all_literal<E>(
         &self,
         text: &[u8],
@@ -227,7 +230,7 @@ impl Regexp {
             let Some(found) = captures.get_match() else { break };
             let (start, end) = (haystack.original(found.start()), haystack.original(found.end()));
             out.extend_from_slice(&text[copied..start]);
-            // Go replaces an empty match right behind another one never, but at the start always.
+            // Go never replaces an empty match directly after another match, but always one at the start.
             if end > copied || start == 0 {
                 let slots: Vec<_> = captures
                     .slots()
@@ -279,7 +282,7 @@ impl Regexp {
         Ok(())
     }
 
-    /// The group of that number, or the first one of that name that took part in the match.
+    /// The group with that number, or the first group of that name that took part in the match.
     fn group_index(&self, name: &str, slots: &[Option<usize>]) -> Option<usize> {
         let numeric =
             name.bytes().all(|byte| byte.is_ascii_digit()) && (name == "0" || !name.starts_with('0'));
@@ -297,14 +300,14 @@ impl Regexp {
     }
 }
 
-/// A match: the text, what was searched of it, and where the groups are in that.
+/// A match: the text, the text that was searched, and the positions of the groups in the latter.
 struct Match<'m> {
     text: &'m [u8],
     haystack: &'m Haystack<'m>,
     slots: &'m [Option<usize>],
 }
 
-/// About how many states an automaton for an expression has.
+/// Approximate number of states of an automaton for an expression.
 fn states(hir: &Hir) -> u64 {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => 1,
@@ -320,7 +323,7 @@ fn states(hir: &Hir) -> u64 {
     }
 }
 
-/// The group that a text behind a `$` names, and what follows.
+/// The group named after a `$`, and the rest of the text.
 fn group_name(text: &[u8]) -> Option<(&str, &[u8])> {
     let braced = text.first() == Some(&b'{');
     let text = if braced { &text[1..] } else { text };
@@ -340,7 +343,7 @@ fn group_name(text: &[u8]) -> Option<(&str, &[u8])> {
     }
 }
 
-/// `QuoteMeta`: the text as a pattern that matches nothing else.
+/// `QuoteMeta`: a pattern that matches exactly the text.
 pub fn quote_meta(text: &[u8]) -> Vec<u8> {
     let mut quoted = Vec::with_capacity(text.len());
     for &byte in text {
@@ -352,10 +355,10 @@ pub fn quote_meta(text: &[u8]) -> Vec<u8> {
     quoted
 }
 
-/// A text as UTF-8. Go reads every invalid byte as U+FFFD, so that is what a pattern sees of it.
+/// A text as UTF-8. Go treats every invalid byte as U+FFFD, so patterns see that.
 struct Haystack<'t> {
     bytes: Cow<'t, [u8]>,
-    /// Where replaced bytes stood: (offset behind the replacement, offset behind the byte).
+    /// Positions of replaced bytes: (offset after the replacement, offset after the byte).
     replaced: Vec<(usize, usize)>,
 }
 
@@ -408,10 +411,10 @@ const UNEXPECTED_PAREN: &str = "unexpected )";
 const TOO_DEEP: &str = "expression nests too deeply";
 const TOO_LARGE: &str = "expression too large";
 
-/// Go's limit of a repeat count, of products of nested ones, and of the depth of an expression.
+/// Go's limit on a repeat count, on products of nested ones, and on the depth of an expression.
 const MAX_REPEAT: u32 = 1000;
 const MAX_HEIGHT: usize = 1000;
-/// Go's limit of instructions: 128 MB of 40 bytes.
+/// Go's limit on instructions: 128 MB of 40 bytes.
 const MAX_SIZE: u64 = (128 << 20) / 40;
 
 #[derive(Clone, Copy, Debug)]
@@ -426,13 +429,13 @@ struct Flags {
     swap_greed: bool,
 }
 
-/// A parsed piece, with what Go's limits are about.
+/// A parsed piece, with the properties that Go limits.
 #[derive(Clone, Debug)]
 struct Piece {
     hir: Hir,
     height: usize,
     size: u64,
-    /// The largest product of repeat counts along any path down.
+    /// The largest product of nested repeat counts.
     repeats: u32,
 }
 
@@ -475,9 +478,9 @@ impl Piece {
     }
 }
 
-/// An open group: the alternatives that are complete, and the pieces of the one being read.
+/// An open group: the complete alternatives, and the pieces of the current one.
 struct Group {
-    /// Its number, if it captures.
+    /// Its number, if it is a capturing group.
     capture: Option<u32>,
     outer_flags: Flags,
     alternatives: Vec<Piece>,
@@ -520,7 +523,7 @@ struct Parser<'p> {
     pattern: &'p [u8],
     flags: Flags,
     groups: Vec<Group>,
-    /// Of the capturing groups so far.
+    /// The names of the capturing groups so far.
     names: GroupNames,
 }
 
@@ -555,7 +558,7 @@ impl<'p> Parser<'p> {
         }
     }
 
-    /// Reads the next element. True if it was a repetition of the one before.
+    /// Reads the next element. Returns whether it was a repetition of the previous one.
     fn step(&mut self, rest: &mut &'p [u8], last_repeat: &[u8]) -> Result<bool, Error> {
         let text = *rest;
         match text {
@@ -615,7 +618,7 @@ impl<'p> Parser<'p> {
             }
             [b'{', ..] => {
                 let Some((min, max, behind)) = counts(text) else {
-                    // What cannot be read as a repetition is a brace.
+                    // A brace that does not start a repetition is a literal brace.
                     self.push_char('{')?;
                     *rest = &text[1..];
                     return Ok(false);
@@ -692,7 +695,7 @@ impl<'p> Parser<'p> {
         self.push(group.close())
     }
 
-    /// Repeats the last piece. `before` starts at the operator, `after` behind it; `counted` says that it was `{…}`.
+    /// Repeats the last piece. `before` starts at the operator, `after` after it; `counted` means that it was `{…}`.
     fn repeat(
         &mut self,
         min: u32,
@@ -726,7 +729,7 @@ impl<'p> Parser<'p> {
         let repeated = Piece {
             height: piece.height + 1,
             size,
-            // `x{0}` repeats nothing, whatever stands inside.
+            // `x{0}` repeats nothing, whatever it contains.
             repeats: if counted && max == Some(0) {
                 1
             } else {
@@ -876,7 +879,7 @@ impl<'p> Parser<'p> {
     fn unicode_class(&self, text: &'p [u8]) -> Result<(ClassUnicode, &'p [u8]), Error> {
         let mut negated = text[1] == b'P';
         let (c, after_char) = match &text[2..] {
-            // A pattern that ends here has no class of that name.
+            // A pattern that ends here is a class without a name.
             [] => return Err(Error::new(INVALID_CHAR_RANGE, text)),
             rest => next_char(rest)?,
         };
@@ -1007,7 +1010,7 @@ fn class_char<'p>(text: &'p [u8], whole: &[u8]) -> Result<(char, &'p [u8]), Erro
     }
 }
 
-/// A backslash and what it escapes, as one character.
+/// A backslash and the escaped text, as one character.
 fn escape(text: &[u8]) -> Result<(char, &[u8]), Error> {
     let [_, behind @ ..] = text else {
         return Err(Error::new(TRAILING_BACKSLASH, b""));
@@ -1018,7 +1021,7 @@ fn escape(text: &[u8]) -> Result<(char, &[u8]), Error> {
     let (c, rest) = next_char(behind)?;
     let invalid = |rest: &[u8]| Error::new(INVALID_ESCAPE, &text[..text.len() - rest.len()]);
     let plain = match c {
-        // A single digit would be a reference back to a group.
+        // A single digit would be a backreference.
         '1'..='7' if !matches!(rest.first(), Some(b'0'..=b'7')) => return Err(invalid(rest)),
         '0'..='7' => return Ok(octal(behind)),
         'x' => return hexadecimal(rest).map_err(|stopped| stopped.unwrap_or_else(invalid)),
@@ -1047,7 +1050,7 @@ fn octal(text: &[u8]) -> (char, &[u8]) {
     (char::from_u32(value).unwrap_or_default(), &text[width..])
 }
 
-/// Why hexadecimal digits did not end well: an error of its own, or an invalid escape up to here.
+/// Why parsing hexadecimal digits stopped: an error of its own, or an invalid escape up to here.
 enum Stopped<'p> {
     At(&'p [u8]),
     Because(Error),
@@ -1062,7 +1065,7 @@ impl<'p> Stopped<'p> {
     }
 }
 
-/// The digits behind `\x`: two of them, or any number in braces.
+/// The digits after `\x`: two of them, or any number in braces.
 fn hexadecimal(text: &[u8]) -> Result<(char, &[u8]), Stopped<'_>> {
     let next = |text| next_char(text).map_err(Stopped::Because);
     if text.is_empty() {
@@ -1098,13 +1101,14 @@ fn hexadecimal(text: &[u8]) -> Result<(char, &[u8]), Stopped<'_>> {
     }
     match char::from_u32(value) {
         Some(c) if digits > 0 => Ok((c, rest)),
-        // Surrogates are characters to Go's parser, but match nothing.
+        // Go's parser accepts surrogates as characters, but they match nothing.
         None if digits > 0 => Ok((char::REPLACEMENT_CHARACTER, rest)),
         _ => Err(Stopped::At(rest)),
     }
 }
 
-/// `{n}`, `{n,}` or `{n,m}`: minimum, maximum, and what follows. Numbers too large to read become `u32::MAX`.
+/// `{n}`, `{n,}` or `{n,m}`: minimum, maximum, and the rest of the text. Numbers that are too large become
+/// `u32::MAX`.
 fn counts(text: &[u8]) -> Option<(u32, Option<u32>, &[u8])> {
     let (min, rest) = count(text.strip_prefix(b"{")?)?;
     let (max, rest) = match rest {
@@ -1131,8 +1135,8 @@ fn count(text: &[u8]) -> Option<(u32, &[u8])> {
     Some((number, &text[width..]))
 }
 
-/// The scripts that Go finds by name. It compares names without case, underscores, spaces and hyphens, but looks them
-/// up in a table that has the underscores, so that scripts of two words are not found at all.
+/// The scripts that Go finds by name. It compares names ignoring case, underscores, spaces and hyphens, but looks
+/// them up in a table that contains the underscores, so scripts whose names have two words are never found.
 const SCRIPTS: &str = "Adlam Ahom Arabic Armenian Avestan Balinese Bamum Batak Bengali Bhaiksuki Bopomofo Brahmi \
     Braille Buginese Buhid Carian Chakma Cham Cherokee Chorasmian Common Coptic Cuneiform Cypriot Cyrillic Deseret \
     Devanagari Dogra Duployan Elbasan Elymaic Ethiopic Georgian Glagolitic Gothic Grantha Greek Gujarati Gurmukhi Han \
@@ -1161,15 +1165,15 @@ fn unicode_table(name: &[u8]) -> Option<ClassUnicode> {
     }
     match name.to_ascii_lowercase().as_str() {
         "any" | "assigned" | "ascii" => property(&name),
-        // No text that is UTF-8 has any.
+        // No UTF-8 text contains any.
         "cs" | "surrogate" => Some(ClassUnicode::empty()),
-        // The table below strips this from names.
+        // The table below would strip this prefix.
         prefixed if prefixed.starts_with("is") => None,
         _ => property(&format!("gc={name}")),
     }
 }
 
-/// A property by the name that the `regex` crates have for it.
+/// A property by its name in the `regex` crates.
 fn property(name: &str) -> Option<ClassUnicode> {
     match regex_syntax::parse(&format!(r"\p{{{name}}}")).ok()?.into_kind() {
         HirKind::Class(Class::Unicode(class)) => Some(class),
@@ -1188,7 +1192,7 @@ mod tests {
 
     use super::*;
 
-    #[expect(clippy::unnecessary_wraps, reason = "what a search asks for may fail")]
+    #[expect(clippy::unnecessary_wraps, reason = "a search takes a function that may fail")]
     fn endless(_: usize) -> Result<(), Infallible> {
         Ok(())
     }
@@ -1234,7 +1238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_told_in_go_s_words() {
+    fn invalid_patterns_are_reported_in_gos_words() {
         for (pattern, expected) in [
             ("a(b", "missing closing ): `a(b`"),
             ("a)b", "unexpected ): `a)b`"),

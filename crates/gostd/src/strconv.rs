@@ -1,15 +1,15 @@
-//! Go's `strconv`, into strings: `ParseInt` of a given base, floats and quoted text. Numbers as Go's syntax spells them are
-//! read by [`crate::number`], which writes bytes.
+//! Go's `strconv`, appending to strings: `ParseInt` of a given base, floats and quoted text. Numbers in Go's syntax
+//! are parsed by [`crate::number`], which writes bytes.
 
 use std::fmt::Write as _;
 
 use crate::number;
 use crate::quote::quote as quoted;
 
-/// A text that is no number, or one that does not fit.
+/// The text is not a number, or the number does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotANumber {
-    /// What Go returns beside the error: the nearest number that fits, or 0. Some callers ignore the error.
+    /// Returned by Go with the error: the nearest number that fits, or 0. Some callers ignore the error.
     pub nearest: i64,
 }
 
@@ -50,9 +50,9 @@ fn format_general(number: f64, single: bool, onto: &mut String) {
     onto.extend(text.into_iter().map(char::from));
 }
 
-/// A finite float as `encoding/json` writes it: without an exponent between 1e-6 and 1e21.
+/// A finite float as written by `encoding/json`: without an exponent between 1e-6 and 1e21.
 pub fn format_json_float(number: f64, onto: &mut String) {
-    // Whole numbers, which is what most are, take the short way.
+    // Fast path for whole numbers, which are the most common.
     if number.fract() == 0.0 && number.abs() < 1e15 && !(number == 0.0 && number.is_sign_negative()) {
         let _ = write!(onto, "{}", number as i64);
     } else {

@@ -1,6 +1,6 @@
 //! Go's `unicode`: classes of characters and their simple case mappings.
 //!
-//! Rust's own methods differ in places: they know properties (`Ⅷ` is uppercase) where Go knows categories (it is a
+//! Rust's own methods differ in places: they use properties (`Ⅷ` is uppercase) where Go uses categories (it is a
 //! number), and they map one letter to several (`ß` to `SS`) where Go maps one to one or not at all.
 
 mod classes;
@@ -15,7 +15,7 @@ pub fn push(out: &mut Vec<u8>, rune: char) {
     out.extend_from_slice(rune.encode_utf8(&mut [0; 4]).as_bytes());
 }
 
-/// Go's `strings.Map`: every rune replaced; what was not UTF-8 comes out as U+FFFD.
+/// Go's `strings.Map`: replaces every rune; invalid UTF-8 is replaced by U+FFFD.
 pub fn map_runes(text: &[u8], mut map: impl FnMut(char) -> char) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for (rune, _) in runes(text) {
@@ -58,7 +58,7 @@ pub fn is_title(rune: char) -> bool {
     get_general_category(rune) == Category::TitlecaseLetter
 }
 
-/// `unicode.IsNumber`: the categories N.
+/// `unicode.IsNumber`: all N categories.
 pub fn is_number(rune: char) -> bool {
     matches!(
         get_general_category(rune),
@@ -66,7 +66,7 @@ pub fn is_number(rune: char) -> bool {
     )
 }
 
-/// `unicode.IsPunct`: the categories P.
+/// `unicode.IsPunct`: all P categories.
 pub fn is_punctuation(rune: char) -> bool {
     matches!(
         get_general_category(rune),
@@ -83,7 +83,7 @@ pub fn is_punctuation(rune: char) -> bool {
 /// `unicode.ToUpper`.
 pub fn to_upper(rune: char) -> char {
     match rune {
-        // Greek letters with iota subscript: Rust spells the iota out.
+        // Greek letters with iota subscript: Rust writes the iota as a letter of its own.
         '\u{1F80}'..='\u{1F87}' | '\u{1F90}'..='\u{1F97}' | '\u{1FA0}'..='\u{1FA7}' => offset(rune, 8),
         '\u{1FB3}' | '\u{1FC3}' | '\u{1FF3}' => offset(rune, 9),
         _ => single(rune, rune.to_uppercase()),
@@ -106,7 +106,7 @@ pub fn to_title(rune: char) -> char {
         'Ǉ'..='ǉ' => 'ǈ',
         'Ǌ'..='ǌ' => 'ǋ',
         'Ǳ'..='ǳ' => 'ǲ',
-        // Georgian has capitals, but titles do not use them.
+        // Georgian has capitals, but title case does not use them.
         '\u{10D0}'..='\u{10FF}' => rune,
         _ => to_upper(rune),
     }

@@ -1,4 +1,4 @@
-//! Go's `net/url`: taking URLs apart and putting them together, with its own ideas of what must be escaped.
+//! Go's `net/url`: parses and assembles URLs, with its own rules for what must be escaped.
 
 use std::net::Ipv6Addr;
 
@@ -7,13 +7,13 @@ use std::net::Ipv6Addr;
 pub struct Url {
     /// In lower case, without the colon.
     pub scheme: Vec<u8>,
-    /// What follows the scheme of a URL without slashes: `mailto:a@b`.
+    /// The rest of a URL without slashes after the scheme: `mailto:a@b`.
     pub opaque: Vec<u8>,
-    /// What stands before `@`.
+    /// The text before `@`.
     pub user: Option<User>,
     /// Host and port.
     pub host: Vec<u8>,
-    /// The path, with its leading slash where it has one.
+    /// The path, including a leading slash.
     pub path: Vec<u8>,
     /// The query without `?`, still escaped.
     pub query: Vec<u8>,
@@ -28,7 +28,7 @@ pub struct User {
     password: Option<Vec<u8>>,
 }
 
-/// Why a text is no URL, in Go's words.
+/// Why a text is not a URL, in Go's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("parse {quoted}: {problem}")]
 pub struct Error {
@@ -64,7 +64,7 @@ impl Url {
         }
     }
 
-    /// `URL.String` of a URL made of parts, which has no spelling of its own to keep.
+    /// `URL.String` of a URL built from parts, which has no original notation to keep.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         if !self.scheme.is_empty() {
@@ -106,7 +106,7 @@ impl Url {
         if !path.is_empty() && path[0] != b'/' && !self.host.is_empty() {
             out.push(b'/');
         }
-        // `a:b` would read as a scheme.
+        // `a:b` would be parsed as a scheme.
         if out.is_empty() && cut(&path, b'/').0.contains(&b':') {
             out.extend_from_slice(b"./");
         }
@@ -127,7 +127,7 @@ impl User {
     }
 }
 
-/// The text before the first `separator`, and that after it.
+/// The text before the first `separator`, and the text after it.
 fn cut(text: &[u8], separator: u8) -> (&[u8], Option<&[u8]>) {
     match text.iter().position(|byte| *byte == separator) {
         Some(at) => (&text[..at], Some(&text[at + 1..])),
@@ -248,7 +248,7 @@ fn check_ipv6(address: &[u8]) -> Result<(), String> {
     ))
 }
 
-/// What `netip.ParseAddr` says about a text that is no IPv6 address, as far as it is commonly met.
+/// The most common messages of `netip.ParseAddr` for a text that is not an IPv6 address.
 fn ip_problem(text: &str) -> String {
     if text.ends_with('%') {
         return "zone must be a non-empty string".to_owned();
@@ -297,7 +297,7 @@ fn is_optional_port(text: &[u8]) -> bool {
     }
 }
 
-/// Where a text stands in the URL, which decides what it may contain.
+/// The part of the URL that a text is in, which determines the allowed characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Path,
@@ -351,7 +351,7 @@ fn unescape(text: &[u8], part: Part) -> Result<Vec<u8>, String> {
             (Some(high), Some(low)) => (high << 4 | low) as u8,
             _ => return Err(format!("invalid URL escape {}", quote(escape))),
         };
-        // Hosts escape what is not ASCII; zones also a space, and the percent sign that starts them.
+        // Hosts escape characters that are not ASCII; zones also a space, and the percent sign that starts them.
         let allowed = match part {
             Part::Host => value >= 0x80 || escape == b"%25",
             Part::Zone => escape == b"%25" || value == b' ' || Part::Host.may_contain(value),
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_told_in_go_s_words() {
+    fn invalid_urls_are_reported_in_gos_words() {
         for (text, expected) in [
             (
                 "http://a b.com/",

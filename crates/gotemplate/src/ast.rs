@@ -4,18 +4,18 @@ use std::{fmt, sync::Arc};
 
 use crate::{builtin::Builtin, function::Function, string::Str};
 
-/// One template: a file, or what a `define` or `block` in it defines.
+/// One template: a file, or the body of a `define` or `block` in it.
 #[derive(Clone, Debug)]
 pub struct Tree {
-    /// The name it is called by.
+    /// The name that templates call it by.
     pub name: Str,
     /// Where it was read from.
     pub source: Arc<Source>,
-    /// What it does; trees of equal texts share it.
+    /// Its nodes; trees parsed from equal texts share them.
     pub root: Arc<List>,
 }
 
-/// A text with templates in it.
+/// A text that contains templates.
 #[derive(Debug)]
 pub struct Source {
     /// The name of the file, for messages.
@@ -24,7 +24,7 @@ pub struct Source {
     pub text: Str,
 }
 
-/// A position as messages show it.
+/// A position as error messages show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
     /// The name of the file.
@@ -43,7 +43,7 @@ impl fmt::Display for Location {
 
 impl Source {
     /// The position of a byte.
-    #[expect(clippy::naive_bytecount, reason = "asked for errors only")]
+    #[expect(clippy::naive_bytecount, reason = "only called for error messages")]
     pub fn location(&self, pos: usize) -> Location {
         let before = &self.text[..pos.min(self.text.len())];
         let line = 1 + before.iter().filter(|byte| **byte == b'\n').count();
@@ -57,13 +57,13 @@ impl Source {
 }
 
 impl Tree {
-    /// Whether there is nothing in it but space, comments and definitions.
+    /// Whether it contains nothing but white space, comments and definitions.
     pub fn is_empty(&self) -> bool {
         self.root.is_empty()
     }
 }
 
-/// Nodes in a row.
+/// A sequence of nodes.
 #[derive(Clone, Debug, Default)]
 pub struct List {
     /// The nodes.
@@ -71,17 +71,17 @@ pub struct List {
 }
 
 impl List {
-    /// Whether there is nothing in it but space.
+    /// Whether it contains nothing but white space.
     fn is_empty(&self) -> bool {
         self.nodes.iter().all(|node| match node {
-            // What Go's `bytes.TrimSpace` trims.
+            // Trims what Go's `bytes.TrimSpace` trims.
             Node::Text { text, .. } => String::from_utf8_lossy(text).trim().is_empty(),
             _ => false,
         })
     }
 }
 
-/// Something a template does.
+/// A node of a template.
 #[derive(Clone, Debug)]
 pub enum Node {
     /// Plain text.
@@ -95,7 +95,7 @@ pub enum Node {
     Action {
         /// Position in the source.
         pos: usize,
-        /// What is computed, and printed unless it declares.
+        /// The pipeline; its value is printed unless it declares or assigns variables.
         pipe: Pipe,
     },
     /// `{{ if pipe }}`
@@ -108,9 +108,9 @@ pub enum Node {
     Template {
         /// Position in the source.
         pos: usize,
-        /// Which one.
+        /// The name of the template.
         name: Str,
-        /// Its data.
+        /// The data that it gets.
         pipe: Option<Pipe>,
     },
     /// `{{ break }}`
@@ -128,20 +128,20 @@ pub enum Node {
 /// The parts of a control structure.
 #[derive(Clone, Debug)]
 pub struct Branch {
-    /// What decides.
+    /// The condition, or what is iterated over.
     pub pipe: Pipe,
-    /// What happens if that is true.
+    /// Executed if the condition is true.
     pub list: List,
-    /// What happens if not.
+    /// Executed if it is not.
     pub else_list: Option<List>,
 }
 
-/// Commands, each handing its value to the next.
+/// Commands; each passes its value to the next.
 #[derive(Clone, Debug)]
 pub struct Pipe {
     /// Position in the source.
     pub pos: usize,
-    /// Whether the variables are assigned and not declared.
+    /// Whether the variables are assigned (`=`) rather than declared (`:=`).
     pub is_assign: bool,
     /// The variables that get the value.
     pub variables: Vec<Variable>,
@@ -154,7 +154,7 @@ pub struct Pipe {
 pub struct Variable {
     /// The name with its dollar.
     pub name: Str,
-    /// Stands for the name within one parse; 0 is `$`.
+    /// Identifies the name within one parse; 0 is `$`.
     pub id: u32,
 }
 
@@ -184,7 +184,7 @@ pub enum Expr {
     Bool {
         /// Position in the source.
         pos: usize,
-        /// Which.
+        /// The value.
         value: bool,
     },
     /// A number, or a character constant.
@@ -195,7 +195,7 @@ pub enum Expr {
         pos: usize,
         /// As written, with quotes.
         quoted: Str,
-        /// What it says.
+        /// Its value.
         text: Str,
     },
     /// `.a.b`
@@ -211,7 +211,7 @@ pub enum Expr {
         pos: usize,
         /// The variable.
         variable: Variable,
-        /// The fields of it.
+        /// The fields accessed on it.
         fields: Box<[Str]>,
     },
     /// The name of a function.
@@ -220,14 +220,14 @@ pub enum Expr {
         pos: usize,
         /// The name.
         name: Str,
-        /// What it calls.
+        /// The function.
         callee: Callee,
     },
     /// `(pipe).a.b`
     Chain {
         /// Position in the source, of the first field.
         pos: usize,
-        /// What the fields are of.
+        /// The operand that the fields are accessed on.
         node: Box<Expr>,
         /// The fields; at least one.
         fields: Box<[Str]>,
@@ -236,7 +236,7 @@ pub enum Expr {
     Pipe(Box<Pipe>),
 }
 
-/// What the name of a function stands for.
+/// The function that a name refers to.
 #[derive(Clone, Debug)]
 pub enum Callee {
     /// A function of the language.
@@ -245,7 +245,7 @@ pub enum Callee {
     Function(Function),
 }
 
-/// A number: it may be of several types, and becomes one where it is used.
+/// A number. It may fit several types; the place where it is used decides which one it takes.
 #[derive(Clone, Debug)]
 pub struct Number {
     /// Position in the source.
@@ -262,7 +262,7 @@ pub struct Number {
     pub complex: Option<(f64, f64)>,
 }
 
-/// What a number is where nothing says which type is wanted.
+/// The type that a number takes where nothing says which type is wanted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Ideal {
     Int(i64),
@@ -272,7 +272,7 @@ pub(crate) enum Ideal {
 }
 
 impl Number {
-    /// Go's `idealConstant`: the way it is written decides.
+    /// Go's `idealConstant`: the notation decides.
     pub(crate) fn ideal(&self) -> Ideal {
         if let Some((re, im)) = self.complex {
             return Ideal::Complex(re, im);
@@ -320,7 +320,7 @@ impl Expr {
         }
     }
 
-    /// Whether it can only start a pipeline.
+    /// Whether it may only be the first command of a pipeline.
     pub(crate) fn is_literal(&self) -> bool {
         matches!(
             self,

@@ -1,43 +1,46 @@
-//! What executions may take, so that no template takes the time or the memory of others.
+//! Limits of executions, so that no template takes time or memory from others.
 //!
-//! Everything is counted up, and nothing is given back: what was once made counts, whether it is still held or not. So what
-//! is held is never more than what was counted, and nothing has to be watched for its end. The limits leave room for that: see
-//! [`Limits::default`].
+//! Usage is counted up and never given back: whatever was created counts, whether it is still held or not. So the
+//! memory in use never exceeds the count, and nothing has to track when values are freed. The limits leave room for
+//! this: see [`Limits::default`].
 
 use std::cell::Cell;
 use std::fmt;
 use std::time::Duration;
 
-/// What executions may not exceed. Depth and stack hold for each one, the others for all that share a [`Budget`].
+/// What executions may not exceed. Depth and stack apply to each execution, the others to all executions that share a
+/// [`Budget`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Templates within templates.
+    /// Nesting depth of template calls.
     pub depth: usize,
-    /// Bytes of the thread's stack, from where the execution starts. One `include` within another takes up to 5 KiB, 10 without optimisation,
-    /// so the default is enough for about 200 of them (100 without optimisation) and fits the threads that Rust and tokio start. For the 1000 that Helm allows, execute on a
-    /// thread with a stack of 8 MiB and allow 7.
+    /// Bytes of the thread's stack, from where the execution starts. One `include` within another takes up to 5 KiB,
+    /// 10 without optimisation, so the default is enough for about 200 of them (100 without optimisation) and fits
+    /// the threads that Rust and tokio start. For the 1000 that Helm allows, execute on a thread with a stack of 8
+    /// MiB and set this to 7 MiB.
     pub stack: usize,
-    /// Bytes of output, that of included templates counted while they run.
+    /// Bytes of output. The output of included templates counts while they run.
     pub output: usize,
-    /// Nodes and commands that are evaluated, and what functions take besides: a step stands for about 100 ns.
+    /// Nodes and commands that are evaluated, plus the cost of functions: a step corresponds to about 100 ns.
     pub steps: u64,
-    /// Bytes of the texts, lists and maps that functions make, all in all.
+    /// Total bytes of the strings, lists and maps that functions create.
     pub memory: usize,
 }
 
-/// Go has a limit of this size on templates within templates.
+/// Go's own limit on nested template calls.
 const DEPTH: usize = 100_000;
-/// Half of what a thread of Rust or tokio has.
+/// Half the stack of a thread of Rust or tokio.
 const STACK: usize = 1 << 20;
 /// As much as a release record can hold.
 const OUTPUT: usize = 16 << 20;
 /// About ten seconds: twenty RSA keys of 4096 bits.
 const STEPS: u64 = 100_000_000;
-/// Less than a fifth of what a pod has, where up to three renders run at once.
+/// Less than a fifth of a pod's memory, as up to three renders run at once.
 const MEMORY: usize = 96 << 20;
 
 impl Default for Limits {
-    /// Of 404 public charts with their default values, the one that takes most has 19 million steps, 60 MB or prints 5 MB.
+    /// Of 404 public charts with their default values, the most expensive ones take 19 million steps, 60 MB of memory
+    /// and 5 MB of output.
     fn default() -> Self {
         Self {
             depth: DEPTH,
@@ -50,7 +53,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// For a process that works for one person, who can interrupt it and whose memory it is.
+    /// For a process that works for one user, who can interrupt it and owns the memory.
     pub fn large() -> Self {
         Self {
             output: 256 << 20,
@@ -61,11 +64,12 @@ impl Limits {
     }
 }
 
-/// A limit that was exceeded; found in the chain of an [`Error`](crate::exec::Error) with [`Error::limit`](crate::exec::Error::limit). The same template exceeds it
-/// again the next time, except for [`Limit::Time`] on a slow day.
+/// A limit that was exceeded; found in the chain of an [`Error`](crate::exec::Error) with
+/// [`Error::limit`](crate::exec::Error::limit). The same template exceeds it again the next time, except
+/// [`Limit::Time`], which depends on the load of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Limit {
-    /// Go has this one too.
+    /// Go has this limit too.
     #[error("exceeded maximum template depth ({0})")]
     Depth(usize),
     /// See [`Limits::stack`].
@@ -76,18 +80,18 @@ pub enum Limit {
     Output(usize),
     /// See [`Limits::steps`].
     #[error(
-        "the render takes more than {0} steps: a loop is too long, or functions that cost much are called too often"
+        "the render takes more than {0} steps: a loop is too long, or expensive functions are called too often"
     )]
     Steps(u64),
     /// See [`Limits::memory`].
-    #[error("the render makes texts, lists and maps of more than {} in total", Size(*.0))]
+    #[error("the render creates strings, lists and maps of more than {} in total", Size(*.0))]
     Memory(usize),
-    /// The time that the caller gave is over.
+    /// The deadline given by the caller has passed.
     #[error("the render takes longer than {0:?}")]
     Time(Duration),
 }
 
-/// A number of bytes in the largest unit that it is a multiple of.
+/// A number of bytes, printed in the largest unit that divides it.
 struct Size(usize);
 
 impl fmt::Display for Size {
@@ -103,18 +107,18 @@ impl fmt::Display for Size {
     }
 }
 
-/// How many steps an execution takes from its budget at a time. At each of these it checks the deadline.
+/// How many steps an execution takes from its budget at a time. It checks the deadline each time.
 pub(crate) const STEPS_AT_ONCE: u32 = 4096;
 
-/// What executions share: those of all templates of a render.
+/// The budget shared by all executions of one render.
 pub struct Budget<'b> {
     limits: Limits,
     steps: Cell<u64>,
     memory: Cell<usize>,
     output: Cell<usize>,
-    /// The first limit that was exceeded: from then on no step is granted, which ends all executions.
+    /// The first limit that was exceeded: from then on no steps are granted, which ends all executions.
     exceeded: Cell<Option<Limit>>,
-    /// How long executions may take, and whether that is over.
+    /// The time allowed, and a function that says whether it is over.
     time: Option<(Duration, &'b dyn Fn() -> bool)>,
 }
 
@@ -139,7 +143,7 @@ pub struct Spent {
 }
 
 impl<'b> Budget<'b> {
-    /// A whole budget without a limit of time.
+    /// A full budget without a time limit.
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -151,8 +155,8 @@ impl<'b> Budget<'b> {
         }
     }
 
-    /// The same for `allowed` time, which `is_over` says the end of: it is asked every 4096 steps, that is, many times each
-    /// millisecond, and before functions that cost much. The time itself is for the message.
+    /// The same with a time limit. `is_over` says when the time is over: it is called every 4096 steps, that is, many
+    /// times each millisecond, and before expensive functions. `allowed` is only used in the error message.
     #[must_use]
     pub fn until(self, allowed: Duration, is_over: &'b dyn Fn() -> bool) -> Self {
         Self {
@@ -161,7 +165,7 @@ impl<'b> Budget<'b> {
         }
     }
 
-    /// The limits that it started with.
+    /// The limits of this budget.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
@@ -180,10 +184,10 @@ impl<'b> Budget<'b> {
         limit
     }
 
-    /// Fails when time is over, or a limit was exceeded before.
+    /// Fails when the time is over, or when a limit was exceeded before.
     ///
     /// # Errors
-    /// That limit.
+    /// The limit that was exceeded.
     pub fn check_time(&self) -> Result<(), Limit> {
         if let Some(limit) = self.exceeded.get() {
             return Err(limit);
@@ -202,7 +206,7 @@ impl<'b> Budget<'b> {
         Ok(())
     }
 
-    /// Up to that many steps, as long as there is one.
+    /// Takes up to that many steps, fewer if fewer are left, but at least one.
     pub(crate) fn take_some_steps(&self, most: u32) -> Result<u32, Limit> {
         let steps = self.steps.get().clamp(1, u64::from(most));
         self.take_steps(steps).map(|()| steps as u32)
@@ -212,10 +216,10 @@ impl<'b> Budget<'b> {
         self.steps.set(self.steps.get() + u64::from(steps));
     }
 
-    /// Takes memory for what comes of the output besides.
+    /// Takes memory for anything besides the output.
     ///
     /// # Errors
-    /// When less is left.
+    /// When not enough is left.
     #[inline]
     pub fn take_memory(&self, bytes: usize) -> Result<(), Limit> {
         match self.memory.get().checked_sub(bytes) {
@@ -227,7 +231,7 @@ impl<'b> Budget<'b> {
         }
     }
 
-    /// Fails when there is less memory left, and takes none.
+    /// Fails when not enough memory is left, without taking any.
     pub(crate) fn check_memory(&self, bytes: usize) -> Result<(), Limit> {
         if bytes > self.memory.get() {
             return Err(self.exceed(Limit::Memory(self.limits.memory)));

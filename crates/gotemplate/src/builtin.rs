@@ -81,11 +81,10 @@ impl Builtin {
         }
     }
 
-    /// How many times as long as the texts that it is given its result can be; 0 where that is no more than what printing is
-    /// bounded to anyway.
+    /// How many times longer than its arguments the result can be; 0 if the limit on printed text bounds it already.
     pub(crate) fn expansion(self) -> usize {
         match self {
-            // Up to `\u0000` for a byte.
+            // Up to `\u0000` for each byte.
             Self::Html | Self::Js | Self::Printf | Self::UrlQuery => 6,
             Self::And
             | Self::Call
@@ -105,7 +104,8 @@ impl Builtin {
         }
     }
 
-    /// Calls it; number and types of the arguments have been checked. The evaluator has its own ways with `and`, `or` and `call`.
+    /// Calls the function with arguments whose number and types have been checked. The evaluator implements `and`,
+    /// `or` and `call` itself.
     pub(crate) fn call(self, arguments: &mut Vec<Reflect>) -> Result {
         let boolean = |b: bool| Ok(Reflect::concrete(Value::Bool(b)));
         let text = |text: Vec<u8>| Ok(Reflect::concrete(Value::String(text.into())));
@@ -142,7 +142,8 @@ fn values(arguments: &mut Vec<Reflect>) -> Vec<Value> {
     arguments.drain(..).map(|argument| argument.value).collect()
 }
 
-/// Go's `evalArgs`: `print` for escapers, with arguments as an action would print them.
+/// Go's `evalArgs`, used by the escaping functions: `print`, with each argument formatted as an action would print
+/// it.
 fn plain_text(arguments: &[Reflect]) -> Result<Str> {
     if let [
         Reflect {
@@ -157,7 +158,7 @@ fn plain_text(arguments: &[Reflect]) -> Result<Str> {
         .iter()
         .map(|argument| match &argument.value {
             Value::Nil => Ok("<no value>".into()),
-            // Only behind a pointer does Go find the methods that the pointer has.
+            // Go finds methods with a pointer receiver only on values behind a pointer.
             Value::Object(object) if object.ty().kind() == Kind::Pointer => {
                 let mut text = Vec::new();
                 format::append_printed(&mut text, &argument.value)?;
@@ -169,7 +170,7 @@ fn plain_text(arguments: &[Reflect]) -> Result<Str> {
     Ok(format::sprint(&arguments)?.into())
 }
 
-/// The text of a struct among operands of `print`: no string, so spaces stand around it.
+/// The text of a struct as operand of `print`: not a string, so it is separated by spaces.
 struct Printed(Str);
 
 impl Object for Printed {
@@ -210,7 +211,7 @@ fn basic(value: &Value) -> Option<Basic> {
     }
 }
 
-/// The value below a defined basic type.
+/// The underlying value of a defined basic type.
 fn plain(value: &Value) -> Value {
     match value {
         Value::Object(object) => object.underlying().unwrap_or_else(|| value.clone()),
@@ -264,7 +265,7 @@ fn eq_pair(a: &Value, b: &Value) -> Result<bool> {
     }
 }
 
-/// What has no order: equal to nil at most, unless Go can compare it.
+/// Equality of values without an order: they can be compared with nil only, except where Go can compare them.
 fn eq_other(a: &Value, b: &Value) -> Result<bool> {
     let either_is_untyped = a.is_untyped_nil() || b.is_untyped_nil();
     if a.kind() != b.kind() && !either_is_untyped {
@@ -320,7 +321,7 @@ fn le(arguments: &[Reflect]) -> Result<bool> {
     Ok(lt(arguments)? || eq(arguments)?)
 }
 
-/// What Go's reflection panics with when `Type` is asked of no value.
+/// The panic of Go's reflection when `Type` is called on an invalid value.
 const TYPE_OF_NOTHING: &str = "reflect: call of reflect.Value.Type on zero Value";
 
 fn len(item: &Reflect) -> Result<usize> {
@@ -341,7 +342,7 @@ fn len(item: &Reflect) -> Result<usize> {
     }
 }
 
-/// The name of what a pointer type points to.
+/// The name of the type that a pointer type points to.
 fn pointed_to(name: &str) -> &str {
     name.strip_prefix('*').unwrap_or(name)
 }
@@ -445,7 +446,7 @@ fn slice(item: &Value, indexes: &[Reflect]) -> Result {
     };
     let mut bounds = [0, cap, cap];
     for (bound, index) in bounds.iter_mut().zip(indexes) {
-        // Go does not look into the interface here.
+        // Go does not unwrap the interface here.
         if index.interface {
             return Err(Error::new("cannot index slice/array with type interface {}"));
         }
@@ -522,7 +523,7 @@ fn url_query(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Appends what an action prints of a value, without a detour where there is a short way.
+/// Appends what an action prints for a value; strings and other simple values are appended directly.
 pub(crate) fn append_printed(out: &mut Vec<u8>, value: &Value) -> Result<()> {
     match value {
         Value::String(text) => out.extend_from_slice(text),

@@ -1,4 +1,4 @@
-//! Trees and data into text: Go's `text/template/exec.go`.
+//! Executes trees on data and returns text: Go's `text/template/exec.go`.
 
 use std::{any::Any, cell::Cell, fmt, ops::Deref, sync::Arc};
 
@@ -18,7 +18,7 @@ use crate::{
     value::{Map, Value},
 };
 
-/// What a field access does on a map that lacks the key: Go's option `missingkey`.
+/// The result of a field access on a map that lacks the key: Go's option `missingkey`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MissingKey {
     /// No value; field access on it is silent.
@@ -30,16 +30,16 @@ pub enum MissingKey {
     Error,
 }
 
-/// What an execution is given besides its data.
+/// The inputs of an execution besides its data.
 #[derive(Clone, Copy)]
 pub struct Options<'h> {
     /// What a missing key of a map means.
     pub missing_key: MissingKey,
-    /// The limits of an execution on its own.
+    /// The limits if there is no budget.
     pub limits: Limits,
-    /// What it shares with others, and the limits of that.
+    /// The budget shared with other executions, with its own limits.
     pub budget: Option<&'h Budget<'h>>,
-    /// What functions get from [`Call::host`].
+    /// Returned to functions by [`Call::host`].
     pub host: &'h dyn Any,
 }
 
@@ -64,7 +64,7 @@ impl fmt::Debug for Options<'_> {
     }
 }
 
-/// An execution failed. Its text is Go's one-line chain.
+/// The error of an execution. Its text is Go's one-line chain.
 #[derive(Debug)]
 pub struct Error(Box<Inner>);
 
@@ -95,7 +95,7 @@ impl Error {
         }))
     }
 
-    /// Where it happened; nowhere if no template was found to execute.
+    /// Where it happened; none if there was no template to execute.
     pub fn place(&self) -> Option<&Place> {
         self.0.place.as_ref()
     }
@@ -105,19 +105,19 @@ impl Error {
         &self.0.message
     }
 
-    /// The error of the function that was called.
+    /// The error of the function that failed.
     pub fn cause(&self) -> Option<&function::Error> {
         self.0.cause.as_ref()
     }
 
-    /// The next link of the chain: the error of an execution that a function had started.
+    /// The next link of the chain: the error of the execution that the function had started.
     pub fn inner(&self) -> Option<&Error> {
         self.cause()?.downcast_ref()
     }
 
     /// The limit that was exceeded, if that is what ended the chain.
     pub fn limit(&self) -> Option<Limit> {
-        // A host's own error, as that of `tpl`, may stand between this and the limit.
+        // An error of the host, such as that of `tpl`, may wrap the limit.
         let first: &(dyn std::error::Error + 'static) = self.cause()?.as_error();
         std::iter::successors(Some(first), |error| error.source())
             .find_map(|error| error.downcast_ref().copied())
@@ -146,7 +146,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        // The text has the cause already; here it is for those who look for its type.
+        // The text contains the cause already; `source` is for callers that look for its type.
         self.cause().map(|cause| cause.as_error() as _)
     }
 }
@@ -157,8 +157,7 @@ impl From<Error> for function::Error {
     }
 }
 
-/// How much text a function works off in the time of a step: those that look at every character take some nanoseconds
-/// for each.
+/// Bytes of text that a function processes in one step: looking at each character takes a few nanoseconds.
 const BYTES_OF_A_STEP: usize = 16;
 
 type Result<T = (), E = Error> = std::result::Result<T, E>;
@@ -198,18 +197,18 @@ struct Execution<'e> {
     limits: Limits,
     budget: &'e Budget<'e>,
     stack: Stack,
-    /// The templates of texts that are being executed (`tpl`); the last one was started last.
+    /// Templates of the texts being executed by `tpl`, innermost last.
     overlays: Vec<Arc<[Arc<Tree>]>>,
     out: Vec<u8>,
     /// The variables of all templates that are being executed; those of the current one start at `base`.
     variables: Vec<(u32, Reflect)>,
     base: usize,
     depth: usize,
-    /// Those that have been taken from the budget and not been gone.
+    /// Steps taken from the budget but not used yet.
     steps: u32,
     /// What the budget has left for this execution.
     max_output: usize,
-    /// Spent argument lists, for the next call.
+    /// Used argument lists, kept for the next call.
     buffers: Vec<Vec<Reflect>>,
     values: Vec<Vec<Value>>,
 }
@@ -217,7 +216,7 @@ struct Execution<'e> {
 /// A template being executed.
 struct Frame<'t> {
     tree: &'t Tree,
-    /// What an error would be about.
+    /// The node that an error would be reported for.
     at: Cell<At<'t>>,
 }
 
@@ -331,7 +330,7 @@ impl Deref for Found<'_> {
     }
 }
 
-/// Go's `reflect.Value` parameters keep what they are given.
+/// Whether this is the type of `reflect.Value` parameters, which take any argument unchanged.
 fn is_reflect(ty: &Type) -> bool {
     std::ptr::eq(ty, &raw const types::REFLECT_VALUE)
 }
@@ -352,7 +351,8 @@ impl<'e> Execution<'e> {
         self.execute_tree(&tree, &Reflect::concrete(data))
     }
 
-    /// A template by name: of the texts being executed, innermost first, then of the set. An empty one hides nothing.
+    /// Looks a template up by name: first in the texts being executed, innermost first, then in the set. An empty
+    /// template does not hide another one.
     fn lookup(&self, name: &Str) -> Option<Found<'e>> {
         let mut empty = None;
         for overlay in self.overlays.iter().rev() {
@@ -382,7 +382,7 @@ impl<'e> Execution<'e> {
         result.map(|_| ())
     }
 
-    /// The limit that one more template would exceed.
+    /// The limit that one more nested template would exceed.
     fn nesting_limit(&self) -> Option<Limit> {
         if self.depth >= self.limits.depth {
             return Some(Limit::Depth(self.limits.depth));
@@ -424,7 +424,7 @@ impl<'e> Execution<'e> {
         }
     }
 
-    /// Takes what a function takes that goes through the texts that it is given, as most do; how long they are.
+    /// Takes the steps for a function that reads its string arguments, as most do. Returns their total length.
     fn work_through<'v>(&mut self, values: impl Iterator<Item = &'v Value>) -> Result<usize, Limit> {
         let length = |value: &Value| match value {
             Value::String(text) => text.len(),
@@ -438,13 +438,14 @@ impl<'e> Execution<'e> {
         Ok(length)
     }
 
-    /// Nothing more is granted once a limit is exceeded, whoever was told of it.
+    /// No more steps are granted once a limit is exceeded, even if the function swallows the error.
     fn exceeded(&mut self, limit: Limit) -> function::Error {
         self.budget.return_steps(std::mem::take(&mut self.steps));
         function::Error::from_error(limit)
     }
 
-    /// Takes what a function has made out of the budget; what others hold as well was made before.
+    /// Takes the memory of a function's result out of the budget. A value that is also held elsewhere was counted
+    /// when it was created.
     fn account(&mut self, value: &Value) -> Result<(), function::Error> {
         let size = match value {
             Value::String(text) => text.own_size(),
@@ -597,7 +598,7 @@ impl<'e> Execution<'e> {
         })
     }
 
-    /// Whether there was anything to iterate over.
+    /// Iterates; returns whether there was anything to iterate over.
     fn iterate<'t>(
         &mut self,
         frame: &Frame<'t>,
@@ -619,7 +620,7 @@ impl<'e> Execution<'e> {
         Ok(count > 0)
     }
 
-    /// Gives the variables of a range their values: one alone gets the element.
+    /// Assigns the variables of a range: a single variable gets the element.
     fn bind(
         &mut self,
         frame: &Frame<'_>,
@@ -693,7 +694,7 @@ impl<'e> Execution<'e> {
         frame.at(pipe);
         let mut value = None;
         for command in &pipe.commands {
-            // The value before is the last argument of this one.
+            // The value of the previous command is the last argument of this one.
             value = Some(self.command(frame, dot, command, value)?.unwrapped());
         }
         let value = value.unwrap_or_default();
@@ -806,7 +807,7 @@ impl<'e> Execution<'e> {
         self.field(frame, dot, expr, name, arguments, last, receiver)
     }
 
-    /// One field, method or key.
+    /// Evaluates one field, method or key.
     #[expect(
         clippy::too_many_arguments,
         reason = "these are the arguments of Go's evalField"
@@ -881,7 +882,7 @@ impl<'e> Execution<'e> {
         }
     }
 
-    /// Calls the function of a name.
+    /// Calls the function of that name.
     #[expect(
         clippy::too_many_arguments,
         reason = "these are the arguments of Go's evalCall"
@@ -944,7 +945,7 @@ impl<'e> Execution<'e> {
         })
     }
 
-    /// `and` and `or` evaluate no more than they need.
+    /// `and` and `or` stop at the first argument that decides.
     fn and_or<'t>(
         &mut self,
         frame: &Frame<'t>,
@@ -975,7 +976,7 @@ impl<'e> Execution<'e> {
         let callee = std::mem::take(&mut values[0].value);
         let name = match first {
             Some(expr) => operand(expr),
-            // What Go's `reflect.Value.String` says.
+            // What Go's `reflect.Value.String` returns.
             None => match &callee {
                 Value::String(text) => text.to_string(),
                 Value::Nil => "<invalid Value>".into(),
@@ -1101,7 +1102,7 @@ impl<'e> Execution<'e> {
     }
 }
 
-/// A literal where any type will do.
+/// The value of a literal where any type is accepted.
 fn literal<'t>(frame: &Frame<'t>, dot: &Reflect, literal: &'t Expr) -> Result<Reflect> {
     frame.at(literal);
     Ok(Reflect::concrete(match literal {
@@ -1152,7 +1153,7 @@ fn integer(kind: Kind, n: u64) -> Value {
     }
 }
 
-/// The short way through maps. None where anything is out of the ordinary, and the long way has to find out.
+/// The fast path through nested maps. None for anything unusual, which the general code then handles.
 fn path(value: &Value, names: &[Str]) -> Option<Reflect> {
     let (value, ty) = value.as_map()?.path(names)?;
     Some(Reflect::element(value, ty))
@@ -1182,7 +1183,7 @@ fn check_arity(
     Ok(())
 }
 
-/// Go's `validateType`: the value as one of the type, or an error.
+/// Go's `validateType`: converts the value to the type, or fails.
 #[inline]
 fn validate(frame: &Frame<'_>, value: Reflect, ty: &'static Type) -> Result<Reflect> {
     if !value.is_valid() {
@@ -1212,7 +1213,7 @@ fn validate(frame: &Frame<'_>, value: Reflect, ty: &'static Type) -> Result<Refl
     }
 }
 
-/// The same container under the type of the parameter.
+/// The same map or list with the type of the parameter.
 fn convert(value: Value, ty: &'static Type) -> Value {
     match value {
         Value::Map(map) => Value::Map(map.as_type(ty)),
@@ -1221,7 +1222,7 @@ fn convert(value: Value, ty: &'static Type) -> Value {
     }
 }
 
-/// Go's `prepareArg`, by which `call` takes its arguments: integers convert to any other integer type.
+/// Go's `prepareArg`, which `call` uses for its arguments: integers convert to any other integer type.
 fn prepare(value: Value, ty: &'static Type) -> Result<Value, String> {
     let Some(actual) = value.ty() else {
         if ty.can_be_nil() {
@@ -1312,7 +1313,7 @@ impl Runtime for Execution<'_> {
         self.budget.memory_left()
     }
 
-    /// The output goes where all output goes, and is taken back from there.
+    /// Appends to the common output, then cuts the result off from there.
     fn execute(&mut self, name: &Str, data: Value) -> Result<Str, function::Error> {
         self.nesting_limit()
             .map_or(Ok(()), |limit| Err(function::Error::from_error(limit)))?;

@@ -1,4 +1,4 @@
-//! Values as text: Go's `fmt`, with all its verbs and flags.
+//! Formats values as text: Go's `fmt`, with all its verbs and flags.
 
 use crate::{
     number, quote, rune,
@@ -8,10 +8,10 @@ use crate::{
     value::{List, MAX_DEPTH, Map, Object, TooDeep, Value},
 };
 
-/// What a text printed in one go may not exceed. `%1000000d` is a width that Go accepts, any number of times.
+/// Maximum length of a text printed in one call. Go accepts widths like `%1000000d` any number of times.
 const MAX_LENGTH: usize = 16 << 20;
 
-/// Why values have no text.
+/// Why a value could not be formatted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A cycle, most likely.
@@ -82,7 +82,7 @@ pub fn sprintln(arguments: &[Value]) -> Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Appends what `{{ value }}` prints: as [`append`], but `<no value>` for nil, and pointers are followed.
+/// Appends what `{{ value }}` prints: like [`append`], but `<no value>` for nil, and pointers are followed.
 pub(crate) fn append_printed(out: &mut Vec<u8>, value: &Value) -> Result {
     match value {
         Value::Nil => out.extend_from_slice(b"<no value>"),
@@ -126,7 +126,7 @@ struct Printer<'o> {
     out: &'o mut Vec<u8>,
     start: usize,
     flags: Flags,
-    /// While a mismatch is reported, no method of the value is called.
+    /// No methods of the value are called while a mismatch is reported.
     erroring: bool,
     /// The name of the defined type whose underlying value is being printed.
     defined: Option<&'static str>,
@@ -165,7 +165,7 @@ impl<'o> Printer<'o> {
         Ok(())
     }
 
-    /// One directive, from behind the percent sign on.
+    /// One directive, starting after the percent sign.
     fn directive(&mut self, cursor: &mut Cursor<'_>, arguments: &[Value]) -> Result {
         self.flags = Flags::default();
         cursor.good_index = true;
@@ -231,7 +231,7 @@ impl<'o> Printer<'o> {
     }
 
     fn precision(&mut self, cursor: &mut Cursor<'_>, arguments: &[Value], after_index: &mut bool) {
-        // A point that ends the format is the verb.
+        // A point at the end of the format is the verb.
         if cursor.at + 1 >= cursor.format.len() || !cursor.accept(b'.') {
             return;
         }
@@ -281,7 +281,7 @@ impl<'o> Printer<'o> {
         match (verb, value) {
             ('T' | 'v', Value::Nil) => self.pad(b"<nil>"),
             ('T', _) => self.text(value.type_name().as_bytes()),
-            // Go's `%w` wraps errors, elsewhere than here.
+            // Go's `%w` wraps errors only in `Errorf`.
             (_, Value::Nil) | ('w', Value::List(_) | Value::Map(_) | Value::Object(_)) => {
                 self.bad_verb(value, verb, 0)?;
             }
@@ -402,13 +402,13 @@ impl<'o> Printer<'o> {
         }
     }
 
-    /// Whether the object's own text is what the verb prints.
+    /// Whether the verb prints the text of the object's own `String` or `Error` method.
     fn has_text(&self, object: &dyn Object, verb: char) -> bool {
         let wants_text = matches!(verb, 'v' | 's' | 'x' | 'X' | 'q') && !self.flags.sharp_v && !self.erroring;
         wants_text && object.text().is_some()
     }
 
-    /// `followed` means that a pointer has been followed already, and that its methods are not asked.
+    /// `followed` means that a pointer has been followed already and that the methods of the value are not called.
     fn object(&mut self, object: &dyn Object, verb: char, depth: usize, followed: bool) -> Result {
         if !followed && self.has_text(object, verb) {
             let text = object.text().unwrap_or_default();
@@ -444,7 +444,7 @@ impl<'o> Printer<'o> {
         Ok(())
     }
 
-    /// Addresses differ from run to run in Go; here there is only one.
+    /// Addresses differ from run to run in Go; here they are all the same.
     fn pointer(&mut self, value: &Value, verb: char, depth: usize) -> Result {
         let has_address = match value {
             Value::Func(_) | Value::Map(_) | Value::List(_) | Value::Bytes(_) => true,
@@ -514,7 +514,7 @@ impl<'o> Printer<'o> {
         Ok(())
     }
 
-    /// With or without a leading `0x`, whatever the flags say.
+    /// With or without a leading `0x`, regardless of the flags.
     fn hex_integer(&mut self, n: u64, prefix: bool) {
         let sharp = std::mem::replace(&mut self.flags.sharp, prefix);
         self.integer(n, false, 16, 'v', b"0123456789abcdefx");
@@ -530,7 +530,7 @@ impl<'o> Printer<'o> {
         verb: char,
         depth: usize,
     ) -> Result {
-        // The verbs for characters see the bits, not the number.
+        // The verbs for characters use the bits, not the number.
         let bits = if negative { n.wrapping_neg() } else { n };
         match verb {
             'v' if self.flags.sharp_v && !signed => self.hex_integer(n, true),
@@ -568,7 +568,7 @@ impl<'o> Printer<'o> {
         } else if let (true, false, Some(width)) = (self.flags.zero, self.flags.minus, self.flags.width) {
             precision = width.saturating_sub(usize::from(signed));
         }
-        // From right to left.
+        // Built from right to left.
         let mut text = Vec::with_capacity(precision + 24);
         loop {
             text.push(digits[(n % base) as usize]);
@@ -665,7 +665,7 @@ impl<'o> Printer<'o> {
             return;
         }
         match self.flags.width {
-            // The sign stands before the zeros.
+            // The sign precedes the zeros.
             Some(width) if self.flags.zero && !self.flags.minus && width > text.len() => {
                 self.out.push(text[0]);
                 self.out.resize(self.out.len() + width - text.len(), b'0');
@@ -718,7 +718,7 @@ impl<'o> Printer<'o> {
         self.pad(&text);
     }
 
-    /// Pads with zeros where the flag is set.
+    /// Pads, with zeros if the flag is set.
     fn pad(&mut self, text: &[u8]) {
         let zero = self.flags.zero && !self.flags.minus;
         self.pad_with(text, if zero { b'0' } else { b' ' });
@@ -747,7 +747,7 @@ impl<'o> Printer<'o> {
     }
 }
 
-/// U+FFFD for what is no character.
+/// U+FFFD if the number is not a character.
 fn character(bits: u64) -> char {
     u32::try_from(bits)
         .ok()
@@ -755,7 +755,7 @@ fn character(bits: u64) -> char {
         .unwrap_or(char::REPLACEMENT_CHARACTER)
 }
 
-/// The sharp flag: a decimal point always, and `%g` keeps its trailing zeros. The text starts with a sign.
+/// The sharp flag: always a decimal point, and `%g` keeps its trailing zeros. The text starts with a sign.
 fn keep_point_and_zeros(text: &mut Vec<u8>, format: u8, precision: Option<usize>) {
     let mut digits = match format {
         b'g' | b'G' | b'x' => precision.map_or(6, |precision| precision as i64),
@@ -787,7 +787,7 @@ fn keep_point_and_zeros(text: &mut Vec<u8>, format: u8, precision: Option<usize>
     text.append(&mut tail);
 }
 
-/// Where `printf` stands in its format and its arguments.
+/// The current position of `printf` in its format and its arguments.
 struct Cursor<'f> {
     format: &'f [u8],
     at: usize,
@@ -807,7 +807,7 @@ impl Cursor<'_> {
         found
     }
 
-    /// Digits; none, and the rest of the format consumed, if the number is beyond all reason.
+    /// Digits. If the number is too large, returns none and consumes the rest of the format.
     fn number(&mut self) -> Option<usize> {
         let (number, at) = parse_number(self.format, self.at, self.format.len());
         self.at = at;
@@ -824,7 +824,7 @@ impl Cursor<'_> {
         (-TOO_LARGE..=TOO_LARGE).contains(&number).then_some(number)
     }
 
-    /// An explicit argument index like `[3]`. Whether there was one.
+    /// An explicit argument index like `[3]`. Returns whether there was one.
     fn index(&mut self, arguments: usize) -> bool {
         if self.peek() != Some(b'[') {
             return false;
@@ -856,7 +856,7 @@ impl Cursor<'_> {
 /// Widths, precisions and indexes beyond this are refused.
 const TOO_LARGE: i64 = 1_000_000;
 
-/// Go's `parsenum`: the number and where it ends.
+/// Go's `parsenum`: the number and its end.
 fn parse_number(text: &[u8], start: usize, end: usize) -> (Option<usize>, usize) {
     let mut number = None;
     let mut at = start;
@@ -871,7 +871,7 @@ fn parse_number(text: &[u8], start: usize, end: usize) -> (Option<usize>, usize)
     (number, at)
 }
 
-/// What `%v` prints, cut short where the value contains itself.
+/// Prints like `%v`, cut short where the value contains itself.
 impl std::fmt::Display for Value {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut out = Vec::new();
@@ -883,7 +883,7 @@ impl std::fmt::Display for Value {
     }
 }
 
-/// The type and what `%v` prints.
+/// Prints the type, and the value like `%v`.
 impl std::fmt::Debug for Value {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}({self})", self.type_name())

@@ -1,7 +1,7 @@
 //! [`Frozen`]: values that never change, shared between threads.
 //!
-//! A [`Map`] can be made of a frozen one at no cost: its entries are copied when they are first looked into, level by level. So a render that
-//! reads a tenth of a chart's values copies a tenth of them.
+//! A [`Map`] can be made from a frozen one at no cost: its entries are copied on first access, level by level. So a
+//! render that reads a tenth of a chart's values copies a tenth of them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -31,22 +31,22 @@ pub struct FrozenMap(Arc<Level>);
 
 #[derive(Debug, Default, PartialEq)]
 struct Level {
-    /// By key.
+    /// Sorted by key.
     entries: Box<[(Str, Frozen)]>,
-    /// How many values there are, this one counted.
+    /// Number of values, including the map itself.
     count: usize,
-    /// Bytes of keys and texts.
+    /// Bytes of keys and strings.
     bytes: usize,
-    /// How deep they are nested; 0 if nothing is.
+    /// Nesting depth; 0 if nothing is nested.
     depth: usize,
-    /// How deep each of them is, all together.
+    /// Sum of the depths of all values.
     depths: usize,
-    /// Whether there is a nil among the entries, or among those of maps below.
+    /// Whether an entry of this map or of a nested one is nil.
     has_nil: bool,
 }
 
 impl Frozen {
-    /// How many values there are, this one counted.
+    /// Number of values, including this one.
     fn count(&self) -> usize {
         match self {
             Self::List(items) => items
@@ -57,7 +57,7 @@ impl Frozen {
         }
     }
 
-    /// Bytes of keys and texts.
+    /// Bytes of keys and strings.
     fn bytes(&self) -> usize {
         match self {
             Self::String(text) => text.len(),
@@ -69,7 +69,7 @@ impl Frozen {
         }
     }
 
-    /// How deep each of the values below is, all together.
+    /// Sum of the depths of all values below.
     fn depths(&self) -> usize {
         match self {
             Self::List(items) => items.iter().fold(0, |depths, item| {
@@ -88,7 +88,7 @@ impl Frozen {
         }
     }
 
-    /// A value of templates; maps in it are still frozen.
+    /// The value for use in templates; maps in it are still frozen.
     pub fn thaw(&self) -> Value {
         match self {
             Self::Nil => Value::Nil,
@@ -104,7 +104,7 @@ impl Frozen {
 }
 
 impl FrozenMap {
-    /// A map of entries, of which those with the same key replace each other.
+    /// A map of the entries; of several with the same key, the last one wins.
     pub fn new(entries: impl IntoIterator<Item = (Str, Frozen)>) -> Self {
         let entries: Vec<(Str, Frozen)> = entries.into_iter().collect();
         if entries.is_sorted_by(|(a, _), (b, _)| a < b) {
@@ -140,7 +140,7 @@ impl FrozenMap {
         &self.0.entries
     }
 
-    /// Whether both are the same map, not just equal ones.
+    /// Whether both are the same map, not merely equal.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -153,7 +153,7 @@ impl FrozenMap {
         Some(&entries[at].1)
     }
 
-    /// How large it is at that depth.
+    /// Its weight when it is nested at that depth.
     pub(crate) fn weight(&self, depth: usize) -> Weight {
         Weight {
             values: self.0.count,
@@ -170,7 +170,7 @@ impl FrozenMap {
         self.0.depth
     }
 
-    /// Whether there is a nil among the entries, or among those of maps below.
+    /// Whether an entry of this map or of a nested one is nil.
     pub fn has_nil(&self) -> bool {
         self.0.has_nil
     }
@@ -181,7 +181,7 @@ impl FrozenMap {
     }
 }
 
-/// What has no place among frozen values becomes nil.
+/// Values of types that frozen values do not have become nil.
 impl From<&Value> for Frozen {
     fn from(value: &Value) -> Self {
         match value {

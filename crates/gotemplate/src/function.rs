@@ -1,7 +1,7 @@
-//! Template functions: from Rust functions to what a template can call.
+//! Template functions: turns Rust functions into functions that templates can call.
 //!
-//! A function is plain Rust. Its parameter types say which Go types it takes, and the evaluator refuses everything else with Go's words, so
-//! the function itself starts from checked arguments:
+//! A function is plain Rust. Its parameter types determine the Go types it takes; the evaluator rejects everything
+//! else with Go's error messages, so the function itself gets arguments that have been checked:
 //!
 //! ```
 //! use gotemplate::{function::{Call, Error, Functions, Rest}, string::Str, value::{List, Map, Value}};
@@ -10,7 +10,7 @@
 //!     text.strip_suffix(suffix.as_bytes()).unwrap_or(&text).into()
 //! }
 //!
-//! /// A nil map is an empty map to read from.
+//! /// A nil map reads as an empty map.
 //! fn has_key(map: Map, key: Str) -> bool {
 //!     map.contains_key(key)
 //! }
@@ -20,7 +20,7 @@
 //!     given.first().filter(|value| value.truth()).cloned().unwrap_or(fallback)
 //! }
 //!
-//! /// An error becomes `error calling fail: ...`; so does what panics in Go.
+//! /// An error becomes `error calling fail: ...`, as does a panic in Go.
 //! fn fail(message: Str) -> Result<Value, Error> {
 //!     Err(Error::new(message.lossy()))
 //! }
@@ -52,9 +52,9 @@
 //! | `Vec<Str>`, `Vec<i64>` | `[]string`, `[]int` | |
 //! | [`Map`] | `map[string]interface {}` | `.Values` as well; nil arrives as a nil map |
 //! | [`Function`] | `func` | |
-//! | `Option<T>` | as `T`, which can be nil | `None` for nil |
+//! | `Option<T>` | that of `T`, which can be nil | `None` for nil |
 //! | [`Rest<T>`](Rest) | `...T` | last only |
-//! | [`Receiver`] | | first of a method: what it was called on |
+//! | [`Receiver`] | | first parameter of a method: the value it was called on |
 //!
 //! Results convert back the same way: `Value` and `Option<Value>` are `interface {}` (which matters for the wording of errors and for
 //! field access on nil), others have the type of the table; `&str` and `char`-free text types are strings, `Vec<Str>` is `[]string`,
@@ -81,12 +81,12 @@ impl Error {
         Self(message.into().into())
     }
 
-    /// Wraps an error, which callers of the execution can get back with [`downcast_ref`](Self::downcast_ref).
+    /// Wraps an error. Callers of the execution can get it back with [`downcast_ref`](Self::downcast_ref).
     pub fn from_error(error: impl std::error::Error + Send + Sync + 'static) -> Self {
         Self(Box::new(error))
     }
 
-    /// The wrapped error of that type.
+    /// The wrapped error, if it is of that type.
     pub fn downcast_ref<E: std::error::Error + 'static>(&self) -> Option<&E> {
         self.0.downcast_ref()
     }
@@ -127,7 +127,7 @@ impl From<TooDeep> for Error {
     }
 }
 
-/// What a running execution offers to functions.
+/// What a running execution provides to functions.
 pub(crate) trait Runtime {
     fn host(&self) -> &dyn Any;
     fn execute(&mut self, name: &Str, data: Value) -> Result<Str, Error>;
@@ -144,8 +144,8 @@ pub struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// The host's own context, as given to the execution: clock, random source, files. It is shared with every function and has cells
-    /// where it changes.
+    /// The host's own context, as passed to the execution: clock, random source, files. All functions share it, so
+    /// the parts that change are in cells.
     ///
     /// # Errors
     /// The execution was started without a host of that type.
@@ -156,37 +156,39 @@ impl Call<'_> {
             .ok_or_else(|| Error::new("not available here"))
     }
 
-    /// Takes steps out of the budget for what a function is about to do. Each call takes one, and one for every 16 bytes of its
-    /// texts; this is for what takes longer. A step stands for about 100 ns.
+    /// Takes steps out of the budget for the work that a function is about to do. Each call takes one step, plus one
+    /// for every 16 bytes of string arguments; call this for anything that takes longer. A step corresponds to about
+    /// 100 ns.
     ///
     /// # Errors
-    /// The budget has less left, or time is over. What is returned must end the function.
+    /// Not enough steps are left, or the time is over. The function must return this error.
     pub fn take_steps(&mut self, steps: u64) -> Result<(), Error> {
         self.runtime.take_steps(steps)
     }
 
-    /// Takes memory out of the budget. Texts, lists and maps are counted when a function returns them; this is for what they hold
-    /// that is new as well.
+    /// Takes memory out of the budget. Strings, lists and maps are counted when a function returns them; call this
+    /// for new values inside them.
     ///
     /// # Errors
-    /// The budget has less left. What is returned must end the function.
+    /// Not enough memory is left. The function must return this error.
     pub fn take_memory(&mut self, bytes: usize) -> Result<(), Error> {
         self.runtime.take_memory(bytes)
     }
 
-    /// Makes sure that there is memory for what a function is about to make, which is counted when it is returned or not at all.
+    /// Checks that enough memory is left for what a function is about to create, without taking it: the result is
+    /// counted when it is returned, if at all.
     ///
     /// # Errors
-    /// The budget has less left. What is returned must end the function.
+    /// Not enough memory is left. The function must return this error.
     pub fn check_memory(&mut self, bytes: usize) -> Result<(), Error> {
         self.runtime.check_memory(bytes)
     }
 
-    /// Does both for a value that a function is about to go through, whatever is in it: makes sure that there is memory for its text,
-    /// and takes the steps for that.
+    /// For a value that a function is about to walk through, of whatever type: checks that enough memory is left for
+    /// its text, and takes the steps for the walk.
     ///
     /// # Errors
-    /// The budget has less left. What is returned must end the function.
+    /// The budget is exhausted. The function must return this error.
     pub fn weigh(&mut self, value: &Value) -> Result<Weight, Error> {
         let weight = value.weight(self.runtime.memory_left());
         self.runtime.check_memory(weight.text())?;
@@ -194,20 +196,20 @@ impl Call<'_> {
         Ok(weight)
     }
 
-    /// Takes memory and steps out of the budget for a copy of a value that shares no list and no map with it.
+    /// Takes memory and steps out of the budget for a copy of a value that shares no lists or maps with it.
     ///
     /// # Errors
-    /// The budget has less left. What is returned must end the function.
+    /// The budget is exhausted. The function must return this error.
     pub fn take_copy(&mut self, value: &Value) -> Result<(), Error> {
         let weight = value.own_weight(self.runtime.memory_left());
         self.runtime.take_memory(weight.memory_of_values())?;
         self.runtime.take_steps(weight.steps())
     }
 
-    /// Takes memory out of the budget for all that a value holds, which nothing else holds.
+    /// Takes memory out of the budget for everything that a value holds and nothing else shares.
     ///
     /// # Errors
-    /// The budget has less left. What is returned must end the function.
+    /// Not enough memory is left. The function must return this error.
     pub fn take_memory_of(&mut self, value: &Value) -> Result<(), Error> {
         let weight = value.own_weight(self.runtime.memory_left());
         self.runtime.take_memory(weight.memory())
@@ -218,8 +220,8 @@ impl Call<'_> {
         self.runtime.execute(name, data)
     }
 
-    /// Parses a text and executes it (Helm's `tpl`). It sees all templates of the set; what it defines itself is seen only by itself
-    /// and by what it executes.
+    /// Parses a text and executes it (Helm's `tpl`). It sees all templates of the set; templates that it defines are
+    /// visible only to itself and to what it executes.
     pub fn execute_text(&mut self, text: &Str, data: Value) -> Result<Str, Error> {
         self.runtime.execute_text(text, data)
     }
@@ -239,12 +241,12 @@ struct Inner {
 }
 
 impl Function {
-    /// The function of a Rust function; see the [module](self) for what it may take and return.
+    /// Wraps a Rust function; see the [module](self) for the types it may take and return.
     pub fn new<M>(function: impl IntoFunction<M>) -> Self {
         function.into_function()
     }
 
-    /// The types of the parameters; the last one is that of the elements if the function is variadic.
+    /// The types of the parameters; if the function is variadic, the last one is the type of the elements.
     pub fn parameters(&self) -> &[&'static Type] {
         &self.0.parameters
     }
@@ -254,7 +256,7 @@ impl Function {
         self.0.variadic
     }
 
-    /// Whether the result is an `interface {}` to Go.
+    /// Whether the Go type of the result is `interface {}`.
     pub fn returns_interface(&self) -> bool {
         self.0.returns_interface
     }
@@ -280,7 +282,8 @@ impl fmt::Debug for Function {
 #[derive(Clone, Debug, Default)]
 pub struct Functions {
     by_name: Arc<ByName<Function>>,
-    /// Which bytes the names start with, as far as six bits tell: most keys of maps are no methods, and this is seen here.
+    /// The first bytes of all names, as a set of their low six bits: most keys of maps are not methods, and this
+    /// rules them out without a lookup.
     firsts: u64,
 }
 
@@ -294,13 +297,13 @@ impl Functions {
         self.add_function(name, function.into_function());
     }
 
-    /// Adds a function that was made before, as for a second name of it.
+    /// Adds a function that exists already, for example under a second name.
     pub fn add_function(&mut self, name: &str, function: Function) {
         self.firsts |= first(name.as_bytes());
         Arc::make_mut(&mut self.by_name).insert(name.into(), function);
     }
 
-    /// Adds all of another set; those of the same name are replaced.
+    /// Adds all functions of another set, replacing those of the same name.
     pub fn extend(&mut self, other: &Functions) {
         self.firsts |= other.firsts;
         Arc::make_mut(&mut self.by_name).extend(
@@ -341,10 +344,10 @@ impl Arguments<'_> {
 
 /// A Rust type that a template function may take.
 pub trait Parameter: Sized {
-    /// Whether it takes all the rest.
+    /// Whether it takes all remaining arguments.
     const VARIADIC: bool = false;
 
-    /// The Go type, of one element if variadic.
+    /// The Go type; that of one element if variadic.
     fn go_type() -> &'static Type;
 
     /// Takes the argument, whose type the evaluator has checked.
@@ -368,7 +371,7 @@ macro_rules! parameter {
     };
 }
 
-/// The evaluator checks before it calls; this is for a host that calls by itself.
+/// The evaluator checks arguments before it calls; this is for hosts that call a function directly.
 fn unexpected(value: Option<Value>, ty: &Type) -> Error {
     Error::new(match value {
         Some(value) => format!("wrong type for value; expected {ty}; got {}", value.type_name()),
@@ -413,7 +416,7 @@ impl<T: Parameter> Parameter for Option<T> {
 pub struct Rest<T>(SmallVec<[T; 4]>);
 
 impl<T> Rest<T> {
-    /// The arguments as a list of their own.
+    /// The arguments as a vector.
     pub fn into_vec(self) -> Vec<T> {
         self.0.into_vec()
     }
@@ -460,22 +463,23 @@ pub struct Int64(pub i64);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bytes(pub Str);
 
-/// What a method was called on. The evaluator has found the method through the value's type, so the value is of that type.
+/// The value that a method was called on. The evaluator found the method through the value's type, so the value is of
+/// that type.
 #[derive(Clone, Debug)]
 pub struct Receiver(pub Value);
 
 impl Receiver {
-    /// The items, if it is a list; else none.
+    /// The items if it is a list, otherwise none.
     pub fn list(&self) -> &[Value] {
         self.0.as_list().map_or(&[], |list| list)
     }
 
-    /// The map; an empty one if it is something else.
+    /// The map; empty if the value is not a map.
     pub fn map(&self) -> Map {
         self.0.as_map().cloned().unwrap_or_default()
     }
 
-    /// The host object.
+    /// The host object, if it is of that type.
     pub fn object<T: crate::value::Object>(&self) -> Result<&T, Error> {
         self.0
             .as_object()
@@ -536,7 +540,8 @@ impl Returned for Option<Value> {
     }
 }
 
-/// A result whose Go type is not `interface {}` but that of the value itself: for host objects (`*semver.Version`) and named containers.
+/// A result whose Go type is that of the value itself and not `interface {}`: for host objects (`*semver.Version`)
+/// and named containers.
 #[derive(Clone, Debug)]
 pub struct Concrete(pub Value);
 

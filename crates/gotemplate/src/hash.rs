@@ -1,4 +1,4 @@
-//! [`ByName`]: tables of templates and functions, which are looked into for every call.
+//! [`ByName`]: tables of templates and functions, which are looked up for every call.
 
 use std::{
     collections::HashMap,
@@ -7,11 +7,11 @@ use std::{
 
 use crate::string::Str;
 
-/// Anything by name.
+/// A table by name.
 pub(crate) type ByName<T> = HashMap<Str, T, BuildHasherDefault<NameHasher>>;
 
-/// Hashes names quickly. Those of functions are the host's; those of templates come with the chart, as the work it causes does, so nothing is
-/// lost to one who makes them collide.
+/// A fast hash of names. It need not resist collisions: names of functions come from the host, and names of templates
+/// from the chart, whose author can cause more work in simpler ways.
 #[derive(Debug, Default)]
 pub(crate) struct NameHasher(u64);
 
@@ -37,7 +37,7 @@ impl Hasher for NameHasher {
     }
 
     fn finish(&self) -> u64 {
-        // The table looks at the highest and the lowest bits.
+        // The table uses the highest and the lowest bits.
         self.0 ^ self.0 >> 32
     }
 }

@@ -1,4 +1,4 @@
-//! Values from and to JSON, by the rules of Go's `encoding/json`.
+//! Converts values to and from JSON by the rules of Go's `encoding/json`.
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 
@@ -9,7 +9,7 @@ use crate::{
     value::{List, Map, TooDeep, Value, Walk},
 };
 
-/// Why a value has no JSON text. The wording is that of `encoding/json`.
+/// Why a value cannot be written as JSON. The wording is that of `encoding/json`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// JSON has no NaN and no infinity.
@@ -23,12 +23,12 @@ pub enum Error {
     TooDeep(#[from] TooDeep),
 }
 
-/// What numbers of a JSON text become.
+/// The Go type that numbers of a JSON text get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Numbers {
-    /// `float64`, as Go's decoder does by default and Helm's values are.
+    /// `float64`, the default of Go's decoder and the type of numbers in Helm's values.
     Float64,
-    /// `int64` where it is written as an integer that fits, else `float64`.
+    /// `int64` if it is written as an integer that fits, otherwise `float64`.
     Int64,
 }
 
@@ -54,8 +54,9 @@ pub fn from_json(json: serde_json::Value, numbers: Numbers) -> Value {
     }
 }
 
-/// The JSON document of a value, as `json.Marshal` sees it: bytes as base64, nil lists and maps as null, invalid UTF-8 as U+FFFD.
-/// Floats without a fraction become integers where `i64` or `u64` can hold them, so that printing the document gives Go's digits.
+/// The JSON document of a value, as `json.Marshal` writes it: bytes as base64, nil lists and maps as null, invalid
+/// UTF-8 as U+FFFD. Floats without a fraction become integers where `i64` or `u64` can hold them, so that printing
+/// the document gives Go's digits.
 pub fn to_json(value: &Value) -> Result<serde_json::Value, Error> {
     to_json_at(value, &mut Walk::new(), 0)
 }
@@ -99,7 +100,7 @@ fn float(f: f64) -> Result<serde_json::Value, Error> {
     if !f.is_finite() {
         return Err(unsupported(f));
     }
-    // 2^53: up to here every integer is exact, and serde_json would print `1.0`.
+    // 2^53: integers up to here are exact, and serde_json would print `1.0`.
     if f.fract() == 0.0 && f.abs() <= 9_007_199_254_740_992.0 && !(f == 0.0 && f.is_sign_negative()) {
         return Ok((f as i64).into());
     }
@@ -124,7 +125,7 @@ fn unsupported(f: f64) -> Error {
 pub struct Layout {
     /// Whether `<`, `>` and `&` are written as `\u003c`, `\u003e` and `\u0026` (Go's default).
     pub escape_html: bool,
-    /// What one level is indented with; `None` for all on one line.
+    /// The indentation of one level; `None` for everything on one line.
     pub indent: Option<&'static str>,
 }
 
@@ -190,7 +191,7 @@ impl Writer {
             self.out.extend_from_slice(b"null");
             return Ok(());
         }
-        // A `[]uint8` under another name is base64 as well.
+        // A defined type over `[]uint8` is written as base64 too.
         if list.ty().element().is(&types::UINT8) {
             let bytes: Vec<u8> = list
                 .iter()
@@ -220,7 +221,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Fields keep the order of their declaration; keys of maps are sorted.
+    /// Fields keep the order of their declaration, keys of maps are sorted.
     fn structure(&mut self, fields: &[(&'static str, Value)], depth: usize) -> Result<(), Error> {
         self.out.push(b'{');
         for (i, (key, item)) in fields.iter().enumerate() {
@@ -263,7 +264,7 @@ impl Writer {
         }
     }
 
-    /// Plain digits unless below 1e-6 or from 1e21 on; `scientific` is Rust's shortest `d.ddde-7`.
+    /// Plain digits unless below 1e-6 or from 1e21 upwards; `scientific` is Rust's shortest `d.ddde-7`.
     fn float(&mut self, f: f64, single: bool) -> Result<(), Error> {
         if !f.is_finite() {
             return Err(unsupported(f));

@@ -1,4 +1,4 @@
-//! Text into tokens: Go's `text/template/parse/lex.go`.
+//! Splits a text into tokens: Go's `text/template/parse/lex.go`.
 
 use crate::{
     quote, rune,
@@ -13,12 +13,12 @@ pub(crate) struct Item<'t> {
     pub(crate) pos: usize,
     /// The line where it starts, from 1.
     pub(crate) line: usize,
-    /// Its text; that of an error is kept by the lexer.
+    /// Its text; the message of an error is kept by the lexer.
     pub(crate) text: &'t [u8],
 }
 
 impl Item<'_> {
-    /// What a parser holds before it has read anything.
+    /// The initial token of a parser.
     pub(crate) const NONE: Self = Self {
         kind: ItemKind::Error,
         pos: 0,
@@ -26,7 +26,7 @@ impl Item<'_> {
         text: b"",
     };
 
-    /// How messages show it.
+    /// The token as error messages show it.
     pub(crate) fn describe(&self) -> String {
         let text = String::from_utf8_lossy(self.text);
         match self.kind {
@@ -50,7 +50,7 @@ impl Item<'_> {
 pub(crate) enum ItemKind {
     Error,
     Bool,
-    /// A printable character that has no meaning of its own, as a comma.
+    /// A printable character without a special meaning, such as a comma.
     Char,
     CharConstant,
     Complex,
@@ -115,7 +115,7 @@ pub(crate) struct Delimiters<'t> {
 
 const LEFT_COMMENT: &[u8] = b"/*";
 const RIGHT_COMMENT: &[u8] = b"*/";
-/// A minus and the space that must be next to it.
+/// A minus sign and the space that must be next to it.
 const TRIM_MARKER_LEN: usize = 2;
 
 pub(crate) struct Lexer<'t> {
@@ -124,13 +124,13 @@ pub(crate) struct Lexer<'t> {
     pos: usize,
     /// Start of the current item.
     start: usize,
-    /// Bytes of the character that was read last.
+    /// Length in bytes of the character that was read last.
     width: usize,
     line: usize,
     start_line: usize,
     paren_depth: usize,
     inside_action: bool,
-    /// Whether `break` and `continue` are keywords, that is, no functions.
+    /// Whether `break` and `continue` are keywords, because no functions have these names.
     pub(crate) break_is_keyword: bool,
     pub(crate) continue_is_keyword: bool,
     /// The message of the error item.
@@ -176,7 +176,7 @@ impl<'t> Lexer<'t> {
         Some(c)
     }
 
-    /// Steps back over what [`next`](Self::next) returned last; once.
+    /// Undoes the last [`next`](Self::next); may be called once.
     fn backup(&mut self) {
         self.pos -= self.width;
         if self.width == 1 && self.input[self.pos] == b'\n' {
@@ -201,7 +201,7 @@ impl<'t> Lexer<'t> {
         item
     }
 
-    /// Skips what was not read with [`next`](Self::next).
+    /// Skips the input since the start of the current item.
     fn ignore(&mut self) {
         self.line += newlines(&self.input[self.start..self.pos]);
         self.start = self.pos;
@@ -271,7 +271,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// Scans the left delimiter, which is there; nothing comes of a comment.
+    /// Scans the left delimiter at the current position; none if it starts a comment.
     fn left_delim(&mut self) -> Option<Item<'t>> {
         self.pos += self.delimiters.left.len();
         let marker = if has_left_trim_marker(self.rest()) {
@@ -292,7 +292,7 @@ impl<'t> Lexer<'t> {
         Some(item)
     }
 
-    /// Skips a comment; an item is an error.
+    /// Skips a comment; returns an item only on error.
     fn comment(&mut self) -> Option<Item<'t>> {
         self.pos += LEFT_COMMENT.len();
         let Some(length) = find(self.rest(), RIGHT_COMMENT) else {
@@ -387,7 +387,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// Scans spaces, of which there is at least one.
+    /// Scans spaces; there is at least one.
     fn space(&mut self) -> Item<'t> {
         let mut spaces = 0;
         while self.peek().is_some_and(is_space) {
@@ -429,7 +429,7 @@ impl<'t> Lexer<'t> {
         self.item(kind)
     }
 
-    /// Scans what follows a point or a dollar.
+    /// Scans what follows a period or a dollar sign.
     fn field_or_variable(&mut self, kind: ItemKind) -> Item<'t> {
         if self.at_terminator() {
             return self.item(if kind == ItemKind::Variable {
@@ -460,7 +460,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// Whether an identifier may end here. Catches things like `$x+2`.
+    /// Whether an identifier may end here. Catches input like `$x+2`.
     fn at_terminator(&mut self) -> bool {
         match self.peek() {
             None | Some(' ' | '\t' | '\r' | '\n' | '.' | ',' | '|' | ':' | ')' | '(') => true,
@@ -502,7 +502,7 @@ impl<'t> Lexer<'t> {
         self.item(ItemKind::RawString)
     }
 
-    /// Scans what may be a number; the parser finds out whether it is one.
+    /// Scans a possible number; the parser finds out whether it is valid.
     fn number(&mut self) -> Item<'t> {
         if !self.scan_number() {
             return self.bad_number();
@@ -599,7 +599,7 @@ fn find(text: &[u8], what: &[u8]) -> Option<usize> {
     }
 }
 
-/// `%#U`.
+/// Formats like `%#U`.
 fn code_point(c: char) -> String {
     if is_print(c) {
         format!("U+{:04X} '{c}'", u32::from(c))

@@ -1,9 +1,10 @@
 //! Go's `text/template` language: parse once, execute many times, on any thread.
 //!
-//! A [`Set`](set::Set) holds parsed templates; [`Value`](value::Value)s are what they compute with; [`Functions`](function::Functions)
-//! are what they can call. Everything follows the Go version that Helm is built with, 1.26, down to the wording of errors.
+//! A [`Set`](set::Set) holds parsed templates, which compute with [`Value`](value::Value)s and call
+//! [`Functions`](function::Functions). Everything follows the Go version that Helm is built with, 1.26, including the
+//! wording of errors.
 //!
-//! The crate is pure: no clock, no randomness, no files. Hosts bring those in through functions.
+//! The crate is pure: no clock, no randomness, no files. Hosts provide those through functions.
 
 pub mod ast;
 pub mod budget;

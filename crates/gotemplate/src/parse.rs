@@ -1,4 +1,4 @@
-//! Tokens into trees: Go's `text/template/parse/parse.go`.
+//! Parses tokens into trees: Go's `text/template/parse/parse.go`.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::{
     string::Str,
 };
 
-/// A text is not a template. The message is Go's.
+/// The text is not a valid template. The message is Go's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("template: {file}:{line}: {message}")]
 pub struct Error {
@@ -25,7 +25,7 @@ pub struct Error {
     pub message: String,
 }
 
-/// The trees of one text, in the order of their ends: that of the text itself comes last.
+/// The trees of one text, in the order in which they end; the tree of the text itself comes last.
 pub(crate) fn parse(
     name: &Str,
     text: &Str,
@@ -51,9 +51,9 @@ pub(crate) fn parse(
     Ok(parser.trees.in_order)
 }
 
-/// How deep parentheses may be nested.
+/// Maximum nesting of parentheses.
 const MAX_PARENTHESES: usize = 10_000;
-/// How many bytes of stack a parse may use; deeper nesting is an error of the template.
+/// Bytes of stack that a parse may use; deeper nesting is an error of the template.
 const STACK: usize = 768 << 10;
 
 type Result<T = (), E = Error> = std::result::Result<T, E>;
@@ -64,7 +64,7 @@ struct Parser<'p, 't> {
     lexer: Lexer<'t>,
     state: State<'t>,
     trees: Trees,
-    /// Every name of a variable; the index is its id.
+    /// The names of all variables; the index is the id.
     variables: Vec<Str>,
     stack: Stack,
 }
@@ -75,9 +75,9 @@ struct Trees {
     in_order: Vec<Arc<Tree>>,
 }
 
-/// What belongs to one tree; a `define` or `block` starts afresh.
+/// State of one tree; a `define` or `block` starts with a new one.
 struct State<'t> {
-    /// Lookahead, as in Go: the token read last is `tokens[peeked]`.
+    /// Lookahead as in Go: the token read last is `tokens[peeked]`.
     tokens: [Item<'t>; 3],
     peeked: usize,
     /// The variables in scope.
@@ -101,7 +101,7 @@ impl State<'_> {
     }
 }
 
-/// What ends a list.
+/// How a list of nodes ended.
 enum Terminator {
     End,
     Else,
@@ -136,7 +136,7 @@ impl<'t> Parser<'_, 't> {
         self.state.peeked += 1;
     }
 
-    /// Steps back over two tokens, of which the second is still there.
+    /// Steps back over two tokens; the second one is still in place.
     fn backup2(&mut self, first: Item<'t>) {
         self.state.tokens[1] = first;
         self.state.peeked = 2;
@@ -199,7 +199,7 @@ impl<'t> Parser<'_, 't> {
         if started == 0 || started == token.line {
             return self.error(message);
         }
-        // "unclosed action in action started" would be one action too many.
+        // Avoids "unclosed action in action started".
         let link = if message.ends_with(" action") {
             " started"
         } else {
@@ -208,7 +208,7 @@ impl<'t> Parser<'_, 't> {
         self.error(format!("{message}{link} at {}:{started}", self.source.name))
     }
 
-    /// Prepares the lexer for a tree.
+    /// Prepares the lexer for a new tree.
     fn start(&mut self) {
         self.lexer.break_is_keyword = !self.has_function(b"break");
         self.lexer.continue_is_keyword = !self.has_function(b"continue");
@@ -241,7 +241,7 @@ impl<'t> Parser<'_, 't> {
         Ok(())
     }
 
-    /// The whole text; the only place where `define` may stand.
+    /// The whole text; `define` is only allowed at this level.
     fn file(&mut self) -> Result<List> {
         let mut list = List::default();
         while self.peek().kind != ItemKind::Eof {
@@ -263,7 +263,7 @@ impl<'t> Parser<'_, 't> {
         Ok(list)
     }
 
-    /// `{{define "name"}} ... {{end}}`, from behind the keyword on.
+    /// `{{define "name"}} ... {{end}}`, starting after the keyword.
     fn definition(&mut self) -> Result {
         let context = "define clause";
         let outer = std::mem::replace(&mut self.state, State::new());
@@ -337,7 +337,7 @@ impl<'t> Parser<'_, 't> {
                 Node::Continue { pos: token.pos }
             }
             ItemKind::Else => {
-                // The parser of the branch goes on with the `if` or `with`.
+                // The parser of the branch parses the `if` or `with`.
                 if !matches!(self.peek_non_space().kind, ItemKind::If | ItemKind::With) {
                     self.expect(ItemKind::RightDelim, "else")?;
                 }
@@ -392,7 +392,7 @@ impl<'t> Parser<'_, 't> {
         })
     }
 
-    /// What follows an `else`. `{{else if x}}` is a branch inside, whose end is that of both.
+    /// What follows an `else`. `{{else if x}}` is a nested branch that shares the end of the outer one.
     fn else_list(&mut self, context: &str) -> Result<List> {
         let inner: Option<fn(Branch) -> Node> = match (context, self.peek().kind) {
             ("if", ItemKind::If) => Some(Node::If),
@@ -422,7 +422,7 @@ impl<'t> Parser<'_, 't> {
         self.start();
         let (list, terminator) = self.item_list()?;
         if let Terminator::Else = terminator {
-            // Go complains here with the line of the `block`.
+            // Go reports the line of the `block` here.
             self.state = outer;
             return self.unexpected_else(context);
         }
@@ -502,7 +502,7 @@ impl<'t> Parser<'_, 't> {
                 return Ok(());
             }
             self.next();
-            // `$x foo` takes three tokens to see that `$x` is an operand: the space counts.
+            // Three tokens are needed to see that `$x` is an operand in `$x foo`, as the space is a token.
             let after = self.peek();
             let next = self.peek_non_space();
             if matches!(next.kind, ItemKind::Assign | ItemKind::Declare) {
@@ -589,7 +589,7 @@ impl<'t> Parser<'_, 't> {
         Ok(command)
     }
 
-    /// A term and the fields of it.
+    /// A term followed by fields.
     fn operand(&mut self) -> Result<Option<Expr>> {
         let Some(term) = self.term()? else {
             return Ok(None);
@@ -698,7 +698,7 @@ impl<'t> Parser<'_, 't> {
     }
 }
 
-/// Go's `newNumber`: every type that the number can be of.
+/// Go's `newNumber`: the value for each type that the number fits.
 fn read_number(token: Item<'_>) -> Result<Number, String> {
     let mut number = Number {
         pos: token.pos,
@@ -774,7 +774,7 @@ fn exact_uint(float: f64) -> Option<u64> {
     ((0.0..18_446_744_073_709_551_616.0).contains(&float) && float.fract() == 0.0).then_some(float as u64)
 }
 
-/// `1+2i` into its parts: the second sign is the one that starts no exponent.
+/// Splits `1+2i` into its parts, at the last sign that does not belong to an exponent.
 fn split_complex(text: &str) -> Option<(f64, f64)> {
     let body = text.strip_suffix('i')?;
     let bytes = body.as_bytes();

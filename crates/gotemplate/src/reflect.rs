@@ -1,13 +1,16 @@
-//! [`Reflect`]: a value as Go's `reflect` shows it to the evaluator, with the one thing that [`Value`] does not know.
+//! [`Reflect`]: a value as Go's `reflect` presents it to the evaluator: a [`Value`] plus whether it is in an
+//! interface.
 
 use crate::{
     types::{self, Kind, Type},
     value::Value,
 };
 
-/// A value, and whether it sits in an `interface {}`: an element of a `map[string]interface {}`, or the result of a function that returns one.
+/// A value, and whether it is held in an `interface {}`: an element of a `map[string]interface {}`, or the result of
+/// a function that returns one.
 ///
-/// It decides how a nil behaves (`.a.b` fails on a nil interface, and is silent on no value at all) and which type errors name.
+/// This decides how a nil behaves (`.a.b` fails on a nil interface, but not on no value at all) and which type errors
+/// name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reflect {
     pub(crate) value: Value,
@@ -39,12 +42,12 @@ impl Reflect {
         self.interface || !self.value.is_untyped_nil()
     }
 
-    /// Whether it is an interface that holds nothing.
+    /// Whether it is a nil interface.
     pub(crate) fn is_nil_interface(&self) -> bool {
         self.interface && self.value.is_untyped_nil()
     }
 
-    /// Go's `indirectInterface`: forgets the interface; one that holds nothing becomes no value.
+    /// Go's `indirectInterface`: unwraps the interface; a nil interface becomes no value.
     pub(crate) fn unwrapped(self) -> Self {
         Self::concrete(self.value)
     }

@@ -1,4 +1,4 @@
-//! [`Set`]: templates that know each other by name.
+//! [`Set`]: templates that can call each other by name.
 
 use std::{
     collections::HashMap,
@@ -16,9 +16,10 @@ use crate::{
     value::Value,
 };
 
-/// Templates that know each other by name: Go's `Template` with all its associated ones.
+/// Templates that can call each other by name: Go's `Template` with all its associated ones.
 ///
-/// Parsed once, executed many times, on many threads at once. A clone is cheap, and what is added to it does not change the original.
+/// Parsed once, executed many times, on many threads at once. A clone is cheap, and templates added to it do not
+/// change the original.
 ///
 /// ```
 /// use gotemplate::{exec::Options, function::Functions, set::Set, value::Value};
@@ -47,10 +48,11 @@ struct Texts {
     bytes: usize,
 }
 
-/// How many bytes of parsed texts are kept: trees take several times that, at worst 64 times.
+/// How many bytes of parsed texts are cached. Their trees take several times as much memory, at worst 64 times.
 const MAX_TEXTS: usize = 256 << 10;
 
-/// The trees of a file as if it had another name; none where its text names one of the two, which might be that of a definition in it.
+/// The trees of a file under another name. None if the text contains the old or the new name, as that might be the
+/// name of a definition in it.
 fn renamed(trees: &[Arc<Tree>], name: &Str) -> Option<Vec<Arc<Tree>>> {
     let source = &trees.first()?.source;
     if [&source.name, name]
@@ -75,7 +77,8 @@ fn renamed(trees: &[Arc<Tree>], name: &Str) -> Option<Vec<Arc<Tree>>> {
 }
 
 impl Set {
-    /// An empty set. The name is that of Go's root template: it stands in messages (`gotpl`) and is the name of texts without one.
+    /// An empty set. The name is that of Go's root template: it appears in messages (`gotpl`) and is used for texts
+    /// without a name.
     pub fn new(name: &str, functions: Functions) -> Self {
         Self {
             name: name.into(),
@@ -87,7 +90,7 @@ impl Set {
         }
     }
 
-    /// Other delimiters than `{{` and `}}`; an empty one leaves the default.
+    /// Sets other delimiters than `{{` and `}}`; an empty one means the default.
     pub fn with_delimiters(mut self, left: &str, right: &str) -> Self {
         self.left = if left.is_empty() { "{{" } else { left }.into();
         self.right = if right.is_empty() { "}}" } else { right }.into();
@@ -95,7 +98,7 @@ impl Set {
         self
     }
 
-    /// With what another set of the same name and functions remembers of texts that were parsed while it was executed, for both.
+    /// Shares the cache of texts parsed during executions with another set of the same name and functions.
     #[must_use]
     pub fn remembering_with(mut self, other: &Set) -> Self {
         self.texts = other.texts.clone();
@@ -112,7 +115,8 @@ impl Set {
         &self.functions
     }
 
-    /// Parses a text under a name, and adds what it defines. A template of the same name is replaced, unless the new one is empty.
+    /// Parses a text under a name, and adds the templates it defines. A template of the same name is replaced, unless
+    /// the new one is empty.
     pub fn parse(&mut self, name: &str, text: impl AsRef<[u8]>) -> Result<(), parse::Error> {
         let text = text.as_ref().into();
         self.add(parse::parse(
@@ -124,8 +128,8 @@ impl Set {
         Ok(())
     }
 
-    /// Parses texts under their names, in order, as [`parse`](Self::parse) does. Where a text comes again under another name, as a library
-    /// in several subcharts does, its trees are shared.
+    /// Parses texts under their names, in order, as [`parse`](Self::parse) does. Equal texts under different names,
+    /// such as a library in several subcharts, share their trees.
     pub fn parse_all<'n>(
         &mut self,
         texts: impl IntoIterator<Item = (&'n str, Str)>,
@@ -175,7 +179,8 @@ impl Set {
         exec::execute(self, &name.into(), data, options)
     }
 
-    /// The trees of a text under the name of the set; the last one is that of the text itself. Parsed once for all executions and clones.
+    /// The trees of a text under the name of the set; the last one is that of the text itself. Parsed once for all
+    /// executions and clones.
     pub(crate) fn parse_text(&self, text: &Str) -> Result<Arc<[Arc<Tree>]>, parse::Error> {
         if let Some(known) = self
             .texts
@@ -220,7 +225,7 @@ mod tests {
         let (one, two) = (set.tree("one.tpl").unwrap(), set.tree("two.tpl").unwrap());
         assert!(Arc::ptr_eq(&one.root, &two.root));
         assert_eq!(one.source.name, "one.tpl");
-        // The later definition counts, as without sharing.
+        // The later definition wins, as without sharing.
         assert_eq!(set.tree("lib.a").unwrap().source.name, "two.tpl");
         let error = set
             .execute("lib.a", Value::Int(1), &Options::default())
@@ -232,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_speaks_of_a_files_name_is_parsed_again() {
+    fn a_text_that_contains_the_name_of_a_file_is_parsed_again() {
         let text = Str::from(r#"{{ define "b" }}defined{{ end }}"#);
         let mut set = Set::new("main", Functions::default());
         set.parse_all([("a", text.clone()), ("b", text)]).unwrap();

@@ -1,6 +1,6 @@
-//! How much of the thread's stack is in use, so that deep recursion ends in an error and not in a crash.
+//! Measures how much of the thread's stack is in use, so that deep recursion ends in an error and not in a crash.
 
-/// Watches the stack from where it was made.
+/// Measures the use of the stack from where it was created.
 #[derive(Clone, Copy, Debug)]
 pub struct Stack {
     start: usize,
@@ -22,7 +22,7 @@ impl Stack {
     }
 }
 
-/// The address of a local variable: where the stack ends now.
+/// The address of a local variable: the current end of the stack.
 #[inline(never)]
 fn here() -> usize {
     let marker = 0u8;

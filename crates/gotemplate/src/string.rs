@@ -8,7 +8,7 @@ use std::{borrow::Borrow, borrow::Cow, fmt, sync::Arc};
 #[derive(Clone)]
 pub struct Str(Repr);
 
-/// Longest text kept without an allocation.
+/// The longest string stored without an allocation.
 const INLINE: usize = 22;
 
 #[derive(Clone)]
@@ -30,7 +30,7 @@ impl Str {
         }
     }
 
-    /// Bytes that are freed with this one: nothing while others share them.
+    /// Bytes that are freed when this is dropped: none while others share them.
     pub(crate) fn own_size(&self) -> usize {
         match &self.0 {
             Repr::Shared(bytes) if Arc::strong_count(bytes) == 1 => bytes.len(),
@@ -38,7 +38,7 @@ impl Str {
         }
     }
 
-    /// The first eight bytes, zeros where there are less, as a number that is ordered as they are.
+    /// The first eight bytes, padded with zeros, as a number that sorts like the bytes.
     #[inline]
     fn prefix(&self) -> u64 {
         let start = match &self.0 {
@@ -48,12 +48,12 @@ impl Str {
         start.map_or(0, |start| u64::from_be_bytes(*start))
     }
 
-    /// The text, when the bytes are UTF-8.
+    /// The text, if the bytes are UTF-8.
     pub fn to_str(&self) -> Option<&str> {
         std::str::from_utf8(self.as_bytes()).ok()
     }
 
-    /// The text, with U+FFFD in place of what is not UTF-8.
+    /// The text, with U+FFFD in place of invalid UTF-8.
     pub fn lossy(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(self.as_bytes())
     }
@@ -170,7 +170,7 @@ impl PartialOrd for Str {
     }
 }
 
-/// By bytes. Most names differ in the first eight, which are compared as one number.
+/// Compares bytes. Most names differ in the first eight, which are compared as one number.
 impl Ord for Str {
     #[inline]
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {

@@ -87,13 +87,13 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A Go type. Declared as a `static` by whoever brings the type:
+/// A Go type. Declared as a `static` next to the code that provides its values:
 ///
 /// ```
 /// use std::sync::LazyLock;
 /// use gotemplate::{function::{Functions, Receiver}, types::{self, Type}, value::Value, string::Str};
 ///
-/// /// `.Capabilities.APIVersions`: a list of strings that can be asked.
+/// /// `.Capabilities.APIVersions`: a list of strings with a method.
 /// static VERSION_SET: Type = Type::slice("common.VersionSet", &types::STRING)
 ///     .defined_as(&types::STRINGS)
 ///     .with_methods(&VERSION_SET_METHODS);
@@ -158,7 +158,8 @@ impl Type {
         }
     }
 
-    /// Says that this is a defined type over `underlying`: Go lets its values pass where `underlying` is wanted (never the other defined types).
+    /// Declares a defined type over `underlying`: Go accepts its values where `underlying` is wanted, but not
+    /// where another defined type over it is.
     pub const fn defined_as(mut self, underlying: &'static Type) -> Self {
         self.underlying = Some(underlying);
         self
@@ -180,7 +181,7 @@ impl Type {
         self.kind
     }
 
-    /// The type of the elements of a slice or map; `interface {}` where none was given.
+    /// The type of the elements of a slice or map; `interface {}` if none was given.
     pub fn element(&self) -> &'static Type {
         self.element.unwrap_or(&INTERFACE)
     }
@@ -208,7 +209,7 @@ impl Type {
         }
     }
 
-    /// Whether an untyped nil fits.
+    /// Whether an untyped nil can be assigned to it.
     pub fn can_be_nil(&self) -> bool {
         matches!(
             self.kind,
@@ -288,7 +289,7 @@ pub static LIST: Type = Type::slice("[]interface {}", &INTERFACE);
 pub static STRINGS: Type = Type::slice("[]string", &STRING);
 /// `[]int`.
 pub static INTS: Type = Type::slice("[]int", &INT);
-/// `[][]interface {}`, what `chunk` makes.
+/// `[][]interface {}`, returned by `chunk`.
 pub static LISTS: Type = Type::slice("[][]interface {}", &LIST);
 /// `[]byte`, printed as Go does.
 pub static BYTES: Type = Type::slice("[]uint8", &UINT8);

@@ -1,7 +1,8 @@
-//! [`Value`]: what a template computes with; Go values of every type that templates can reach.
+//! [`Value`]: the values that templates compute with; Go values of every type that templates can reach.
 //!
-//! A value lives on one thread (templates themselves are shared between threads). Maps have Go's reference semantics: whoever holds one sees
-//! what others put into it. Lists are immutable. Nothing here recurses without a bound: a map that contains itself prints as an error.
+//! A value belongs to one thread (templates themselves are shared between threads). Maps have Go's reference
+//! semantics: all holders of a map see each other's changes. Lists are immutable. All recursion is bounded: printing
+//! a map that contains itself is an error.
 
 use std::{
     any::Any,
@@ -17,16 +18,16 @@ use crate::{
     types::{self, Kind, Type},
 };
 
-/// How deep a value may be nested before printing, comparing or converting it is an error.
+/// The maximum nesting depth of a value: printing, comparing or converting a deeper one is an error.
 ///
 /// Go would overflow its stack on a map that contains itself.
 pub const MAX_DEPTH: usize = 500;
 
-/// How many values may be visited to compare, copy or convert one: lists that hold the same list twice, level upon level, are small in memory
-/// and endless to walk.
+/// How many values may be visited to compare, copy or convert one. Lists that hold the same list twice, level upon
+/// level, are small in memory but take forever to walk.
 const MAX_VISITS: usize = 2_000_000;
 
-/// Counts the values that a walk visits, and how deep it is.
+/// Counts the values visited by a walk, and checks its depth.
 pub(crate) struct Walk {
     visits: usize,
 }
@@ -36,7 +37,7 @@ impl Walk {
         Self { visits: 0 }
     }
 
-    /// Visits one more value at that depth.
+    /// Visits one more value, at that depth.
     pub(crate) fn visit(&mut self, depth: usize) -> Result<(), TooDeep> {
         self.visits += 1;
         if depth > MAX_DEPTH || self.visits > MAX_VISITS {
@@ -46,27 +47,28 @@ impl Walk {
         }
     }
 
-    /// Visits a value and what is below it, so many in all, down to that depth.
+    /// Visits a value and everything below it: `count` values, down to `depth`.
     fn visit_all(&mut self, count: usize, depth: usize) -> Result<(), TooDeep> {
-        // This one has been counted.
+        // The value itself has been counted before.
         self.visits = self.visits.saturating_add(count.saturating_sub(2));
         self.visit(depth)
     }
 }
 
-/// How large a value is with all that is in it, what is in several places counted in each.
+/// The size of a value with everything in it; a value found in several places counts each time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weight {
-    /// Values, itself included.
+    /// Number of values, itself included.
     pub values: usize,
-    /// Bytes of keys and texts.
+    /// Bytes of keys and strings.
     pub bytes: usize,
-    /// How deep each of the values is, all together.
+    /// Sum of the depths of all values.
     pub depth: usize,
 }
 
 impl Weight {
-    /// The most that it takes as JSON or YAML: up to `\\u0000` for a byte, 24 for a number, and two spaces for each level.
+    /// Its maximum length as JSON or YAML: up to `\\u0000` for a byte, 24 for a number, and two spaces for each
+    /// level.
     pub fn text(self) -> usize {
         let values = self.values.saturating_mul(24);
         let bytes = self.bytes.saturating_mul(6);
@@ -75,7 +77,7 @@ impl Weight {
             .saturating_add(self.depth.saturating_mul(2))
     }
 
-    /// Bytes of memory, if all of it were made anew.
+    /// Bytes of memory for a full copy.
     pub fn memory(self) -> usize {
         self.memory_of_values().saturating_add(self.bytes)
     }
@@ -88,28 +90,28 @@ impl Weight {
         }
     }
 
-    /// Bytes of memory, if all of it but its texts were made anew.
+    /// Bytes of memory for a full copy that shares the strings.
     pub fn memory_of_values(self) -> usize {
         self.values.saturating_mul(MEMORY_OF_A_VALUE)
     }
 
-    /// What it takes to go through it.
+    /// The cost of walking through it.
     pub fn steps(self) -> u64 {
         (self.values / 4 + self.bytes / 64) as u64
     }
 }
 
-/// A value in a map, with its key and its share of the nodes.
+/// Memory of a value in a map, with its key and its share of the nodes.
 const MEMORY_OF_A_VALUE: usize = 64;
 
-/// A value is nested deeper than [`MAX_DEPTH`], or is endless in another way: most likely a map contains itself.
+/// A value is nested deeper than [`MAX_DEPTH`] or takes too long to walk: most likely a map contains itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("value is nested too deeply, does it contain itself?")]
 pub struct TooDeep;
 
 /// A Go value.
 ///
-/// `Nil` stands for Go's untyped nil: a nil `interface {}`, or no value at all.
+/// `Nil` is Go's untyped nil: a nil `interface {}`, or no value at all.
 #[derive(Clone, Default)]
 #[expect(missing_docs, reason = "each is Go's type of the same name")]
 pub enum Value {
@@ -131,7 +133,7 @@ pub enum Value {
     /// A `complex128`: real and imaginary part.
     Complex(f64, f64),
     String(Str),
-    /// A `[]byte`; behind a pointer, which keeps all other values small.
+    /// A `[]byte`; boxed to keep `Value` small.
     Bytes(Rc<Str>),
     List(List),
     Map(Map),
@@ -140,10 +142,10 @@ pub enum Value {
     Func(Function),
 }
 
-/// What a list or a map takes besides what is in it.
+/// Memory of a list or map without its contents.
 const SHARED: usize = 64;
 
-/// Values are moved around all the time.
+/// Values are moved often, so they should stay small.
 const _: () = assert!(size_of::<Value>() <= 24);
 
 impl Value {
@@ -242,7 +244,7 @@ impl Value {
         }
     }
 
-    /// The string, of a value of type `string`.
+    /// The string, if the value is of type `string`.
     pub fn as_str(&self) -> Option<&Str> {
         match self {
             Self::String(s) => Some(s),
@@ -250,7 +252,7 @@ impl Value {
         }
     }
 
-    /// The number, of any signed integer type (a `time.Duration` included).
+    /// The number, if the value is of a signed integer type (including `time.Duration`).
     pub fn as_i64(&self) -> Option<i64> {
         match self {
             Self::Int(n) | Self::Int64(n) => Some(*n),
@@ -262,7 +264,7 @@ impl Value {
         }
     }
 
-    /// The number, of any unsigned integer type.
+    /// The number, if the value is of an unsigned integer type.
     pub fn as_u64(&self) -> Option<u64> {
         match self {
             Self::Uint(n) | Self::Uint64(n) => Some(*n),
@@ -274,7 +276,7 @@ impl Value {
         }
     }
 
-    /// The number, of a floating point type.
+    /// The number, if the value is of a floating point type.
     pub fn as_f64(&self) -> Option<f64> {
         match self {
             Self::Float32(f) => Some((*f).into()),
@@ -284,7 +286,7 @@ impl Value {
         }
     }
 
-    /// The list, of any slice type but `[]byte`.
+    /// The list, if the value is of a slice type other than `[]byte`.
     pub fn as_list(&self) -> Option<&List> {
         match self {
             Self::List(list) => Some(list),
@@ -292,7 +294,7 @@ impl Value {
         }
     }
 
-    /// The map, of any map type.
+    /// The map, if the value is of a map type.
     pub fn as_map(&self) -> Option<&Map> {
         match self {
             Self::Map(map) => Some(map),
@@ -300,7 +302,7 @@ impl Value {
         }
     }
 
-    /// The host object of that type.
+    /// The host object, if the value is one of that type.
     pub fn as_object<T: Object>(&self) -> Option<&T> {
         match self {
             Self::Object(object) => object.as_any().downcast_ref(),
@@ -308,26 +310,27 @@ impl Value {
         }
     }
 
-    /// Go's `reflect.DeepEqual`: same types, same contents; numbers of different types differ, an empty list differs from a nil one.
+    /// Go's `reflect.DeepEqual`: same types, same contents. Numbers of different types differ, and an empty list
+    /// differs from a nil one.
     pub fn deep_equal(&self, other: &Self) -> Result<bool, TooDeep> {
         deep_equal(self, other, &mut Walk::new(), 0)
     }
 
-    /// How large it is. No more is counted than it takes to have more text than `most`, and nothing below [`MAX_DEPTH`].
+    /// The weight of the value. Counting stops once its text is longer than `most`, and at [`MAX_DEPTH`].
     pub fn weight(&self, most: usize) -> Weight {
         let mut weight = Weight::default();
         weigh(self, (most, true), 0, &mut weight);
         weight
     }
 
-    /// As [`weight`](Self::weight), but what is shared with others because nobody has looked into it yet counts as one value.
+    /// Like [`weight`](Self::weight), but a map that is still frozen, and so shared, counts as one value.
     pub fn own_weight(&self, most: usize) -> Weight {
         let mut weight = Weight::default();
         weigh(self, (most, false), 0, &mut weight);
         weight
     }
 
-    /// A copy whose maps and lists are its own (`copystructure`, which `deepCopy` uses). Host objects are shared.
+    /// A copy that shares no maps or lists (`copystructure`, used by `deepCopy`). Host objects are shared.
     pub fn deep_copy(&self) -> Result<Self, TooDeep> {
         deep_copy(self, &mut Walk::new(), 0)
     }
@@ -353,7 +356,7 @@ fn weigh(value: &Value, (most, of_frozen): (usize, bool), depth: usize, weight: 
         Value::Map(map) => match map.data.still_frozen() {
             Some(frozen) => {
                 if of_frozen {
-                    // It counts itself, too.
+                    // The weight of the frozen map includes the map itself.
                     weight.values -= 1;
                     weight.depth -= depth;
                     *weight = weight.and(frozen.weight(depth));
@@ -493,7 +496,7 @@ macro_rules! from {
     )*};
 }
 
-// `i64` stands for Go's `int` here as in function signatures; the other types are named by their variants.
+// `i64` becomes Go's `int`, as in function signatures; the other types have variants of their own name.
 from! { bool => Bool, i64 => Int, f64 => Float64, Str => String, &str => String, String => String, &String => String, List => List, Map => Map, Function => Func }
 
 impl From<Option<Value>> for Value {
@@ -542,7 +545,7 @@ impl List {
         )
     }
 
-    /// The same items under another type, as Go's conversion.
+    /// The same items under another type, like a conversion in Go.
     pub fn as_type(&self, ty: &'static Type) -> Self {
         Self {
             data: self.data.clone(),
@@ -560,7 +563,8 @@ impl List {
         self.data.nil
     }
 
-    /// Bytes that are freed with this one, without what its items refer to: nothing while others share them.
+    /// Bytes that are freed when this list is dropped, without those that its items refer to: none while others share
+    /// it.
     pub(crate) fn own_size(&self) -> usize {
         if Rc::strong_count(&self.data) == 1 {
             SHARED + self.data.items.capacity() * size_of::<Value>()
@@ -569,7 +573,7 @@ impl List {
         }
     }
 
-    /// The items, copied only if somebody else holds them too.
+    /// The items, copied only if the list is shared.
     pub fn into_vec(self) -> Vec<Value> {
         match Rc::try_unwrap(self.data) {
             Ok(mut data) => std::mem::take(&mut data.items),
@@ -609,11 +613,11 @@ pub struct Map {
 struct Entries {
     /// Empty while the map is frozen.
     by_key: RefCell<BTreeMap<Str, Value>>,
-    /// What the entries are copied from when they are first needed.
+    /// The frozen map that the entries are copied from on first access.
     frozen: OnceCell<FrozenMap>,
     is_thawed: Cell<bool>,
     nil: bool,
-    /// Whether the running [`CycleGuard`] knows this map already.
+    /// Whether the current [`CycleGuard`] has registered this map already.
     remembered: Cell<bool>,
 }
 
@@ -635,7 +639,7 @@ impl Entries {
         self.frozen.get()
     }
 
-    /// The entries, copied if they are frozen still.
+    /// The entries, copied from the frozen map if necessary.
     #[inline]
     fn by_key(&self) -> &RefCell<BTreeMap<Str, Value>> {
         if !self.is_thawed.get() {
@@ -678,7 +682,7 @@ impl Map {
         }
     }
 
-    /// A copy of a frozen map, made when it is looked into.
+    /// A copy of a frozen map; the entries are copied on first access.
     pub fn frozen(entries: FrozenMap) -> Self {
         Self::frozen_as(&types::MAP, entries)
     }
@@ -696,7 +700,7 @@ impl Map {
         }
     }
 
-    /// The entries for good; at no cost while the map is frozen still.
+    /// The entries as a frozen map; free of cost while the map is still frozen.
     pub fn freeze(&self) -> FrozenMap {
         match self.data.still_frozen() {
             Some(frozen) => frozen.clone(),
@@ -704,12 +708,13 @@ impl Map {
         }
     }
 
-    /// False when it is known without a look that there is no nil among the entries, nor among those of maps below.
+    /// False if it is known, without walking the entries, that neither this map nor a nested one holds a nil.
     pub fn may_hold_nil(&self) -> bool {
         self.data.still_frozen().is_none_or(FrozenMap::has_nil)
     }
 
-    /// True when both are copies of one frozen map into which nobody has looked yet, and so equal.
+    /// True if both are copies of the same frozen map whose entries have not been accessed yet, so that they are
+    /// equal.
     pub fn is_same_frozen(&self, other: &Self) -> bool {
         match (self.data.still_frozen(), other.data.still_frozen()) {
             (Some(this), Some(other)) => this.is_same(other),
@@ -725,7 +730,7 @@ impl Map {
         }
     }
 
-    /// The same map under another type, as Go's conversion: changes through one are seen through the other.
+    /// The same map under another type, like a conversion in Go: changes through one are visible through the other.
     pub fn as_type(&self, ty: &'static Type) -> Self {
         Self {
             data: self.data.clone(),
@@ -743,7 +748,7 @@ impl Map {
         self.data.nil
     }
 
-    /// Whether both are the same map, not just equal ones.
+    /// Whether both are the same map, not merely equal.
     pub fn is_same(&self, other: &Self) -> bool {
         Rc::ptr_eq(&self.data, &other.data)
     }
@@ -770,7 +775,7 @@ impl Map {
         }
     }
 
-    /// What is at the end of a path of keys, through maps whose types have no such method.
+    /// The value at a path of keys. None if a map on the way has a type with a method of that name.
     pub(crate) fn path(&self, names: &[Str]) -> Option<(Value, &'static Type)> {
         let (name, rest) = names.split_first()?;
         if self.ty.method(name).is_some() {
@@ -790,7 +795,7 @@ impl Map {
         self.data.by_key().borrow().get(key.as_ref()).cloned()
     }
 
-    /// Whether there is such a key.
+    /// Whether the map has the key.
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> bool {
         match self.data.still_frozen() {
             Some(frozen) => frozen.get(key.as_ref()).is_some(),
@@ -798,7 +803,8 @@ impl Map {
         }
     }
 
-    /// Sets a key and returns what was there. On a nil map nothing happens: callers that follow Go's panic check [`is_nil`](Self::is_nil) first.
+    /// Sets a key and returns the previous value. Does nothing on a nil map: callers that mirror Go's panic check
+    /// [`is_nil`](Self::is_nil) first.
     pub fn insert(&self, key: impl Into<Str>, value: impl Into<Value>) -> Option<Value> {
         if self.data.nil {
             return None;
@@ -819,12 +825,13 @@ impl Map {
         self.data.by_key().borrow_mut().remove(key.as_ref())
     }
 
-    /// The entries, for reading. Nothing may be changed while they are borrowed: do not call back into templates meanwhile.
+    /// The entries, for reading. Nothing may be changed while they are borrowed, so do not call back into templates
+    /// meanwhile.
     pub fn borrow(&self) -> Ref<'_, BTreeMap<Str, Value>> {
         self.data.by_key().borrow()
     }
 
-    /// The entries as they are now, in key order.
+    /// A copy of the current entries, in key order.
     pub fn entries(&self) -> Vec<(Str, Value)> {
         self.borrow()
             .iter()
@@ -832,7 +839,7 @@ impl Map {
             .collect()
     }
 
-    /// The keys as they are now, in order.
+    /// A copy of the current keys, in order.
     pub fn keys(&self) -> Vec<Str> {
         self.borrow().keys().cloned().collect()
     }
@@ -851,11 +858,12 @@ impl<K: Into<Str>, V: Into<Value>> FromIterator<(K, V)> for Map {
     }
 }
 
-/// Frees maps that were made to contain themselves.
+/// Frees maps that contain themselves.
 ///
-/// While a guard lives, the maps of its thread that receive containers are remembered, weakly. When it is dropped, those that are still
-/// alive are emptied. Create it before the data of a render and let it outlive that data: what is alive then is a cycle, which would stay
-/// for ever in a long-running process. Guards nest; the outermost does the work.
+/// While a guard exists, it keeps weak references to the maps of its thread that get a list or map as entry. When it
+/// is dropped, those still alive are emptied. Create it before the data of a render and drop it after that data: a
+/// map still alive then is part of a cycle, and would leak in a long-running process. Guards nest; the outermost one
+/// does the work.
 #[derive(Debug)]
 pub struct CycleGuard {
     outermost: bool,
@@ -866,7 +874,7 @@ thread_local! {
 }
 
 impl CycleGuard {
-    /// Starts to remember.
+    /// Starts to register maps.
     #[expect(clippy::new_without_default, reason = "a guard is bound on purpose")]
     pub fn new() -> Self {
         REMEMBERED.with_borrow_mut(|remembered| {
@@ -901,16 +909,16 @@ impl Drop for CycleGuard {
 
 // Values can be nested as deeply as a loop in a template likes, so dropping them must not recurse.
 
-/// How deep drops may recurse; that is cheaper than a list of what is to be dropped.
+/// How deep drops may recurse: up to there recursion is cheaper than a list of pending values.
 const MAX_DROPS: u32 = 64;
 
 thread_local! {
     static DROPS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Drops what is in a container, by recursion as long as that is safe.
+/// Drops the contents of a container, by recursion as long as that is safe.
 fn drop_contents<T>(contents: T, deeply: impl FnOnce(T)) {
-    // Behind the end of a thread there is no count.
+    // While the thread ends, the counter is gone.
     let depth = DROPS.try_with(|drops| {
         drops.set(drops.get() + 1);
         drops.get()
@@ -943,7 +951,7 @@ impl Drop for Entries {
     }
 }
 
-/// Whether dropping so many references to a container may be the end of it.
+/// Whether dropping that many references to a container may free it.
 fn may_be_last(value: &Value, references: usize) -> bool {
     match value {
         Value::List(list) => Rc::strong_count(&list.data) <= references,
@@ -999,34 +1007,34 @@ pub trait Object: 'static {
             .map(|(_, value)| value)
     }
 
-    /// Whether the field's own type is `interface {}`; it shows in the wording of errors only.
+    /// Whether the declared type of the field is `interface {}`; this only affects the wording of errors.
     fn is_interface(&self, _field: &str) -> bool {
         false
     }
 
-    /// The text of `String()` or `Error()`, where the type itself has one: fmt prints it for `%v` and `%s`.
+    /// The result of `String()` or `Error()`, if the type itself has one: fmt prints it for `%v` and `%s`.
     fn text(&self) -> Option<String> {
         None
     }
 
-    /// What a bare `{{ x }}` prints. Differs from [`text`](Self::text) where only the pointer has a `String()` method, which Go finds
-    /// for a field of a struct behind a pointer but not for a function argument.
+    /// The text printed by a bare `{{ x }}`. It differs from [`text`](Self::text) where only the pointer has a
+    /// `String()` method, which Go finds for a field of a struct behind a pointer but not for a function argument.
     fn printed(&self) -> Option<String> {
         self.text()
     }
 
-    /// What a function is given in its place, for a field of a struct behind a pointer: Go passes a copy, which has the methods of the
-    /// struct but not those of its pointer.
+    /// The value that a function gets for this one if it is a field of a struct behind a pointer: Go passes a copy,
+    /// which has the methods of the struct but not those of its pointer.
     fn copied(&self) -> Option<Value> {
         None
     }
 
-    /// The value below a defined basic type.
+    /// The underlying value of a defined basic type.
     fn underlying(&self) -> Option<Value> {
         None
     }
 
-    /// What `json.Marshal` makes of it, as a value to encode in its place; by default a map of the fields.
+    /// The value that `json.Marshal` encodes for it; by default a map of the fields.
     fn json(&self) -> Value {
         match self.underlying() {
             Some(value) => value,
@@ -1039,12 +1047,12 @@ pub trait Object: 'static {
         }
     }
 
-    /// The fields of a struct as JSON has them, in order: under the names of their tags, without those that are left out.
+    /// The fields of a struct in JSON, in order: named by their tags, without the omitted ones.
     fn json_fields(&self) -> Option<Vec<(&'static str, Value)>> {
         None
     }
 
-    /// For the host to get its own type back.
+    /// Lets the host get its own type back.
     fn as_any(&self) -> &dyn Any;
 }
 

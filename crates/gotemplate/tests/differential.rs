@@ -1,4 +1,4 @@
-//! Random templates against Go: `go/differential` prints them.
+//! Compares random templates with Go: `go/differential` prints the expectations.
 #![expect(clippy::disallowed_methods, reason = "templates come in as files")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,7 +8,7 @@ use std::{fs, path::Path};
 
 use oracle::Case;
 
-/// `go run ./differential > ../random.jsonl` in `go/`, then `cargo test --test differential -- --ignored`.
+/// Run `go run ./differential > ../random.jsonl` in `go/`, then `cargo test --test differential -- --ignored`.
 #[test]
 #[ignore = "needs a file that Go prints"]
 fn random_templates_give_what_go_gives() {
@@ -30,7 +30,7 @@ fn random_templates_give_what_go_gives() {
         let failed = actual.is_err();
         let actual = actual.unwrap_or_else(String::into_bytes);
         count += 1;
-        // Errors and trees are text here, where Go prints broken UTF-8 as it is.
+        // Errors and trees are text here, while Go prints invalid UTF-8 as it is.
         let same = actual == expected
             || ((failed || line["tree"] == true)
                 && String::from_utf8_lossy(&expected) == String::from_utf8_lossy(&actual));
@@ -51,7 +51,7 @@ fn random_templates_give_what_go_gives() {
     assert_eq!(different, 0, "of {count}");
 }
 
-/// Go's JSON has bytes in base64.
+/// Go's JSON encodes bytes as base64.
 fn decode(text: &str) -> Vec<u8> {
     use base64::{Engine as _, prelude::BASE64_STANDARD};
     BASE64_STANDARD.decode(text).unwrap()

@@ -54,7 +54,7 @@ fn templates_that_call_themselves_are_stopped_by_depth_or_stack() {
     }
 }
 
-/// As the error of Helm's `tpl`: a host's own words around what it was given.
+/// Like the error of Helm's `tpl`: an error of the host that wraps the cause.
 #[derive(Debug, thiserror::Error)]
 #[error("in the host's words: {0}")]
 struct Wrapped(#[source] function::Error);
@@ -116,7 +116,7 @@ fn steps_are_counted_in_empty_loops_too() {
 }
 
 #[test]
-fn what_functions_make_is_accounted_for() {
+fn what_functions_create_is_counted() {
     let limits = Limits {
         memory: 1 << 20,
         ..Limits::default()
@@ -242,7 +242,7 @@ fn time_is_over_when_the_caller_says_so() {
 }
 
 #[test]
-fn a_function_that_keeps_a_limit_to_itself_does_not_help() {
+fn a_function_cannot_swallow_an_exceeded_limit() {
     let mut functions = oracle::functions();
     functions.add("take", |call: &mut Call, bytes: i64| {
         call.take_memory(bytes as usize).is_ok()
@@ -376,7 +376,7 @@ impl Object for Witness {
 fn values_nested_a_million_deep_are_dropped_without_recursion() {
     let mut list = Value::Nil;
     for _ in 0..1_000_000 {
-        // Twice, so that no reference is the only one.
+        // The list is held twice, so that neither reference is the only one.
         list = Value::list([list.clone(), list]);
     }
     drop(list);

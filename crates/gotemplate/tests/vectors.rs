@@ -1,4 +1,5 @@
-//! Every file of `vectors/` is a template, or one a line, with what Go makes of it. `go/vectors` says how they are written and prints them again.
+//! Each file in `vectors/` holds a template, or one per line, and the output that Go gives. `go/vectors` documents
+//! the format and prints the files.
 #![expect(clippy::disallowed_methods, reason = "vectors are files")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 

@@ -1,9 +1,9 @@
 //! Renders whole charts; `tests/goldens/bench` does the same with Helm's own engine.
 //!
-//! `cargo bench --workspace --bench engine -- [--helm PROGRAM] FOLDER…` prints the mean of many rounds for each chart,
-//! in time of the processors, which other work on the machine does not count in. A folder is a
-//! chart, or holds charts, of which the five with the longest templates are taken; without one it is a large chart of our own. With the
-//! program it prints Helm's as well, and how many times as long they are.
+//! `cargo bench --workspace --bench engine -- [--helm PROGRAM] FOLDER…` prints the mean of many rounds for each
+//! chart, in CPU time, which is independent of other load. A folder is a chart, or contains charts, of which the five
+//! with the longest templates are taken; without a folder, a large chart of our own is used. With the program it also
+//! prints Helm's times and the ratio.
 #![expect(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -33,7 +33,7 @@ use serde_json::{Map, Value};
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// How long each figure is measured, and how often at least.
+/// How long each figure is measured, at least.
 const PERIOD: Duration = Duration::from_secs(1);
 const ROUNDS: usize = 5;
 
@@ -107,14 +107,15 @@ fn run() {
     );
 }
 
-/// What one chart takes.
+/// The times of one chart.
 #[derive(Clone, Copy, Default)]
 struct Figures {
-    /// Reading the folder, and everything that [`warm`](Self::warm) has.
+    /// Reading the folder, and everything in [`warm`](Self::warm).
     cold: Duration,
-    /// From the user's values to sorted manifests, with the chart loaded. Ours has its templates parsed then; Helm's parses them each time.
+    /// From the user's values to sorted manifests, with the chart loaded. Our templates are already parsed then; Helm
+    /// parses them each time.
     warm: Duration,
-    /// Helm's part of `warm` that is `engine.Render`: parsing and executing.
+    /// The part of Helm's `warm` spent in `engine.Render`: parsing and executing.
     templates: Duration,
     bytes: usize,
 }
@@ -161,7 +162,7 @@ fn template_bytes(chart: &Path) -> usize {
     templates.map(|file| file.data.len()).sum()
 }
 
-/// None for what cannot be rendered, as a library.
+/// None if it cannot be rendered, such as a library.
 fn measure(folder: &Path) -> Option<Figures> {
     let load = || Chart::from_files(files(folder), &Limits::default());
     let user = Map::new();
@@ -210,14 +211,14 @@ fn mean(mut run: impl FnMut()) -> Duration {
     Duration::ZERO
 }
 
-/// What this thread has taken of a processor, to a tick.
+/// CPU time used by this thread, to the precision of a clock tick.
 fn processor_time() -> Duration {
     let statistics = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     let nanoseconds = statistics.split(' ').next().unwrap();
     Duration::from_nanos(nanoseconds.parse().unwrap())
 }
 
-/// What Helm's engine takes, as `tests/goldens/bench` prints it.
+/// The times of Helm's engine, as printed by `tests/goldens/bench`.
 fn helms(program: &str, chart: &Path) -> Option<Figures> {
     let output = Command::new(program).arg(chart).output().unwrap();
     let figures: Value = serde_json::from_slice(&output.stdout).ok()?;

@@ -1,4 +1,4 @@
-//! What the cluster can do: `.Capabilities` (Helm's `pkg/chart/common/capabilities.go`).
+//! The capabilities of the cluster: `.Capabilities` (Helm's `pkg/chart/common/capabilities.go`).
 
 use std::sync::LazyLock;
 
@@ -11,27 +11,27 @@ use gotemplate::{
 
 use crate::line::HelmLine;
 
-/// What a chart is told about the cluster and about Helm.
+/// What a chart can see of the cluster and of Helm.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Capabilities {
     /// The version of Kubernetes.
     pub kube_version: KubeVersion,
-    /// What is served: `group/version`, and with a cluster `group/version/Kind` as well.
+    /// The served APIs: `group/version`, and with a cluster also `group/version/Kind`.
     pub api_versions: Vec<String>,
-    /// The Helm that this engine behaves like.
+    /// The version of Helm whose behaviour is reproduced.
     pub helm_version: HelmVersion,
 }
 
 impl Default for Capabilities {
-    /// What Helm 4 assumes without a cluster.
+    /// The capabilities that Helm 4 assumes without a cluster.
     fn default() -> Self {
         Self::of(HelmLine::Four)
     }
 }
 
 impl Capabilities {
-    /// What Helm assumes without a cluster: the Kubernetes it was built against, with its built-in API versions, the
-    /// same for both lines.
+    /// The capabilities that Helm assumes without a cluster: the Kubernetes version it was built against, with its
+    /// built-in API versions. They are the same for both lines of Helm.
     pub fn of(helm: HelmLine) -> Self {
         Self {
             kube_version: KubeVersion::default(),
@@ -47,13 +47,13 @@ impl Capabilities {
 /// The version of Kubernetes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KubeVersion {
-    /// In full, with a leading `v` and whatever a vendor adds.
+    /// The full version, with a leading `v` and any vendor suffix.
     pub version: String,
-    /// The numbers alone, for constraints; empty when the version came from a cluster, whose suffix counts.
+    /// The numbers only, for constraints; empty when the version came from a cluster, as its suffix counts.
     pub normalized: String,
-    /// The first number; from a cluster, what it reports.
+    /// The first number; from a cluster, the reported one.
     pub major: String,
-    /// The second number; from a cluster, what it reports, such as `27+`.
+    /// The second number; from a cluster, the reported one, such as `27+`.
     pub minor: String,
 }
 
@@ -68,7 +68,7 @@ impl Default for KubeVersion {
     }
 }
 
-/// A text is no Kubernetes version.
+/// The text is not a Kubernetes version.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidKubeVersion {
     /// It does not start with a number.
@@ -99,7 +99,7 @@ pub enum InvalidKubeVersion {
 }
 
 impl KubeVersion {
-    /// Reads the value of `--kube-version`: at least two numbers, then anything.
+    /// Parses the value of `--kube-version`: at least two numbers, then anything.
     ///
     /// # Errors
     /// When there are not two numbers.
@@ -144,7 +144,7 @@ impl KubeVersion {
         })
     }
 
-    /// The version as constraints see it.
+    /// The version that constraints are checked against.
     pub fn constrained(&self) -> &str {
         if self.normalized.is_empty() {
             &self.version
@@ -170,30 +170,31 @@ fn leading_numbers(mut text: &str) -> Vec<&str> {
     }
 }
 
-/// The version of Helm, as charts ask for it.
+/// The version of Helm as charts see it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HelmVersion {
     /// The version with a leading `v`.
     pub version: String,
-    /// The commit it was built from.
+    /// The commit that it was built from.
     pub git_commit: String,
     /// `clean` or `dirty`.
     pub git_tree_state: String,
-    /// The Go it was built with.
+    /// The version of Go that it was built with.
     pub go_version: String,
-    /// The Kubernetes it was built against.
+    /// The version of Kubernetes that it was built against.
     pub kube_client_version: String,
 }
 
 impl Default for HelmVersion {
-    /// The Helm 4 this engine is compared with.
+    /// The Helm 4 release that this engine is tested against.
     fn default() -> Self {
         Self::of(HelmLine::Four)
     }
 }
 
 impl HelmVersion {
-    /// The Helm of a line this engine is compared with. Helm 3 does not say what Kubernetes it was built against.
+    /// The Helm release of a line that this engine is tested against. Helm 3 does not tell which Kubernetes version
+    /// it was built against.
     pub fn of(helm: HelmLine) -> Self {
         let (version, kube_client_version) = match helm {
             HelmLine::Three => ("v3.22.0", ""),
@@ -209,7 +210,7 @@ impl HelmVersion {
     }
 }
 
-/// The types of `.Capabilities` and what is in it.
+/// The types of `.Capabilities` and of its fields.
 struct Types {
     capabilities: Type,
     kube_version: Type,
@@ -278,7 +279,7 @@ impl Capabilities {
     }
 }
 
-/// Something as the templates of a line of Helm see it.
+/// A value as the templates of a line of Helm see it.
 struct Seen<T> {
     of: T,
     helm: HelmLine,
@@ -317,7 +318,7 @@ impl Object for Seen<Capabilities> {
 }
 
 impl Seen<Capabilities> {
-    /// Helm 3 forgets what a vendor added to a version that was typed.
+    /// Helm 3 drops the vendor suffix from a version given by `--kube-version`.
     fn kube_version(&self) -> Seen<KubeVersion> {
         let mut version = self.of.kube_version.clone();
         if self.helm == HelmLine::Three && !version.normalized.is_empty() {
@@ -342,7 +343,7 @@ impl Object for Seen<KubeVersion> {
             ("Minor", Value::from(&self.of.minor)),
         ];
         if self.helm == HelmLine::Four {
-            // Not exported in Go, but printed.
+            // Printed by Go although it is not exported.
             fields.insert(1, ("normalizedVersion", Value::from(&self.of.normalized)));
         }
         fields
@@ -357,7 +358,8 @@ impl Object for Seen<KubeVersion> {
         }
     }
 
-    // In Go only the pointer has the method, so a bare `{{ .Capabilities.KubeVersion }}` finds it and a function does not.
+    // In Go only the pointer has the method, so a bare `{{ .Capabilities.KubeVersion }}` uses it and a function does
+    // not.
     fn printed(&self) -> Option<String> {
         Some(self.of.constrained().to_owned())
     }
@@ -400,7 +402,7 @@ impl Object for Seen<HelmVersion> {
             "kube_client_version",
         ];
         let named = NAMES.into_iter().zip(self.fields());
-        // The last one, which only Helm 4 has, is never left out.
+        // Helm 4's additional last field is printed even if it is empty.
         let shown = named.filter(|(name, (_, value))| value.truth() || *name == "kube_client_version");
         Some(shown.map(|(name, (_, value))| (name, value)).collect())
     }

@@ -1,7 +1,7 @@
-//! What one render may know of the world: the time, random bytes, host names and cluster objects.
+//! The outside world as one render sees it: the time, random bytes, host names and cluster objects.
 //!
-//! Rendering is pure, so whatever Go's template functions would have asked the system for is handed in here, and
-//! what `lookup` asked for without an answer comes back out of it.
+//! Rendering is pure: whatever Go's template functions would ask the system for is passed in here, and the lookups
+//! that could not be answered are returned.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,28 +12,29 @@ use gotemplate::string::Str;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-/// Everything the template functions may draw on, besides their arguments; one per render.
+/// Everything that the template functions use besides their arguments; one per render.
 ///
-/// It is shared by all functions of a render, which is why its moving parts stand behind locks.
+/// All functions of a render share it, so its mutable parts are behind locks.
 pub struct Context {
-    /// What `now` answers, for the whole render.
+    /// The result of `now` for the whole render.
     pub now: Timestamp,
-    /// Go's `Local`: the zone in which `date` and `now` print. Images run in UTC.
+    /// Go's `Local`: the zone in which `date` and `now` print. Our container images run in UTC.
     pub time_zone: TimeZone,
-    /// True for lint: `required` and `fail` warn instead of ending the render.
+    /// Whether this is lint: `required` and `fail` warn instead of ending the render.
     pub lint: bool,
-    /// Answers `getHostByName`; without one it answers "", as Helm does unless `--enable-dns` is given.
+    /// Resolves names for `getHostByName`; without a resolver it returns "", as Helm does unless `--enable-dns` is
+    /// given.
     pub resolver: Option<Box<dyn Resolver + Send + Sync>>,
-    /// What `lookup` may answer and what it could not.
+    /// The known answers for `lookup`, and the lookups without one.
     pub lookups: Lookups,
-    /// When the render is cut off; without one it takes as long as its steps do.
+    /// When to abort the render; without a deadline only the steps limit it.
     pub deadline: Option<Deadline>,
     pub(crate) depths: Depths,
     random: Mutex<Box<dyn Random + Send>>,
 }
 
 impl Context {
-    /// A context in UTC, without names and cluster objects, that ends renders on `fail`.
+    /// A context in UTC, without names and cluster objects, in which `fail` ends the render.
     pub fn new(now: Timestamp, random: impl Random + Send + 'static) -> Self {
         Self {
             now,
@@ -47,17 +48,17 @@ impl Context {
         }
     }
 
-    /// Local time is that of `time_zone`.
+    /// Sets the local time zone.
     pub fn with_time_zone(self, time_zone: TimeZone) -> Self {
         Self { time_zone, ..self }
     }
 
-    /// `required` and `fail` do not end the render.
+    /// Makes `required` and `fail` not end the render.
     pub fn linting(self) -> Self {
         Self { lint: true, ..self }
     }
 
-    /// `getHostByName` asks `resolver`.
+    /// Makes `getHostByName` use `resolver`.
     pub fn with_resolver(self, resolver: impl Resolver + Send + Sync + 'static) -> Self {
         Self {
             resolver: Some(Box::new(resolver)),
@@ -65,7 +66,7 @@ impl Context {
         }
     }
 
-    /// `lookup` answers from `known`.
+    /// Makes `lookup` answer from `known`.
     pub fn with_lookups(self, known: impl IntoIterator<Item = (LookupKey, Answer)>) -> Self {
         Self {
             lookups: Lookups::new(known),
@@ -73,7 +74,7 @@ impl Context {
         }
     }
 
-    /// The render is cut off at `deadline`.
+    /// Aborts the render at `deadline`.
     pub fn with_deadline(self, deadline: Deadline) -> Self {
         Self {
             deadline: Some(deadline),
@@ -86,9 +87,9 @@ impl Context {
         lock(&self.random).fill(bytes);
     }
 
-    /// An evenly distributed number below `bound`, which must not be zero.
+    /// A uniformly distributed number below `bound`, which must not be zero.
     pub fn random_below(&self, bound: u64) -> u64 {
-        // Numbers above the last whole multiple of `bound` would favour small answers; draw again.
+        // Numbers above the last whole multiple of `bound` would favour small results, so they are rejected.
         let zone = u64::MAX - u64::MAX % bound;
         loop {
             let mut bytes = [0; 8];
@@ -111,17 +112,17 @@ impl std::fmt::Debug for Context {
     }
 }
 
-/// How deep the render is nested right now.
+/// The current nesting of the render.
 #[derive(Debug, Default)]
 pub(crate) struct Depths {
-    /// The names of what is being included, the innermost last.
+    /// The names of the templates being included, innermost last.
     includes: Mutex<Vec<Str>>,
     tpl: AtomicUsize,
 }
 
 impl Depths {
-    /// Notes that a template is included; how often it is now included within itself, this time counted. While that cannot be more than
-    /// `cared_for`, it may be said to be less.
+    /// Registers an include and returns how many times the template is now included within itself, counting this one.
+    /// As long as the total nesting is at most `cared_for`, it just returns 1.
     pub(crate) fn enter_include(&self, name: &Str, cared_for: usize) -> usize {
         let mut includes = lock(&self.includes);
         includes.push(name.clone());
@@ -131,30 +132,30 @@ impl Depths {
         includes.iter().filter(|known| *known == name).count()
     }
 
-    /// Notes that the innermost inclusion is over.
+    /// Ends the innermost include.
     pub(crate) fn leave_include(&self) {
         lock(&self.includes).pop();
     }
 
-    /// Notes that `tpl` is called; how many calls are under way, this one counted.
+    /// Registers a call of `tpl` and returns how many calls are active, counting this one.
     pub(crate) fn enter_tpl(&self) -> usize {
         self.tpl.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Notes that a call of `tpl` is over.
+    /// Ends a call of `tpl`.
     pub(crate) fn leave_tpl(&self) {
         self.tpl.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// When a render has to be done; asked many times each millisecond.
+/// When a render has to be finished; checked many times each millisecond.
 pub struct Deadline {
     allowed: Duration,
     is_over: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
 impl Deadline {
-    /// The end of `allowed` time, which `is_over` tells.
+    /// A deadline after `allowed` time; `is_over` says whether it has passed.
     pub fn new(allowed: Duration, is_over: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         Self {
             allowed,
@@ -162,12 +163,12 @@ impl Deadline {
         }
     }
 
-    /// How much time there is in all.
+    /// The total time allowed.
     pub fn allowed(&self) -> Duration {
         self.allowed
     }
 
-    /// True when it has passed.
+    /// Whether it has passed.
     pub fn is_over(&self) -> bool {
         (self.is_over)()
     }
@@ -193,40 +194,40 @@ impl<F: FnMut(&mut [u8])> Random for F {
     }
 }
 
-/// Finds the addresses of a host.
+/// Resolves host names.
 pub trait Resolver {
-    /// The addresses of `host` as text; empty when it has none.
+    /// The addresses of `host` as text; empty if it has none.
     fn addresses(&self, host: &str) -> Vec<String>;
 }
 
-/// What `lookup` was asked for.
+/// An object or list that `lookup` asks for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LookupKey {
-    /// `v1`, `apps/v1` …, as the template says it.
+    /// `v1`, `apps/v1` …, as written in the template.
     pub api_version: String,
     /// `Secret` …
     pub kind: String,
-    /// Empty: all namespaces, or a cluster-scoped kind.
+    /// Empty for all namespaces, or for a cluster-scoped kind.
     pub namespace: String,
-    /// Empty: a list of all objects.
+    /// Empty for a list of all objects.
     pub name: String,
 }
 
-/// What is known about a [`LookupKey`].
+/// The answer to a [`LookupKey`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// The object, or for an empty name the list object with its `items`. It is shared by all renders that it is handed to.
+    /// The object, or for an empty name the list object with its `items`. All renders that get it share it.
     Found(Arc<serde_json::Value>),
     /// The cluster has no such object; the template gets an empty map.
     NotFound,
-    /// The question itself failed (a kind that is not served, access denied …): the render fails with this text.
+    /// The lookup failed (the kind is not served, access was denied …): the render fails with this text.
     Failed(String),
 }
 
-/// The most objects and lists that the templates of a render look up: each is a request.
+/// How many objects and lists the templates of a render may look up: each one is a request.
 pub const MOST_LOOKUPS: usize = 1000;
 
-/// The answers that `lookup` has, and the questions for which it had none.
+/// The known answers for `lookup`, and the lookups without an answer.
 #[derive(Debug, Default)]
 pub struct Lookups {
     known: BTreeMap<LookupKey, Answer>,
@@ -234,7 +235,7 @@ pub struct Lookups {
 }
 
 impl Lookups {
-    /// Lookups that know the given answers.
+    /// Lookups with the given answers.
     pub fn new(known: impl IntoIterator<Item = (LookupKey, Answer)>) -> Self {
         Self {
             known: known.into_iter().collect(),
@@ -242,8 +243,8 @@ impl Lookups {
         }
     }
 
-    /// The answer to `key`. An unknown key is remembered as missing and meanwhile answered as "not there"; a render may ask
-    /// for [`MOST_LOOKUPS`].
+    /// The answer to `key`. An unknown key is recorded as missing and answered with "not found"; a render may ask for
+    /// at most [`MOST_LOOKUPS`] objects and lists.
     pub fn ask(&self, key: LookupKey) -> Answer {
         if let Some(answer) = self.known.get(&key) {
             return answer.clone();
@@ -258,13 +259,13 @@ impl Lookups {
         Answer::NotFound
     }
 
-    /// The keys that were asked for and unknown, in order: fetch them and render again.
+    /// The unknown keys that were asked for, in order: fetch them and render again.
     pub fn missing(&self) -> BTreeSet<LookupKey> {
         lock(&self.missing).clone()
     }
 }
 
-/// A render that panicked leaves nothing half written here, so a poisoned lock is as good as any.
+/// A render that panicked leaves no partial changes here, so a poisoned lock can be used.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_render_asks_for_so_much_and_no_more() {
+    fn a_render_may_look_up_only_so_many_objects() {
         let lookups = Lookups::default();
         for number in 0..MOST_LOOKUPS {
             assert!(matches!(lookups.ask(key(&number.to_string())), Answer::NotFound));
@@ -294,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_lookup_is_answered_not_there_and_comes_back_as_missing() {
+    fn an_unknown_lookup_is_answered_not_found_and_returned_as_missing() {
         let lookups = Lookups::new([(key("known"), Answer::Found(serde_json::json!({"a": 1}).into()))]);
         assert_eq!(
             lookups.ask(key("known")),

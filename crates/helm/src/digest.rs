@@ -1,10 +1,10 @@
-//! Digests: one that identifies content, and a short hash that tells whether a text changed.
+//! Digests: one that identifies content, and a short hash that detects changes.
 
 use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
 
-/// `sha256:` and the hexadecimal digest of `bytes`, by which charts and records are identified.
+/// `sha256:` and the hexadecimal digest of `bytes`, used to identify charts and records.
 pub fn sha256(bytes: &[u8]) -> String {
     format!("sha256:{}", hex(&Sha256::digest(bytes)))
 }
@@ -18,10 +18,10 @@ pub fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// FNV-1 of 64 bits, in hexadecimal: what the status of compositions and definitions shows as `digest`.
+/// 64-bit FNV-1 in hexadecimal: the `digest` in the status of compositions and definitions.
 ///
-/// It follows `hash/fnv.New64` of Go, because dashboards compare it with what the reference wrote. It is no
-/// protection against anybody: content that is fetched is identified by SHA-256.
+/// It equals Go's `hash/fnv.New64`, because dashboards compare it with what the reference wrote. It is no protection
+/// against attackers: fetched content is identified by SHA-256.
 pub fn fnv1_64_hex(bytes: &[u8]) -> String {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;

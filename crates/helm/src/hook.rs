@@ -7,7 +7,7 @@ use crate::{open_enum::open_enum, release, timestamp};
 
 /// The annotation whose value lists the events of a hook, separated by commas.
 pub const HOOK: &str = "helm.sh/hook";
-/// The annotation that orders hooks of one event, smallest first.
+/// The annotation that orders the hooks of one event, smallest first.
 pub const HOOK_WEIGHT: &str = "helm.sh/hook-weight";
 /// The annotation that says when a hook's object is deleted.
 pub const HOOK_DELETE_POLICY: &str = "helm.sh/hook-delete-policy";
@@ -19,7 +19,7 @@ open_enum! {
     HookEvent {
         /// Before the first object of an install.
         PreInstall = "pre-install",
-        /// After the last object of an install is up.
+        /// After the last object of an install is ready.
         PostInstall = "post-install",
         /// Before the first deletion of an uninstall.
         PreDelete = "pre-delete",
@@ -33,17 +33,17 @@ open_enum! {
         PreRollback = "pre-rollback",
         /// After the last change of a rollback.
         PostRollback = "post-rollback",
-        /// Only when asked for, by `helm test`.
+        /// Only on request, by `helm test`.
         Test = "test",
     }
 }
 
 impl HookEvent {
-    /// Reads one word of the annotation [`HOOK`], already trimmed and in lower case.
+    /// Parses one word of the annotation [`HOOK`], already trimmed and in lower case.
     ///
     /// `None` for a word Helm does not know: such a document is dropped as a whole.
     pub fn parse(word: &str) -> Option<Self> {
-        // Helm 2 named the event of successful tests on its own.
+        // Helm 2 had an event of its own for successful tests.
         let word = if word == "test-success" { "test" } else { word };
         match Self::from(word) {
             Self::Other(_) => None,
@@ -59,7 +59,7 @@ open_enum! {
         HookSucceeded = "hook-succeeded",
         /// After it failed.
         HookFailed = "hook-failed",
-        /// Before it is created anew; the default of a hook that names none.
+        /// Before it is created again; the default if a hook names no policy.
         BeforeHookCreation = "before-hook-creation",
     }
 }
@@ -75,19 +75,19 @@ open_enum! {
 }
 
 open_enum! {
-    /// How far the last run of a hook came.
+    /// The state of the last run of a hook.
     #[derive(Default)]
     HookPhase {
         /// It has not run yet.
         #[default]
         NotRun = "",
-        /// Its state is not known.
+        /// Its state is unknown.
         Unknown = "Unknown",
         /// It was created and has not ended.
         Running = "Running",
-        /// It ended well.
+        /// It succeeded.
         Succeeded = "Succeeded",
-        /// It ended badly.
+        /// It failed.
         Failed = "Failed",
     }
 }
@@ -109,7 +109,7 @@ pub struct HookExecution {
         skip_serializing_if = "Option::is_none"
     )]
     pub completed_at: Option<Timestamp>,
-    /// How far it came.
+    /// Its state.
     #[serde(default)]
     pub phase: HookPhase,
 }
@@ -139,7 +139,7 @@ pub struct Hook {
     /// Its last run.
     #[serde(default, deserialize_with = "release::null_as_default")]
     pub last_run: HookExecution,
-    /// Its place among the hooks of one event, smallest first.
+    /// Its position among the hooks of one event, smallest first.
     #[serde(default, skip_serializing_if = "release::is_zero")]
     pub weight: i64,
     /// When its object is deleted; empty means [`HookDeletePolicy::BeforeHookCreation`].
@@ -159,12 +159,12 @@ pub struct Hook {
 }
 
 impl Hook {
-    /// True when the hook runs at this event.
+    /// Whether the hook runs at this event.
     pub fn runs_at(&self, event: &HookEvent) -> bool {
         self.events.contains(event)
     }
 
-    /// True when the policy applies, with Helm's default for hooks that name none.
+    /// Whether the policy applies, with Helm's default for hooks that name none.
     pub fn has_delete_policy(&self, policy: &HookDeletePolicy) -> bool {
         if self.delete_policies.is_empty() {
             return *policy == HookDeletePolicy::BeforeHookCreation;
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn the_event_of_helm_2_is_an_event_and_an_invented_one_is_not() {
+    fn the_event_of_helm_2_is_known_and_an_invented_one_is_not() {
         assert_eq!(HookEvent::parse("test-success"), Some(HookEvent::Test));
         assert_eq!(HookEvent::parse("pre-delete"), Some(HookEvent::PreDelete));
         assert_eq!(HookEvent::parse("crd-install"), None);

@@ -1,4 +1,4 @@
-//! JSON as Go's `encoding/json` reads it, with its words for what is wrong. (`gotemplate::json` writes it.)
+//! Parses JSON like Go's `encoding/json`, with its error messages. (`gotemplate::json` writes JSON.)
 
 use std::borrow::Cow;
 
@@ -10,53 +10,54 @@ use gotemplate::{
 
 use crate::yaml::{Build, Key, Template};
 
-/// How deep a text may be nested. (Go goes down to 10 000, on a stack that grows.)
+/// Maximum nesting. (Go allows 10 000, on a stack that grows.)
 const MAX_DEPTH: usize = 1000;
 
-/// A text that is no JSON, or not of the wanted type, in Go's words.
+/// A text that is not JSON, or not of the wanted type, in Go's words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The text ends too early.
     #[error("unexpected end of JSON input")]
     UnexpectedEnd,
-    /// A character that does not fit.
+    /// An unexpected character.
     #[error("invalid character {character} {context}")]
     InvalidCharacter {
-        /// In quotes.
+        /// The character in quotes.
         character: String,
-        /// Where it was met.
+        /// Where it was found.
         context: &'static str,
     },
-    /// Nested deeper than this reader goes.
+    /// Nested too deeply for this parser.
     #[error("exceeded max depth")]
     TooDeep,
     /// A value of another type.
     #[error("json: cannot unmarshal {found} into Go value of type {wanted}")]
     Mismatch {
-        /// The type in JSON, with the digits of a number too large.
+        /// The type in JSON; for a number that is too large, with its digits.
         found: String,
         /// The type in Go.
         wanted: &'static str,
     },
 }
 
-/// What was read, and what could not be: Go goes on behind a number that no float can hold, and tells in the end.
+/// The parsed value, and the error, if any: Go continues after a number that no float can hold, and reports it at the
+/// end.
 #[derive(Debug)]
 pub struct Decoded<T> {
-    /// All of the text but for numbers too large, which are null.
+    /// The parsed value, with null for numbers that are too large.
     pub value: T,
-    /// The first number too large.
+    /// The first number that is too large.
     pub error: Option<Error>,
 }
 
 impl<T> Decoded<T> {
-    /// The value, if there is nothing to complain about.
+    /// The value, unless there was an error.
     pub fn into_result(self) -> Result<T, Error> {
         self.error.map_or(Ok(self.value), Err)
     }
 }
 
-/// Reads any JSON (`json.Unmarshal` into an `interface {}`): every number is a float.
+/// Parses any JSON (`json.Unmarshal` into an `interface {}`): all numbers become floats.
 pub fn decode<'v, B: Build<'v>>(input: &'v [u8], build: &'v B) -> Result<Decoded<B::Value>, Error> {
     let mut reader = Reader {
         input,
@@ -77,12 +78,12 @@ pub fn decode<'v, B: Build<'v>>(input: &'v [u8], build: &'v B) -> Result<Decoded
     }
 }
 
-/// Reads any JSON into a template's value (`mustFromJson`).
+/// Parses any JSON into a template's value (`mustFromJson`).
 pub fn parse(input: &[u8]) -> Result<Value, Error> {
     decode(input, &Template)?.into_result()
 }
 
-/// Reads an object into a template's map (`fromJson`); `null` is the nil map.
+/// Parses an object into a template's map (`fromJson`); `null` gives the nil map.
 pub fn parse_map(input: &[u8]) -> Result<Decoded<Map>, Error> {
     let Decoded { value, error } = decode(input, &Template)?;
     match value {
@@ -95,7 +96,7 @@ pub fn parse_map(input: &[u8]) -> Result<Decoded<Map>, Error> {
     }
 }
 
-/// Reads an array into a template's list (`fromJsonArray`); `null` is the nil list.
+/// Parses an array into a template's list (`fromJsonArray`); `null` gives the nil list.
 pub fn parse_list(input: &[u8]) -> Result<Decoded<List>, Error> {
     let Decoded { value, error } = decode(input, &Template)?;
     match value {
@@ -141,9 +142,9 @@ impl<'a, B: Build<'a>> Reader<'a, B> {
         }
     }
 
-    /// What is wrong with the byte that stands here.
+    /// The error for the byte at the current position.
     fn unexpected(&self, context: &'static str) -> Error {
-        // Go lets a space follow the end, and complains about that where there must not be any.
+        // Go appends a space to the input, and reports that one where a space is invalid.
         let space_is_wrong = (context.starts_with("in ") && context != "in string literal")
             || context == "after decimal point in numeric literal";
         let byte = match self.peek() {
@@ -151,7 +152,7 @@ impl<'a, B: Build<'a>> Reader<'a, B> {
             None if space_is_wrong => b' ',
             None => return Error::UnexpectedEnd,
         };
-        // Go shows the byte as the character of that number.
+        // Go shows the byte as the character with that number.
         let character = match byte {
             b'\'' => r"'\''".to_owned(),
             b'"' => r#"'"'"#.to_owned(),
@@ -212,7 +213,7 @@ impl<'a, B: Build<'a>> Reader<'a, B> {
         Ok(value)
     }
 
-    /// What stands between the braces.
+    /// Parses the contents of the braces.
     fn object(&mut self) -> Result<B::Value, Error> {
         let mut map = B::Map::default();
         if self.peek() == Some(b'}') {
@@ -241,7 +242,7 @@ impl<'a, B: Build<'a>> Reader<'a, B> {
         }
     }
 
-    /// What stands between the brackets.
+    /// Parses the contents of the brackets.
     fn array(&mut self) -> Result<B::Value, Error> {
         let mut items = Vec::new();
         if self.peek() == Some(b']') {
@@ -361,7 +362,7 @@ impl<'a, B: Build<'a>> Reader<'a, B> {
     }
 }
 
-/// A text without its escapes, which have been checked. Halves of surrogate pairs become replacement characters.
+/// Resolves the escapes of a string, which have been checked. Unpaired surrogates become replacement characters.
 fn unescape(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
@@ -386,7 +387,8 @@ fn unescape(text: &str) -> String {
     plain
 }
 
-/// Appends what the digits of a `\u` stand for, with those of a second one if they are a pair; returns what is behind.
+/// Appends the character of a `\u` escape, combined with a second escape if they form a surrogate pair; returns the
+/// rest.
 fn unescape_code<'a>(escape: &'a str, plain: &mut String) -> &'a str {
     let code = |text: &str| {
         text.get(..4)
@@ -405,7 +407,7 @@ fn unescape_code<'a>(escape: &'a str, plain: &mut String) -> &'a str {
     rest
 }
 
-/// Text for JSON: a replacement character stands for every byte that is not part of UTF-8.
+/// Text for JSON: each byte that is not part of UTF-8 becomes a replacement character.
 pub(crate) fn utf8_or_replacement(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Cow::Borrowed(text);
@@ -464,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_too_large_is_null_and_told_in_the_end() {
+    fn a_number_too_large_is_null_and_reported_at_the_end() {
         let decoded = parse_map(br#"{"a": 1e400, "b": 2}"#).unwrap();
         assert_eq!(decoded.value.get("b").and_then(|b| b.as_f64()), Some(2.0));
         assert!(decoded.error.is_some());

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-/// Kinds in the order Helm creates them: what others refer to comes first.
+/// Kinds in the order in which Helm creates them: those that others refer to come first.
 pub const INSTALL_ORDER: [&str; 38] = [
     "PriorityClass",
     "Namespace",
@@ -44,7 +44,7 @@ pub const INSTALL_ORDER: [&str; 38] = [
     "ValidatingWebhookConfiguration",
 ];
 
-/// Kinds in the order Helm deletes them.
+/// Kinds in the order in which Helm deletes them.
 pub const UNINSTALL_ORDER: [&str; 38] = [
     "ValidatingWebhookConfiguration",
     "MutatingWebhookConfiguration",
@@ -91,7 +91,7 @@ pub const UNINSTALL_ORDER: [&str; 38] = [
 pub enum KindOrder {
     /// The order of creation.
     Install,
-    /// The order of creation of Helm 3, which does not know webhook configurations.
+    /// The order of creation in Helm 3, which has no place for webhook configurations.
     InstallHelm3,
     /// The order of deletion.
     Uninstall,
@@ -101,16 +101,16 @@ impl KindOrder {
     fn position(self, kind: &str) -> Option<usize> {
         let kinds: &[&str] = match self {
             Self::Install => &INSTALL_ORDER,
-            // The two kinds of webhook configurations end Helm 4's order.
+            // The two kinds of webhook configurations come last in Helm 4's order.
             Self::InstallHelm3 => &INSTALL_ORDER[..INSTALL_ORDER.len() - 2],
             Self::Uninstall => &UNINSTALL_ORDER,
         };
         kinds.iter().position(|known| *known == kind)
     }
 
-    /// Compares two kinds: known ones by their place in the order, then unknown ones by name.
+    /// Compares two kinds: known ones by their position in the order, then unknown ones by name.
     ///
-    /// Only a stable sort by this comparison reproduces Helm's order; the API version plays no part.
+    /// Only a stable sort by this comparison reproduces Helm's order; the API version is irrelevant.
     pub fn compare(self, a: &str, b: &str) -> Ordering {
         match (self.position(a), self.position(b)) {
             (Some(a), Some(b)) => a.cmp(&b),

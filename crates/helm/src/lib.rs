@@ -1,7 +1,8 @@
 //! Helm charts without Helm: chart and values in, manifests, hooks and release records out.
 //!
-//! Everything here is pure: charts come in as bytes; time, randomness and facts about the cluster are arguments. Ported code
-//! follows Helm 4.3.1 and names the file it follows; [`line::HelmLine`] selects Helm 3 where the two differ.
+//! Everything here is pure: charts are passed in as bytes; time, randomness and facts about the cluster are
+//! arguments. Ported code follows Helm 4.3.1 and names the file it follows; [`line::HelmLine`] selects Helm 3 where
+//! the two differ.
 //!
 //! ```text
 //! files or archive ── chart ──► Chart ──┐
@@ -29,7 +30,7 @@
 //!     revision: 1,
 //!     operation: Operation::Install,
 //! };
-//! // Templates get their time and their random bytes from here, so that tests can fix both.
+//! // Templates get the time and random bytes from here, so that tests can fix both.
 //! let context = Context::new(jiff::Timestamp::UNIX_EPOCH, |bytes: &mut [u8]| bytes.fill(7));
 //! let options = RenderOptions::new(release, Capabilities::default(), context);
 //! let values = helm::values::read(b"greeting: Good morning")?;

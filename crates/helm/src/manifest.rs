@@ -1,4 +1,4 @@
-//! Rendered files into documents: split, told apart as manifests and hooks, put in order (Helm's
+//! Splits rendered files into documents, separates manifests from hooks, and sorts them (Helm's
 //! `pkg/release/v1/util`).
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
@@ -11,33 +11,33 @@ use crate::{
     yaml::{self, Glance},
 };
 
-/// One document of a release that is no hook.
+/// One document of a release that is not a hook.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Manifest {
     /// The full path of its template, as in `# Source:`.
     pub path: String,
-    /// Its text, as rendered from its first character that is no space.
+    /// Its text as rendered, without leading white space.
     pub text: String,
-    /// What its first lines say.
+    /// The fields that Helm reads.
     pub head: Head,
 }
 
-/// What Helm reads of a document.
+/// The fields that Helm reads of a document.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Head {
     /// `apiVersion`.
     pub api_version: String,
-    /// `kind`; empty for a document that holds comments only.
+    /// `kind`; empty for a document that only contains comments.
     pub kind: String,
     /// `metadata.name`.
     pub name: String,
-    /// `metadata.namespace`; empty where the release's namespace is meant.
+    /// `metadata.namespace`; empty for the release's namespace.
     pub namespace: String,
-    /// `metadata.annotations`, numbers and booleans as text.
+    /// `metadata.annotations`, with numbers and booleans as text.
     pub annotations: BTreeMap<String, String>,
 }
 
-/// Why rendered files are no documents.
+/// Why rendered files could not be split into documents.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A document is not YAML.
@@ -48,7 +48,7 @@ pub enum Error {
         /// What is wrong with it.
         source: yaml::Error,
     },
-    /// A document is YAML and yet no Kubernetes object.
+    /// A document is YAML but not a Kubernetes object.
     #[error(
         "YAML parse error on {path}: error unmarshaling JSON: while decoding JSON: \
          json: cannot unmarshal {found} into Go {place} of type {wanted}"
@@ -56,17 +56,17 @@ pub enum Error {
     Head {
         /// The template it came from.
         path: String,
-        /// What stands there.
+        /// The type found.
         found: &'static str,
-        /// Where it stands.
+        /// The field.
         place: &'static str,
-        /// What belongs there.
+        /// The type expected.
         wanted: &'static str,
     },
 }
 
 impl Error {
-    /// The type that Helm decodes into has another package in Helm 3.
+    /// The type that Helm decodes into is in another package in Helm 3.
     fn in_words_of(mut self, helm: HelmLine) -> Self {
         if let (Self::Head { wanted, .. }, HelmLine::Three) = (&mut self, helm)
             && *wanted == HEAD
@@ -87,11 +87,11 @@ pub struct Sorted {
     pub manifests: Vec<Manifest>,
     /// Hooks, in install order of their kinds.
     pub hooks: Vec<Hook>,
-    /// The hooks with an unknown event, which Helm drops altogether.
+    /// The hooks with an unknown event, which Helm drops.
     pub dropped: Vec<Dropped>,
 }
 
-/// A document that is neither installed nor run, since it names an event that does not exist.
+/// A document that is neither installed nor run, because it names an event that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dropped {
     /// The full path of its template.
@@ -102,8 +102,8 @@ pub struct Dropped {
 
 /// Splits rendered files, by path, into documents and sorts them.
 ///
-/// Files whose names start with an underscore and blank files are left out. Documents keep the order of their files'
-/// paths and of their places in them, within what the kinds' order leaves open.
+/// Files whose names start with an underscore and blank files are skipped. Within the order of kinds, documents are
+/// sorted by the paths of their files and their positions in them.
 ///
 /// # Errors
 /// When a document is not a Kubernetes object.
@@ -114,7 +114,7 @@ pub fn sort<'f>(
     sort_as(HelmLine::Four, files, order)
 }
 
-/// [`sort`] with documents split as a line of Helm splits them.
+/// Like [`sort`], with documents split as a line of Helm splits them.
 ///
 /// # Errors
 /// When a document is not a Kubernetes object.
@@ -143,10 +143,11 @@ pub fn sort_as<'f>(
     Ok(sorted)
 }
 
-/// Splits a stream into documents at `---` in the first column; what follows the dashes on their line stays with the
-/// document below, which `---apiVersion: v1` relies on. Blank documents are dropped, comments alone are one.
+/// Splits a stream into documents at `---` in the first column; text after the dashes on the same line belongs to the
+/// document below, which `---apiVersion: v1` relies on. Blank documents are dropped; a document of comments only is
+/// kept.
 ///
-/// Documents lose the white space in front and keep what is at their end.
+/// Leading white space of documents is removed, trailing white space kept.
 pub fn split(stream: &str) -> impl Iterator<Item = &str> {
     Separated {
         rest: Some(stream.trim_start()),
@@ -156,14 +157,14 @@ pub fn split(stream: &str) -> impl Iterator<Item = &str> {
     .filter(|document| !document.trim_end().is_empty())
 }
 
-/// Splits a stream as Helm 3 does: documents lose the white space at both ends, what follows the dashes is part of the
-/// document below, and of dashes on two lines in a row the second are no separator.
+/// Splits a stream as Helm 3 does: documents are trimmed at both ends, text after the dashes belongs to the document
+/// below, and of separators on two lines in a row the second one is not recognised.
 pub fn split_helm3(stream: &str) -> impl Iterator<Item = &str> {
     let stream = stream.trim();
     let separated = SeparatedHelm3 {
         rest: Some(stream.strip_prefix("---").map_or(stream, without_space)),
     };
-    // Empty pieces go before the rest is trimmed: a piece of what only Unicode calls a space stays.
+    // Empty pieces are dropped before trimming: a piece of Unicode-only white space is kept.
     separated.filter(|document| !document.is_empty()).map(str::trim)
 }
 
@@ -175,14 +176,14 @@ pub fn split_as(helm: HelmLine, stream: &str) -> Box<dyn Iterator<Item = &str> +
     }
 }
 
-/// `\s` of Go's expressions.
+/// `\s` of Go's regular expressions.
 const SPACE: [char; 5] = [' ', '\t', '\n', '\r', '\u{c}'];
 
 fn without_space(text: &str) -> &str {
     text.trim_start_matches(SPACE)
 }
 
-/// The pieces between separators, `(?:^|\s*\n)---\s*`; a separator at the start is gone already.
+/// The pieces between separators, `(?:^|\s*\n)---\s*`; a separator at the start has been removed.
 struct SeparatedHelm3<'s> {
     rest: Option<&'s str>,
 }
@@ -227,12 +228,12 @@ impl<'s> Iterator for Separated<'s> {
     }
 }
 
-/// Frames a document as Helm stores and prints it.
+/// Formats a document as Helm stores and prints it.
 pub fn frame(path: &str, text: &str) -> String {
     Framed { path, text }.to_string()
 }
 
-/// A document that prints as Helm stores and prints it.
+/// A document whose `Display` is what Helm stores and prints.
 #[derive(Clone, Copy, Debug)]
 pub struct Framed<'d> {
     /// The full path of its template.
@@ -304,7 +305,7 @@ fn hook(path: &str, text: &str, head: &Head, events: &str) -> Option<Hook> {
 }
 
 impl Head {
-    /// Reads the head of a document.
+    /// Reads the fields of [`Head`] from a document.
     ///
     /// # Errors
     /// When the document is not YAML, or one of the fields Helm reads has the wrong type.
@@ -335,7 +336,7 @@ impl Head {
             match &*lower(key) {
                 "name" => self.name = text(value, "struct field .metadata.name")?,
                 "annotations" => self.read_annotations(value)?,
-                // Helm does not look at the namespace, so it may be anything here.
+                // Helm does not read the namespace, so it may have any type here.
                 "namespace" => self.namespace = scalar_text(&value.scalar()).unwrap_or_default(),
                 _ => {}
             }
@@ -352,7 +353,7 @@ impl Head {
     }
 }
 
-/// A field has another type than Helm wants.
+/// A field has another type than Helm expects.
 struct Mismatch {
     found: &'static str,
     place: &'static str,
@@ -402,7 +403,7 @@ fn text(value: &Glance<'_>, place: &'static str) -> Result<String, Mismatch> {
     }
 }
 
-/// Names of fields are compared without regard to case.
+/// Field names are compared case-insensitively.
 fn lower(name: &str) -> Cow<'_, str> {
     if name.bytes().all(|byte| byte.is_ascii_lowercase()) {
         name.into()
@@ -447,7 +448,7 @@ mod tests {
             ["apiVersion: v1", "# c\nb"]
         );
         assert_eq!(documents("a  \n\n---\n\n b: |\n  x \n"), ["a", "b: |\n  x"]);
-        // What follows a separator is searched from its end on.
+        // The search continues at the end of a separator.
         assert_eq!(documents("a\n---\n---\nb"), ["a", "---\nb"]);
         assert_eq!(documents("---\n---\nb\n"), ["---\nb"]);
         assert_eq!(documents("# c\n---\n"), ["# c"]);

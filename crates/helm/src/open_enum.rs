@@ -1,5 +1,5 @@
-//! Enums that are strings on the wire and must survive a word they do not know:
-//! release records are read from clusters on which other versions of Helm write.
+//! Enums that are strings on the wire and must keep unknown words:
+//! release records are read from clusters to which other versions of Helm write.
 
 /// Declares an enum of known words with an `Other` variant for the rest, its text form and its serde form.
 macro_rules! open_enum {
@@ -8,12 +8,12 @@ macro_rules! open_enum {
         #[derive(Debug, Clone, PartialEq, Eq, Hash)]
         pub enum $name {
             $($(#[$doc])* $variant,)+
-            /// A word this version does not know; kept as it was read.
+            /// A word that this version does not know; kept as it was read.
             Other(String),
         }
 
         impl $name {
-            /// The word as it stands in records and annotations.
+            /// The word as it appears in records and annotations.
             pub fn as_str(&self) -> &str {
                 match self {
                     $(Self::$variant => $text,)+

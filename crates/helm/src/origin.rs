@@ -1,17 +1,16 @@
-//! Where a chart comes from, in the words of those who ask for it; checked by those who fetch it.
+//! The origin of a chart, as users specify it; it is checked when the chart is fetched.
 
 use std::fmt;
 
-/// Annotation on a Secret: the namespaces, separated by commas, whose definitions may use it for their charts; `*` is
-/// all of them.
-/// Without it a Secret serves the definitions of its own namespace.
+/// Annotation on a Secret: the namespaces, separated by commas, whose definitions may use it for their charts; `*`
+/// means all of them. Without it, only definitions in the Secret's own namespace may use it.
 pub const ALLOW_FROM_NAMESPACES: &str = "krateo.io/allow-from-namespaces";
 
 /// A chart's origin as users write it in `spec.chart`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct ChartSpec {
-    /// Namespace of the definition that asks. A Secret of another namespace must allow it by
-    /// [`ALLOW_FROM_NAMESPACES`]. `None` asks no Secret for its consent.
+    /// Namespace of the definition. A Secret in another namespace must allow it by [`ALLOW_FROM_NAMESPACES`]. `None`
+    /// skips that check.
     pub namespace: Option<String>,
     /// `oci://…`, an archive's URL, or the root of a chart repository.
     pub url: String,
@@ -19,26 +18,26 @@ pub struct ChartSpec {
     pub repo: Option<String>,
     /// An exact version, a range, or nothing or `latest` for the newest release.
     pub version: Option<String>,
-    /// `sha256:…` that the archive, or in a registry its manifest, must have.
+    /// The digest (`sha256:…`) that the archive, or in a registry its manifest, must have.
     pub digest: Option<String>,
-    /// Speak HTTP without TLS to a registry.
+    /// Use HTTP without TLS for a registry.
     pub plain_http: bool,
-    /// Take any certificate.
+    /// Accept any certificate.
     pub insecure_skip_verify: bool,
-    /// Who we are there.
+    /// User name and password.
     pub credentials: Option<CredentialsSpec>,
-    /// Who we are at several hosts: a Docker configuration.
+    /// Credentials for several hosts: a Docker configuration.
     pub docker_config: Option<SecretKey>,
-    /// PEM certificates of authorities that are trusted besides those of this machine.
+    /// PEM certificates of authorities that are trusted in addition to those of this machine.
     pub ca_bundle: Option<SecretKey>,
-    /// The certificate by which we show who we are.
+    /// The client certificate.
     pub client_cert: Option<ClientCertSpec>,
-    /// Whose signature the chart must carry.
+    /// The signature that the chart must have.
     pub verify: Option<VerifySpec>,
 }
 
 impl ChartSpec {
-    /// The same chart in the version and with the digest that were found for it: it stays what it is, whatever its
+    /// The same chart, pinned to the version and digest that were resolved, so that it stays the same whatever its
     /// source offers later.
     pub fn pinned(self, version: Option<String>, digest: String) -> Self {
         Self {
@@ -48,7 +47,7 @@ impl ChartSpec {
         }
     }
 
-    /// The keys of Secrets that are read to fetch the chart.
+    /// The keys of Secrets that are needed to fetch the chart.
     pub fn secret_keys(&self) -> Vec<SecretKey> {
         let Self {
             namespace: _,
@@ -79,12 +78,12 @@ impl ChartSpec {
     }
 }
 
-/// A user name, and where its password is kept.
+/// A user name and a reference to its password.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CredentialsSpec {
     /// The user name.
     pub username: String,
-    /// Where the password is kept.
+    /// The reference to the password.
     pub password: SecretKey,
 }
 
@@ -116,12 +115,12 @@ pub struct ClientCertSpec {
 }
 
 impl ClientCertSpec {
-    /// Where the certificate is kept, with those of its issuers behind it.
+    /// The key of the certificate, which is followed by those of its issuers.
     pub fn cert(&self) -> SecretKey {
         self.key_named("tls.crt")
     }
 
-    /// Where its private key is kept.
+    /// The key of its private key.
     pub fn key(&self) -> SecretKey {
         self.key_named("tls.key")
     }
@@ -135,12 +134,12 @@ impl ClientCertSpec {
     }
 }
 
-/// Whose signature a chart must carry.
+/// How the signature of a chart is verified.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum VerifySpec {
-    /// One of the `OpenPGP` keys in this keyring, as `helm package --sign` signs.
+    /// By one of the `OpenPGP` keys in this keyring, as `helm package --sign` signs.
     Keyring(SecretKey),
-    /// This PEM public key, as `cosign sign --key` signs what is in a registry.
+    /// By this PEM public key, as `cosign sign --key` signs artifacts in a registry.
     CosignKey(SecretKey),
 }
 

@@ -5,10 +5,10 @@
 #[error("syntax error in pattern")]
 pub struct BadPattern;
 
-/// True when the whole name matches the pattern.
+/// Whether the whole name matches the pattern.
 ///
-/// `*` and `?` do not match `/`; `[…]` holds characters and ranges, `[^…]` their complement; `\` takes the next
-/// character as it is. As in Go, a malformed rest of a pattern is reported even where the name fails to match earlier.
+/// `*` and `?` do not match `/`; `[…]` lists characters and ranges, `[^…]` their complement; `\` escapes the next
+/// character. As in Go, an error in the rest of a pattern is reported even if the name fails to match earlier.
 ///
 /// # Errors
 /// When the pattern is malformed.
@@ -40,7 +40,7 @@ fn match_from(mut pattern: &[char], mut name: &[char]) -> Result<bool, BadPatter
             continue;
         }
         if star {
-            // Try the chunk at every later place of the name that the star may reach.
+            // Try the chunk at each later position of the name that the star can reach.
             let mut skipped = 0;
             while skipped < name.len() && name[skipped] != '/' {
                 if let Some(rest_of_name) = match_chunk(chunk, &name[skipped + 1..])?
@@ -52,7 +52,7 @@ fn match_from(mut pattern: &[char], mut name: &[char]) -> Result<bool, BadPatter
                 skipped += 1;
             }
         }
-        // Before failing, look at the rest of the pattern for errors.
+        // Before failing, check the rest of the pattern for errors.
         while !pattern.is_empty() {
             let (_, chunk, rest) = next_chunk(pattern);
             match_chunk(chunk, &[])?;
@@ -63,7 +63,7 @@ fn match_from(mut pattern: &[char], mut name: &[char]) -> Result<bool, BadPatter
     Ok(name.is_empty())
 }
 
-/// Cuts off a leading run of stars and what follows up to the next star outside a class.
+/// Splits off leading stars and the text up to the next star outside a class.
 fn next_chunk(pattern: &[char]) -> (bool, &[char], &[char]) {
     let stars = pattern.iter().take_while(|c| **c == '*').count();
     let pattern = &pattern[stars..];
@@ -82,9 +82,9 @@ fn next_chunk(pattern: &[char]) -> (bool, &[char], &[char]) {
     (stars > 0, &pattern[..i], &pattern[i..])
 }
 
-/// Matches a chunk without stars at the start of the name and gives the rest of the name.
+/// Matches a chunk without stars at the start of the name and returns the rest of the name.
 fn match_chunk<'n>(mut chunk: &[char], mut name: &'n [char]) -> Result<Option<&'n [char]>, BadPattern> {
-    // After a mismatch the chunk is still read to its end, for its errors.
+    // After a mismatch the rest of the chunk is still checked for errors.
     let mut failed = false;
     while let Some(first) = chunk.first() {
         if !failed && name.is_empty() {
@@ -123,7 +123,7 @@ fn match_chunk<'n>(mut chunk: &[char], mut name: &'n [char]) -> Result<Option<&'
     Ok((!failed).then_some(name))
 }
 
-/// Matches a character against the class whose `[` is already read; gives the pattern behind the `]`.
+/// Matches a character against a class whose `[` has been read; returns the pattern after the `]`.
 fn match_class(mut class: &[char], character: Option<char>) -> Result<(bool, &[char]), BadPattern> {
     let negated = class.first() == Some(&'^');
     if negated {
@@ -151,7 +151,7 @@ fn class_character(class: &[char]) -> Result<(char, &[char]), BadPattern> {
         [] | ['-' | ']', ..] | ['\\'] => return Err(BadPattern),
         ['\\', character, rest @ ..] | [character, rest @ ..] => (*character, rest),
     };
-    // A class that ends here can never be closed.
+    // A class that ends here cannot be closed.
     if rest.is_empty() {
         return Err(BadPattern);
     }

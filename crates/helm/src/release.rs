@@ -1,7 +1,7 @@
 //! Release records: what Helm stores about each revision, and its encoding in a Secret (Helm's `pkg/release/v1`
 //! and `pkg/storage/driver/util.go`).
 //!
-//! Records of other Helm versions are read leniently; what this version does not know is kept and written back.
+//! Records of other Helm versions are read leniently; unknown fields are kept and written back.
 
 use std::{
     collections::BTreeMap,
@@ -48,7 +48,7 @@ pub mod label {
     pub const SYSTEM: [&str; 6] = [NAME, OWNER, STATUS, VERSION, CREATED_AT, MODIFIED_AT];
 }
 
-/// What the names of records begin with.
+/// The prefix of the names of records.
 const SECRET_PREFIX: &str = "sh.helm.release.v1.";
 
 /// The name of the Secret that holds a revision of a release.
@@ -56,21 +56,21 @@ pub fn secret_name(release: &str, revision: i64) -> String {
     format!("{SECRET_PREFIX}{release}.v{revision}")
 }
 
-/// The release and the revision whose record an object of this name holds; none for other names.
+/// The release and revision of the record with this Secret name; none for other names.
 pub fn of_secret_name(name: &str) -> Option<(&str, i64)> {
     let (release, revision) = name.strip_prefix(SECRET_PREFIX)?.rsplit_once(".v")?;
     let revision: i64 = revision.parse().ok().filter(|revision| *revision > 0)?;
     (!release.is_empty() && name == secret_name(release, revision)).then_some((release, revision))
 }
 
-/// The name of the Lease by which a program that acts once on a release says that it is at work.
+/// The name of the Lease that a program holds while it performs a single operation on a release.
 pub fn lease_name(release: &str) -> String {
     format!("{SECRET_PREFIX}{release}")
 }
 
-/// The labels that a record carries apart from the times: name, owner, status and version.
+/// The labels of a record apart from the times: name, owner, status and version.
 ///
-/// Helm finds the deployed revision by label, so they are written together with the record, always.
+/// Helm finds the deployed revision by label, so they are always written together with the record.
 pub fn labels(release: &Release) -> BTreeMap<String, String> {
     let mut labels = release.labels.clone();
     labels.retain(|key, _| !label::SYSTEM.contains(&key.as_str()));
@@ -82,15 +82,15 @@ pub fn labels(release: &Release) -> BTreeMap<String, String> {
 }
 
 open_enum! {
-    /// Where a revision stands.
+    /// The status of a revision.
     #[derive(Default)]
     Status {
         /// Nothing is known about it.
         #[default]
         Unknown = "unknown",
-        /// It is what the cluster holds.
+        /// It is deployed in the cluster.
         Deployed = "deployed",
-        /// It was removed, its record kept.
+        /// It was removed, but its record was kept.
         Uninstalled = "uninstalled",
         /// A later revision replaced it.
         Superseded = "superseded",
@@ -100,15 +100,15 @@ open_enum! {
         Uninstalling = "uninstalling",
         /// It is being installed.
         PendingInstall = "pending-install",
-        /// It is being upgraded to.
+        /// An upgrade to it is in progress.
         PendingUpgrade = "pending-upgrade",
-        /// It is being rolled back to.
+        /// A rollback to it is in progress.
         PendingRollback = "pending-rollback",
     }
 }
 
 impl Status {
-    /// True while an install, upgrade or rollback is underway (or was cut off).
+    /// Whether an install, upgrade or rollback is in progress (or was interrupted).
     pub fn is_pending(&self) -> bool {
         matches!(
             self,
@@ -146,7 +146,7 @@ pub struct Release {
         skip_serializing_if = "Map::is_empty"
     )]
     pub config: Map<String, Value>,
-    /// The rendered documents, hooks aside.
+    /// The rendered documents, without hooks.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub manifest: String,
     /// The rendered hooks.
@@ -165,10 +165,10 @@ pub struct Release {
     /// How the objects were written; absent in records of Helm 3, which means client-side.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub apply_method: Option<ApplyMethod>,
-    /// The user's labels; they live on the Secret, not in the record.
+    /// The user's labels; they are on the Secret, not in the record.
     #[serde(skip)]
     pub labels: BTreeMap<String, String>,
-    /// Fields this version does not know.
+    /// Fields that this version does not know.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
@@ -197,24 +197,24 @@ pub struct Info {
         skip_serializing_if = "Option::is_none"
     )]
     pub deleted: Option<Timestamp>,
-    /// What happened last, for people.
+    /// A description of the last event, for people.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// Where it stands.
+    /// The status.
     #[serde(default)]
     pub status: Status,
-    /// The revision that a rollback went back to.
+    /// The revision that a rollback restored.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub rollback_revision: i64,
     /// The rendered `NOTES.txt`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub notes: String,
-    /// Fields this version does not know.
+    /// Fields that this version does not know.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
 
-/// The chart inside a record: the root chart only, without its subcharts.
+/// The chart inside a record: only the root chart, without its subcharts.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RecordedChart {
     /// `Chart.yaml`, with the dependencies that were enabled.
@@ -235,15 +235,16 @@ pub struct RecordedChart {
     /// All other files.
     #[serde(default, deserialize_with = "null_as_default")]
     pub files: Vec<RecordedFile>,
-    /// Fields this version does not know, and the times of files.
+    /// Fields that this version does not know, and the modification times of files.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
 
 impl RecordedChart {
-    /// What Helm keeps of a chart, with the default values as dependency processing left them.
+    /// What Helm stores of a chart, with the default values from dependency processing.
     pub fn new(chart: &Chart, metadata: Metadata, values: Map<String, Value>) -> Self {
-        // Helm 4 writes these times and cannot read an empty one; charts in memory have none, so Go's zero time stands.
+        // Helm 4 writes these times and cannot read an empty one; charts in memory have none, so Go's zero time is
+        // used.
         let mut rest = Map::new();
         rest.insert("schemamodtime".to_owned(), Value::from("0001-01-01T00:00:00Z"));
         Self {
@@ -267,13 +268,13 @@ pub struct RecordedFile {
     /// Its content in base64.
     #[serde(default)]
     pub data: Option<String>,
-    /// Fields this version does not know, and its time.
+    /// Fields that this version does not know, and its modification time.
     #[serde(flatten)]
     pub rest: Map<String, Value>,
 }
 
 impl RecordedFile {
-    /// Its content as text; none when it is not base64. What is no UTF-8 is replaced.
+    /// Its content as text; none if it is not base64. Invalid UTF-8 is replaced.
     pub fn text(&self) -> Option<String> {
         let data = STANDARD.decode(self.data.as_ref()?).ok()?;
         Some(String::from_utf8_lossy(&data).into_owned())
@@ -296,25 +297,25 @@ pub enum Error {
     /// The data is not base64.
     #[error("could not decode the base64 text of a release record")]
     Base64(#[source] base64::DecodeError),
-    /// The data is not what gzip writes.
+    /// The data is not valid gzip.
     #[error("could not decompress a release record")]
     Decompress(#[source] std::io::Error),
-    /// The decompressed record is larger than any real one.
+    /// The decompressed record exceeds the limit.
     #[error("a release record is larger than {limit} bytes decompressed")]
     TooLarge {
-        /// The largest size that is read.
+        /// The limit.
         limit: u64,
     },
-    /// It holds more values than any record does.
+    /// It contains more values than any real record.
     #[error("the release record holds more than {limit} values")]
     TooMany {
-        /// How many are read.
+        /// The limit.
         limit: usize,
     },
     /// The text is not a record.
     #[error("could not read the JSON text of a release record")]
     Parse(#[source] serde_json::Error),
-    /// The record does not serialise.
+    /// The record cannot be serialised.
     #[error("could not write a release record as JSON")]
     Write(#[source] serde_json::Error),
     /// The compressor failed.
@@ -324,13 +325,15 @@ pub enum Error {
 
 const GZIP_MAGIC: [u8; 3] = [0x1f, 0x8b, 0x08];
 
-/// Far above what fits a Secret of 1 MiB in practice, far below what would hurt: a guard against gzip bombs.
+/// In practice far more than fits into a Secret of 1 MiB, but little enough to be harmless: a guard against gzip
+/// bombs.
 const MAX_DECODED: u64 = 16 * 1024 * 1024;
 
-/// No chart comes near; each takes some hundred bytes of memory, whatever it takes of text.
+/// No chart comes near; each value takes a few hundred bytes of memory, however short its text.
 const MAX_VALUES: usize = 100_000;
 
-/// How many values a JSON text has at most: outside of strings, each but the first follows one of these.
+/// An upper limit on the number of values in a JSON text: outside of strings, each value except the first follows one
+/// of these characters.
 fn values_in(text: &[u8]) -> usize {
     let (mut values, mut quoted, mut escaped) = (1, false, false);
     for byte in text {
@@ -350,7 +353,7 @@ fn values_in(text: &[u8]) -> usize {
 /// The API adds its own base64 around them.
 ///
 /// # Errors
-/// When the record has more than 16 MiB as text, so that it could not be read again.
+/// When the record is larger than 16 MiB as text, because it could not be read again.
 pub fn encode(release: &Release) -> Result<Vec<u8>, Error> {
     let text = to_json(release).map_err(Error::Write)?;
     if text.len() as u64 > MAX_DECODED {
@@ -362,8 +365,8 @@ pub fn encode(release: &Release) -> Result<Vec<u8>, Error> {
     Ok(STANDARD.encode(compressed).into_bytes())
 }
 
-/// Decodes the bytes of the Secret's data; a record that is not compressed is read as well. All numbers of the values
-/// are floats, whatever they were when they were written.
+/// Decodes the bytes of the Secret's data; uncompressed records are accepted too. All numbers in the values become
+/// floats, whatever type they were written with.
 ///
 /// # Errors
 /// When the bytes are not base64, not gzip, too large or not a record.
@@ -398,16 +401,16 @@ fn decompress(bytes: &[u8]) -> Result<Vec<u8>, Error> {
 /// A record as the JSON text that Helm stores and prints.
 ///
 /// # Errors
-/// When the record does not serialise; its parts all do.
+/// When the record cannot be serialised; all its parts can.
 pub fn to_json(release: &Release) -> Result<Vec<u8>, serde_json::Error> {
     let mut text = Vec::new();
     release.serialize(&mut serde_json::Serializer::with_formatter(&mut text, GoNumbers))?;
     Ok(text)
 }
 
-/// Writes floats as Go's `encoding/json` does: whole ones without `.0`, exponents with a sign.
+/// Writes floats like Go's `encoding/json`: whole ones without `.0`, exponents with a sign.
 ///
-/// Every number of a values file is a float, and `helm get values` prints what stands in the record.
+/// Every number of a values file is a float, and `helm get values` prints the contents of the record.
 struct GoNumbers;
 
 impl serde_json::ser::Formatter for GoNumbers {

@@ -1,9 +1,9 @@
-//! What survives an uninstall: the annotation `helm.sh/resource-policy` (Helm's `resource_policy.go`).
+//! Which objects survive an uninstall: the annotation `helm.sh/resource-policy` (Helm's `resource_policy.go`).
 
-/// The annotation that may hold [`KEEP`].
+/// The annotation that may have the value [`KEEP`].
 pub const RESOURCE_POLICY: &str = "helm.sh/resource-policy";
 
-/// The one value with a meaning: the object stays when its release goes.
+/// The only meaningful value: the object is kept when its release is uninstalled.
 pub const KEEP: &str = "keep";
 
 /// What an uninstall does with an object of the manifest.
@@ -11,15 +11,15 @@ pub const KEEP: &str = "keep";
 pub enum OnUninstall {
     /// Delete it.
     Delete,
-    /// Leave it and name it in the report.
+    /// Keep it and list it in the report.
     Keep,
-    /// Leave it and say nothing: the annotation is there with another value than `keep`.
-    /// Helm's uninstall sorts such an object into neither list.
+    /// Keep it without listing it: the annotation has another value than `keep`.
+    /// Helm's uninstall puts such an object into neither list.
     Ignore,
 }
 
 impl OnUninstall {
-    /// Reads the policy out of the annotation's value in the stored manifest.
+    /// The policy for the value of the annotation in the stored manifest.
     pub fn of(annotation: Option<&str>) -> Self {
         match annotation {
             None => Self::Delete,
@@ -29,9 +29,9 @@ impl OnUninstall {
     }
 }
 
-/// True when an object that left the manifest stays in the cluster on upgrade or rollback.
+/// Whether an object that is no longer in the manifest is kept in the cluster on upgrade or rollback.
 ///
-/// Here the live object's annotation counts, and only the exact value.
+/// This is decided by the live object's annotation, and only by the exact value.
 pub fn is_kept_on_upgrade(live_annotation: Option<&str>) -> bool {
     live_annotation == Some(KEEP)
 }

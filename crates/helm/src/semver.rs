@@ -1,5 +1,5 @@
-//! Versions and constraints of Masterminds/semver 3.5 (`version.go`, `constraints.go`), which differ from those of Cargo in nearly every
-//! rule.
+//! Versions and constraints of Masterminds/semver 3.5 (`version.go`, `constraints.go`), which differ from Cargo's in
+//! nearly every rule.
 
 use std::{cmp::Ordering, fmt, str::FromStr, sync::LazyLock};
 
@@ -9,7 +9,7 @@ const MAX_VERSION: usize = 256;
 const MAX_CONSTRAINT: usize = 512;
 const MAX_GROUPS: usize = 32;
 
-/// A text is no version or no constraint, in Masterminds' words.
+/// The text is not a version or constraint, in Masterminds' words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the texts say it")]
 pub enum Error {
@@ -41,7 +41,7 @@ pub enum Error {
     Overflow { part: &'static str },
 }
 
-/// A version, however loosely it was written: `v1.2` is 1.2.0.
+/// A version, however loosely written: `v1.2` is 1.2.0.
 #[derive(Clone, Debug, Default)]
 pub struct Version {
     /// The first number.
@@ -50,15 +50,16 @@ pub struct Version {
     pub minor: u64,
     /// The third number.
     pub patch: u64,
-    /// What stands behind `-`, or nothing.
+    /// The text after `-`, or empty.
     pub prerelease: String,
-    /// What stands behind `+`, or nothing. It does not count when versions are compared.
+    /// The text after `+`, or empty. It is ignored when versions are compared.
     pub metadata: String,
     original: String,
 }
 
 impl Version {
-    /// Reads one to three numbers, leading zeros allowed, with an optional `v`, pre-release and metadata (`NewVersion`).
+    /// Parses one to three numbers, leading zeros allowed, with an optional `v`, pre-release and metadata
+    /// (`NewVersion`).
     pub fn parse(text: &str) -> Result<Self, Error> {
         if text.len() > MAX_VERSION {
             return Err(Error::VersionTooLong);
@@ -93,7 +94,7 @@ impl Version {
         Ok(version)
     }
 
-    /// Reads a version that follows the standard to the letter (`StrictNewVersion`).
+    /// Parses a version that strictly follows the standard (`StrictNewVersion`).
     pub fn parse_strict(text: &str) -> Result<Self, Error> {
         if text.is_empty() {
             return Err(Error::Empty);
@@ -138,7 +139,7 @@ impl Version {
         &self.original
     }
 
-    /// The next major version, a release.
+    /// The next major version, without pre-release.
     pub fn increment_major(&self) -> Result<Self, Error> {
         let major = self
             .major
@@ -147,7 +148,7 @@ impl Version {
         Ok(self.changed_to(major, 0, 0))
     }
 
-    /// The next minor version, a release.
+    /// The next minor version, without pre-release.
     pub fn increment_minor(&self) -> Result<Self, Error> {
         let minor = self
             .minor
@@ -156,7 +157,7 @@ impl Version {
         Ok(self.changed_to(self.major, minor, 0))
     }
 
-    /// The next patch; of a pre-release, the release itself.
+    /// The next patch version; for a pre-release, its release.
     pub fn increment_patch(&self) -> Result<Self, Error> {
         let step = u64::from(self.prerelease.is_empty());
         let patch = self
@@ -200,7 +201,7 @@ impl Version {
         .named_after(self)
     }
 
-    /// Keeps the `v` of the version that this one was made from.
+    /// Keeps the `v` of the version that this one was derived from.
     fn named_after(mut self, other: &Self) -> Self {
         let prefix = if other.original.starts_with('v') { "v" } else { "" };
         self.original = format!("{prefix}{self}");
@@ -230,7 +231,7 @@ impl FromStr for Version {
     }
 }
 
-/// By precedence: metadata and spelling do not count.
+/// Compares precedence: metadata and notation are ignored.
 impl Ord for Version {
     fn cmp(&self, other: &Self) -> Ordering {
         let numbers = |version: &Self| (version.major, version.minor, version.patch);
@@ -276,7 +277,7 @@ fn is_identifier(text: &str) -> bool {
 fn parse_number(digits: &str, strict: bool) -> Result<u64, Error> {
     match digits.parse() {
         Ok(number) => Ok(number),
-        // Go's strict reader lets missing digits through to the number parser as well.
+        // Go's strict parser also passes missing digits to the number parser.
         Err(_) => Err(Error::OutOfRange {
             digits: digits.to_owned(),
             strict,
@@ -309,7 +310,7 @@ fn compare_prereleases(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Nothing before numbers before words. Numbers too large for 64 bits count as words.
+/// Empty before numbers before words. Numbers too large for 64 bits count as words.
 fn compare_identifiers(a: &str, b: &str) -> Ordering {
     if a == b || a.is_empty() || b.is_empty() {
         return a.len().cmp(&b.len());
@@ -329,7 +330,7 @@ fn compare_identifiers(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Which versions will do: groups of comparisons, of which one group must hold in all its comparisons.
+/// A constraint on versions: groups of comparisons. One group must hold with all its comparisons.
 #[derive(Clone, Debug)]
 pub struct Constraint {
     groups: Vec<Group>,
@@ -338,7 +339,7 @@ pub struct Constraint {
 #[derive(Clone, Debug)]
 struct Group {
     comparisons: Vec<Comparison>,
-    /// Pre-releases are considered, because one of the comparisons names one.
+    /// Whether pre-releases are considered, because one of the comparisons names one.
     prereleases: bool,
 }
 
@@ -358,14 +359,14 @@ enum Operator {
 struct Comparison {
     operator: Operator,
     version: Version,
-    /// A part is missing or a wildcard.
+    /// Whether a part is missing or a wildcard.
     partial: bool,
     partial_minor: bool,
     partial_patch: bool,
 }
 
 impl Constraint {
-    /// Reads a constraint (`NewConstraint`).
+    /// Parses a constraint (`NewConstraint`).
     pub fn parse(text: &str) -> Result<Self, Error> {
         if text.len() > MAX_CONSTRAINT {
             return Err(Error::ConstraintTooLong);
@@ -430,7 +431,7 @@ impl Group {
                 None => return Err(improper(text)),
             }
         }
-        // The form of all of them is judged before the numbers of any.
+        // The syntax of all comparisons is checked before any numbers.
         let comparisons = comparisons.into_iter().collect::<Result<Vec<Comparison>, _>>()?;
         let prereleases = comparisons
             .iter()
@@ -454,7 +455,7 @@ fn is_space(c: char) -> bool {
 }
 
 impl Comparison {
-    /// Reads a comparison, and returns what stands behind it. None if there is none.
+    /// Parses a comparison, and returns the text after it. None if there is none.
     fn parse(text: &str) -> Option<(Result<Self, Error>, &str)> {
         let behind = text.trim_start_matches(['=', '!', '<', '>', '~', '^']);
         let operator = match &text[..text.len() - behind.len()] {
@@ -470,7 +471,7 @@ impl Comparison {
         };
         let text = behind.trim_start_matches(is_space);
         let text = text.strip_prefix('v').unwrap_or(text);
-        // A stray `|` is a digit to Masterminds until the number is read.
+        // Masterminds treats a stray `|` as a digit until the number is parsed.
         let wild = |c: char| c.is_ascii_digit() || matches!(c, 'x' | 'X' | '*' | '|');
         let (major, mut rest) = split_while(text, wild);
         if major.is_empty() {
@@ -590,20 +591,20 @@ impl Comparison {
             || (version.major == wanted.major && (version.minor <= wanted.minor || self.partial_minor))
     }
 
-    /// `~`: not less, and the same up to the minor version, as far as it is given.
+    /// `~`: not less, and equal up to the minor version, as far as that is given.
     fn is_close_to(&self, version: &Version) -> bool {
         let wanted = &self.version;
         if version < wanted {
             return false;
         }
-        // `~0.0.0` and `*` take everything.
+        // `~0.0.0` and `*` accept everything.
         let any = (wanted.major, wanted.minor, wanted.patch) == (0, 0, 0)
             && !self.partial_minor
             && !self.partial_patch;
         any || (version.major == wanted.major && (version.minor == wanted.minor || self.partial_minor))
     }
 
-    /// `^`: not less, and the same up to the first number that is not 0.
+    /// `^`: not less, and equal up to the first number that is not 0.
     fn is_compatible_with(&self, version: &Version) -> bool {
         let wanted = &self.version;
         if version < wanted || version.major != wanted.major {
@@ -623,7 +624,7 @@ fn split_while(text: &str, fits: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at(text.find(|c| !fits(c)).unwrap_or(text.len()))
 }
 
-/// Identifiers with dots between them, if they are announced by `mark`.
+/// Identifiers separated by dots, if preceded by `mark`.
 fn identifiers(text: &str, mark: char) -> (Option<&str>, &str) {
     let Some(behind) = text.strip_prefix(mark) else {
         return (None, text);
@@ -643,7 +644,7 @@ fn identifiers(text: &str, mark: char) -> (Option<&str>, &str) {
     (Some(identifiers), rest)
 }
 
-/// Whether a `-` stands alone in a text, as between the ends of a range.
+/// Whether the text contains a `-` on its own, as in a range.
 fn may_be_range(text: &str) -> bool {
     text.split(is_space).any(|word| word == "-")
 }
@@ -668,7 +669,7 @@ fn rewrite_ranges(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Constraint, versions that satisfy it, versions that do not; as Masterminds answers.
+    /// A constraint, versions that satisfy it, and versions that do not, according to Masterminds.
     const CASES: &[(&str, &[&str], &[&str])] = &[
         ("1.2.3", &["1.2.3", "v1.2.3+b"], &["1.2.4", "1.2.3-a"]),
         ("1.2", &["1.2.0", "1.2.9"], &["1.3.0", "1.1.9"]),

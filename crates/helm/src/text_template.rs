@@ -1,4 +1,4 @@
-//! One text with Helm's template functions, outside of a chart: the templates of a controller's own objects.
+//! One text with Helm's template functions, outside of a chart: used for the templates of a controller's own objects.
 
 use gotemplate::exec::{self, MissingKey};
 use gotemplate::parse;
@@ -17,22 +17,22 @@ pub struct TextTemplate {
     set: Set,
 }
 
-/// A text that is no template, or fails on its variables.
+/// The text is not a template, or it fails on its variables.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Its syntax, or an unknown function.
     #[error(transparent)]
     Parse(#[from] parse::Error),
-    /// An action of it.
+    /// One of its actions.
     #[error(transparent)]
     Execute(#[from] exec::Error),
-    /// Its result is no text.
+    /// Its result is not text.
     #[error("the result is not UTF-8")]
     NotText,
 }
 
 impl TextTemplate {
-    /// Parses a text; `name` stands in messages.
+    /// Parses a text; `name` is used in error messages.
     ///
     /// # Errors
     /// [`Error::Parse`].
@@ -45,8 +45,8 @@ impl TextTemplate {
         })
     }
 
-    /// The text with these variables, `{{ .name }}` for each. A variable that is not there is an error, and equal
-    /// variables give equal texts: the clock stands still, and random bytes are all zero.
+    /// The text with these variables, `{{ .name }}` for each. A missing variable is an error. Equal variables give
+    /// equal texts: the clock is fixed, and random bytes are all zero.
     ///
     /// # Errors
     /// [`Error::Execute`], [`Error::NotText`].

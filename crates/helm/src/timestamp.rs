@@ -1,6 +1,7 @@
 //! Times as Go's `encoding/json` writes them in release records and chart files.
 
-/// For `#[serde(with = …)]`: RFC 3339, where absent, `null`, `""` (Helm 3) and the year 1 (Go's zero time) all mean none.
+/// For `#[serde(with = …)]`: RFC 3339, where an absent field, `null`, `""` (Helm 3) and the year 1 (Go's zero time)
+/// all mean none.
 pub(crate) mod optional {
     use jiff::{Timestamp, civil};
     use serde::{Deserialize, Deserializer, Serializer, de::Error};

@@ -1,6 +1,6 @@
-//! TOML in the layout of `BurntSushi/toml` 1.6 (`encode.go`), and TOML into values.
+//! Writes TOML in the layout of `BurntSushi/toml` 1.6 (`encode.go`), and parses TOML into values.
 //!
-//! The wording of what is wrong with a text is not that of Go.
+//! The error messages of the parser are not those of Go.
 
 use gostd::number;
 use gotemplate::{
@@ -16,7 +16,7 @@ use toml::{
 
 use crate::functions;
 
-/// A value has no TOML text. The wording is that of `BurntSushi/toml`.
+/// The value cannot be written as TOML. The wording is that of `BurntSushi/toml`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A null in a list.
@@ -28,7 +28,7 @@ pub enum Error {
     /// A function or a complex number.
     #[error("unsupported type: {0}")]
     Unsupported(&'static str),
-    /// Go's library panics at a nil where there must be a value, which ends the template.
+    /// Go's library panics on a nil where a value is required, which ends the template.
     #[error("reflect: call of reflect.Value.Type on zero Value")]
     Nil,
     /// A cycle, most likely.
@@ -37,7 +37,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// True for what even `toToml` does not answer as text.
+    /// Whether `toToml` fails on this error instead of returning its text.
     pub fn is_panic(&self) -> bool {
         matches!(self, Self::Nil | Self::TooDeep(_))
     }
@@ -57,7 +57,7 @@ pub fn to_toml(value: &Value) -> Result<Vec<u8>, Error> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
-    /// Stays in the table of its key.
+    /// Written in the table of its key.
     Direct,
     Table,
     Tables,
@@ -92,7 +92,7 @@ fn shape(value: &Value, depth: usize) -> Result<Shape, Error> {
     })
 }
 
-/// Times and durations have a spelling of their own.
+/// Times and durations have a notation of their own.
 fn is_time(value: &Value) -> bool {
     functions::toml_date(value).is_some() || functions::duration_text(value).is_some()
 }
@@ -106,7 +106,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// Writes what stands at a key; at the empty key, the document.
+    /// Writes the value of a key; for the empty key, the document.
     fn entry(&mut self, key: &mut Vec<Str>, value: &Value) -> Result<(), Error> {
         if key.len() > MAX_DEPTH {
             return Err(TooDeep.into());
@@ -172,7 +172,7 @@ impl Writer {
         self.new_line();
     }
 
-    /// Writes the entries of a table: those that fit on a line first.
+    /// Writes the entries of a table: first those that fit on one line.
     fn entries(
         &mut self,
         key: &mut Vec<Str>,
@@ -196,7 +196,7 @@ impl Writer {
                 if inline {
                     let last = key.len() - 1;
                     self.key_value(&key[last..], value, true)?;
-                    // A null at the end leaves a comma behind, in Go as well.
+                    // A null at the end leaves a trailing comma, as in Go.
                     if more || nth + 1 < group.len() {
                         self.out.extend_from_slice(b", ");
                     }
@@ -223,7 +223,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes a value that stands behind a `=` or in a list.
+    /// Writes a value after a `=` or in a list.
     fn element(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
         if depth > MAX_DEPTH {
             return Err(TooDeep.into());
@@ -294,7 +294,7 @@ impl Writer {
             .extend_from_slice(if value.is_nan() { b"nan" } else { b"inf" });
     }
 
-    /// Lines end with this, but for the first of a document that has nothing yet.
+    /// Starts a new line, except at the start of the document.
     fn new_line(&mut self) {
         if !self.out.is_empty() {
             self.out.push(b'\n');
@@ -368,7 +368,7 @@ fn entries_of(table: &Value) -> Vec<(Str, Value)> {
     }
 }
 
-/// A text is no TOML.
+/// The text is not TOML.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("toml: line {line}: {message}")]
 pub struct ParseError {
@@ -378,7 +378,7 @@ pub struct ParseError {
     pub message: String,
 }
 
-/// Reads a document (`fromToml`): integers are `int64`. Dates and times become what `time` makes of them.
+/// Parses a document (`fromToml`): integers become `int64`; `time` converts dates and times.
 pub fn parse(input: &[u8], time: &dyn Fn(&Datetime) -> Value) -> Result<Map, ParseError> {
     let text = std::str::from_utf8(input).map_err(|error| {
         let line = line_of(input, error.valid_up_to());
@@ -438,7 +438,7 @@ impl Reader<'_> {
             DeValue::Boolean(value) => Value::Bool(*value),
             DeValue::Datetime(datetime) => (self.time)(datetime),
             DeValue::Array(array) => {
-                // The first table of a `[[x]]` begins where the array does; in a list, it begins behind the bracket.
+                // The first table of a `[[x]]` begins where the array does; in a list, it begins after the bracket.
                 let tables = array
                     .iter()
                     .next()

@@ -1,4 +1,5 @@
-//! Charts that take more than a render may: each is cut off, with the limit, the template and the line.
+//! Charts that exceed the limits of a render: each is aborted with an error that names the limit, the template and
+//! the line.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -38,7 +39,7 @@ fn options() -> RenderOptions {
     RenderOptions::new(release, Capabilities::default(), context)
 }
 
-/// The limit that a chart's templates come to and what is said of it.
+/// The limit that a chart's templates exceed, and the error message.
 fn cut_off(engine: &Engine, options: &RenderOptions) -> (Limit, String) {
     match engine.render(&Map::new(), options) {
         Err(Error::Template(failure)) => match failure.limit {
@@ -50,7 +51,7 @@ fn cut_off(engine: &Engine, options: &RenderOptions) -> (Limit, String) {
     }
 }
 
-/// Limits of which a test comes to the end in little time without optimisation, too.
+/// Limits that a test reaches quickly, even without optimisation.
 fn low() -> RenderOptions {
     let mut options = options();
     options.limits.steps = 3_000_000;
@@ -70,7 +71,7 @@ fn check(template: &str, options: &RenderOptions, limit: Limit, what: &str) {
 }
 
 #[test]
-fn what_takes_long_is_cut_off() {
+fn renders_that_take_long_are_aborted() {
     for template in [
         "{{ range 1000000000 }}{{ end }}",
         r#"{{ range 1000000000 }}{{ htpasswd "a" "b" }}{{ end }}"#,
@@ -89,7 +90,7 @@ fn what_takes_long_is_cut_off() {
 }
 
 #[test]
-fn what_holds_much_is_cut_off() {
+fn renders_that_use_much_memory_are_aborted() {
     let mut options = options();
     options.limits.memory = 32 << 20;
     for template in [
@@ -111,13 +112,13 @@ fn what_holds_much_is_cut_off() {
             template,
             &options,
             Limit::Memory(32 << 20),
-            "makes texts, lists and maps of more than",
+            "creates strings, lists and maps of more than",
         );
     }
 }
 
 #[test]
-fn what_prints_much_is_cut_off() {
+fn renders_that_print_much_are_aborted() {
     let output = Limit::Output(Limits::default().output);
     check(
         "{{ $x := repeat 100000 \"a\" }}{{ range 100000 }}{{ $x }}{{ end }}",
@@ -137,18 +138,18 @@ fn what_prints_much_is_cut_off() {
 }
 
 #[test]
-fn objects_that_take_much_once_they_are_read_are_refused() {
+fn output_that_takes_much_memory_as_objects_is_refused() {
     let engine = chart(&[("templates/x.yaml", r#"a: [{{ repeat 3000000 "[]," }}]"#)]);
     let (limit, message) = cut_off(&engine, &options());
     assert_eq!(limit, Limit::Memory(Limits::default().memory));
     assert!(
-        message.ends_with("in total, the objects that it prints included"),
+        message.ends_with("in total, including the objects that it prints"),
         "{message}"
     );
 }
 
 #[test]
-fn templates_within_templates_share_what_there_is() {
+fn nested_templates_share_the_budget() {
     let helpers = "{{ define \"a\" }}\n{{ range 1000000000 }}{{ end }}{{ end }}\
         {{ define \"fork\" }}{{ if . }}{{ include \"fork\" (rest .) }}{{ include \"fork\" (rest .) }}{{ end }}{{ end }}";
     let file = "web/templates/x.yaml:2";
@@ -196,7 +197,7 @@ fn on_a_large_stack<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static
 }
 
 #[test]
-fn subcharts_share_what_there_is() {
+fn subcharts_share_the_budget() {
     let many = "{{ range 40000 }}{{ $x := 1 }}{{ end }}";
     let mut files = vec![("templates/x.yaml".to_owned(), many.to_owned())];
     for name in ["a", "b", "c"] {
@@ -218,7 +219,7 @@ fn subcharts_share_what_there_is() {
 
 #[test]
 fn a_render_ends_when_its_time_is_over() {
-    // Each function is asked for before it begins, each is far from the end of the steps.
+    // The deadline is checked before each function, and none comes near the limit of steps.
     for template in [
         "{{ range 1000000000 }}{{ end }}",
         r#"{{ range 60 }}{{ $x := genPrivateKey "ed25519" }}{{ end }}"#,
@@ -241,12 +242,12 @@ fn a_render_ends_when_its_time_is_over() {
 
 #[test]
 fn a_limit_cannot_be_caught() {
-    // What calls the function keeps the error to itself; the render ends all the same.
+    // The function call swallows the error; the render ends all the same.
     let template = "{{ $x := repeat 900 \"[\" }}{{ range 1000000 }}{{ $y := fromYaml (toYaml (dict \"x\" $x)) }}{{ end }}";
     check(template, &low(), STEPS, "takes more than 3000000 steps");
 }
 
-/// A chart in itself, declared under two names at each level.
+/// A chart that contains itself, declared under two names at each level.
 fn doubling(levels: usize) -> Engine {
     let mut files = Vec::new();
     let mut path = String::new();
@@ -275,8 +276,8 @@ fn charts_that_double_with_each_level_are_refused() {
     let error = doubling(30).render(&Map::new(), &options()).unwrap_err();
     assert_eq!(
         chain(&error),
-        "chart dependencies processing failed: the chart has more than 5000 charts below it, each counted for each name \
-         that it is declared under and for each chart that it lies in"
+        "chart dependencies processing failed: the chart has more than 5000 subcharts, where each counts once for every \
+         name it is declared under and for every chart that contains it"
     );
 }
 

@@ -1,4 +1,5 @@
-//! What Go makes of YAML, JSON, TOML and versions, case by case: `vectors/conversions`, printed by `goldens/conversions`.
+//! Conversions of YAML, JSON, TOML and versions as Go does them, case by case: `vectors/conversions`, printed by
+//! `goldens/conversions`.
 #![expect(clippy::disallowed_methods, reason = "vectors are files")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -156,7 +157,7 @@ fn integers(json: serde_json::Value) -> Vec<u8> {
     marshal(&typed(json))
 }
 
-/// As `from_json`, and what is beyond 63 bits stays an integer, too.
+/// Like `from_json`, but numbers beyond 63 bits stay integers too.
 fn typed(json: serde_json::Value) -> Value {
     match json {
         serde_json::Value::Number(number) if number.is_u64() => Value::Uint64(number.as_u64().unwrap()),

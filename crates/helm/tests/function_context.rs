@@ -1,4 +1,4 @@
-//! The template functions that draw on the context of the render: clock, randomness, names, cluster objects, depth.
+//! The template functions that use the context of the render: clock, randomness, names, cluster objects, nesting.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -50,7 +50,7 @@ fn failure(text: &str, context: &Context) -> String {
     try_render(text, context).unwrap_err().to_string()
 }
 
-/// Runs where executions may nest deeply.
+/// Runs a test on a thread whose stack allows deeply nested executions.
 fn on_a_large_stack(test: fn()) {
     let thread = std::thread::Builder::new()
         .stack_size(64 << 20)
@@ -235,7 +235,7 @@ fn a_template_is_included_within_itself_a_thousand_times_at_most() {
         let failure = failure(&nested(1002), &context());
         let ending = "rendering template has a nested reference name: t: unable to execute template";
         assert!(failure.ends_with(ending), "{failure}");
-        // The count is of what is under way, not of what was.
+        // Only active includes count, not finished ones.
         let context = context();
         assert_eq!(
             render(
@@ -276,7 +276,7 @@ fn refusals_of_a_chart_can_be_told_from_other_errors() {
 }
 
 #[test]
-fn no_call_makes_more_than_its_share() {
+fn no_call_creates_more_than_its_limit() {
     for text in [
         "{{ repeat 100000000 \"ab\" }}",
         "{{ until 100000000 }}",

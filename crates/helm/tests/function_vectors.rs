@@ -1,4 +1,4 @@
-//! What Helm's template functions answer, case by case: `vectors/functions`, printed by `goldens/functions`.
+//! The results of Helm's template functions, case by case: `vectors/functions`, printed by `goldens/functions`.
 #![expect(clippy::disallowed_methods, reason = "vectors are files")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -14,7 +14,7 @@ use gotemplate::value::{Map, Value};
 use helm::context::Context;
 use helm::functions;
 
-/// The type of `.Values`, which is no plain map.
+/// The type of `.Values`, which is not a plain map.
 static VALUES: Type = Type::map("common.Values", &gotemplate::types::INTERFACE).defined_as(&MAP);
 
 #[test]

@@ -1,5 +1,5 @@
-//! Charts of ours against what the real Helm makes of them: `tests/charts` against `tests/golden`, which
-//! `tests/charts/print.sh` prints; `tests/golden_helm3` likewise for Helm 3.
+//! Compares our charts in `tests/charts` with the output of the real Helm in `tests/golden`, which
+//! `tests/charts/print.sh` prints; `tests/golden_helm3` does the same for Helm 3.
 #![expect(clippy::disallowed_methods, reason = "charts and goldens are files")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -91,7 +91,7 @@ fn template(helm: HelmLine, chart: &Path, values: Option<&Path>) -> Result<Strin
     options.helm = helm;
     let engine = Engine::new(chart);
     let rendered = engine.render(&values, &options).map_err(|error| chain(&error))?;
-    // Parsed templates are kept; a second rendering with them is like the first.
+    // Parsed templates are cached; a second rendering that uses them gives the same.
     assert_eq!(engine.render(&values, &options).unwrap(), rendered);
     let crds = rendered
         .crds
@@ -131,7 +131,7 @@ fn compare(helm: HelmLine, goldens: &str) {
                 .unwrap()
                 .replace(&format!("{name}/cases/"), "");
             cases += 1;
-            // Hints that only the command line adds stand behind an empty line.
+            // Hints that only the command line adds follow an empty line.
             if found.trim_end() != expected.trim_end() {
                 let _ = writeln!(
                     differences,

@@ -46,7 +46,7 @@ fn an_archive_that_is_no_honest_chart_is_refused() -> Result<()> {
                 ("mean/Chart.yaml", file, CHART),
                 ("mean/templates/a.yaml", EntryType::Symlink, b"/etc/passwd"),
             ],
-            "chart archive holds mean/templates/a.yaml, which is a link or a device: a chart holds files and folders alone",
+            "chart archive contains mean/templates/a.yaml, which is a link or a device: a chart consists of files and folders only",
         ),
         (
             "hard-link",
@@ -54,7 +54,7 @@ fn an_archive_that_is_no_honest_chart_is_refused() -> Result<()> {
                 ("mean/Chart.yaml", file, CHART),
                 ("mean/templates/a.yaml", EntryType::Link, b"mean/Chart.yaml"),
             ],
-            "chart archive holds mean/templates/a.yaml, which is a link or a device: a chart holds files and folders alone",
+            "chart archive contains mean/templates/a.yaml, which is a link or a device: a chart consists of files and folders only",
         ),
     ];
     let mut files = Files::new();

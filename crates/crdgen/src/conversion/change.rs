@@ -1,4 +1,4 @@
-//! What a version of a chart changed in its values, forwards and backwards.
+//! The changes that a version of a chart made to its values, applied forwards and backwards.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -11,29 +11,29 @@ use crate::structural::anything;
 use crate::types::Types;
 use crate::values::equal;
 
-/// What the values of a chart are like since a version, other than before.
+/// The changes to a chart's values since a version.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Change {
-    /// The first version with it.
+    /// The first version that has the change.
     pub(super) since: Form,
-    /// In this order.
+    /// Applied in this order.
     pub(super) steps: Vec<Step>,
 }
 
-/// One thing that changed.
+/// One change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Written", into = "Written")]
 pub(super) enum Step {
-    /// What was at one place is at another.
+    /// A value moves from one path to another.
     Move { from: Path, to: Path },
-    /// Values of a place have other names.
+    /// Values at a path are renamed.
     Map { path: Path, pairs: Vec<Pair> },
-    /// Who comes from an older version has this at a place where nothing is.
+    /// Adds a value at a path, for values from an older version that have nothing there.
     Add { path: Path, value: Value },
 }
 
-/// A value, and what it is called since.
+/// A value's old and new name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Pair {
@@ -41,10 +41,10 @@ pub(super) struct Pair {
     pub(super) new: Value,
 }
 
-/// Where values go.
+/// The direction of a conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
-    /// To the version with the change.
+    /// To the version that has the change.
     Forward,
     /// To the version before it.
     Backward,
@@ -60,12 +60,12 @@ impl Direction {
 }
 
 impl Change {
-    /// Turns values into those of the other side.
+    /// Converts values to the other side of the change.
     pub(super) fn turn(&self, value: &mut Value, direction: Direction) {
         self.ordered(direction, &mut |step| step.turn(value, direction));
     }
 
-    /// Turns a schema into one for the values of the other side.
+    /// Converts a schema to one for the values on the other side.
     pub(super) fn turn_schema(&self, schema: &mut JSONSchemaProps, direction: Direction) {
         self.ordered(direction, &mut |step| step.turn_schema(schema, direction));
     }
@@ -125,16 +125,16 @@ impl Step {
                     *place = schema_of(other);
                 }
             }
-            // An older version knows nothing of it.
+            // Older versions do not have this field.
             Self::Add { .. } => {}
         }
     }
 
-    /// The places that the step names, before and since.
+    /// The paths that the step names, before and after the change.
     pub(super) fn places(&self) -> (Option<&Path>, Option<&Path>) {
         match self {
             Self::Move { from, to } => (Some(from), Some(to)),
-            // Other steps may move the place as well.
+            // Other steps may also move the value.
             Self::Map { .. } => (None, None),
             Self::Add { path, .. } => (None, Some(path)),
         }
@@ -143,7 +143,7 @@ impl Step {
 
 fn relocate(map: &mut Map<String, Value>, from: &[&str], to: &[&str]) {
     let moved = path::take(map, from);
-    // What is left of a map has no place where one of its values goes, or would.
+    // If a value moves to its parent's place, or would, the rest of the parent map is dropped.
     if from.starts_with(to)
         && let Some(rest) = path::take(map, to)
         && !rest.is_object()
@@ -175,7 +175,7 @@ fn add(place: &mut Value, keys: &[&str], added: &Value, direction: Direction) {
     }
 }
 
-/// A schema for the values of a map's other side.
+/// A schema for the mapped values.
 fn schema_of(types: Types) -> JSONSchemaProps {
     let names = ["boolean", "integer", "number", "string"];
     match names.into_iter().find(|name| Types::named(name) == Some(types)) {
@@ -188,7 +188,7 @@ fn schema_of(types: Types) -> JSONSchemaProps {
 }
 
 impl Pair {
-    /// What is replaced, and by what.
+    /// The value to replace, and its replacement.
     fn sides(&self, direction: Direction) -> (&Value, &Value) {
         match direction {
             Direction::Forward => (&self.old, &self.new),
@@ -197,7 +197,7 @@ impl Pair {
     }
 }
 
-/// A step as it is written.
+/// A step in the notation of `conversion.yaml`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
@@ -246,7 +246,7 @@ impl TryFrom<Written> for Step {
             } => Self::Add { path, value },
             _ => {
                 return Err(
-                    "a step is one of {move: path, to: path}, {map: path, values: [{old: …, new: …}]} and {add: path, value: …}"
+                    "a step is one of {move: path, to: path}, {map: path, values: [{old: …, new: …}]} or {add: path, value: …}"
                         .to_owned(),
                 );
             }
@@ -263,13 +263,13 @@ impl Step {
                 let ((within, from_keys), (other, to_keys)) = (from.parted(), to.parted());
                 if within != other {
                     return Err(format!(
-                        "{from} cannot move to {to}: both have to begin alike up to the last [] or *, because what is \
-                         in a list stays in its item"
+                        "{from} cannot move to {to}: both must be equal up to the last [] or *, because values \
+                         in a list stay in their item"
                     ));
                 }
                 if from_keys.is_empty() || to_keys.is_empty() || from_keys == to_keys {
                     return Err(format!(
-                        "{from} cannot move to {to}: name a key at the end of each, two different ones"
+                        "{from} cannot move to {to}: each path must end with a key, and the two must differ"
                     ));
                 }
             }
@@ -281,7 +281,7 @@ impl Step {
                         .find(|other| equal(&other.old, &pair.old) || equal(&other.new, &pair.new));
                     if let Some(other) = twice {
                         return Err(format!(
-                            "{path} maps {} to {} and {} to {}: that loses which it was; give each value one of its own",
+                            "{path} maps {} to {} and {} to {}: the original value is lost; map each value to a different one",
                             other.old, other.new, pair.old, pair.new
                         ));
                     }
@@ -289,7 +289,7 @@ impl Step {
             }
             Self::Add { path, .. } => {
                 if path.parted().1.is_empty() {
-                    return Err(format!("{path} cannot be added: name a key at its end"));
+                    return Err(format!("{path} cannot be added: the path must end with a key"));
                 }
             }
         }
@@ -320,7 +320,7 @@ impl From<Step> for Written {
     }
 }
 
-/// The changes of a chart, the oldest first.
+/// The changes of a chart, oldest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Changes(pub(super) Vec<Change>);
 
@@ -335,7 +335,7 @@ impl Changes {
     /// The changes that a chart's `conversion.yaml` lists.
     ///
     /// # Errors
-    /// When it says something else, or one version twice.
+    /// When the document is malformed, or lists a version twice.
     pub fn read(document: &Value) -> Result<Self, Error> {
         let Document { mut changes } =
             serde_json::from_value(document.clone()).map_err(|error| Error::Syntax {
@@ -347,7 +347,7 @@ impl Changes {
             .find(|[one, next]| one.since == next.since)
         {
             let why = format!(
-                "version {} is there twice; write one list of steps for it",
+                "version {} is listed twice; merge its steps into one list",
                 change.since
             );
             return Err(Error::Syntax { why });
@@ -355,12 +355,12 @@ impl Changes {
         Ok(Self(changes))
     }
 
-    /// True when there is none.
+    /// Whether there are no changes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The versions that changed something, and how many steps each has.
+    /// The versions that changed something, with the number of their steps.
     pub fn versions(&self) -> impl Iterator<Item = (String, usize)> {
         self.0
             .iter()

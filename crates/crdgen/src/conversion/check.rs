@@ -1,4 +1,4 @@
-//! Whether changes lead there and back, tried with values that both versions' schemas give.
+//! Checks that changes can be reversed, by converting sample values generated from both versions' schemas.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSON;
 use serde_json::{Map, Value, json};
@@ -9,17 +9,18 @@ use crate::crd::served_versions;
 use crate::values::{additional, items};
 use crate::{CustomResourceDefinition, JSONSchemaProps, values};
 
-/// As many values are tried of a schema.
+/// Maximum number of samples per schema.
 const TRIED: usize = 2000;
 
-/// As deep as a schema is followed.
+/// Maximum depth to which a schema is followed.
 const DEPTH: usize = 24;
 
-/// Checks a version of a CRD against all others: every place that a change names is there, values that a version takes
-/// keep their types and come back as they were, and nothing is lost on the way through what the API server does to them.
+/// Checks a version of a CRD against all others: every path named by a change exists, values of a version keep valid
+/// types and survive the round trip, and nothing is lost when the API server prunes them and fills defaults in
+/// between.
 ///
 /// # Errors
-/// With the first value that does not come back.
+/// With the first value that does not survive.
 pub fn check(crd: &CustomResourceDefinition, version: &str) -> Result<(), Error> {
     let Some(conversion) = Conversion::of(crd)? else {
         return Ok(());
@@ -48,10 +49,10 @@ pub fn check(crd: &CustomResourceDefinition, version: &str) -> Result<(), Error>
     Ok(())
 }
 
-/// Checks a chart's changes against the chart's own schema: the places that the newest of them leads to are there.
+/// Checks a chart's changes against the chart's own schema: the target paths of its newest change must exist.
 ///
 /// # Errors
-/// With the first place that is not.
+/// With the first path that does not.
 pub fn check_own(changes: &Changes, own: &JSONSchemaProps, version: &str) -> Result<(), Error> {
     let Some(newest) = changes.0.last() else {
         return Ok(());
@@ -89,7 +90,7 @@ fn is_there(
     })
 }
 
-/// A version whose values are tried, and the one that they are converted to.
+/// A version whose sample values are converted, and the version that they are converted to.
 struct Pair<'c> {
     conversion: &'c Conversion,
     crd: &'c CustomResourceDefinition,
@@ -119,7 +120,7 @@ impl Pair<'_> {
         Ok(())
     }
 
-    /// The first change begins at places of the one version, the last ends at places of the other.
+    /// The paths that a single change moves from and to must exist in the schemas of the two versions.
     fn check_places(&self, direction: Direction, changes: &[&Change]) -> Result<(), Error> {
         let [change] = changes else { return Ok(()) };
         if direction == Direction::Forward {
@@ -137,8 +138,8 @@ impl Pair<'_> {
         Ok(())
     }
 
-    /// What an older version takes comes back by the changes alone, without anything that was kept, and has a type
-    /// that the newer one takes.
+    /// Values of an older version must survive the round trip by the changes alone, without kept values, and their
+    /// types must be valid in the newer version.
     fn check_meaning(&self, sample: &Value, changes: &[&Change]) -> Result<(), Error> {
         let mut there = sample.clone();
         for change in changes {
@@ -149,7 +150,8 @@ impl Pair<'_> {
             change.turn(&mut back, Direction::Backward);
         }
         self.compare(&without_empty(sample), &without_empty(&back))?;
-        // What changes did not touch is between the two schemas, and for the compositions that there are to decide.
+        // Values that no change touched are not our concern: the two schemas and the existing compositions decide
+        // about them.
         if there == *sample {
             return Ok(());
         }
@@ -165,7 +167,7 @@ impl Pair<'_> {
         }
     }
 
-    /// What is written through one version, and then through the other, is still there.
+    /// Values written through one version and then through the other must not be lost.
     fn check_storage(&self, sample: &Value) -> Result<(), Error> {
         let ((from, _), (to, _)) = (self.from, self.to);
         let written = self.written(
@@ -181,7 +183,7 @@ impl Pair<'_> {
         self.compare(&written["spec"], &merged)
     }
 
-    /// An object as it is stored when it is written through a version: pruned, with defaults.
+    /// An object as stored after a write through a version: pruned, with defaults.
     fn written(&self, version: &str, object: &Value) -> Value {
         let mut object = object.clone();
         let schema = self.crd.spec.versions.iter().find(|known| known.name == version);
@@ -207,7 +209,7 @@ impl Pair<'_> {
     }
 }
 
-/// What is in `back` of what was written; defaults that came to it are none of its.
+/// The part of `back` that was in `was`, without the defaults that were added.
 fn filled(was: &Value, back: &Value) -> Value {
     match (was, back) {
         (Value::Object(was), Value::Object(back)) => {
@@ -225,7 +227,7 @@ fn filled(was: &Value, back: &Value) -> Value {
     }
 }
 
-/// Values without maps that say nothing.
+/// Removes empty maps from values.
 fn without_empty(value: &Value) -> Value {
     match value {
         Value::Object(map) => {
@@ -237,7 +239,7 @@ fn without_empty(value: &Value) -> Value {
     }
 }
 
-/// Where a value has another type than the schema says.
+/// The first value whose type differs from the schema, with its path.
 fn mistyped(schema: &JSONSchemaProps, value: &Value, path: &str) -> Option<String> {
     let allowed = crate::types::Types::allowed_by(schema);
     if !allowed.contains(crate::types::Types::of(value)) && !value.is_null() {
@@ -255,7 +257,8 @@ fn mistyped(schema: &JSONSchemaProps, value: &Value, path: &str) -> Option<Strin
     }
 }
 
-/// Values that a schema takes, as far as its types and enums say: nothing, each place alone, and everything at once.
+/// Sample values that a schema accepts, judging by types and enums: an empty one, each field alone, and all fields at
+/// once.
 fn collect(schema: &JSONSchemaProps, depth: usize, found: &mut Vec<Value>) {
     let before = found.len();
     if let Some(allowed) = &schema.enum_ {

@@ -1,17 +1,17 @@
-//! Which version of a chart values are written for, and which versions come before which.
+//! Chart versions that values are written for, and their order.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A chart's version, ordered as `SemVer` orders them: build metadata says nothing.
+/// A chart's version, with the order of `SemVer`: build metadata is ignored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(super) struct Form {
     text: String,
     numbers: [u64; 3],
-    /// What follows the first dash; a version without it comes after all with it.
+    /// The part after the first dash; a version without it comes after all versions with it.
     pre: Vec<Identifier>,
 }
 
@@ -22,7 +22,7 @@ enum Identifier {
 }
 
 impl Form {
-    /// The version of a chart that is served under this name, as far as the name says it.
+    /// The chart version behind the name of a served version, as far as the name tells it.
     pub(super) fn of_served(name: &str) -> Option<Self> {
         let mut parts = name.strip_prefix('v')?.splitn(4, '-');
         let numbers: Vec<_> = parts
@@ -45,7 +45,7 @@ impl TryFrom<String> for Form {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let refused = || format!("{text:?} is no version of a chart, such as \"1.2.3\"");
+        let refused = || format!("{text:?} is not a chart version, such as \"1.2.3\"");
         let plain = text.split('+').next().unwrap_or_default();
         let (numbers, pre) = match plain.split_once('-') {
             Some((numbers, pre)) => (numbers, Some(pre)),

@@ -1,34 +1,35 @@
-//! What has no place in the version that an object is shown in, kept beside it until it is shown in its own again.
+//! Values that do not exist in the version in which an object is shown. They are kept in an annotation until the
+//! object is shown in their version again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 
-/// What is kept for the other side of each change, by the version of that.
+/// The values kept for the other side of each change, by the version of the change.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Kept(BTreeMap<String, Vec<Difference>>);
 
-/// One place where the values are others than what turning them back would give.
+/// A path at which the original values differ from the result of converting them back.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Difference {
-    /// Where, as a JSON pointer.
+    /// The path, as a JSON pointer.
     path: String,
-    /// What is there; nothing when nothing is.
+    /// The original value; none if there was none.
     #[serde(default, deserialize_with = "some", skip_serializing_if = "Option::is_none")]
     is: Option<Value>,
-    /// What turning back gives, as long as nobody changed it.
+    /// The result of converting back, as long as nobody changed it.
     #[serde(default, deserialize_with = "some", skip_serializing_if = "Option::is_none")]
     instead: Option<Value>,
 }
 
-/// A `null` that is there is a value.
+/// An explicit `null` counts as a value.
 fn some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }
 
 impl Kept {
-    /// What an annotation says. A damaged one says nothing: reading an object must not fail for it.
+    /// Parses an annotation. A damaged one counts as empty: reading an object must not fail because of it.
     pub(super) fn read(text: &str) -> Self {
         serde_json::from_str(text).unwrap_or_default()
     }
@@ -41,14 +42,14 @@ impl Kept {
         serde_json::to_string(self).ok()
     }
 
-    /// Puts back what was kept for this side of a change, where nobody wrote something else meanwhile.
+    /// Puts back the values kept for this side of a change, unless they have been overwritten since.
     pub(super) fn restore(&mut self, change: &str, value: &mut Value) {
         for Difference { path, is, instead } in self.0.remove(change).into_iter().flatten() {
             let _ = restore(value, &path, is, instead.as_ref());
         }
     }
 
-    /// Keeps what of `values` does not come back; `back` is what comes.
+    /// Keeps those of `values` that differ in `back`, the result of converting there and back.
     pub(super) fn keep(&mut self, change: &str, values: &Value, back: &Value) {
         let mut found = Vec::new();
         differences(Some(values), Some(back), String::new(), &mut found);
@@ -58,7 +59,7 @@ impl Kept {
     }
 }
 
-/// Where two values differ first, for people; `None` when they are equal.
+/// The first difference between two values, for messages; `None` if they are equal.
 pub(super) fn difference(one: &Value, other: &Value) -> Option<(String, String, String)> {
     let mut found = Vec::new();
     differences(Some(one), Some(other), String::new(), &mut found);

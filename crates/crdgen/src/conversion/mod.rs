@@ -1,13 +1,13 @@
-//! Values of one version of a chart become those of another, by the changes that charts list in `conversion.yaml`.
+//! Converts values between versions of a chart, by the changes that charts list in `conversion.yaml`.
 //!
 //! ```text
 //! conversion.yaml ── Changes ──► remember ──► annotation of the CRD ── Conversion ──► convert
 //! ```
 //!
-//! A chart lists what changed in its values since which version, and every later version lists it again. So one list
-//! leads from any version to any other, over the changes between them, in either direction. Whatever a change has no
-//! place for is kept in an annotation of the object, and put back when the object is shown on its own side again:
-//! there and back is the same object, whatever is in it.
+//! A chart lists what changed in its values since which version, and all later versions list it again. So one list
+//! converts from any version to any other, through the changes between them, in either direction. Values that do not
+//! exist on the other side of a change are kept in an annotation of the object, and put back when the object is
+//! converted back: the round trip gives the same object, whatever it contains.
 
 mod change;
 mod check;
@@ -28,13 +28,13 @@ pub use check::{check, check_own};
 use form::Form;
 use kept::Kept;
 
-/// The annotation of a CRD that holds the changes between its versions, and what is needed to apply them.
+/// The annotation of a CRD that holds the changes between its versions, and the data needed to apply them.
 pub const CONVERSION: &str = "krateo.io/conversion";
 
-/// The annotation of an object with what has no place in the version that it is stored or shown in.
+/// The annotation of an object with the values that do not exist in the version in which it is stored or shown.
 pub const KEPT: &str = "krateo.io/kept-values";
 
-/// Values cannot be converted, or not by these rules.
+/// Values cannot be converted, or the changes are not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The document is not a list of changes.
@@ -43,16 +43,16 @@ pub enum Error {
         /// What is wrong.
         why: String,
     },
-    /// A change of a version is not what it was in the chart that brought it.
+    /// The change of a version differs from the one in the chart that introduced it.
     #[error(
-        "conversion.yaml: the change of version {since} is another than before, and objects were written by that; \
-         restore it, and list further changes under a later version"
+        "conversion.yaml: the change of version {since} differs from the one by which objects were written; restore \
+         it, and list further changes under a later version"
     )]
     Rewritten {
         /// The first version with the change.
         since: String,
     },
-    /// A change came late: objects of a version with it are there, written without it.
+    /// A change was listed too late: objects of versions that should have it were written without it.
     #[error(
         "conversion.yaml: the change of version {since} was not listed when version {version} was defined, and objects \
          were written without it; list it under a later version"
@@ -63,7 +63,7 @@ pub enum Error {
         /// A version that is served already.
         version: String,
     },
-    /// A place that a change names is not there.
+    /// A path named by a change does not exist.
     #[error(
         "conversion.yaml: the change of version {since} names {path}, which the schema of version {version} does not \
          have; correct the path"
@@ -71,51 +71,51 @@ pub enum Error {
     NoPlace {
         /// The first version with the change.
         since: String,
-        /// The place.
+        /// The path.
         path: String,
-        /// The version without it.
+        /// The version whose schema lacks it.
         version: String,
     },
-    /// A value does not come back.
+    /// A value does not survive the round trip.
     #[error(
         "conversion.yaml: between versions {from} and {to} values are lost: at {path:?} {was} comes back as {becomes}; \
-         give both a place of their own"
+         convert each to a path or value of its own"
     )]
     Loses {
-        /// The version that the values are of.
+        /// The version of the values.
         from: String,
-        /// The version that they were converted to and back.
+        /// The version that they were converted to and back from.
         to: String,
-        /// Where, as a JSON pointer.
+        /// The path, as a JSON pointer.
         path: String,
-        /// What was there.
+        /// The original value.
         was: String,
-        /// What is there then.
+        /// The value after the round trip.
         becomes: String,
     },
-    /// Values get a type that the other version does not take there.
+    /// Converted values have a type that the other version does not accept.
     #[error(
-        "conversion.yaml: values of version {from} become ones that version {to} refuses ({why}); map them to values \
-         of its type"
+        "conversion.yaml: values of version {from} are converted to values that version {to} refuses ({why}); map them \
+         to values of its type"
     )]
     Refused {
-        /// The version that the values are of.
+        /// The version of the values.
         from: String,
         /// The version that they were converted to.
         to: String,
-        /// Where and why.
+        /// The path and the reason.
         why: String,
     },
-    /// What the CRD remembers is damaged.
-    #[error("annotation {CONVERSION} of CRD {crd} is not what was written there ({why}); restore it")]
+    /// The annotation of the CRD is damaged.
+    #[error("annotation {CONVERSION} of CRD {crd} is damaged ({why}); restore it")]
     Annotation {
         /// The CRD's name.
         crd: String,
         /// What is wrong.
         why: String,
     },
-    /// An object is asked for in a version of which nothing is known.
-    #[error("version {version} is not one that objects can be converted from or to")]
+    /// An object is requested in an unknown version.
+    #[error("objects cannot be converted from or to version {version}: it is unknown")]
     Version {
         /// The version's name.
         version: String,
@@ -126,21 +126,21 @@ pub enum Error {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Conversion {
-    /// The version of the chart by which objects are stored in [`STORAGE_VERSION`]: a version that the type had when
-    /// that came. It never changes, because what is stored does not.
+    /// The version of the chart in whose form objects are stored in [`STORAGE_VERSION`]: a version that the type had
+    /// when the storage version was added. It never changes, because stored objects do not.
     #[serde(skip_serializing_if = "Option::is_none")]
     stored: Option<Form>,
-    /// The charts' versions by the names under which they are served.
+    /// The charts' versions by the names of their served versions.
     versions: BTreeMap<String, Form>,
-    /// The oldest first.
+    /// Oldest first.
     changes: Vec<Change>,
 }
 
 impl Conversion {
-    /// What a CRD remembers; `None` when no chart of it ever listed a change.
+    /// The changes recorded in a CRD; `None` if none of its charts ever listed a change.
     ///
     /// # Errors
-    /// When that is damaged.
+    /// When the annotation is damaged.
     pub fn of(crd: &CustomResourceDefinition) -> Result<Option<Self>, Error> {
         let annotations = crd.metadata.annotations.as_ref();
         let Some(text) = annotations.and_then(|annotations| annotations.get(CONVERSION)) else {
@@ -149,7 +149,7 @@ impl Conversion {
         Self::read(&crate::crd::name(crd), text).map(Some)
     }
 
-    /// The same, of the text of the annotation.
+    /// The same, from the text of the annotation.
     ///
     /// # Errors
     /// When it is damaged.
@@ -162,10 +162,10 @@ impl Conversion {
 
     /// Converts an object into another version of its type, in place.
     ///
-    /// Only `apiVersion`, `spec` and the annotation [`KEPT`] change. There and back is the same object.
+    /// Only `apiVersion`, `spec` and the annotation [`KEPT`] change. The round trip gives the same object.
     ///
     /// # Errors
-    /// When it is no object of a version that is known, or that one is not.
+    /// When the object is malformed, or its version or the wanted one is unknown.
     pub fn convert(&self, object: &mut Value, version: &str) -> Result<(), Error> {
         let unknown = |version: &str| Error::Version {
             version: version.to_owned(),
@@ -185,7 +185,7 @@ impl Conversion {
         let mut spec = match object.get("spec") {
             Some(Value::Object(spec)) => Value::Object(spec.clone()),
             None => Value::Object(Map::new()),
-            // Whatever it is, it is nobody's values.
+            // A `spec` of another type contains no values.
             Some(_) => return,
         };
         let annotation = object["metadata"]["annotations"][KEPT].as_str();
@@ -200,7 +200,7 @@ impl Conversion {
         annotate(object, kept.to_text());
     }
 
-    /// The changes on the way, in their order.
+    /// The changes between two versions, in the order in which they are applied.
     fn between(&self, from: &Form, to: &Form) -> (Direction, Vec<&Change>) {
         let (low, high) = if from < to { (from, to) } else { (to, from) };
         let mut changes: Vec<_> = self
@@ -216,7 +216,7 @@ impl Conversion {
         }
     }
 
-    /// A schema of values of one version for the same values in another.
+    /// Converts the schema of one version's values into a schema for the same values in another version.
     pub(crate) fn schema(&self, schema: &JSONSchemaProps, from: &str, to: &str) -> JSONSchemaProps {
         let mut schema = schema.clone();
         if let (Some(from), Some(to)) = (self.form(from), self.form(to)) {
@@ -228,7 +228,7 @@ impl Conversion {
         schema
     }
 
-    /// True when objects are not stored as one of the CRD's versions shows them.
+    /// Whether any of the CRD's versions shows objects in another form than they are stored in.
     fn is_needed(&self, crd: &CustomResourceDefinition) -> bool {
         let Some(stored) = &self.stored else { return false };
         let differs = |version: &str| {
@@ -250,7 +250,7 @@ impl Conversion {
         known.or_else(|| Form::of_served(version))
     }
 
-    /// Adds changes that were not known. The ones that are known stay, also when a chart lists them no more.
+    /// Adds new changes. Known ones are kept, even if a chart no longer lists them.
     fn learn(&mut self, changes: &Changes, there: &[String]) -> Result<(), Error> {
         for change in &changes.0 {
             let since = change.since.to_string();
@@ -259,7 +259,7 @@ impl Conversion {
                 Some(_) => return Err(Error::Rewritten { since }),
                 None => {}
             }
-            // Whatever is there was written by versions that agree about this change.
+            // Existing objects were written by versions that must agree about this change.
             let forms = there
                 .iter()
                 .filter_map(|version| Some((version, self.form(version)?)));
@@ -278,7 +278,7 @@ impl Conversion {
     }
 }
 
-/// Takes values over one change. What does not come back is kept, and what was kept for this side is put back.
+/// Converts values over one change. Values that do not survive are kept, and those kept for this side are put back.
 fn turn(change: &Change, direction: Direction, values: &mut Value, kept: &mut Kept) {
     let before = values.clone();
     let name = change.since.to_string();
@@ -312,12 +312,12 @@ fn annotate(object: &mut Value, text: Option<String>) {
     }
 }
 
-/// The CRD with what a chart says about changes of its values, to be called before the chart's version is added to it
-/// ([`crate::with_version`]), or right after the CRD was made for it. A version that is there already keeps the changes
-/// that it came with.
+/// Records a chart's changes to its values in the CRD. To be called before the chart's version is added
+/// ([`crate::with_version`]), or right after the CRD was created for it. An existing version keeps the changes that
+/// it came with.
 ///
 /// # Errors
-/// When the chart contradicts what objects were written by.
+/// When the chart contradicts the changes by which existing objects were written.
 pub fn remember(
     mut crd: CustomResourceDefinition,
     version: &ServedVersion,
@@ -337,18 +337,18 @@ pub fn remember(
     if conversion.stored.is_none() {
         conversion.stored = there.first().and_then(|first| conversion.form(first));
     }
-    // A list of plain values has no way to fail.
+    // Serializing a list of plain values cannot fail.
     let text = serde_json::to_string(&conversion).unwrap_or_default();
     let annotations = crd.metadata.annotations.get_or_insert_default();
     annotations.insert(CONVERSION.to_owned(), text);
     Ok(crd)
 }
 
-/// What the conversion of a CRD's objects is worked out from; `None` when they are the same in all its versions, so that
-/// copying converts them.
+/// The text of the annotation by which a CRD's objects are converted; `None` if they are equal in all its versions,
+/// so that no conversion is needed.
 ///
 /// # Errors
-/// When what the CRD remembers is damaged.
+/// When the annotation of the CRD is damaged.
 pub fn needed(crd: &CustomResourceDefinition) -> Result<Option<&str>, Error> {
     let is_needed = Conversion::of(crd)?.is_some_and(|conversion| conversion.is_needed(crd));
     let annotations = crd.metadata.annotations.as_ref().filter(|_| is_needed);

@@ -1,4 +1,4 @@
-//! Places in values: `image.tag`, `hosts[].name`, `sites.*.host`.
+//! Paths in values: `image.tag`, `hosts[].name`, `sites.*.host`.
 
 use std::fmt;
 
@@ -12,8 +12,8 @@ use crate::JSONSchemaProps;
 use crate::structural::anything;
 use crate::values::additional;
 
-/// A place in values. `[]` after a key stands for every item of a list, `*` for every key of a map; a backslash
-/// before a dot makes that a part of the key.
+/// A path in values. `[]` after a key means every item of a list, `*` every key of a map; a backslash before a dot
+/// makes the dot part of the key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub(super) struct Path(Vec<Segment>);
@@ -40,19 +40,19 @@ impl Path {
         (Self(within.to_vec()), keys.collect())
     }
 
-    /// Calls `visit` for everything that is at the place.
+    /// Calls `visit` for every value at the path.
     pub(super) fn each(&self, value: &mut Value, visit: &mut dyn FnMut(&mut Value)) {
         each(&self.0, value, visit);
     }
 
-    /// The schema of the place; `None` when it is not known.
+    /// The schema at the path; `None` if the schema does not define it.
     pub(super) fn schema<'s>(&self, schema: &'s mut JSONSchemaProps) -> Option<&'s mut JSONSchemaProps> {
         self.0
             .iter()
             .try_fold(schema, |schema, segment| segment.inside(schema))
     }
 
-    /// True when the schema knows the place, or keeps whatever is there.
+    /// Whether the schema defines the path, or preserves unknown fields there.
     pub(super) fn is_known_to(&self, schema: &JSONSchemaProps) -> bool {
         let mut schema = schema.clone();
         let mut at = &mut schema;
@@ -120,7 +120,7 @@ fn each(segments: &[Segment], value: &mut Value, visit: &mut dyn FnMut(&mut Valu
     }
 }
 
-/// Takes out what is below these keys, and the maps that are empty without it.
+/// Removes the value at a path of keys, and maps that become empty.
 pub(super) fn take(map: &mut Map<String, Value>, keys: &[&str]) -> Option<Value> {
     let (first, rest) = keys.split_first()?;
     if rest.is_empty() {
@@ -134,7 +134,7 @@ pub(super) fn take(map: &mut Map<String, Value>, keys: &[&str]) -> Option<Value>
     Some(taken)
 }
 
-/// Puts a value below these keys, in place of what is there.
+/// Sets the value at a path of keys, replacing an existing one.
 pub(super) fn put(map: &mut Map<String, Value>, keys: &[&str], value: Value) {
     let Some((first, rest)) = keys.split_first() else {
         return;
@@ -152,8 +152,8 @@ pub(super) fn put(map: &mut Map<String, Value>, keys: &[&str], value: Value) {
     }
 }
 
-/// [`take`] for the schema of a map; what a schema keeps without knowing it may be anything. Maps that are empty without it
-/// stay: values may have them.
+/// [`take`] for the schema of a map; a field that a schema preserves without defining it may be anything. Maps that
+/// become empty are kept, because values may have them.
 pub(super) fn take_schema(schema: &mut JSONSchemaProps, keys: &[&str]) -> Option<JSONSchemaProps> {
     let (first, rest) = keys.split_first()?;
     let unknown = if keeps_all(schema) {
@@ -189,7 +189,7 @@ pub(super) fn put_schema(schema: &mut JSONSchemaProps, keys: &[&str], inner: JSO
         return;
     }
     if schema.type_.as_deref() != Some("object") || schema.additional_properties.is_some() {
-        // A map has no keys of its own beside.
+        // A map cannot also have named properties.
         let is_map = schema.additional_properties.is_some();
         *schema = JSONSchemaProps {
             type_: Some("object".to_owned()),
@@ -217,7 +217,7 @@ impl TryFrom<String> for Path {
         for part in parts(&text) {
             let key = part.trim_end_matches("[]");
             match key {
-                "" => return Err(format!("{text:?} is no path: a key is empty")),
+                "" => return Err(format!("{text:?} is not a path: a key is empty")),
                 "*" => segments.push(Segment::Fields),
                 key => segments.push(Segment::Key(key.to_owned())),
             }
@@ -227,13 +227,13 @@ impl TryFrom<String> for Path {
         match segments.first() {
             Some(Segment::Key(_)) => Ok(Self(segments)),
             Some(Segment::Items | Segment::Fields) | None => {
-                Err(format!("{text:?} is no path: it begins with no key"))
+                Err(format!("{text:?} is not a path: it does not start with a key"))
             }
         }
     }
 }
 
-/// The text between dots; a dot after a backslash is none.
+/// The text between dots; a dot after a backslash does not separate.
 fn parts(text: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut letters = text.chars();
@@ -295,7 +295,7 @@ mod tests {
         }
         for text in ["", ".a", "a..b", "[]", "*.a"] {
             let refused = Path::try_from(text.to_owned()).expect_err(text);
-            assert!(refused.contains("is no path"), "{refused}");
+            assert!(refused.contains("is not a path"), "{refused}");
         }
     }
 }

@@ -8,7 +8,7 @@ use super::scalar::{largest, smallest};
 use super::{Conversion, Error, anything};
 use crate::JSONSchemaProps;
 
-/// Keywords that give a list its structure.
+/// Keywords that describe the structure of a list.
 pub(super) const STRUCTURE: &[&str] = &["items", "prefixItems"];
 
 impl<'a> Conversion<'a> {
@@ -33,21 +33,21 @@ impl<'a> Conversion<'a> {
                 anything()
             })
         };
-        // It would replace nulls, which is not what a default of an item is meant for.
+        // It would replace nulls, which is not the purpose of an item's default.
         item.default = None;
         self.list_type(facets, &item, out, path);
         out.items = Some(JSONSchemaPropsOrArray::Schema(Box::new(item)));
         for facet in facets {
             for keyword in ["contains", "unevaluatedItems"] {
                 if facet.get(keyword).is_some_and(|rule| rule != &Value::Bool(true)) {
-                    self.degrade(path, keyword, "a structural schema has no such rule");
+                    self.degrade(path, keyword, "a structural schema has no such keyword");
                 }
             }
         }
         Ok(())
     }
 
-    /// True when items have schemas by their place.
+    /// Whether items have schemas by position.
     fn is_tuple(&mut self, facets: &[Facet<'a>], path: &str) -> bool {
         let by_place = |facet: &Facet<'a>| {
             let items = facet.get("items").is_some_and(Value::is_array);
@@ -65,7 +65,7 @@ impl<'a> Conversion<'a> {
         keyword.is_some()
     }
 
-    /// A list type of the chart's choice, or `set` where items must be unique.
+    /// The list type that the chart states, or `set` if items must be unique.
     fn list_type(
         &mut self,
         facets: &[Facet<'a>],
@@ -93,11 +93,7 @@ impl<'a> Conversion<'a> {
                 out.x_kubernetes_list_type = Some("map".to_owned());
                 out.x_kubernetes_list_map_keys = Some(keys.map(str::to_owned).collect());
             }
-            Some(_) => self.degrade(
-                path,
-                keyword,
-                "the items do not have what this type of list needs",
-            ),
+            Some(_) => self.degrade(path, keyword, "the items lack what this type of list needs"),
             None => {}
         }
         if !unique || out.x_kubernetes_list_type.as_deref() == Some("set") {
@@ -115,7 +111,7 @@ impl<'a> Conversion<'a> {
     }
 }
 
-/// True when every key of a map list is a scalar that each item has.
+/// Whether every key of a map list is a scalar that each item has.
 fn keys_fit(facets: &[Facet<'_>], item: &JSONSchemaProps) -> bool {
     let keys = facets
         .iter()

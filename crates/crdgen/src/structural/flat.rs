@@ -1,4 +1,4 @@
-//! A schema with its `$ref` and `allOf` becomes a flat list of facets that a value has to fit all of.
+//! Flattens a schema with its `$ref` and `allOf` into a list of facets, all of which a value has to match.
 
 use serde_json::{Map, Value};
 
@@ -7,40 +7,40 @@ use crate::source::{MAX_DEPTH, Part, Target};
 use crate::types::Types;
 use crate::values;
 
-/// The facets of one place.
+/// The facets at one path.
 #[derive(Default)]
 pub(super) struct Flat<'a> {
     pub(super) facets: Vec<Facet<'a>>,
-    /// True when one of them is `false`: nothing fits.
+    /// Whether one of them is `false`, so that nothing matches.
     pub(super) never: bool,
 }
 
-/// One schema object, without what was taken out of it to stand beside it.
+/// One schema object, without the branches that became facets of their own.
 pub(super) struct Facet<'a> {
     pub(super) part: Part<'a>,
     map: &'a Map<String, Value>,
-    /// True when `null` fits as well.
+    /// Whether `null` matches too.
     pub(super) or_null: bool,
     reach: Reach,
-    /// Keywords that are expressed otherwise.
+    /// Keywords that are expressed in another way.
     consumed: Vec<&'static str>,
-    /// The values that an `anyOf` of constants stands for.
+    /// The values of an `anyOf` of constants.
     constants: Option<Vec<Value>>,
-    /// The types that an `anyOf` of types stands for.
+    /// The types of an `anyOf` of types.
     types: Option<Types>,
 }
 
-/// How much of a facet counts.
+/// Which keywords of a facet are used.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
     Whole,
-    /// Only words for the reader: the rest stands beside a `$ref` that ignores it.
+    /// Only title and description: the other keywords stand beside a `$ref` that disables them.
     Words,
-    /// Only words and type: the rest would lead round in circles.
+    /// Only title, description and type: the other keywords would recurse endlessly.
     Surface,
 }
 
-/// Keywords that refuse no value.
+/// Keywords that reject no value.
 pub(super) const ANNOTATIONS: &[&str] = &[
     "$schema",
     "$id",
@@ -78,7 +78,7 @@ impl<'a> Facet<'a> {
         }
     }
 
-    /// The value of a keyword that counts here.
+    /// The value of a keyword, if it is used here.
     pub(super) fn get(&self, keyword: &str) -> Option<&'a Value> {
         let counts = match self.reach {
             Reach::Whole => !self.consumed.contains(&keyword) && self.part.draft.knows(keyword),
@@ -88,7 +88,7 @@ impl<'a> Facet<'a> {
         if counts { self.map.get(keyword) } else { None }
     }
 
-    /// True when a keyword counts and is not empty.
+    /// Whether a keyword is used and not empty.
     pub(super) fn says_something(&self, keyword: &str) -> bool {
         match self.get(keyword) {
             Some(Value::Object(map)) => !map.is_empty(),
@@ -98,17 +98,17 @@ impl<'a> Facet<'a> {
         }
     }
 
-    /// The value of a keyword that is for the reader, or fills a gap.
+    /// The value of an annotation or a default.
     pub(super) fn annotation(&self, keyword: &str) -> Option<&'a Value> {
         self.map.get(keyword)
     }
 
-    /// True when only its surface is known, because it leads back to itself.
+    /// Whether only its surface is used, because it is recursive.
     pub(super) fn is_surface(&self) -> bool {
         self.reach == Reach::Surface
     }
 
-    /// The keywords that count and may refuse a value.
+    /// The used keywords that can reject a value.
     pub(super) fn keywords(&self) -> impl Iterator<Item = &'a str> {
         let all = self.map.keys().map(String::as_str);
         all.filter(|keyword| !ANNOTATIONS.contains(keyword) && self.get(keyword).is_some())
@@ -134,7 +134,7 @@ impl<'a> Facet<'a> {
         }
     }
 
-    /// The map under a keyword, empty when there is none.
+    /// The map under a keyword, empty if there is none.
     pub(super) fn map(
         &self,
         keyword: &str,
@@ -152,12 +152,12 @@ impl<'a> Facet<'a> {
         strings(self.get("required"))
     }
 
-    /// True when it lists the values that fit.
+    /// Whether it lists the allowed values.
     pub(super) fn tells_values(&self) -> bool {
         self.constants.is_some() || self.get("enum").is_some() || self.get("const").is_some()
     }
 
-    /// The values it is limited to.
+    /// The values that it is limited to.
     pub(super) fn enumeration(&self, path: &str) -> Result<Option<Vec<Value>>, Error> {
         let mut allowed = self.constants.clone();
         let mut restrict = |values: &[Value]| {
@@ -186,7 +186,7 @@ impl<'a> Facet<'a> {
         Ok(allowed)
     }
 
-    /// The types that this facet alone allows.
+    /// The types that this facet on its own allows.
     pub(super) fn types(&self, path: &str) -> Result<Types, Error> {
         let mut types = match self.get("type") {
             None => Types::ALL,
@@ -212,7 +212,7 @@ impl<'a> Facet<'a> {
 }
 
 impl<'a> Conversion<'a> {
-    /// Adds the facets of a part; with `or_null`, `null` fits as well.
+    /// Adds the facets of a part; with `or_null`, `null` matches too.
     pub(super) fn collect(
         &mut self,
         part: &Part<'a>,
@@ -225,7 +225,7 @@ impl<'a> Conversion<'a> {
             self.degrade(
                 path,
                 "$ref",
-                &format!("the schema unfolds to more than {MAX_LOOKS} places"),
+                &format!("the schema expands to more than {MAX_LOOKS} places"),
             );
             return Ok(());
         }
@@ -259,7 +259,7 @@ impl<'a> Conversion<'a> {
                 self.degrade(
                     path,
                     keyword,
-                    "where it leads is known only while a value is validated",
+                    "its target is only known while a value is validated",
                 );
             }
         }
@@ -290,7 +290,7 @@ impl<'a> Conversion<'a> {
                 self.degrade(
                     path,
                     "$ref",
-                    &format!("{reference} leads back to a schema around it"),
+                    &format!("{reference} refers to a schema that encloses it"),
                 );
                 if let Value::Object(map) = schema {
                     flat.facets
@@ -312,8 +312,8 @@ impl<'a> Conversion<'a> {
         Ok(())
     }
 
-    /// Expresses an `anyOf` or `oneOf` without the keyword where that is the same: one branch (beside null),
-    /// a branch that everything fits, constants only, types only.
+    /// Replaces an `anyOf` or `oneOf` by something simpler with the same meaning: for a single branch (beside null),
+    /// a branch that matches everything, constants only, types only.
     fn simplify(
         &mut self,
         facet: &mut Facet<'a>,
@@ -398,14 +398,14 @@ fn is_null(schema: &Value) -> bool {
         })
 }
 
-/// The rules of a branch when it consists of some of `keywords` only.
+/// The rules of a branch, if it uses only some of `keywords`.
 fn only<'b>(branch: &'b Part<'_>, keywords: &[&str]) -> Option<&'b Map<String, Value>> {
     let map = branch.schema.as_object()?;
     let fits = |key: &String| ANNOTATIONS.contains(&key.as_str()) || keywords.contains(&key.as_str());
     (branch.draft.knows("const") && map.keys().all(fits)).then_some(map)
 }
 
-/// The values that branches of constants allow together.
+/// The values allowed by branches of constants together.
 fn constants(branches: &[Part<'_>], exclusive: bool, path: &str) -> Result<Option<Vec<Value>>, Error> {
     let mut all: Vec<Value> = Vec::new();
     for branch in branches {
@@ -429,7 +429,7 @@ fn constants(branches: &[Part<'_>], exclusive: bool, path: &str) -> Result<Optio
     Ok(Some(distinct(&all)))
 }
 
-/// The types that branches of types allow together.
+/// The types allowed by branches of types together.
 fn only_types(branches: &[Part<'_>], exclusive: bool, path: &str) -> Result<Option<Types>, Error> {
     let mut all = Types::NONE;
     for branch in branches {

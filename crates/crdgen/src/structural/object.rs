@@ -1,4 +1,4 @@
-//! Objects: structs, maps, and what is open.
+//! Objects: structs, maps, and open objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use super::{Conversion, Error, anything, below};
 use crate::source::Part;
 use crate::{JSONSchemaProps, values};
 
-/// Keywords that give an object its structure.
+/// Keywords that describe the structure of an object.
 pub(super) const STRUCTURE: &[&str] = &[
     "properties",
     "patternProperties",
@@ -20,11 +20,11 @@ pub(super) const STRUCTURE: &[&str] = &[
     "required",
 ];
 
-/// What an object may hold beside its properties.
+/// The values that an object may have besides its properties.
 enum Others<'a> {
     Nothing,
     Anything,
-    /// A map: values that fit all of these.
+    /// A map: the values must match all of these.
     Typed(Vec<Part<'a>>),
 }
 
@@ -55,7 +55,7 @@ impl<'a> Conversion<'a> {
         Ok(())
     }
 
-    /// The schemas of the named properties; a property that nothing fits becomes a rule against it.
+    /// The schemas of the named properties; a property that nothing matches becomes a rule against it.
     fn properties(
         &mut self,
         facets: &[Facet<'a>],
@@ -100,8 +100,8 @@ impl<'a> Conversion<'a> {
                 );
                 continue;
             };
-            // A null removes what values.yaml supplies, and is refused by Helm where the key is required: there it counts
-            // for nothing, as everywhere in Kubernetes.
+            // A null removes a value that values.yaml supplies; if the key is required, Helm rejects that. There it
+            // is ignored, as everywhere in Kubernetes.
             if inside.iter().any(|value| !value.is_null()) {
                 if facets
                     .iter()
@@ -118,7 +118,7 @@ impl<'a> Conversion<'a> {
         Ok(properties)
     }
 
-    /// What one facet asks of a property; nothing when it forbids it.
+    /// The schemas that one facet has for a property; none if it forbids the property.
     fn schemas_of(
         &mut self,
         facet: &Facet<'a>,
@@ -150,7 +150,7 @@ impl<'a> Conversion<'a> {
         })
     }
 
-    /// What the facets together allow beside the named properties.
+    /// What the facets together allow besides the named properties.
     fn others(&mut self, facets: &[Facet<'a>], is_map: bool, path: &str) -> Result<Others<'a>, Error> {
         let mut typed = Vec::new();
         let mut closed = false;
@@ -170,7 +170,7 @@ impl<'a> Conversion<'a> {
                         self.degrade(
                             path,
                             "patternProperties",
-                            "values have their schema, but keys are not checked",
+                            "the values are validated, but not the keys",
                         );
                     }
                 }
@@ -179,7 +179,7 @@ impl<'a> Conversion<'a> {
                     self.degrade(
                         path,
                         "patternProperties",
-                        "a structural schema has no schema by pattern of the key",
+                        "a structural schema cannot select a schema by a pattern of the key",
                     );
                 }
             }
@@ -192,14 +192,14 @@ impl<'a> Conversion<'a> {
             return Ok(Others::Anything);
         }
         if !is_map {
-            let why = "a structural schema cannot have a schema for other keys beside named properties";
+            let why = "a structural schema cannot have both named properties and a schema for other keys";
             self.degrade(path, "additionalProperties", why);
             return Ok(Others::Anything);
         }
         Ok(Others::Typed(typed))
     }
 
-    /// True when `unevaluatedProperties` closes the object: no branch could have evaluated more.
+    /// Whether `unevaluatedProperties` closes the object: no branch could evaluate further properties.
     fn closes_unevaluated(&mut self, facets: &[Facet<'a>], facet: &Facet<'a>, path: &str) -> bool {
         let rule = facet.get("unevaluatedProperties");
         let branching = [
@@ -219,7 +219,7 @@ impl<'a> Conversion<'a> {
             None | Some(Value::Bool(true)) => false,
             Some(Value::Bool(false)) if !branches() => true,
             Some(_) => {
-                let why = "which properties it is about is known only while a value is validated";
+                let why = "the properties it applies to are only known while a value is validated";
                 self.degrade(path, "unevaluatedProperties", why);
                 false
             }
@@ -255,7 +255,7 @@ impl<'a> Conversion<'a> {
         Ok(())
     }
 
-    /// Bounds on the number of properties, as far as values.yaml and defaults add none.
+    /// Limits on the number of properties, if neither values.yaml nor defaults add any.
     fn property_counts(
         &mut self,
         facets: &[Facet<'a>],
@@ -292,12 +292,13 @@ impl<'a> Conversion<'a> {
     }
 }
 
-/// True when values.yaml has the key, so that Helm always sees it.
+/// Whether values.yaml has the key, so that Helm always sees it.
 pub(super) fn supplies(supplied: &[&Value], key: &str) -> bool {
     supplied.iter().any(|values| values.get(key).is_some())
 }
 
-/// An absent object comes into being when there are defaults inside, unless it would then be refused.
+/// Sets a default for an object that contains defaults, so that it is created when absent, unless it would be
+/// rejected then.
 pub(crate) fn come_into_being(schema: &mut JSONSchemaProps, path: &str) {
     let has_defaults = schema
         .properties
@@ -311,13 +312,13 @@ pub(crate) fn come_into_being(schema: &mut JSONSchemaProps, path: &str) {
     let mut filled = empty.clone();
     values::fill_defaults(schema, &mut filled);
     if values::refusal(schema, &filled, path).is_none() {
-        // The API server checks a default as it stands, without those inside.
+        // The API server checks a default as written, without the nested ones.
         let stands = values::refusal(schema, &empty, path).is_none();
         schema.default = Some(JSON(if stands { empty } else { filled }));
     }
 }
 
-/// Kubernetes' own words in a chart's schema.
+/// Keywords of Kubernetes in a chart's schema.
 fn passed_through(facets: &[Facet<'_>], out: &mut JSONSchemaProps) {
     let says = |keyword: &str| {
         facets
@@ -330,7 +331,7 @@ fn passed_through(facets: &[Facet<'_>], out: &mut JSONSchemaProps) {
     if says("x-kubernetes-embedded-resource") && out.additional_properties.is_none() {
         out.x_kubernetes_embedded_resource = Some(true);
         out.x_kubernetes_preserve_unknown_fields = Some(true);
-        // The API server knows these three itself.
+        // The API server defines these three itself.
         let properties = out.properties.iter_mut();
         properties
             .for_each(|all| all.retain(|key, _| !matches!(key.as_str(), "apiVersion" | "kind" | "metadata")));
@@ -343,7 +344,7 @@ fn passed_through(facets: &[Facet<'_>], out: &mut JSONSchemaProps) {
     }
 }
 
-/// The schema of a property, made open when the object keeps what it does not know.
+/// The schema of a property, added as an open one if the object preserves unknown fields.
 pub(super) fn property_of<'s>(schema: &'s mut JSONSchemaProps, key: &str) -> Option<&'s mut JSONSchemaProps> {
     let open = schema.x_kubernetes_preserve_unknown_fields == Some(true);
     let known = schema

@@ -1,9 +1,9 @@
-//! `oneOf`, `anyOf`, `not`, `if` and dependencies become the logical operators of a structural schema.
+//! Converts `oneOf`, `anyOf`, `not`, `if` and dependencies to the logical operators of a structural schema.
 //!
-//! Those may not define structure, only restrict values of a structure that is defined beside them: no types,
-//! defaults or open ends inside. So a branch is *restricted to rules* (`ruled`) where that loses nothing: its
-//! types are implied by what is beside it, and nothing in it depends on a key that `values.yaml` or a default
-//! adds. Where that is not so, the whole keyword is degraded.
+//! These operators may not define structure, only restrict values of the structure defined next to them: they contain
+//! no types, defaults or open objects. So a branch is converted to rules (`ruled`) if that loses nothing: its types
+//! are implied by the structure, and it does not depend on a key that `values.yaml` or a default adds. Otherwise the
+//! whole keyword is degraded.
 
 use serde_json::Value;
 
@@ -17,10 +17,10 @@ use crate::JSONSchemaProps;
 use crate::source::Part;
 use crate::types::Types;
 
-/// A schema with rules only, and whether it is exact: nothing when it cannot be.
+/// A schema with rules only; none if the rules cannot be expressed exactly.
 type Ruled = Option<JSONSchemaProps>;
 
-const INEXACT: &str = "its branches cannot be said as rules on the fields beside them";
+const INEXACT: &str = "its branches cannot be expressed as rules on the sibling fields";
 
 impl<'a> Conversion<'a> {
     /// Adds the facets' logical rules to a finished structure.
@@ -54,7 +54,7 @@ impl<'a> Conversion<'a> {
         kubernetes_rules(facets, out, path)
     }
 
-    /// The rule that a logical keyword stands for.
+    /// The rule that expresses a logical keyword.
     fn logical(
         &mut self,
         facet: &Facet<'a>,
@@ -132,7 +132,7 @@ impl<'a> Conversion<'a> {
         for (key, wanted) in facet.map(keyword, path)? {
             let consequence = match wanted {
                 Value::Array(_) => {
-                    // What values.yaml supplies is there in any case.
+                    // A key supplied by values.yaml is always present.
                     let absent = strings(Some(wanted)).filter(|key| !supplies(supplied, key));
                     let absent = absent.map(str::to_owned).collect::<Vec<_>>();
                     if absent.is_empty() {
@@ -152,8 +152,8 @@ impl<'a> Conversion<'a> {
         Ok(())
     }
 
-    /// A branch as rules on values of the structure `base`, which gets the open properties that the rules
-    /// mention.
+    /// Converts a branch to rules on values of the structure `base`, to which open properties are added for the keys
+    /// that the rules mention.
     fn ruled(
         &mut self,
         branch: Part<'a>,
@@ -174,7 +174,7 @@ impl<'a> Conversion<'a> {
                 rule = None;
             }
         }
-        // A branch counts as a whole: what was left out of it is the keyword's loss.
+        // A branch counts as a whole: if part of it is lost, the whole keyword is.
         if self.degraded.len() > before {
             self.degraded.truncate(before);
             rule = None;
@@ -182,7 +182,7 @@ impl<'a> Conversion<'a> {
         Ok(rule)
     }
 
-    /// The rules on single values, when the branch's types add nothing to those of `base`.
+    /// The rules on single values, if the branch's types are implied by those of `base`.
     fn ruled_scalars(
         &mut self,
         facets: &[Facet<'a>],
@@ -206,7 +206,7 @@ impl<'a> Conversion<'a> {
         }))
     }
 
-    /// Adds the rules of one facet's other keywords; false when that is not exact.
+    /// Adds the rules of the other keywords of a facet; false if that is not exact.
     fn ruled_facet(
         &mut self,
         facet: &Facet<'a>,
@@ -217,7 +217,7 @@ impl<'a> Conversion<'a> {
     ) -> Result<bool, Error> {
         for keyword in facet.keywords() {
             let exact = match keyword {
-                // Seen to already, or part of another keyword.
+                // Handled already, or part of another keyword.
                 "type" | "enum" | "const" | "minimum" | "maximum" | "exclusiveMinimum"
                 | "exclusiveMaximum" | "multipleOf" | "minLength" | "maxLength" | "pattern" | "$ref"
                 | "allOf" | "then" | "else" => true,
@@ -275,14 +275,14 @@ impl<'a> Conversion<'a> {
             if untold || schema == &Value::Bool(true) {
                 continue;
             }
-            // Kubernetes reserves the name, at every depth.
+            // Kubernetes reserves this name at every depth.
             if base.type_.as_deref() != Some("object") || is_added(base, supplied, key) || key == "metadata" {
                 return Ok(false);
             }
             if base.additional_properties.is_some() {
                 return Ok(false);
             }
-            // A closed object cannot have the key, so nothing has to be said about its value.
+            // A closed object cannot have the key, so no rule on its value is needed.
             let Some(property) = property_of(base, key) else {
                 continue;
             };
@@ -330,7 +330,7 @@ impl<'a> Conversion<'a> {
     }
 }
 
-/// Keywords that refuse values; others are of no language that Helm knows.
+/// Keywords that reject values; any others belong to no draft that Helm knows.
 const KNOWN: &[&str] = &[
     "$dynamicRef",
     "$recursiveRef",
@@ -346,7 +346,7 @@ const KNOWN: &[&str] = &[
     "maxProperties",
 ];
 
-/// True when the key is there without the user: from values.yaml or by a default.
+/// Whether the key is present without the user: from values.yaml or by a default.
 fn is_added(base: &JSONSchemaProps, supplied: &[&Value], key: &str) -> bool {
     let property = base
         .properties
@@ -355,18 +355,18 @@ fn is_added(base: &JSONSchemaProps, supplied: &[&Value], key: &str) -> bool {
     supplies(supplied, key) || property.is_some_and(|property| property.default.is_some())
 }
 
-/// CEL rules of the chart's own.
+/// The chart's own CEL rules.
 fn kubernetes_rules(facets: &[Facet<'_>], out: &mut JSONSchemaProps, path: &str) -> Result<(), Error> {
     let keyword = "x-kubernetes-validations";
     for rules in facets.iter().filter_map(|facet| facet.get(keyword)) {
         let rules: Vec<_> = serde_json::from_value(rules.clone())
-            .map_err(|error| malformed(path, keyword, &format!("is no list of rules ({error})")))?;
+            .map_err(|error| malformed(path, keyword, &format!("is not a list of rules ({error})")))?;
         out.x_kubernetes_validations.get_or_insert_default().extend(rules);
     }
     Ok(())
 }
 
-/// Adds a rule that has to hold as well: in its own place when that is free.
+/// Adds another rule: in its own place if that is free.
 fn add(out: &mut JSONSchemaProps, rule: JSONSchemaProps) {
     let empty = JSONSchemaProps::default;
     if rule == empty() {

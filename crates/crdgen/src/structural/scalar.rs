@@ -1,4 +1,4 @@
-//! Bounds, enums, patterns and formats.
+//! Limits, enums, patterns and formats.
 
 use gostd::regexp::Regexp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::JSON;
@@ -10,7 +10,7 @@ use crate::types::Types;
 use crate::{JSONSchemaProps, values};
 
 impl<'a> Conversion<'a> {
-    /// Adds the rules on single values; false when they leave no value.
+    /// Adds the rules on single values; false if they allow no value.
     pub(super) fn scalars(
         &mut self,
         facets: &[Facet<'a>],
@@ -60,7 +60,7 @@ impl<'a> Conversion<'a> {
         Ok(())
     }
 
-    /// Keeps a format where Helm refuses by it and the API server does not refuse more.
+    /// Keeps a format if Helm enforces it and the API server does not reject more.
     fn format(&mut self, facet: &Facet<'a>, out: &mut JSONSchemaProps, path: &str) {
         let Some(format) = facet.get("format").and_then(Value::as_str) else {
             return;
@@ -77,14 +77,14 @@ impl<'a> Conversion<'a> {
                 self.degrade(
                     path,
                     "format",
-                    &format!("the API server's check of {format} lets more pass"),
+                    &format!("the API server's check of {format} is more lenient"),
                 );
             }
             _ if asserted && HELM_FORMATS.contains(&format) => {
                 self.degrade(
                     path,
                     "format",
-                    &format!("the API server does not check {format}, or otherwise"),
+                    &format!("the API server does not check {format}, or checks it differently"),
                 );
             }
             _ => {}
@@ -115,17 +115,17 @@ const HELM_FORMATS: &[&str] = &[
     "uuid",
 ];
 
-/// Adds a rule that has to hold as well.
+/// Adds another rule.
 pub(super) fn also(out: &mut JSONSchemaProps, rule: JSONSchemaProps) {
     out.all_of.get_or_insert_default().push(rule);
 }
 
-/// The smallest of the facets' whole numbers under a keyword.
+/// The smallest integer that the facets have for a keyword.
 pub(super) fn smallest(facets: &[Facet<'_>], keyword: &str, path: &str) -> Result<Option<i64>, Error> {
     Ok(counts(facets, keyword, path)?.into_iter().min())
 }
 
-/// The largest of the facets' whole numbers under a keyword.
+/// The largest integer that the facets have for a keyword.
 pub(super) fn largest(facets: &[Facet<'_>], keyword: &str, path: &str) -> Result<Option<i64>, Error> {
     Ok(counts(facets, keyword, path)?.into_iter().max())
 }
@@ -173,8 +173,8 @@ fn enumerate(
 
 /// Restricts a schema to these values.
 ///
-/// The API server finds no null in an `enum`, and asks a null for nothing but type and `enum`. So where null
-/// is allowed the other values stand in `allOf`, which a null never meets.
+/// The API server never matches null against an `enum`, and checks only type and `enum` of a null. So if null is
+/// allowed, the other values go into `allOf`, which is not checked for a null.
 fn limit(out: &mut JSONSchemaProps, mut allowed: Vec<Value>) {
     allowed.retain(|value| !value.is_null());
     let enum_ = (!allowed.is_empty()).then(|| allowed.into_iter().map(JSON).collect());
@@ -199,7 +199,7 @@ fn limit(out: &mut JSONSchemaProps, mut allowed: Vec<Value>) {
     }
 }
 
-/// Lets null pass as well.
+/// Allows null too.
 pub(crate) fn allow_null(schema: &mut JSONSchemaProps) {
     schema.nullable = Some(true);
     if let Some(allowed) = schema.enum_.take() {
@@ -208,7 +208,7 @@ pub(crate) fn allow_null(schema: &mut JSONSchemaProps) {
 }
 
 fn numbers(facets: &[Facet<'_>], out: &mut JSONSchemaProps, path: &str) -> Result<(), Error> {
-    // Of two equal bounds, the one that excludes itself is tighter.
+    // Of two equal limits, the exclusive one is stricter.
     let minimum = bounds(facets, "minimum", "exclusiveMinimum", path)?;
     let minimum = minimum
         .into_iter()
@@ -239,8 +239,8 @@ fn numbers(facets: &[Facet<'_>], out: &mut JSONSchemaProps, path: &str) -> Resul
     Ok(())
 }
 
-/// The bounds of all facets, and whether they themselves are outside: draft 4 says that with a boolean beside
-/// the bound, later drafts have a keyword for it.
+/// The limits of all facets, and whether they are exclusive: draft 4 uses a boolean beside the limit, later drafts
+/// have a keyword for it.
 fn bounds(
     facets: &[Facet<'_>],
     keyword: &str,

@@ -2,7 +2,7 @@
 //!
 //! Printed by `tests/go/tables` of gotemplate (Unicode 15.0.0); do not edit.
 
-/// Whether Go's `unicode.IsLetter` holds.
+/// Whether Go's `unicode.IsLetter` is true.
 pub fn is_letter(c: char) -> bool {
     if c.is_ascii() {
         c.is_ascii_alphabetic()

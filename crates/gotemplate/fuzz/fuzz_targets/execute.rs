@@ -1,4 +1,4 @@
-//! Any bytes as a template, executed over the data and functions of the tests.
+//! Executes arbitrary bytes as a template, with the data and functions of the tests.
 #![no_main]
 
 #[path = "../../tests/oracle/mod.rs"]

@@ -1,4 +1,4 @@
-//! Any bytes through lexer, parser and the printing of nodes.
+//! Runs arbitrary bytes through lexer, parser and the printing of nodes.
 #![no_main]
 
 use gotemplate::{function::Functions, set::Set};

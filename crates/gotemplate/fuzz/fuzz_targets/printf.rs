@@ -1,11 +1,11 @@
-//! Any bytes as a format.
+//! Formats with arbitrary bytes as the format string.
 #![no_main]
 
 use gotemplate::{format, value::Value};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &[u8]| {
-    // Widths of a million are slow to print, and known to work.
+    // Widths of a million are slow to print and known to work.
     if text.windows(4).any(|window| window.iter().all(u8::is_ascii_digit)) {
         return;
     }

@@ -1,4 +1,4 @@
-//! The functions and data of `go/oracle`, once more for this engine.
+//! The functions and data of `go/oracle`, implemented for this engine.
 
 #![allow(dead_code, reason = "not every test uses everything")]
 #![allow(clippy::unwrap_used, reason = "only tests use it")]
@@ -56,7 +56,7 @@ impl Case {
     }
 }
 
-/// How the parse tree is printed, or the text of the error.
+/// The printed parse tree, or the text of the error.
 pub fn tree(text: &[u8]) -> Result<Vec<u8>, String> {
     let mut functions = functions();
     for name in include_str!("../go/oracle/helm.txt").lines() {
@@ -257,7 +257,7 @@ impl Object for Version {
     }
 }
 
-/// A field of a struct behind a pointer: Go finds the methods of its pointer.
+/// A field of a struct behind a pointer: Go finds methods with a pointer receiver on it.
 struct Addressable(Version);
 
 static ADDRESSABLE: Type = Type::structure("oracle.Version").with_methods(&ADDRESSABLE_METHODS);

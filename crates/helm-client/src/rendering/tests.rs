@@ -289,7 +289,7 @@ async fn a_render_that_takes_too_much_is_cut_off_at_once() {
     let error = rendered(&script, &rules(), &template).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "template c/templates/t.yaml:2: the render makes texts, lists and maps of more than 96 MiB in total"
+        "template c/templates/t.yaml:2: the render creates strings, lists and maps of more than 96 MiB in total"
     );
     assert!(!error.is_transient());
     script.finish();

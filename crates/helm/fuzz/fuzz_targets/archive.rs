@@ -1,6 +1,7 @@
-//! Any bytes as a packaged chart: unpacked, loaded, its subcharts likewise.
+//! Loads arbitrary bytes as a packaged chart, including its subcharts.
 //!
-//! What does not start like gzip is taken for the tar inside, and packed here: a fuzzer does not guess checksums.
+//! Input that does not start like gzip is treated as the tar inside, and compressed here: a fuzzer does not guess
+//! checksums.
 #![no_main]
 
 use std::io::Write;

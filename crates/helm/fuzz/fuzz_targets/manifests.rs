@@ -1,4 +1,5 @@
-//! Any text as a rendered file: split, read, told apart as manifests and hooks, sorted, for both lines of Helm.
+//! Treats any text as a rendered file: splits and parses it, separates manifests from hooks and sorts them, for both
+//! lines of Helm.
 #![no_main]
 
 use helm::{kind_order::KindOrder, line::HelmLine, manifest};

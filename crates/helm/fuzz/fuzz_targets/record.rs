@@ -1,6 +1,7 @@
-//! Any bytes as a release record, which whoever may write Secrets of a namespace chooses: decoded, and written again.
+//! Decodes arbitrary bytes as a release record, which anyone who may write Secrets in a namespace can choose, and
+//! writes it again.
 //!
-//! What is not base64 is taken for the JSON inside, and packed here: a fuzzer does not guess checksums.
+//! Input that is not base64 is treated as the JSON inside, and encoded here: a fuzzer does not guess checksums.
 #![no_main]
 
 use std::io::Write;
@@ -14,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
     let data = if BASE64_STANDARD.decode(bytes).is_ok() { bytes.to_vec() } else { pack(bytes) };
     match release::decode(&data) {
         Ok(read) => {
-            // What was read can be stored, and is read as the same again.
+            // A record that was decoded can be stored, and decodes to the same again.
             let Ok(stored) = release::encode(&read) else { return };
             let again = release::decode(&stored).expect("what we write is read again");
             let text = |release| release::to_json(release).expect("a record is JSON");

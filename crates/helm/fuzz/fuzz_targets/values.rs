@@ -1,4 +1,4 @@
-//! Any bytes as a values file, as the text of `fromYaml`, and what was read written again.
+//! Parses arbitrary bytes as a values file and as input of `fromYaml`, and writes the result again.
 #![no_main]
 
 use gotemplate::value::{CycleGuard, Value};
@@ -11,7 +11,7 @@ fuzz_target!(|text: &[u8]| {
     if let Ok(table) = values::read(text)
         && let Ok(written) = yaml::to_string(&table.into())
     {
-        // Not every text comes back as it was (Go's neither); it must be readable or refused.
+        // Not every text survives the round trip (nor does it in Go); the output must parse or be rejected.
         drop(yaml::parse(written.as_bytes()));
     }
     drop(yaml::parse_all(text));

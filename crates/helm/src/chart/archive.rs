@@ -1,4 +1,4 @@
-//! A packaged chart, `.tgz`, into its files (Helm's `pkg/chart/loader/archive`).
+//! Unpacks a packaged chart, `.tgz`, into its files (Helm's `pkg/chart/loader/archive`).
 
 use std::io::Read;
 
@@ -8,19 +8,19 @@ use tar::EntryType;
 use super::{ChartOptions, File};
 use crate::line::HelmLine;
 
-/// Bounds on what is unpacked, so that a hostile archive ends in an error.
+/// Limits on unpacking, so that a hostile archive ends in an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// The size of all files together, in bytes, decompressed; archives inside archives count as well.
+    /// Total size of all files in bytes, decompressed, including those of archives inside archives.
     pub total_size: u64,
-    /// The number of files, archives inside archives included.
+    /// Number of files, including those of archives inside archives.
     pub files: usize,
-    /// How many charts may be packed inside one another.
+    /// How deeply charts may be packed inside one another.
     pub nesting: usize,
 }
 
 impl Default for Limits {
-    /// Helm's 100 MiB; the other two, which Helm does not have, lie far above what real charts need.
+    /// Helm's 100 MiB; Helm has no other limits, and the two defined here are far above what real charts need.
     fn default() -> Self {
         Self {
             total_size: 100 * 1024 * 1024,
@@ -30,7 +30,7 @@ impl Default for Limits {
     }
 }
 
-/// What is left of the [`Limits`] while a chart is loaded.
+/// What remains of the [`Limits`] while a chart is loaded.
 #[derive(Debug)]
 pub(crate) struct Budget {
     limits: Limits,
@@ -39,7 +39,7 @@ pub(crate) struct Budget {
     files: usize,
 }
 
-/// The largest file that Helm 3 reads; Helm 4 bounds all of them together only.
+/// The largest file that Helm 3 reads; Helm 4 only limits the total.
 const MAX_FILE_HELM_3: u64 = 5 * 1024 * 1024;
 
 impl Budget {
@@ -81,10 +81,10 @@ impl Budget {
     }
 }
 
-/// Why an archive was refused, in Helm's words where it has them.
+/// Why an archive was refused, in Helm's words where Helm refuses it too.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The bytes are not gzip, not tar, or cut off.
+    /// The bytes are not gzip or not tar, or they are truncated.
     #[error("could not read the chart archive")]
     Read(#[source] std::io::Error),
     /// A path is absolute.
@@ -93,7 +93,7 @@ pub enum Error {
     /// A path names the root itself.
     #[error("chart illegally contains content outside the base directory: {0:?}")]
     OutsideBase(String),
-    /// A path climbs out of the chart.
+    /// A path leaves the chart.
     #[error("chart illegally references parent directory")]
     ParentDirectory,
     /// A path starts with a drive letter.
@@ -105,10 +105,10 @@ pub enum Error {
     /// The files are larger than allowed.
     #[error("decompressed chart is larger than the maximum size {limit}")]
     TooLarge {
-        /// The bound in bytes.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// A file is larger than Helm 3 reads.
+    /// A file is larger than Helm 3 accepts.
     #[error("decompressed chart file {name:?} is larger than the maximum file size {MAX_FILE_HELM_3}")]
     FileTooLarge {
         /// Its path.
@@ -117,10 +117,10 @@ pub enum Error {
     /// There are more files than allowed.
     #[error("chart contains more than {limit} files")]
     TooManyFiles {
-        /// The bound.
+        /// The limit.
         limit: usize,
     },
-    /// The archive holds no file.
+    /// The archive contains no files.
     #[error("no files in chart archive")]
     Empty,
     /// There are files outside the chart's own folder.
@@ -131,8 +131,10 @@ pub enum Error {
         /// Another one.
         second: String,
     },
-    /// There is a link, a device or the like.
-    #[error("chart archive holds {path}, which is a link or a device: a chart holds files and folders alone")]
+    /// The archive contains a link, a device or another special file.
+    #[error(
+        "chart archive contains {path}, which is a link or a device: a chart consists of files and folders only"
+    )]
     NotAFile {
         /// Its path.
         path: String,
@@ -141,14 +143,14 @@ pub enum Error {
 
 const GZIP_MAGIC: [u8; 3] = [0x1f, 0x8b, 0x08];
 
-/// True when the bytes start as a gzip stream does.
+/// Whether the bytes start like a gzip stream.
 pub fn is_gzip(bytes: &[u8]) -> bool {
     bytes.starts_with(&GZIP_MAGIC)
 }
 
-/// Unpacks an archive: the files in its order, without the first part of their paths.
+/// Unpacks an archive: returns its files in their order, without the first part of their paths.
 pub(crate) fn files(archive: &[u8], budget: &mut Budget) -> Result<Vec<File>, Error> {
-    // Headers are bounded too: they are the larger part of an archive of empty files.
+    // Headers are limited too: in an archive of empty files they are the larger part.
     let unpacked = MultiGzDecoder::new(archive).take(budget.limits.total_size.saturating_mul(2));
     let mut tar = tar::Archive::new(unpacked);
     let mut files = Vec::new();
@@ -179,10 +181,11 @@ pub(crate) fn files(archive: &[u8], budget: &mut Budget) -> Result<Vec<File>, Er
     Ok(files)
 }
 
-/// Checks what Helm lets pass and no `helm package` makes: that all is in one folder, and no links.
+/// Checks what Helm accepts although `helm package` never produces it: everything must be in one folder, and there
+/// must be no links.
 ///
 /// # Errors
-/// When it is not so, or the archive cannot be read.
+/// When the check fails, or when the archive cannot be read.
 pub(crate) fn check_shape(archive: &[u8], limits: &Limits) -> Result<(), Error> {
     let unpacked = MultiGzDecoder::new(archive).take(limits.total_size.saturating_mul(2));
     let mut tar = tar::Archive::new(unpacked);
@@ -210,9 +213,9 @@ pub(crate) fn check_shape(archive: &[u8], limits: &Limits) -> Result<(), Error> 
     Ok(())
 }
 
-/// Drops the first part of an entry's path and checks the rest.
+/// Removes the first part of an entry's path and checks the rest.
 fn name_in_chart(path: &str) -> Result<String, Error> {
-    // Archives packed on Windows may hold backslashes; a path with one is split there and not at slashes.
+    // Archives packed on Windows may contain backslashes; a path with a backslash is split there and not at slashes.
     let delimiter = if path.contains('\\') { '\\' } else { '/' };
     let (first, rest) = path.split_once(delimiter).unwrap_or((path, ""));
     let rest = rest.replace(delimiter, "/");
@@ -267,7 +270,7 @@ mod tests {
         ));
         for (path, data) in entries {
             let mut header = tar::Header::new_gnu();
-            // `set_path` refuses the very paths these tests are about.
+            // `set_path` refuses the very paths that these tests are about.
             header.as_old_mut().name[..path.len()].copy_from_slice(path.as_bytes());
             header.set_size(data.len() as u64);
             header.set_cksum();
@@ -342,7 +345,7 @@ mod tests {
             header.set_size(0);
             tar.append_link(&mut header, "c/x", "/etc/passwd").unwrap();
             let refused = check(&tar.into_inner().unwrap().finish().unwrap()).unwrap_err();
-            assert!(refused.starts_with("chart archive holds c/x"), "{refused}");
+            assert!(refused.starts_with("chart archive contains c/x"), "{refused}");
         }
     }
 

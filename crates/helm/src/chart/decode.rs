@@ -1,5 +1,5 @@
-//! `Chart.yaml`, `requirements.yaml` and the lock files into their types, as lenient as Helm: field names in any case,
-//! unknown fields skipped, numbers and booleans taken as text where text belongs (sigs.k8s.io/yaml over Go's
+//! Decodes `Chart.yaml`, `requirements.yaml` and the lock files, as leniently as Helm: field names match in any case,
+//! unknown fields are skipped, numbers and booleans are accepted where text is expected (sigs.k8s.io/yaml over Go's
 //! `encoding/json`).
 
 use std::collections::BTreeMap;
@@ -20,13 +20,13 @@ pub struct Mismatch {
     wanted: &'static str,
 }
 
-/// Why a document is no `Chart.yaml` or lock file.
+/// Why a document is not a `Chart.yaml` or lock file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// A value of the wrong type.
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
-    /// A null in a list, which Helm reports as a broken rule.
+    /// A null in a list, which Helm reports as a failed validation.
     #[error(transparent)]
     Invalid(#[from] Invalid),
 }
@@ -35,7 +35,7 @@ fn null_in(list: &str) -> Invalid {
     Invalid::new(format!("{list} must not contain empty or null nodes"))
 }
 
-/// Decodes a document onto what is already there: fields it does not name keep their values.
+/// Decodes a document on top of existing values: fields missing in it keep their values.
 pub(crate) fn metadata(document: &Value, onto: &mut Metadata) -> Result<(), Error> {
     let Some(fields) = fields(document, "Metadata", "v2.Metadata")? else {
         return Ok(());
@@ -66,7 +66,7 @@ pub(crate) fn metadata(document: &Value, onto: &mut Metadata) -> Result<(), Erro
     Ok(())
 }
 
-/// Decodes a lock file; it is kept as the JSON that Helm stores in release records.
+/// Decodes a lock file into the JSON that Helm stores in release records.
 pub(crate) fn lock(document: &Value) -> Result<Value, Error> {
     let mut generated = String::new();
     let mut digest = String::new();
@@ -127,13 +127,13 @@ fn maintainers(value: &Value, onto: &mut Metadata) -> Result<(), Error> {
     Ok(())
 }
 
-/// Null and an absent key leave no list; an empty list is one.
+/// Null or an absent key means no list, which differs from an empty list.
 fn dependencies(value: &Value, onto: &mut Option<Vec<Dependency>>) -> Result<(), Error> {
     let Some(items) = items(value, "struct field Metadata.dependencies", "[]*v2.Dependency")? else {
         *onto = None;
         return Ok(());
     };
-    // Go decodes into the elements that are already there, so `requirements.yaml` lies over `Chart.yaml`.
+    // Go decodes into existing elements, so `requirements.yaml` overlays `Chart.yaml`.
     let list = onto.get_or_insert_default();
     list.resize_with(items.len(), Dependency::default);
     for (item, onto) in items.iter().zip(list) {
@@ -228,9 +228,9 @@ fn text(value: &Value, place: String, onto: &mut String) -> Result<(), Mismatch>
     Ok(())
 }
 
-/// A scalar as Helm reads it where text belongs; `None` for null, lists and tables.
+/// A scalar as Helm reads it where text is expected; `None` for null, lists and tables.
 ///
-/// Floats pass through 32 bits on their way: `1.10` becomes `1.1` and `20240101.0` becomes `2.02401e+07`.
+/// Floats are rounded to 32 bits: `1.10` becomes `1.1` and `20240101.0` becomes `2.02401e+07`.
 pub(crate) fn scalar_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -244,7 +244,7 @@ pub(crate) fn scalar_text(value: &Value) -> Option<String> {
 }
 
 /// Go's `strconv.FormatFloat(f, 'g', -1, 32)`: the shortest digits that identify the 32-bit float, with an exponent
-/// below -4 and from 6 on.
+/// below -4 and from 6 upwards.
 fn short_float_text(float: f64) -> String {
     let mut text = String::new();
     strconv::format_float32(float, &mut text);
@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_document_lies_over_the_first() {
+    fn a_second_document_overlays_the_first() {
         let mut found = Metadata::default();
         metadata(
             &json!({"name": "c", "dependencies": [{"name": "a", "version": "1"}]}),

@@ -1,11 +1,11 @@
-//! `.helmignore`: which files of a chart folder do not belong to the chart (Helm's `pkg/ignore/rules.go`).
+//! `.helmignore`: the files of a chart folder that are not part of the chart (Helm's `pkg/ignore/rules.go`).
 
 use crate::path_match;
 
 /// The name of the file, at the root of a chart folder.
 pub const FILE_NAME: &str = ".helmignore";
 
-/// The rules of one `.helmignore` and Helm's implicit one.
+/// The rules of one `.helmignore` and Helm's implicit rule.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Rules {
     patterns: Vec<Pattern>,
@@ -21,9 +21,9 @@ struct Pattern {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scope {
-    /// The pattern has a slash: it is compared with the whole path.
+    /// The pattern contains a slash: it is matched against the whole path.
     Path,
-    /// It has none: it is compared with the last part, at any depth.
+    /// It contains none: it is matched against the last part of the path, at any depth.
     Base,
 }
 
@@ -39,7 +39,7 @@ pub enum Error {
 }
 
 impl Rules {
-    /// Helm's implicit rule alone: hidden files directly below `templates/` are no templates.
+    /// Only Helm's implicit rule: hidden files directly below `templates/` are not templates.
     pub fn implicit() -> Self {
         let mut rules = Self::default();
         // The pattern is known to be sound.
@@ -47,10 +47,10 @@ impl Rules {
         rules
     }
 
-    /// Reads a `.helmignore` and appends the implicit rule.
+    /// Parses a `.helmignore` and appends the implicit rule.
     ///
     /// # Errors
-    /// On the first rule that cannot be used.
+    /// On the first invalid rule.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let mut rules = Self::default();
         for line in text.strip_prefix('\u{feff}').unwrap_or(text).lines() {
@@ -87,10 +87,10 @@ impl Rules {
         Ok(())
     }
 
-    /// True when the file or folder at this path, relative to the chart and without a leading slash, is left out.
+    /// Whether the file or folder at this path, relative to the chart and without a leading slash, is ignored.
     ///
-    /// The first rule that speaks decides. A negated rule leaves out everything it does *not* match, so one alone
-    /// drops nearly the whole chart: unlike in gitignore it does not take an exception back.
+    /// The first rule that applies decides. A negated rule ignores everything it does *not* match, so a single one
+    /// drops nearly the whole chart: unlike in gitignore it is not an exception to earlier rules.
     pub fn ignores(&self, path: &str, is_folder: bool) -> bool {
         if path.is_empty() || path == "." || path == "./" {
             return false;
@@ -108,7 +108,7 @@ impl Rules {
         false
     }
 
-    /// True when a file is left out, or with it any folder above it.
+    /// Whether a file is ignored, itself or through a folder above it.
     pub fn ignores_file(&self, path: &str) -> bool {
         let mut folders = path
             .char_indices()

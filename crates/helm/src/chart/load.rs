@@ -1,4 +1,4 @@
-//! Files into a chart (Helm's `pkg/chart/v2/loader/load.go`).
+//! Loads a chart from its files (Helm's `pkg/chart/v2/loader/load.go`).
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{line::HelmLine, schema::Schema, values, yaml};
 
-/// Why files are no chart.
+/// Why the files are not a chart.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The archive could not be unpacked.
@@ -28,7 +28,7 @@ pub enum Error {
         /// What is wrong with it.
         source: yaml::Error,
     },
-    /// A file is YAML and yet not what it should be.
+    /// A file is YAML but has the wrong structure.
     #[error("cannot load {file}")]
     Decode {
         /// Its name.
@@ -39,7 +39,7 @@ pub enum Error {
     /// `values.yaml` does not hold values.
     #[error("cannot load values.yaml")]
     Values(#[source] values::ReadError),
-    /// The metadata break a rule.
+    /// The metadata violates a rule.
     #[error(transparent)]
     Invalid(#[from] metadata::Invalid),
     /// `apiVersion` is neither `v1` nor `v2`.
@@ -48,17 +48,17 @@ pub enum Error {
     /// Charts are packed inside one another too deeply.
     #[error("charts are nested more than {limit} levels deep")]
     TooDeep {
-        /// The bound.
+        /// The limit.
         limit: usize,
     },
-    /// An entry of `charts/` is no chart.
+    /// An entry of `charts/` is not a chart.
     #[error("error unpacking subchart {subchart} in {chart}")]
     Subchart {
         /// The entry.
         subchart: String,
         /// The chart it is in.
         chart: String,
-        /// Why it is none.
+        /// Why it is not a chart.
         source: Box<Error>,
     },
     /// A packed subchart is not directly in `charts/`.
@@ -82,7 +82,7 @@ impl Error {
     }
 }
 
-/// What a chart is put together from before its parts are checked.
+/// The parts of a chart before they are checked.
 #[derive(Default)]
 struct Parts {
     chart: Chart,
@@ -91,7 +91,7 @@ struct Parts {
     subcharts: BTreeMap<String, Vec<File>>,
 }
 
-/// Sorts files into a chart and its subcharts; `depth` counts the charts around it.
+/// Sorts files into a chart and its subcharts; `depth` is the number of charts around it.
 pub(super) fn chart(files: Vec<File>, budget: &mut Budget, depth: usize) -> Result<Chart, Error> {
     if depth > budget.max_nesting() {
         return Err(Error::TooDeep {
@@ -125,7 +125,7 @@ pub(super) fn chart(files: Vec<File>, budget: &mut Budget, depth: usize) -> Resu
     Ok(chart)
 }
 
-/// True when Helm's chart loader accepts this `apiVersion`; only the root chart is asked.
+/// Whether Helm's chart loader accepts this `apiVersion`; only the root chart is checked.
 pub(super) fn is_supported(api_version: &str) -> bool {
     matches!(api_version, "" | "v1" | "v2")
 }
@@ -168,13 +168,13 @@ fn subchart(
     })
 }
 
-/// Go's `filepath.Ext` without the dot; case counts.
+/// Go's `filepath.Ext` without the dot; case-sensitive.
 fn extension(name: &str) -> &str {
     let base = name.rsplit('/').next().unwrap_or(name);
     base.rsplit_once('.').map_or("", |(_, extension)| extension)
 }
 
-/// What a `Chart.yaml` says.
+/// Parses a `Chart.yaml`.
 pub(super) fn definition(text: &[u8]) -> Result<metadata::Metadata, Error> {
     const FILE: &str = "Chart.yaml";
     let mut metadata = metadata::Metadata::default();
@@ -193,7 +193,7 @@ impl Parts {
         let found = document(file.0, file.1)?;
         let metadata = &mut self.chart.metadata;
         decode::metadata(&found, metadata).map_err(|error| Error::decode(file.0, error))?;
-        // Charts of Helm 2 need not name their version.
+        // Charts of Helm 2 may lack the version.
         if metadata.api_version.is_empty() {
             "v1".clone_into(&mut metadata.api_version);
         }

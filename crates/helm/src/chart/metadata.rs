@@ -8,29 +8,29 @@ use serde_json::Value;
 
 use crate::semver;
 
-/// What `Chart.yaml` says about a chart.
+/// The contents of `Chart.yaml`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Metadata {
     /// The chart's name.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// The project's page.
+    /// The project's home page.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub home: String,
-    /// Where the sources are.
+    /// The addresses of the sources.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub sources: Vec<String>,
     /// The chart's version.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub version: String,
-    /// One sentence about it.
+    /// A one-sentence description.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// Words to find it by.
+    /// Search keywords.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub keywords: Vec<String>,
-    /// Who looks after it.
+    /// The maintainers.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub maintainers: Vec<Maintainer>,
     /// The address of an icon.
@@ -48,10 +48,10 @@ pub struct Metadata {
     /// The version of the application inside.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub app_version: String,
-    /// True when the chart should no longer be used.
+    /// Whether the chart should no longer be used.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub deprecated: bool,
-    /// Free additions.
+    /// Arbitrary annotations.
     #[serde(
         skip_serializing_if = "BTreeMap::is_empty",
         deserialize_with = "null_as_default"
@@ -60,8 +60,8 @@ pub struct Metadata {
     /// The Kubernetes versions it runs on, as a constraint.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub kube_version: String,
-    /// The charts it depends on. `None` when the key is absent or null, which is not the same as an empty list:
-    /// only then are its subcharts left alone altogether.
+    /// The charts it depends on. `None` when the key is absent or null, which differs from an empty list: only with
+    /// `None` are its subcharts left unchanged.
     #[serde(skip_serializing_if = "none_or_empty")]
     pub dependencies: Option<Vec<Dependency>>,
     /// `application`, `library` or empty, which means application.
@@ -69,22 +69,22 @@ pub struct Metadata {
     pub chart_type: String,
 }
 
-/// Somebody who looks after a chart.
+/// A maintainer of a chart.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Maintainer {
     /// A person or an organisation.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Where to write.
+    /// An email address.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub email: String,
-    /// Where to look.
+    /// A web page.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub url: String,
 }
 
-/// A chart upon which another one depends.
+/// A chart that another one depends on.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct Dependency {
@@ -93,9 +93,9 @@ pub struct Dependency {
     /// A constraint on its version.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub version: String,
-    /// Where to fetch it; plays no part in rendering.
+    /// Where to fetch it from; irrelevant for rendering.
     pub repository: String,
-    /// Paths into the values, separated by commas; the first that holds a boolean enables or disables it.
+    /// Paths into the values, separated by commas; the first that contains a boolean enables or disables it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub condition: String,
     /// Names in the `tags` table of the values that enable or disable it.
@@ -104,16 +104,17 @@ pub struct Dependency {
     /// Set by dependency processing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub enabled: bool,
-    /// Tables of its values that go into the parent's: names below `exports`, or pairs of `child` and `parent`.
+    /// Tables of its values that are imported into the parent's: names below `exports`, or pairs of `child` and
+    /// `parent`.
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "null_as_default")]
     pub import_values: Vec<Value>,
-    /// The name it goes by in this chart.
+    /// Its name within this chart.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub alias: String,
 }
 
 impl Dependency {
-    /// The alias if there is one, else the name.
+    /// The alias if there is one, otherwise the name.
     pub fn effective_name(&self) -> &str {
         if self.alias.is_empty() {
             &self.name
@@ -123,7 +124,7 @@ impl Dependency {
     }
 }
 
-/// Which rule `Chart.yaml` breaks, in Helm's words.
+/// The rule that `Chart.yaml` violates, in Helm's words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("validation: {0}")]
 pub struct Invalid(String);
@@ -135,15 +136,15 @@ impl Invalid {
 }
 
 impl Metadata {
-    /// True for charts that only lend templates to others.
+    /// Whether this is a library chart, which only provides templates to others.
     pub fn is_library(&self) -> bool {
         self.chart_type.eq_ignore_ascii_case("library")
     }
 
-    /// Replaces odd spaces and drops what cannot be printed, then checks Helm's rules in Helm's order.
+    /// Replaces unusual spaces and drops unprintable characters, then checks Helm's rules in Helm's order.
     ///
     /// # Errors
-    /// On the first broken rule.
+    /// On the first violated rule.
     pub fn sanitize_and_validate(&mut self) -> Result<(), Invalid> {
         self.sanitize();
         self.check_names()?;
@@ -187,7 +188,7 @@ impl Metadata {
                 self.name
             )));
         }
-        // Go compares with the base name of the path, which is the name itself only without a separator.
+        // Go compares with the base name of the path, which equals the name only if it has no separator.
         if self.name.contains('/') {
             return Err(Invalid::new(format!(
                 "chart.metadata.name {:?} is invalid",
@@ -252,7 +253,7 @@ impl Dependency {
     }
 }
 
-/// Turns every Unicode space into a plain one and drops what Go does not call printable.
+/// Replaces every Unicode space by a plain one and drops characters that Go considers unprintable.
 fn sanitize(text: &str) -> String {
     text.chars()
         .filter_map(|c| match c {

@@ -1,7 +1,7 @@
 //! A chart as its author wrote it: metadata, default values, templates, other files and subcharts.
 //!
-//! Charts come in as bytes and never change; what a release makes of one (aliases, disabled subcharts, merged values)
-//! is worked out anew for each rendering.
+//! Charts are loaded from bytes and never change; anything specific to a release (aliases, disabled subcharts, merged
+//! values) is computed for each rendering.
 
 use gotemplate::{frozen::FrozenMap, string::Str};
 use serde_json::{Map, Value};
@@ -31,7 +31,7 @@ pub struct File {
 }
 
 impl File {
-    /// A file; a leading byte order mark is dropped, as Helm does when it reads one.
+    /// A file; a leading byte order mark is dropped, as Helm does on reading.
     pub fn new(name: impl Into<String>, data: Vec<u8>) -> Self {
         const BYTE_ORDER_MARK: &[u8] = &[0xef, 0xbb, 0xbf];
         Self {
@@ -47,14 +47,14 @@ impl File {
 /// How a chart is loaded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ChartOptions {
-    /// Bounds on its size.
+    /// Limits on its size.
     pub limits: Limits,
-    /// Whose rules hold.
+    /// The line of Helm whose rules apply.
     pub helm: HelmLine,
 }
 
 impl From<&Limits> for ChartOptions {
-    /// These bounds and the rules of Helm 4.
+    /// These limits and the rules of Helm 4.
     fn from(limits: &Limits) -> Self {
         Self {
             limits: *limits,
@@ -64,7 +64,7 @@ impl From<&Limits> for ChartOptions {
 }
 
 impl From<HelmLine> for ChartOptions {
-    /// The rules of a line of Helm, with its bounds.
+    /// The rules of a line of Helm, with its limits.
     fn from(helm: HelmLine) -> Self {
         Self {
             limits: Limits::default(),
@@ -78,7 +78,7 @@ impl From<HelmLine> for ChartOptions {
 pub struct Crd {
     /// The full path, as in `# Source:`.
     pub path: String,
-    /// Its content, one or more documents.
+    /// Its content: one or more documents.
     pub data: Str,
 }
 
@@ -98,15 +98,15 @@ impl Chart {
     /// Loads a packaged chart.
     ///
     /// # Errors
-    /// When the archive is damaged, unsafe or larger than the limits, or when what is in it is no chart.
+    /// When the archive is damaged, unsafe or larger than the limits, or when it does not contain a chart.
     pub fn from_archive(archive: &[u8], options: impl Into<ChartOptions>) -> Result<Self, Error> {
         let mut budget = archive::Budget::new(options.into());
         let files = archive::files(archive, &mut budget)?;
         Self::load(files, &mut budget)
     }
 
-    /// Loads a packaged chart that comes from others: as [`Chart::from_archive`], and all of it is in one folder and
-    /// there are no links.
+    /// Loads a packaged chart from an untrusted source: like [`Chart::from_archive`], but it must consist of one
+    /// folder without links.
     ///
     /// # Errors
     /// As [`Chart::from_archive`].
@@ -115,12 +115,13 @@ impl Chart {
         Self::from_archive(archive, limits)
     }
 
-    /// Loads a chart from the files of its folder, in the order in which a walk meets them.
+    /// Loads a chart from the files of its folder, in the order in which a directory walk finds them.
     ///
-    /// What `.helmignore` leaves out is the caller's to drop ([`ignore::Rules`]): it has to know before it reads.
+    /// The caller drops what `.helmignore` excludes ([`ignore::Rules`]): it has to know that before it reads the
+    /// files.
     ///
     /// # Errors
-    /// When the files are larger than the limits or no chart.
+    /// When the files exceed the limits or are not a chart.
     pub fn from_files(files: Vec<File>, options: impl Into<ChartOptions>) -> Result<Self, Error> {
         let mut budget = archive::Budget::new(options.into());
         for file in &files {
@@ -152,7 +153,7 @@ impl Chart {
         self.lock.as_ref()
     }
 
-    /// `values.yaml`, every number a float.
+    /// `values.yaml`, with all numbers as floats.
     pub fn values(&self) -> Map<String, Value> {
         values::json_map(&self.values)
     }
@@ -180,24 +181,24 @@ impl Chart {
         &self.templates
     }
 
-    /// All files that have no other place, those below `crds/` included.
+    /// All other files, including those below `crds/`.
     pub fn files(&self) -> &[File] {
         &self.files
     }
 
-    /// The files below `crds/` that Helm installs, those of subcharts behind its own.
+    /// The files below `crds/` that Helm installs, those of subcharts after the chart's own.
     pub fn crds(&self) -> Vec<&File> {
         let own = self.files.iter().filter(|file| is_crd(&file.name));
         own.chain(self.dependencies.iter().flat_map(Chart::crds))
             .collect()
     }
 
-    /// The charts in `charts/`, whether declared or not, in the order of their names there.
+    /// The charts in `charts/`, declared or not, in the order of their names there.
     pub fn dependencies(&self) -> &[Chart] {
         &self.dependencies
     }
 
-    /// The declared dependencies for which `charts/` holds no chart of that name.
+    /// The declared dependencies that `charts/` contains no chart for.
     pub fn missing_dependencies(&self) -> Vec<&str> {
         let declared = self.metadata.dependencies.iter().flatten();
         let is_missing = |name: &&str| self.dependencies.iter().all(|chart| chart.name() != *name);
@@ -208,7 +209,7 @@ impl Chart {
     }
 }
 
-/// The files of a packaged chart, in the order of the archive, by their paths from the root of the chart.
+/// The files of a packaged chart, in the order of the archive, with paths relative to the root of the chart.
 ///
 /// # Errors
 /// When the archive is damaged, unsafe or larger than the limits.
@@ -216,15 +217,15 @@ pub fn unpack(archive: &[u8], limits: &Limits) -> Result<Vec<File>, ArchiveError
     archive::files(archive, &mut archive::Budget::new(limits.into()))
 }
 
-/// What a `Chart.yaml` says, before any of its rules are checked.
+/// Parses a `Chart.yaml` without checking its rules.
 ///
 /// # Errors
-/// When it is not YAML, or a field is of another kind.
+/// When it is not YAML, or when a field has another type.
 pub fn definition(text: &[u8]) -> Result<Metadata, Error> {
     load::definition(text)
 }
 
-/// True for files below `crds/` that Helm installs.
+/// Whether Helm installs this file, because it is below `crds/`.
 pub fn is_crd(name: &str) -> bool {
     let has_extension = |extension: &str| {
         let start = name.len().checked_sub(extension.len());

@@ -1,5 +1,5 @@
-//! A chart with its dependencies resolved against values: aliases given, disabled subcharts gone, values imported
-//! (Helm's `pkg/chart/v2/util/dependencies.go`).
+//! A chart with its dependencies resolved for given values: aliases applied, disabled subcharts removed, values
+//! imported (Helm's `pkg/chart/v2/util/dependencies.go`).
 
 use gotemplate::value::{Map, Value as GoValue};
 use serde_json::Value;
@@ -14,14 +14,14 @@ use crate::{
     },
 };
 
-/// A chart as one release sees it. Its default values live on one thread, with those of its subcharts.
+/// A chart as one release sees it. Its default values, including those of its subcharts, belong to one thread.
 #[derive(Debug, Clone)]
 pub(crate) struct ResolvedChart<'c> {
     /// The chart as loaded.
     pub(crate) chart: &'c Chart,
-    /// Whose rules hold.
+    /// The line of Helm whose rules apply.
     pub(crate) helm: HelmLine,
-    /// Its metadata with its alias for a name and, once resolved, the enabled dependencies alone.
+    /// Its metadata, with the alias as name and, once resolved, only the enabled dependencies.
     pub(crate) metadata: Metadata,
     /// Its default values, once resolved merged with those of its declared subcharts.
     pub(crate) values: Map,
@@ -29,20 +29,21 @@ pub(crate) struct ResolvedChart<'c> {
     pub(crate) dependencies: Vec<ResolvedChart<'c>>,
 }
 
-/// How many charts there may be below a chart, each counted for each name that it is declared under and for each chart
-/// that it lies in. Their number can double with each level of dependencies; the largest public charts come to a few hundred.
+/// Maximum number of charts below a chart, where a chart counts once for each name it is declared under and for each
+/// chart that contains it. The number can double with each level of dependencies; the largest public charts have a
+/// few hundred.
 const MAX_CHARTS: usize = 5000;
 
-/// How much the values of all these charts may take, in bytes; each chart gets the globals as well. It comes on top of
-/// what the templates of a render may make.
+/// Maximum size in bytes of the values of all these charts; the globals count for each chart. This comes on top of
+/// the memory that the templates of a render may use.
 const MAX_VALUES: usize = 64 << 20;
 
-/// What is left for the charts below a chart.
+/// What remains of these limits while the charts below a chart are resolved.
 #[derive(Debug, Clone, Copy)]
 struct Room {
     charts: usize,
     values: usize,
-    /// What each chart takes for the globals.
+    /// The size of the globals, which every chart gets.
     globals: usize,
 }
 
@@ -59,7 +60,7 @@ impl Room {
         }
     }
 
-    /// Takes what a copy of a chart takes, with the charts below it.
+    /// Takes the share of a copy of a chart, including the charts below it.
     fn take(&mut self, chart: &ResolvedChart<'_>) -> Result<(), Error> {
         let charts = self.charts.checked_sub(1);
         self.charts = charts.ok_or(Error::TooManyCharts(MAX_CHARTS))?;
@@ -78,10 +79,10 @@ impl<'c> ResolvedChart<'c> {
     /// Resolves the dependencies of a chart for a user's values.
     ///
     /// Undeclared subcharts come first, in the order of their folders, then declared ones in the order of their
-    /// declarations. A chart that declares nothing keeps all its subcharts, and theirs stay unresolved.
+    /// declarations. A chart without declarations keeps all its subcharts, and those are not resolved either.
     ///
     /// # Errors
-    /// When a subchart's values are not a table, or there are more charts or values than are followed.
+    /// When a subchart's values are not a table, or when there are too many charts or values.
     pub(crate) fn new(
         chart: &'c Chart,
         user: &Map,
@@ -107,12 +108,12 @@ impl<'c> ResolvedChart<'c> {
         }
     }
 
-    /// The name it goes by: the alias if it has one.
+    /// Its name in the parent: the alias if it has one.
     pub(crate) fn name(&self) -> &str {
         &self.metadata.name
     }
 
-    /// The templates that take part: of a library chart only those whose names start with an underscore.
+    /// The templates that are used: of a library chart only those whose names start with an underscore.
     pub(crate) fn templates(&self) -> impl Iterator<Item = &'c File> + use<'c> {
         let is_library = self.metadata.is_library();
         let is_partial = |file: &&File| {
@@ -166,7 +167,7 @@ impl<'c> ResolvedChart<'c> {
         apply_tags(&mut declared, &coalesced, warnings);
         apply_conditions(&mut declared, &coalesced, path, warnings);
 
-        // A disabled name takes every subchart of that name with it, undeclared ones too.
+        // A disabled name removes all subcharts of that name, including undeclared ones.
         let disabled: Vec<String> = declared
             .iter()
             .filter(|dependency| !dependency.enabled)
@@ -179,12 +180,12 @@ impl<'c> ResolvedChart<'c> {
             let path = format!("{path}{}.", subchart.name());
             subchart.enable(&coalesced, &path, room, warnings)?;
         }
-        // Nothing left is Go's nil slice: no values are imported then.
+        // If none are left, this is Go's nil slice: no values are imported then.
         self.metadata.dependencies = Some(declared).filter(|declared| !declared.is_empty());
         Ok(())
     }
 
-    /// The loaded subcharts that no declaration speaks of, then for each declaration the first that fits it.
+    /// The loaded subcharts without a declaration, then for each declaration the first chart that matches it.
     fn matched(&self, declared: &[Dependency], room: &mut Room) -> Result<Vec<ResolvedChart<'c>>, Error> {
         let fits = |subchart: &Self, dependency: &Dependency| {
             subchart.name() == dependency.name
@@ -213,7 +214,7 @@ impl<'c> ResolvedChart<'c> {
         Ok(matched)
     }
 
-    /// Merges the defaults of subcharts into those of the chart, from the innermost outwards.
+    /// Merges the defaults of subcharts into those of the chart, innermost first.
     fn import_values(&mut self, warnings: &mut Vec<String>) -> Result<(), Error> {
         for subchart in &mut self.dependencies {
             subchart.import_values(warnings)?;
@@ -226,19 +227,20 @@ impl<'c> ResolvedChart<'c> {
         for dependency in &mut declared {
             import(dependency, &defaults, &imported, warnings)?;
         }
-        // What was imported shares tables with the defaults, so they are copied before the two are merged.
+        // Imported values share tables with the defaults, so they are copied before the two are merged.
         let GoValue::Map(values) = GoValue::Map(defaults).deep_copy()? else {
             return Ok(());
         };
         coalesce::merge_tables(&values, &imported, warnings)?;
-        // Frozen, since every use of them starts with a copy.
+        // Frozen, because every use of them starts with a copy.
         self.values = Map::frozen(values.freeze());
         self.metadata.dependencies = Some(declared);
         Ok(())
     }
 }
 
-/// Enables and disables by the `tags` table of the root's values: one true tag is enough, else one false tag disables.
+/// Enables and disables by the `tags` table of the root's values: one true tag enables, otherwise one false tag
+/// disables.
 fn apply_tags(declared: &mut [Dependency], values: &Map, warnings: &mut Vec<String>) {
     let Some(tags) = table(values, "tags") else { return };
     for dependency in declared {
@@ -259,7 +261,8 @@ fn apply_tags(declared: &mut [Dependency], values: &Map, warnings: &mut Vec<Stri
     }
 }
 
-/// Enables and disables by conditions, which win over tags: the first path that holds a boolean decides.
+/// Enables and disables by conditions, which take precedence over tags: the first path that contains a boolean
+/// decides.
 ///
 /// Paths are separated by commas and are not trimmed, as in Helm.
 fn apply_conditions(declared: &mut [Dependency], values: &Map, path: &str, warnings: &mut Vec<String>) {
@@ -287,7 +290,7 @@ fn apply_conditions(declared: &mut [Dependency], values: &Map, path: &str, warni
     }
 }
 
-/// Imports what one dependency offers into the table of imported values, and spells its import list out.
+/// Imports the values exported by one dependency into the table of imported values, and expands its import list.
 fn import(
     dependency: &mut Dependency,
     defaults: &Map,
@@ -322,7 +325,7 @@ fn plain(value: Option<&Value>) -> String {
     }
 }
 
-/// Wraps a table so that it stands at a path; `.` is the root.
+/// Wraps a table so that it ends up at a path; `.` is the root.
 fn placed_at(path: &str, table: Map) -> Map {
     if path == "." {
         return table;
@@ -342,7 +345,7 @@ pub(crate) fn table(values: &Map, path: &str) -> Option<Map> {
     Some(table)
 }
 
-/// What is at a path of keys separated by dots, unless it is a table.
+/// The value at a path of keys separated by dots, unless it is a table.
 fn scalar(values: &Map, path: &str) -> Option<GoValue> {
     let (table, key) = match path.rsplit_once('.') {
         Some((folder, key)) => (table(values, folder)?, key),
@@ -359,7 +362,7 @@ mod tests {
     use super::*;
     use crate::{chart::Limits, values};
 
-    /// The files of a case under their headings `-- path --`, the user's values apart.
+    /// The files of a case, separated by headings `-- path --`, and the user's values.
     fn read(case: &str) -> (Vec<File>, Vec<u8>) {
         let mut files: Vec<(&str, Vec<u8>)> = Vec::new();
         for line in case.split_inclusive('\n') {
@@ -381,7 +384,7 @@ mod tests {
         }
     }
 
-    /// Every chart's path with its declared dependencies.
+    /// The path of each chart with its declared dependencies.
     fn tree(chart: &ResolvedChart<'_>, path: &str) -> Vec<Value> {
         let declared = serde_json::to_string(&chart.metadata.dependencies).unwrap();
         let mut all = vec![Value::from(format!("{path} {declared}"))];
@@ -416,7 +419,7 @@ mod tests {
         let golden = std::fs::read_to_string(format!("{folder}/golden.jsonl")).unwrap();
         let mut differences = Vec::new();
         for line in golden.lines() {
-            // Inside of texts that are JSON themselves, Go has escaped what serde does not.
+            // Go escapes these characters in strings that are JSON themselves; serde does not.
             let line = line.replace("\\\\u003c", "<").replace("\\\\u003e", ">");
             let mut expected: Table<String, Value> = serde_json::from_str(&line).unwrap();
             let name = expected.remove("case").unwrap();

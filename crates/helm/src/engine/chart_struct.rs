@@ -1,5 +1,5 @@
-//! `.Chart` as Helm 3 has it: a struct, whose fields are those of Go's `chart.Metadata` and `IsRoot`. Asking it for
-//! another field is an error, where Helm 4's map has nothing under that name.
+//! `.Chart` of Helm 3: a struct with the fields of Go's `chart.Metadata`, and `IsRoot`. Accessing an unknown field is
+//! an error, while Helm 4's map returns nothing.
 
 use gotemplate::{
     string::Str,
@@ -55,7 +55,7 @@ impl Object for Chart {
         }
     }
 
-    // The fields of what is embedded stand among its own.
+    // The fields of an embedded struct appear among its own.
     fn json_fields(&self) -> Option<Vec<(&'static str, Value)>> {
         let mut fields = filled(&self.metadata);
         fields.push(("IsRoot", Value::from(self.is_root)));
@@ -81,7 +81,7 @@ impl Chart {
 struct Struct {
     ty: &'static Type,
     fields: Vec<Field>,
-    /// Fields that JSON has even when they are empty.
+    /// Fields that are written to JSON even when they are empty.
     always: &'static [&'static str],
 }
 
@@ -117,14 +117,14 @@ fn find(fields: &[Field], name: &str) -> Option<Value> {
         .map(|(_, _, value)| value.clone())
 }
 
-/// The fields that are not empty, under their names in JSON.
+/// The fields that are not empty, with their names in JSON.
 fn filled(fields: &[Field]) -> Vec<(&'static str, Value)> {
     let fields = fields.iter().filter(|(_, _, value)| value.truth());
     fields.map(|(_, json, value)| (*json, value.clone())).collect()
 }
 
 fn fields_of(metadata: &Metadata) -> Vec<Field> {
-    // Every field is named, so that a new one is not forgotten here.
+    // All fields are listed, so that a new one is not forgotten here.
     let Metadata {
         name,
         home,
@@ -223,7 +223,7 @@ fn texts(texts: &[String]) -> Value {
     list(&types::STRINGS, texts.iter().map(Value::from))
 }
 
-/// A slice; what `Chart.yaml` leaves out is nil.
+/// A slice; nil if it is missing in `Chart.yaml`.
 fn list(ty: &'static Type, items: impl Iterator<Item = Value>) -> Value {
     let items: Vec<Value> = items.collect();
     Value::List(if items.is_empty() {

@@ -1,4 +1,4 @@
-//! Why a template could not be parsed or executed, in Helm's words and with the place in the source.
+//! Why a template could not be parsed or executed, in Helm's words and with its position in the source.
 
 use std::fmt;
 
@@ -8,9 +8,9 @@ use gotemplate::parse;
 use crate::functions::TplError;
 use crate::line::HelmLine;
 
-/// What `fail` and `required` put around their message, so that it can be found in a chain of errors.
+/// Put before the messages of `fail` and `required`, so that they can be found in a chain of errors.
 pub(crate) const WARNING_START: &str = "HELM_ERR_START";
-/// See [`WARNING_START`].
+/// Put after them; see [`WARNING_START`].
 pub(crate) const WARNING_END: &str = "HELM_ERR_END";
 
 /// A template that failed.
@@ -18,26 +18,26 @@ pub(crate) const WARNING_END: &str = "HELM_ERR_END";
 pub struct TemplateFailure {
     /// Helm's message.
     message: String,
-    /// The places from the file that was rendered down to the expression that failed.
+    /// The positions from the rendered file down to the failing expression.
     pub trace: Vec<Place>,
-    /// What the chart itself says, with `fail` or `required`.
+    /// The chart's own message, from `fail` or `required`.
     pub refusal: Option<String>,
     /// The limit that the render exceeded.
     pub limit: Option<Limit>,
 }
 
-/// A place in a template.
+/// A position in a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The full path of the file, or `gotpl` for a text given to `tpl`.
+    /// The full path of the file, or `gotpl` for a text passed to `tpl`.
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// The byte in the line, from 0; parsing knows lines only.
+    /// The byte in the line, from 0; errors of the parser only have a line.
     pub column: Option<usize>,
-    /// The expression as Go prints it; empty where none is known.
+    /// The expression as Go prints it; empty if unknown.
     pub expression: String,
-    /// The line of the source; empty where the text is not a file of the chart.
+    /// The line of the source; empty if the text is not a file of the chart.
     pub source_line: String,
 }
 
@@ -71,7 +71,7 @@ impl TemplateFailure {
         }
     }
 
-    /// A file whose output takes too much once it is read as objects.
+    /// A file whose output exceeds a limit once it is read as objects.
     pub(super) fn output(file: &str, limit: Limit) -> Self {
         let place = Place {
             file: file.to_owned(),
@@ -81,7 +81,7 @@ impl TemplateFailure {
             source_line: String::new(),
         };
         Self {
-            message: format!("template {file}:1: {limit}, the objects that it prints included"),
+            message: format!("template {file}:1: {limit}, including the objects that it prints"),
             trace: vec![place],
             refusal: None,
             limit: Some(limit),
@@ -119,16 +119,16 @@ impl TemplateFailure {
     }
 }
 
-/// The error of an execution that `tpl` had started, around which it puts one of its own.
+/// The error of an execution started by `tpl`, without `tpl`'s own error around it.
 fn within_tpl(error: &exec::Error) -> Option<&exec::Error> {
     error.limit()?;
     let of_tpl: &TplError = error.cause()?.downcast_ref()?;
     std::error::Error::source(of_tpl)?.downcast_ref()
 }
 
-/// Where a render was cut off that took too much: in the file that was rendered, and in what that had called.
+/// Where a render exceeded a limit: the rendered file, and the templates it called.
 ///
-/// How deep templates may be nested is a limit of Go's, too, and has its words.
+/// The limit on nested templates is also Go's, and keeps Go's message.
 fn cut_off(limit: Option<Limit>, trace: &[Place]) -> Option<String> {
     let limit = match limit? {
         Limit::Depth(_) | Limit::Stack(_) => return None,
@@ -168,15 +168,15 @@ fn message(error: &exec::Error, helm: HelmLine) -> String {
     links.concat().trim().to_owned()
 }
 
-/// The text between the first start mark and the last end mark.
+/// The text between the first start marker and the last end marker.
 fn warning(text: &str) -> Option<&str> {
     let start = text.find(WARNING_START)? + WARNING_START.len();
     let end = text.rfind(WARNING_END)?;
     text.get(start..end)
 }
 
-/// Every link of the chain on lines of its own; `None` when one of them is not from a template, which leaves Go's
-/// one line.
+/// Each link of the chain on its own lines; `None` if one of them does not come from a template, in which case Go's
+/// single line is used.
 fn links(error: &exec::Error) -> Option<Vec<String>> {
     let mut links: Vec<String> = Vec::new();
     let mut current = error;
@@ -224,7 +224,7 @@ fn executing(rest: &str) -> Option<String> {
     ))
 }
 
-/// Drops the next link from the end of a message.
+/// Removes the next link from the end of a message.
 fn cut(message: &str) -> &str {
     message.find(" template:").map_or(message, |end| &message[..end])
 }

@@ -1,4 +1,4 @@
-//! A chart and values into manifests, hooks and notes (Helm's `pkg/engine/engine.go` and `renderResources`).
+//! Renders a chart and values into manifests, hooks and notes (Helm's `pkg/engine/engine.go` and `renderResources`).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -34,15 +34,15 @@ mod scope;
 pub use self::failure::{Place, TemplateFailure};
 pub use gotemplate::exec::{Limit, Limits};
 
-/// The name of the root template, which Helm's messages show for texts given to `tpl`.
+/// The name of the root template, which Helm's messages show for texts passed to `tpl`.
 const ROOT: &str = "gotpl";
 
-/// How many sets of parsed templates are kept: one for each combination of enabled subcharts.
+/// How many sets of parsed templates are cached: one for each combination of enabled subcharts.
 const MAX_SETS: usize = 8;
 
 /// A chart with its parsed templates; parsed once, rendered many times, on many threads at once.
 ///
-/// Which templates take part depends on the values, by the subcharts they enable, so parsing happens on the first
+/// Which templates are used depends on the subcharts that the values enable, so parsing happens on the first
 /// rendering of each combination.
 #[derive(Debug)]
 pub struct Engine {
@@ -50,28 +50,28 @@ pub struct Engine {
     sets: Mutex<Vec<(SetId, Set)>>,
 }
 
-/// A template by its full path and its file's place in memory.
+/// A template: its full path and the address of its file in memory.
 type TemplateId = (String, usize);
 
-/// The functions that templates were parsed with, and the templates.
+/// The line of Helm, which selects the functions, and the templates.
 type SetId = (HelmLine, Vec<TemplateId>);
 
-/// What a rendering is told besides the values.
+/// The inputs of a rendering besides the values.
 #[derive(Debug)]
 pub struct RenderOptions {
     /// The release.
     pub release: ReleaseOptions,
-    /// What the cluster can do.
+    /// The capabilities of the cluster.
     pub capabilities: Capabilities,
-    /// Time, randomness, names and cluster objects.
+    /// Time, randomness, host names and cluster objects.
     pub context: Context,
-    /// True when values need not fit the charts' schemas.
+    /// Whether to skip the validation of values against the charts' schemas.
     pub skip_schema_validation: bool,
-    /// True when the notes of subcharts belong to the notes.
+    /// Whether the notes of subcharts are included in the notes.
     pub subchart_notes: bool,
-    /// What the templates of the chart and all its subcharts may take, all together.
+    /// Limits for the templates of the chart and all its subcharts together.
     pub limits: exec::Limits,
-    /// Whose rules hold; the capabilities say on their own which Helm they name.
+    /// The line of Helm whose rules apply; the Helm version that templates see is in the capabilities.
     pub helm: HelmLine,
 }
 
@@ -112,22 +112,22 @@ pub enum Operation {
     Upgrade,
 }
 
-/// What a rendering gives.
+/// The result of a rendering.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Rendered {
     /// The documents to install, in install order.
     pub manifests: Vec<Manifest>,
     /// The hooks, in install order of their kinds.
     pub hooks: Vec<Hook>,
-    /// Documents that are neither, for an event that does not exist.
+    /// Documents that are neither, because they name a hook event that does not exist.
     pub dropped: Vec<Dropped>,
     /// The rendered `NOTES.txt`.
     pub notes: String,
     /// The files below `crds/` of the chart and its enabled subcharts.
     pub crds: Vec<Crd>,
-    /// What `lookup` was asked for and did not know: find out and render again.
+    /// The lookups that could not be answered: fetch them and render again.
     pub missing_lookups: BTreeSet<LookupKey>,
-    /// What Helm would warn of while it merges values.
+    /// Helm's warnings from merging values.
     pub warnings: Vec<String>,
     /// The chart's metadata with the dependencies that are enabled.
     pub metadata: Metadata,
@@ -136,7 +136,7 @@ pub struct Rendered {
 }
 
 impl Rendered {
-    /// The documents in one text, as Helm stores them in a release record.
+    /// The documents as one text, as Helm stores them in a release record.
     pub fn manifest_text(&self) -> String {
         self.manifests
             .iter()
@@ -160,10 +160,10 @@ pub enum Error {
         /// Its type.
         chart_type: String,
     },
-    /// Dependencies could not be resolved against the values.
+    /// Dependencies could not be resolved for the values.
     #[error("chart dependencies processing failed")]
     Resolve(#[source] CoalesceError),
-    /// Likewise, in the words of Helm 3, which has none of its own.
+    /// The same in Helm 3, which adds no words of its own.
     #[error(transparent)]
     ResolveHelm3(CoalesceError),
     /// The values could not be merged with the defaults.
@@ -172,28 +172,28 @@ pub enum Error {
     /// The values do not fit a schema.
     #[error("values don't meet the specifications of the schema(s) in the following chart(s):\n{0}")]
     Schema(schema::Error),
-    /// The chart does not run on this Kubernetes.
+    /// The chart does not support this version of Kubernetes.
     #[error("chart requires kubeVersion: {constraint} which is incompatible with Kubernetes {version}")]
     KubeVersion {
-        /// What the chart asks for.
+        /// The constraint of the chart.
         constraint: String,
-        /// What there is.
+        /// The version of the cluster.
         version: String,
     },
     /// A template could not be parsed or executed.
     #[error(transparent)]
     Template(#[from] TemplateFailure),
-    /// What was rendered is no list of Kubernetes objects.
+    /// The output is not a list of Kubernetes objects.
     #[error(transparent)]
     Manifest(#[from] InvalidManifests),
 }
 
-/// Rendered files that are no Kubernetes objects.
+/// Rendered files that are not Kubernetes objects.
 #[derive(Debug)]
 pub struct InvalidManifests {
-    /// Which document, and why.
+    /// The document, and what is wrong with it.
     pub error: manifest::Error,
-    /// All rendered files that are not blank, by path, to look for the reason in.
+    /// All rendered files that are not blank, by path, to help find the cause.
     pub files: Vec<(String, String)>,
 }
 
@@ -209,12 +209,12 @@ impl std::error::Error for InvalidManifests {
     }
 }
 
-/// A user's values, as a chart would be rendered with them.
+/// A user's values as the chart would be rendered with them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Checked {
-    /// The values with the chart's and its subcharts' defaults below them.
+    /// The values merged over the defaults of the chart and its subcharts.
     pub values: Map<String, Value>,
-    /// Where they do not fit the chart's schema, or that of an enabled subchart.
+    /// Where they violate the schema of the chart or of an enabled subchart.
     pub violations: Vec<schema::Violation>,
 }
 
@@ -234,14 +234,14 @@ impl Engine {
 
     /// Renders the chart for a user's values.
     ///
-    /// In this order: dependencies are resolved, values merged and checked against the schemas, the Kubernetes version
-    /// compared, all templates parsed, then executed, deepest first; what they print is split and sorted. Two
-    /// renderings with equal arguments give equal results, provided the context's source of randomness does.
+    /// The steps are: resolve dependencies, merge values and validate them against the schemas, compare the
+    /// Kubernetes version, parse all templates, execute them deepest first, then split and sort the output. Two
+    /// renderings with equal arguments give equal results if the context's source of randomness does.
     ///
     /// # Errors
-    /// When one of these steps fails. Lookups without an answer are no error.
+    /// When one of these steps fails. Lookups without an answer are not an error.
     pub fn render(&self, values: &Map<String, Value>, options: &RenderOptions) -> Result<Rendered, Error> {
-        // What templates tie into cycles is freed when the guard goes, after everything declared below it.
+        // Frees cycles made by templates when it is dropped, after everything declared below.
         let _guard = CycleGuard::new();
         let chart = &*self.chart;
         let chart_type = &chart.metadata().chart_type;
@@ -283,10 +283,10 @@ impl Engine {
         })
     }
 
-    /// What each template that is no partial prints, by its full path: what `helm lint` looks at.
+    /// The output of each template that is not a partial, by its full path: what `helm lint` checks.
     ///
-    /// Unlike [`Engine::render`], this takes charts of any type and for any version of Kubernetes, and does not read what is
-    /// printed.
+    /// Unlike [`Engine::render`], this accepts charts of any type and for any version of Kubernetes, and does not
+    /// parse the output.
     ///
     /// # Errors
     /// As [`Engine::render`].
@@ -318,17 +318,18 @@ impl Engine {
         self.execute(resolved, values, &budget, options)
     }
 
-    /// What the chart makes of a user's values before it renders them, and where they do not fit its schemas.
+    /// The user's values merged as for rendering, and where they violate the schemas.
     ///
     /// # Errors
-    /// When dependencies cannot be resolved or values not be merged. Values that do not fit are no error.
+    /// When dependencies cannot be resolved or values cannot be merged. Values that violate a schema are not an
+    /// error.
     pub fn check(&self, values: &Map<String, Value>) -> Result<Checked, Error> {
         let checked = self.check_until(values, &|| false)?;
         Ok(checked.unwrap_or_default())
     }
 
-    /// The same, for as long as it is not over; nothing once it is. That is asked between charts, and between places that do
-    /// not fit: how long a single keyword of a schema takes is up to schema and values.
+    /// Like [`Engine::check`] with a time limit; returns none once the time is over. This is checked between charts and
+    /// between violations, so a single keyword of a schema may take longer, depending on schema and values.
     ///
     /// # Errors
     /// As [`Engine::check`].
@@ -346,8 +347,8 @@ impl Engine {
         }))
     }
 
-    /// What the chart makes of a user's values, whether they fit its schemas or not: [`Engine::check`] without the check,
-    /// which takes many times as long.
+    /// The user's values merged as for rendering, valid or not: [`Engine::check`] without the validation, which takes
+    /// many times as long.
     ///
     /// # Errors
     /// As [`Engine::check`].
@@ -366,7 +367,7 @@ impl Engine {
         Ok((resolved, values))
     }
 
-    /// Executes every template that is no partial: the texts by full path.
+    /// Executes each template that is not a partial: the outputs by full path.
     fn execute(
         &self,
         resolved: &ResolvedChart<'_>,
@@ -419,7 +420,7 @@ impl Engine {
         Ok(files)
     }
 
-    /// The parsed templates, from an earlier rendering where the same ones took part.
+    /// The parsed templates, cached from an earlier rendering with the same ones.
     fn parsed(
         &self,
         helm: HelmLine,
@@ -438,7 +439,7 @@ impl Engine {
                 .map(|path| (path.as_str(), templates[*path].file.data.clone())),
         )?;
         let mut sets = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
-        // Texts for `tpl` are the same ones whichever subcharts are enabled, and remembered once.
+        // Texts passed to `tpl` do not depend on the enabled subcharts, so all sets share their cache.
         if let Some((_, other)) = sets.iter().find(|((known, _), _)| *known == helm) {
             set = set.remembering_with(other);
         }
@@ -493,8 +494,8 @@ fn release(options: &ReleaseOptions) -> GoValue {
     GoValue::Map(release)
 }
 
-/// The order of parsing, in which later definitions win, and of executing: deepest first, within one depth from the
-/// last name to the first.
+/// The order of parsing, in which later definitions win, and of executing: deepest first, and within one depth from
+/// the last name to the first.
 fn execution_order<'p>(paths: impl Iterator<Item = &'p String>) -> Vec<&'p String> {
     let mut order: Vec<&String> = paths.collect();
     order.sort_by_cached_key(|path| std::cmp::Reverse((path.matches('/').count(), *path)));
@@ -505,7 +506,7 @@ fn is_partial(path: &str) -> bool {
     path.rsplit('/').next().is_some_and(|base| base.starts_with('_'))
 }
 
-/// Go prints a missing value as `<no value>`; Helm deletes that from every file.
+/// Go prints a missing value as `<no value>`; Helm removes that from every file.
 fn without_no_value(output: Vec<u8>) -> String {
     let text = String::from_utf8(output)
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
@@ -516,7 +517,7 @@ fn without_no_value(output: Vec<u8>) -> String {
     }
 }
 
-/// Takes the files that end in `NOTES.txt` out and keeps that of the chart, or all of them.
+/// Removes the files that end in `NOTES.txt` and keeps that of the chart, or all of them, as notes.
 fn without_notes(
     mut files: BTreeMap<String, String>,
     chart: &str,
@@ -539,10 +540,9 @@ fn without_notes(
     (notes, files)
 }
 
-/// About what a text takes once it is read as YAML: 50 bytes for each key, item or line, of which it may have one for each
-/// byte.
+/// Estimates the memory of a text read as YAML: 50 bytes for each key, item or line, and every byte may be one.
 fn memory_of_objects(text: &str) -> usize {
-    // Without a branch, and in bytes as long as they suffice, many are looked at in one instruction.
+    // Without branches, and counting in bytes, so that the compiler can vectorize it.
     let begins = |byte: u8| {
         u8::from(byte == b'\n')
             | u8::from(byte == b':')

@@ -1,5 +1,5 @@
 //! What templates see: `.Values .Chart .Release .Capabilities .Files .Template .Subcharts`, and which templates there
-//! are (the half of Helm's `engine.go` that comes before parsing).
+//! are (the part of Helm's `engine.go` before parsing).
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -80,13 +80,13 @@ fn no_value(path: &Str) -> function::Error {
 fn table(map: &Map, path: &str) -> Option<Map> {
     let mut table = map.clone();
     for key in path.split('.') {
-        // Unlike in values, tables of Helm's own type count here.
+        // Unlike in values, tables of Helm's own type are accepted here.
         table = table.get(key)?.as_map()?.clone();
     }
     Some(table)
 }
 
-/// What is at a path of keys separated by dots, unless it is a table.
+/// The value at a path of keys separated by dots, unless it is a table.
 fn path_value(map: &Map, path: &str) -> Option<Value> {
     let (folder, key) = match path.rsplit_once('.') {
         Some((folder, key)) => (table(map, folder)?, key),
@@ -95,20 +95,20 @@ fn path_value(map: &Map, path: &str) -> Option<Value> {
     folder.get(key).filter(|value| values::as_table(value).is_none())
 }
 
-/// What all charts of a release share.
+/// Shared by all charts of a release.
 pub(super) struct Shared {
     /// `.Release`.
     pub(super) release: Value,
     /// `.Capabilities`.
     pub(super) capabilities: Value,
-    /// Whose types they have.
+    /// The line of Helm that determines their types.
     pub(super) helm: HelmLine,
 }
 
 /// A template with the dot of its chart.
 pub(super) struct Template<'c> {
     pub(super) file: &'c File,
-    /// The dot; all files of a chart share it.
+    /// The dot, shared by all files of a chart.
     pub(super) dot: Map,
     /// `.Template.BasePath`.
     pub(super) base_path: String,
@@ -154,7 +154,7 @@ fn collect<'c>(
     dot.insert("Subcharts", Value::Map(subcharts.clone()));
     for subchart in &chart.dependencies {
         let name = subchart.name();
-        // A name with a dot is taken for a path, finds nothing, and leaves the subchart without values.
+        // A name with a dot is treated as a path, which finds nothing, and the subchart gets no values.
         let own = table(values, name)
             .unwrap_or_default()
             .as_type(values_type(shared.helm));
@@ -179,7 +179,7 @@ fn collect<'c>(
     dot
 }
 
-/// `.Template`: which file is being rendered.
+/// `.Template`: the file being rendered.
 pub(super) fn template(name: &str, base_path: &str, helm: HelmLine) -> Value {
     let template: Map = [("Name", Value::from(name)), ("BasePath", Value::from(base_path))]
         .into_iter()
@@ -187,9 +187,9 @@ pub(super) fn template(name: &str, base_path: &str, helm: HelmLine) -> Value {
     Value::Map(template.as_type(values_type(helm)))
 }
 
-/// `.Chart` of Helm 4: the fields under their Go names, empty ones included.
+/// `.Chart` of Helm 4: the fields under their Go names, including empty ones.
 fn metadata(metadata: &Metadata, is_root: bool) -> Value {
-    // Every field is named, so that a new one is not forgotten here.
+    // All fields are listed, so that a new one is not forgotten here.
     let Metadata {
         name,
         home,

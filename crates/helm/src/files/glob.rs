@@ -1,8 +1,8 @@
 //! The patterns of `.Files.Glob` (github.com/gobwas/glob 0.2.3 with `/` as separator).
 //!
-//! `*` and `?` stop at `/`, `**` does not, `[abc]`, `[a-z]` and `[!…]` stand for one character, `{a,b}` for either
-//! pattern, `\` takes the next character as it is. Matching takes time in proportion to pattern times text, whatever
-//! the pattern.
+//! `*` and `?` stop at `/`, `**` does not; `[abc]`, `[a-z]` and `[!…]` match one character, `{a,b}` matches either
+//! pattern, `\` escapes the next character. The time of matching is proportional to pattern times text for every
+//! pattern.
 
 /// A compiled pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,14 +13,14 @@ pub(super) struct Glob {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Step {
     Character(char),
-    /// One character that is no separator.
+    /// One character other than the separator.
     Single,
     Class(Class),
-    /// Any number of characters; separators among them only where allowed.
+    /// Any number of characters, including separators if allowed.
     Star {
         crosses: bool,
     },
-    /// Go on at either place.
+    /// Continue at either position.
     Split(usize, usize),
     Jump(usize),
 }
@@ -47,7 +47,7 @@ impl Class {
     }
 }
 
-/// A class is not closed or holds nothing.
+/// A class is empty or not closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Malformed;
 
@@ -64,7 +64,7 @@ impl Glob {
         })
     }
 
-    /// Matches everything: what Helm falls back to for a malformed pattern.
+    /// Matches everything: Helm's fallback for a malformed pattern.
     pub(super) fn everything() -> Self {
         Self {
             program: vec![Step::Star { crosses: true }],
@@ -90,7 +90,7 @@ impl Glob {
         states[self.program.len()]
     }
 
-    /// Marks a state and all that can be reached from it without reading.
+    /// Marks a state and all states reachable from it without reading a character.
     fn enter(&self, state: usize, states: &mut [bool]) {
         let mut waiting = vec![state];
         while let Some(state) = waiting.pop() {
@@ -113,7 +113,7 @@ struct Compiler {
     program: Vec<Step>,
 }
 
-/// How deep braces may be nested; Go would overflow its stack only much later.
+/// Maximum nesting of braces; Go would overflow its stack only much later.
 const MAX_DEPTH: usize = 250;
 
 impl Compiler {
@@ -127,7 +127,7 @@ impl Compiler {
         self.pattern.get(self.position).copied()
     }
 
-    /// Compiles patterns up to the closing brace, or the one pattern outside of braces up to the end.
+    /// Compiles patterns up to the closing brace, or the single pattern outside of braces up to the end.
     ///
     /// A brace that is never closed ends with the pattern, as in gobwas.
     fn alternatives(&mut self, depth: usize) -> Result<(), Malformed> {
@@ -155,7 +155,7 @@ impl Compiler {
         Ok(())
     }
 
-    /// Compiles one alternative; true when another one follows.
+    /// Compiles one alternative; returns whether another one follows.
     fn sequence(&mut self, depth: usize) -> Result<bool, Malformed> {
         while let Some(c) = self.read() {
             let step = match c {
@@ -183,7 +183,7 @@ impl Compiler {
         Ok(false)
     }
 
-    /// Compiles a class whose opening bracket is read.
+    /// Compiles a class whose opening bracket has been read.
     fn class(&mut self) -> Result<Class, Malformed> {
         let negated = self.peek() == Some('!');
         self.position += usize::from(negated);

@@ -1,4 +1,4 @@
-//! `.Files`: a chart's own files for its templates (Helm's `pkg/engine/files.go`).
+//! `.Files`: gives templates access to the chart's files (Helm's `pkg/engine/files.go`).
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -59,7 +59,7 @@ fn content(files: &Receiver, name: &Str) -> Str {
     }
 }
 
-/// The files whose paths match; all of them when the pattern is malformed.
+/// The files whose paths match; all files if the pattern is malformed.
 fn matching(files: &Map, pattern: &Str) -> Map {
     let glob = Glob::new(&pattern.lossy()).unwrap_or_else(|_| Glob::everything());
     let entries = files
@@ -69,7 +69,7 @@ fn matching(files: &Map, pattern: &Str) -> Map {
     Map::from_entries(&FILES, entries.collect())
 }
 
-/// A YAML table of the files by the last part of their paths; of several with one name the last counts.
+/// A YAML table of the files by base name; of several with the same name, the last one wins.
 fn by_base_name(files: &Map, text: impl Fn(&Str) -> Value) -> Str {
     let mut table = BTreeMap::new();
     for (path, data) in files.entries() {
@@ -78,7 +78,7 @@ fn by_base_name(files: &Map, text: impl Fn(&Str) -> Value) -> Str {
             table.insert(base, text(&data));
         }
     }
-    // As for `toYaml`, what cannot be written is left out.
+    // As in `toYaml`, values that cannot be written are left out.
     yaml::to_yaml(&Value::Map(Map::from_entries(&types::STRING_MAP, table)))
         .unwrap_or_default()
         .into()
@@ -97,7 +97,7 @@ fn base_name(path: &Str) -> Str {
     }
 }
 
-/// The lines of a file, one final line break aside; an empty file has none.
+/// The lines of a file, without a final line break; an empty file has none.
 fn lines(data: &Str) -> Vec<Str> {
     if data.is_empty() {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! `snakecase`, `kebabcase` and `camelcase`: huandu/xstrings 1.5, whose idea of a word is its own.
+//! `snakecase`, `kebabcase` and `camelcase` of huandu/xstrings 1.5, which has its own notion of a word.
 
 use gostd::rune::{decode, runes};
 use gotemplate::string::Str;
@@ -13,12 +13,12 @@ pub(super) fn kebabcase(text: Str) -> Str {
     lower_words(&text, '-').into()
 }
 
-/// What joins words: space, underscore, hyphen.
+/// The characters that join words: space, underscore, hyphen.
 fn is_connector(c: char) -> bool {
     c == '-' || c == '_' || unicode::is_space(c)
 }
 
-/// xstrings' `ToPascalCase`. Connectors at the start and doubled ones stay.
+/// xstrings' `ToPascalCase`. Leading and repeated connectors are kept.
 pub(super) fn camelcase(text: Str) -> Str {
     let mut out = Vec::with_capacity(text.len());
     let mut characters = runes(&text).map(|(c, _)| c);
@@ -31,7 +31,7 @@ pub(super) fn camelcase(text: Str) -> Str {
             }
             Some(c) => break c,
             None => {
-                // Of connectors alone, xstrings writes the last one twice.
+                // For a text of connectors only, xstrings writes the last one twice.
                 if let Some(c) = leading {
                     unicode::push(&mut out, c);
                 }
@@ -39,7 +39,7 @@ pub(super) fn camelcase(text: Str) -> Str {
             }
         }
     };
-    // Within a word that starts with a capital, capitals become small until a small letter comes.
+    // In a word that starts with a capital, further capitals become lower case until the first small letter.
     let mut lowering = unicode::is_upper(previous);
     previous = unicode::to_upper(previous);
     for mut c in characters {
@@ -69,7 +69,7 @@ pub(super) fn camelcase(text: Str) -> Str {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// The end of the text, or nothing but invalid bytes.
+    /// The end of the text, or only invalid bytes.
     Invalid,
     Number,
     Upper,
@@ -90,13 +90,13 @@ impl Word<'_> {
         matches!(self.kind, Kind::Letters | Kind::Number)
     }
 
-    /// Whether a connector belongs before it.
+    /// Whether a connector is needed before it.
     fn starts_new(self) -> bool {
         !matches!(self.kind, Kind::Connector | Kind::Punctuation)
     }
 }
 
-/// The text with its words in small letters and `connector` between them.
+/// The text with its words in lower case and `connector` between them.
 fn lower_words(text: &[u8], connector: char) -> Vec<u8> {
     if text.is_empty() {
         return Vec::new();
@@ -128,7 +128,7 @@ fn lower_words(text: &[u8], connector: char) -> Vec<u8> {
                 let number = word;
                 (word, rest) = next_word(rest);
                 if word.kind == Kind::Letters {
-                    // `HTTP2xx`: the number belongs to the small letters behind it …
+                    // `HTTP2xx`: a number belongs to the small letters after it …
                     unicode::push(&mut out, connector);
                     write_word(&mut out, number, connector);
                     (word, rest) = write_number_tail(&mut out, word, rest, connector);
@@ -136,7 +136,7 @@ fn lower_words(text: &[u8], connector: char) -> Vec<u8> {
                         unicode::push(&mut out, connector);
                     }
                 } else {
-                    // … `Bld4Floor`: else to the word before it.
+                    // … `Bld4Floor`: otherwise to the word before it.
                     write_word(&mut out, number, connector);
                     if word.starts_new() {
                         unicode::push(&mut out, connector);
@@ -149,7 +149,7 @@ fn lower_words(text: &[u8], connector: char) -> Vec<u8> {
     out
 }
 
-/// Writes letters and numbers that continue a number; the word behind them and the rest come back.
+/// Writes letters and numbers that continue a number; returns the word after them and the rest.
 fn write_number_tail<'t>(
     out: &mut Vec<u8>,
     word: Word<'t>,
@@ -187,7 +187,8 @@ fn is_alphabet(c: char) -> bool {
     gostd::unicode::is_letter(c) && !chinese
 }
 
-/// The next character, skipping invalid bytes; `previous` with the width of all of them if nothing else follows.
+/// The next character, skipping invalid bytes. If nothing else follows, returns `previous` with the width of all of
+/// them.
 fn next_valid(text: &[u8], previous: char) -> (char, usize) {
     let mut skipped = 0;
     while let Some((c, width)) = decode(&text[skipped..]) {

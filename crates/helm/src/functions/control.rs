@@ -13,13 +13,13 @@ use gotemplate::value::{Map, Value};
 use super::budget::{MEMORY_OF_A_PARSED_BYTE, READ_IN_A_STEP};
 use crate::context::{Answer, Context, LookupKey};
 
-/// A chart's own word that it does not render like this: `required` or `fail`.
+/// The chart refuses to render: `required` or `fail`.
 ///
-/// Its text stands between Helm's marks, by which Helm finds it in the chain of template errors.
+/// Its text is enclosed in Helm's markers, by which Helm finds it in the chain of template errors.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("HELM_ERR_START{message}HELM_ERR_END")]
 pub struct Refusal {
-    /// What the chart says.
+    /// The chart's message.
     pub message: String,
 }
 
@@ -31,7 +31,7 @@ fn refuse(message: &Str) -> Error {
 
 /// `tpl` failed on its text.
 ///
-/// Helm words this itself, around Go's error, which is why such an error is printed as one line.
+/// Helm words this itself, around Go's error, so such an error is printed on one line.
 #[derive(Debug)]
 pub struct TplError {
     text: Str,
@@ -60,9 +60,9 @@ impl std::error::Error for TplError {
     }
 }
 
-/// How often a template may be included within itself.
+/// Maximum number of includes of a template within itself.
 const MAX_INCLUDES: usize = 1000;
-/// How deep `tpl` may be nested. Helm has no limit and overflows its stack.
+/// Maximum nesting of `tpl`. Helm has no limit and overflows its stack.
 const MAX_TPL: usize = 100;
 
 pub(super) fn include(call: &mut Call, name: Str, data: Value) -> Result<Str, Error> {
@@ -94,7 +94,7 @@ pub(super) fn tpl(call: &mut Call, text: Str, data: Value) -> Result<Str, Error>
     Ok(without_no_value(output?))
 }
 
-/// Go prints a missing value as `<no value>` even where Helm asks for nothing.
+/// Go prints a missing value as `<no value>` even with Helm's setting for missing keys.
 fn without_no_value(text: Str) -> Str {
     const NO_VALUE: &[u8] = b"<no value>";
     let mut found = memchr::memmem::find_iter(&text, NO_VALUE).peekable();
@@ -111,7 +111,7 @@ fn without_no_value(text: Str) -> Str {
     kept.into()
 }
 
-/// The value, unless it is nil or "". Lint takes "" for it instead of failing.
+/// The value, unless it is nil or "". Lint uses "" instead of failing.
 pub(super) fn required(call: &mut Call, message: Str, value: Value) -> Result<Value, Error> {
     let missing = value.is_untyped_nil() || value.as_str().is_some_and(Str::is_empty);
     match (missing, call.host::<Context>()?.lint) {
@@ -129,10 +129,10 @@ pub(super) fn fail(call: &mut Call, message: Str) -> Result<&'static str, Error>
     }
 }
 
-/// What a lookup takes besides its texts, in bytes.
+/// Memory of a lookup besides its texts, in bytes.
 const MEMORY_OF_A_KEY: usize = 256;
 
-/// An object of the cluster, a list of them if `name` is empty, an empty map if there is none.
+/// An object of the cluster, a list of objects if `name` is empty, or an empty map if there is none.
 pub(super) fn lookup(
     call: &mut Call,
     api_version: Str,
@@ -144,7 +144,7 @@ pub(super) fn lookup(
     if context.lint {
         return Ok(Map::new());
     }
-    // What is asked for is kept until the render ends.
+    // The keys of lookups are kept until the render ends.
     let parts = [&api_version, &kind, &namespace, &name];
     call.take_memory(MEMORY_OF_A_KEY + parts.iter().map(|part| part.len()).sum::<usize>())?;
     let context = call.host::<Context>()?;

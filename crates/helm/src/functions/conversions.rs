@@ -1,4 +1,4 @@
-//! Numbers out of anything: spf13/cast 1.7, which never fails but answers 0.
+//! Conversions of any value to numbers: spf13/cast 1.7, which never fails but returns 0.
 
 use gostd::number;
 use gotemplate::format;
@@ -19,7 +19,7 @@ pub(super) fn int64_of(value: &Value) -> i64 {
             .to_str()
             .and_then(|text| number::parse_int(without_zero_decimals(text)))
             .unwrap_or(0),
-        // Of the defined integer types cast knows only these two; a duration is 0 to it.
+        // Of the defined integer types, cast knows only these two; a duration gives 0.
         Value::Object(_) => value.as_object::<CalendarName>().map_or(0, CalendarName::number),
         integer => match (integer.as_i64(), integer.as_u64()) {
             (Some(n), _) => n,
@@ -29,16 +29,16 @@ pub(super) fn int64_of(value: &Value) -> i64 {
     }
 }
 
-/// Go's conversion on amd64: what does not fit becomes the smallest number.
+/// Go's conversion on amd64: numbers out of range become the smallest one.
 fn truncated(f: f64) -> i64 {
-    // 2^63 is the first number that does not fit.
+    // 2^63 is the first number out of range.
     if f.is_nan() || f.trunc() < -9_223_372_036_854_775_808.0 || f.trunc() >= 9_223_372_036_854_775_808.0 {
         return i64::MIN;
     }
     f as i64
 }
 
-/// `5.00` is read as `5`; `5.7` stays as it is, and is no integer.
+/// `5.00` is read as `5`; `5.7` is left alone, and is not an integer.
 fn without_zero_decimals(text: &str) -> &str {
     match text.trim_end_matches('0').strip_suffix('.') {
         Some(whole) if text.ends_with('0') => whole,
@@ -70,12 +70,12 @@ pub(super) fn float64(value: Value) -> f64 {
     float64_of(&value)
 }
 
-/// Decimal digits only; a number too large becomes the largest.
+/// Decimal digits only; a number too large becomes the largest one.
 pub(super) fn atoi(text: Str) -> i64 {
     strconv::parse_int(&text, 10).unwrap_or_else(|error| error.nearest)
 }
 
-/// The number that octal digits spell, as those of a file mode.
+/// The number written in octal digits, such as a file mode.
 pub(super) fn to_decimal(value: Value) -> Result<Int64, Error> {
     Ok(Int64(
         strconv::parse_int(&format::to_string(&value)?, 8).unwrap_or(0),

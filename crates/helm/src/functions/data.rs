@@ -1,4 +1,4 @@
-//! Values as JSON, YAML and TOML and back: Helm's `funcs.go` and what is left of sprig's `defaults.go`.
+//! Converts values to and from JSON, YAML and TOML: Helm's `funcs.go` and the rest of sprig's `defaults.go`.
 
 use gotemplate::function::{Call, Error};
 use gotemplate::json::{Layout, marshal};
@@ -28,7 +28,7 @@ fn marshalled(call: &mut Call, value: &Value, layout: Layout) -> Result<Result<S
     Ok(marshal(value, layout).map(Str::from).map_err(Error::from_error))
 }
 
-/// "" for what JSON cannot hold.
+/// "" if the value cannot be written as JSON.
 pub(super) fn to_json(call: &mut Call, value: Value) -> Result<Str, Error> {
     Ok(marshalled(call, &value, COMPACT)?.unwrap_or_default())
 }
@@ -37,7 +37,7 @@ pub(super) fn must_to_json(call: &mut Call, value: Value) -> Result<Str, Error> 
     marshalled(call, &value, COMPACT)?
 }
 
-/// "" for what JSON cannot hold.
+/// "" if the value cannot be written as JSON.
 pub(super) fn to_pretty_json(call: &mut Call, value: Value) -> Result<Str, Error> {
     Ok(marshalled(call, &value, PRETTY)?.unwrap_or_default())
 }
@@ -46,12 +46,12 @@ pub(super) fn must_to_pretty_json(call: &mut Call, value: Value) -> Result<Str, 
     marshalled(call, &value, PRETTY)?
 }
 
-/// With `<`, `>` and `&` as they are.
+/// With `<`, `>` and `&` not escaped.
 pub(super) fn to_raw_json(call: &mut Call, value: Value) -> Result<Str, Error> {
     marshalled(call, &value, RAW)?
 }
 
-/// "" for what YAML cannot hold.
+/// "" if the value cannot be written as YAML.
 pub(super) fn to_yaml(call: &mut Call, value: Value) -> Result<String, Error> {
     call.weigh(&value)?;
     Ok(yaml::to_yaml(&value).unwrap_or_default())
@@ -62,13 +62,13 @@ pub(super) fn must_to_yaml(call: &mut Call, value: Value) -> Result<String, Erro
     yaml::to_yaml(&value).map_err(Error::from_error)
 }
 
-/// As YAML with lists indented under their keys; "" for what YAML cannot hold.
+/// As YAML with lists indented under their keys; "" if the value cannot be written as YAML.
 pub(super) fn to_yaml_pretty(call: &mut Call, value: Value) -> Result<String, Error> {
     call.weigh(&value)?;
     Ok(yaml::to_yaml_pretty(&value).unwrap_or_default())
 }
 
-/// The error's text for what TOML cannot hold.
+/// The text of the error if the value cannot be written as TOML.
 pub(super) fn to_toml(call: &mut Call, value: Value) -> Result<Str, Error> {
     call.weigh(&value)?;
     match toml::to_toml(&value) {
@@ -83,7 +83,7 @@ pub(super) fn must_to_toml(call: &mut Call, value: Value) -> Result<Str, Error> 
     toml::to_toml(&value).map(Str::from).map_err(Error::from_error)
 }
 
-/// Reads a text, and takes what that takes and what the value holds.
+/// Parses a text, and takes steps for that and memory for the value.
 fn read<V: Clone + Into<Value>>(
     call: &mut Call,
     text: &Str,
@@ -96,7 +96,7 @@ fn read<V: Clone + Into<Value>>(
     Ok(value)
 }
 
-/// Why a text could not be read, in the place of what it says.
+/// Stores why a text could not be parsed.
 fn error_entry(map: &Map, error: &dyn std::error::Error) {
     map.insert("Error", error.to_string());
 }
@@ -109,21 +109,21 @@ fn error_list(error: &dyn std::error::Error) -> List {
     vec![Value::from(error.to_string())].into()
 }
 
-/// What cannot be read becomes a map whose `Error` says why.
+/// A text that cannot be parsed becomes a map whose `Error` says why.
 pub(super) fn from_yaml(call: &mut Call, text: Str) -> Result<Map, Error> {
     read(call, &text, |text| {
         yaml::template_map(text).unwrap_or_else(|error| error_map(&error))
     })
 }
 
-/// What cannot be read becomes a list of one text that says why.
+/// A text that cannot be parsed becomes a list with the error as its only item.
 pub(super) fn from_yaml_array(call: &mut Call, text: Str) -> Result<List, Error> {
     read(call, &text, |text| {
         yaml::template_list(text).unwrap_or_else(|error| error_list(&error))
     })
 }
 
-/// As [`from_yaml`]. What stands beside a number too large is kept.
+/// Like [`from_yaml`]. If a number is too large, the rest is kept.
 pub(super) fn from_json(call: &mut Call, text: Str) -> Result<Map, Error> {
     read(call, &text, |text| match json::parse_map(text) {
         Ok(Decoded { value, error }) => {
@@ -136,7 +136,7 @@ pub(super) fn from_json(call: &mut Call, text: Str) -> Result<Map, Error> {
     })
 }
 
-/// As [`from_yaml_array`].
+/// Like [`from_yaml_array`].
 pub(super) fn from_json_array(call: &mut Call, text: Str) -> Result<List, Error> {
     read(call, &text, |text| {
         json::parse_list(text)
@@ -157,7 +157,7 @@ pub(super) fn must_from_json(call: &mut Call, text: Str) -> Result<Value, Error>
     failure.map_or(Ok(value), |error| Err(Error::from_error(error)))
 }
 
-/// As [`from_yaml`].
+/// Like [`from_yaml`].
 pub(super) fn from_toml(call: &mut Call, text: Str) -> Result<Map, Error> {
     read(call, &text, |text| {
         toml::parse(text, &|datetime| Value::object(dates::of_toml(datetime)))

@@ -29,7 +29,7 @@ impl Object for TimeValue {
         &TIME
     }
 
-    /// For comparing only: Go's own are not exported.
+    /// Used for comparisons only: Go's own fields are not exported.
     fn fields(&self) -> Vec<(&'static str, Value)> {
         let zone = format!("{:?}", self.0.zone);
         vec![
@@ -137,7 +137,7 @@ static CALENDAR_NAME_METHODS: LazyLock<Functions> = LazyLock::new(|| {
     methods
 });
 
-/// The methods of `time.Time` that take and return what templates have.
+/// The methods of `time.Time` whose parameters and results templates can use.
 static TIME_METHODS: LazyLock<Functions> = LazyLock::new(|| {
     let mut methods = Functions::default();
     methods.add("Format", |this: Receiver, layout: Str| {
@@ -223,7 +223,7 @@ fn local(call: &Call) -> Result<Zone, Error> {
     Ok(Zone::local(&call.host::<Context>()?.time_zone))
 }
 
-/// A date of a TOML text. One without an offset hangs in a zone of its own, which says what was missing.
+/// A date of a TOML text. One without an offset gets a special zone whose name says what is missing.
 pub(super) fn of_toml(datetime: &Datetime) -> TimeValue {
     let date = datetime.date.map_or((0, 1, 1), |date| {
         (date.year.into(), date.month.into(), date.day.into())
@@ -251,14 +251,14 @@ pub(super) fn of_toml(datetime: &Datetime) -> TimeValue {
     TimeValue(Time::from_civil(date, clock, zone))
 }
 
-/// A time as a timestamp of YAML.
+/// A time as a YAML timestamp.
 pub(crate) fn yaml_timestamp(value: &Value) -> Option<String> {
     let time = as_time(value)?;
     let text = time.format(b"2006-01-02T15:04:05.999999999Z07:00");
     Some(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// A time as a date of TOML.
+/// A time as a TOML date.
 pub(crate) fn toml_date(value: &Value) -> Option<Vec<u8>> {
     let time = as_time(value)?;
     let layout: &[u8] = match &time.zone {
@@ -278,8 +278,8 @@ fn current(call: &Call) -> Result<Time, Error> {
     Ok(Time::from_timestamp(call.host::<Context>()?.now, local(call)?))
 }
 
-/// The moment that a value stands for: a time, or whole seconds as an integer. Anything else is now, numbers from
-/// values files included.
+/// The time that a value represents: a time, or whole seconds as an integer. Anything else means now, including
+/// numbers from values files.
 fn moment(call: &mut Call, value: &Value) -> Result<Time, Error> {
     match value {
         Value::Int(seconds) | Value::Int64(seconds) => Ok(Time::from_unix(*seconds, Zone::Utc)),
@@ -313,7 +313,7 @@ pub(super) fn html_date_in_zone(call: &mut Call, date: Value, zone: Str) -> Resu
     date_in_zone(call, "2006-01-02".into(), date, zone)
 }
 
-/// The date unchanged if the duration cannot be read.
+/// Returns the date unchanged if the duration cannot be parsed.
 pub(super) fn date_modify(by: Str, TimeValue(date): TimeValue) -> TimeValue {
     TimeValue(match Duration::parse(&by) {
         Ok(by) => date.add(by),
@@ -326,7 +326,7 @@ pub(super) fn must_date_modify(by: Str, TimeValue(date): TimeValue) -> Result<Ti
     Ok(TimeValue(date.add(by)))
 }
 
-/// January 1st of year 1 if the text cannot be read.
+/// January 1st of year 1 if the text cannot be parsed.
 pub(super) fn to_date(call: &mut Call, layout: Str, text: Str) -> Result<TimeValue, Error> {
     let time = Time::parse(&layout, &text, &local(call)?);
     Ok(TimeValue(time.unwrap_or(Time::ZERO)))
@@ -341,9 +341,9 @@ pub(super) fn unix_epoch(TimeValue(date): TimeValue) -> String {
     date.seconds.to_string()
 }
 
-/// The time since then, in whole seconds.
+/// The time since the date, in whole seconds.
 pub(super) fn ago(call: &mut Call, date: Value) -> Result<String, Error> {
-    // Unlike dates, this knows no int32.
+    // Unlike the date functions, this does not accept int32.
     let then = if matches!(date, Value::Int32(_)) {
         current(call)?
     } else {
@@ -353,7 +353,7 @@ pub(super) fn ago(call: &mut Call, date: Value) -> Result<String, Error> {
     Ok(ago.to_string())
 }
 
-/// Seconds, as decimal text or int64, as a duration; a plain int is none.
+/// Converts seconds, as decimal text or int64, to a duration; a plain int gives zero.
 pub(super) fn duration(seconds: Value) -> String {
     let seconds = match seconds {
         Value::String(text) => strconv::parse_int(&text, 10).unwrap_or_else(|error| error.nearest),
@@ -363,7 +363,7 @@ pub(super) fn duration(seconds: Value) -> String {
     Duration(seconds.wrapping_mul(duration::SECOND)).to_string()
 }
 
-/// The largest unit that it exceeds: `3d`, `2mo`.
+/// Rounds to the largest unit that fits: `3d`, `2mo`.
 pub(super) fn duration_round(call: &mut Call, value: Value) -> Result<String, Error> {
     let span = match &value {
         Value::String(text) => Duration::parse(text).unwrap_or_default(),

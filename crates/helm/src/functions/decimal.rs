@@ -1,4 +1,4 @@
-//! Exact decimal arithmetic: shopspring/decimal 1.4, in which sprig computes `addf` and its like.
+//! Exact decimal arithmetic: shopspring/decimal 1.4, which sprig uses for `addf` and similar functions.
 
 use gostd::number;
 use gotemplate::function::Error;
@@ -11,11 +11,11 @@ pub(super) struct Decimal {
     exponent: i64,
 }
 
-/// How many digits behind the point a division gives.
+/// Digits after the point in the result of a division.
 const DIVISION_PRECISION: i64 = 16;
 
 impl Decimal {
-    /// The shortest decimal number that reads back as `f`.
+    /// The shortest decimal number that parses back to `f`.
     pub(super) fn from_f64(f: f64) -> Result<Self, Error> {
         if !f.is_finite() {
             let name = if f.is_nan() {
@@ -48,7 +48,7 @@ impl Decimal {
             .unwrap_or(f64::NAN)
     }
 
-    /// What it takes to compute with it, in words of 64 bits.
+    /// The cost of computing with it, in words of 64 bits.
     pub(super) fn size(&self) -> u64 {
         self.digits.bits() / 64 + self.exponent.unsigned_abs() / 16
     }
@@ -76,7 +76,7 @@ impl Decimal {
         }
     }
 
-    /// To 16 digits behind the point, rounded half away from zero.
+    /// Divides to 16 digits after the point, rounded half away from zero.
     pub(super) fn div(&self, other: &Self) -> Result<Self, Error> {
         if other.digits.sign() == Sign::NoSign {
             return Err(Error::new("decimal division by 0"));
@@ -98,7 +98,7 @@ impl Decimal {
         })
     }
 
-    /// Both with the smaller exponent.
+    /// Both numbers with the smaller exponent.
     fn aligned(&self, other: &Self) -> (BigInt, BigInt, i64) {
         let exponent = self.exponent.min(other.exponent);
         let scaled = |number: &Self| &number.digits * power_of_ten(number.exponent - exponent);
@@ -107,7 +107,7 @@ impl Decimal {
 }
 
 fn power_of_ten(exponent: i64) -> BigInt {
-    // Exponents of floats and of products of a template's length stay far below this.
+    // Exponents of floats, and of products as long as a template, are far below this.
     BigInt::from(10).pow(u32::try_from(exponent).unwrap_or(0))
 }
 

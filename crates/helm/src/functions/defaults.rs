@@ -1,4 +1,4 @@
-//! Choosing between values: sprig's `defaults.go`. Empty is what is nil, false, 0 or of length 0.
+//! Choosing between values: sprig's `defaults.go`. A value is empty if it is nil, false, 0 or of length 0.
 
 use gotemplate::function::Rest;
 use gotemplate::value::Value;
@@ -12,7 +12,7 @@ pub(super) fn empty(value: Value) -> bool {
     !value.truth()
 }
 
-/// The first that is not empty, else nil.
+/// The first value that is not empty, otherwise nil.
 pub(super) fn coalesce(values: Rest<Value>) -> Value {
     values.into_iter().find(Value::truth).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Maps: sprig's `dict.go`. `set`, `unset` and the merges change the map that they are given.
+//! Maps: sprig's `dict.go`. `set`, `unset` and the merge functions change the map passed to them.
 
 use gotemplate::function::{Call, Error, Rest};
 use gotemplate::string::Str;
@@ -9,7 +9,7 @@ use super::budget::MEMORY_OF_AN_ENTRY;
 use super::merge::{Overwrite, merge_into};
 use super::strings::text_of;
 
-/// `dict KEY VALUE …`; a last key without value gets "".
+/// `dict KEY VALUE …`; a last key without a value gets "".
 pub(super) fn dict(call: &mut Call, entries: Rest<Value>) -> Result<Map, Error> {
     let map = Map::new();
     for entry in entries.chunks(2) {
@@ -23,7 +23,7 @@ pub(super) fn dict(call: &mut Call, entries: Rest<Value>) -> Result<Map, Error> 
     Ok(map)
 }
 
-/// "" if there is no such key.
+/// "" if the key is missing.
 pub(super) fn get(map: Map, key: Str) -> Value {
     map.get(key).unwrap_or_else(|| "".into())
 }
@@ -50,7 +50,7 @@ pub(super) fn pluck(key: Str, maps: Rest<Map>) -> List {
     maps.iter().filter_map(|map| map.get(&key)).collect()
 }
 
-/// In order, where Go's is random.
+/// Sorted, while Go's order is random.
 pub(super) fn keys(call: &mut Call, maps: Rest<Map>) -> Result<Vec<Str>, Error> {
     for map in &*maps {
         copied(call, map)?;
@@ -58,13 +58,13 @@ pub(super) fn keys(call: &mut Call, maps: Rest<Map>) -> Result<Vec<Str>, Error> 
     Ok(maps.iter().flat_map(Map::keys).collect())
 }
 
-/// Takes what it takes to copy the entries of a map.
+/// Takes steps and memory for a copy of the entries of a map.
 fn copied(call: &mut Call, map: &Map) -> Result<(), Error> {
     call.check_memory(map.len() * MEMORY_OF_AN_ENTRY)?;
     call.take_steps(map.len() as u64 / 4)
 }
 
-/// In the order of the keys, where Go's is random.
+/// In the order of the keys, while Go's order is random.
 pub(super) fn values(call: &mut Call, map: Map) -> Result<List, Error> {
     copied(call, &map)?;
     Ok(map.borrow().values().cloned().collect())
@@ -86,7 +86,7 @@ pub(super) fn omit(call: &mut Call, map: Map, keys: Rest<Str>) -> Result<Map, Er
         .collect())
 }
 
-/// Fills what is empty in the first map.
+/// Fills the empty entries of the first map.
 pub(super) fn merge(call: &mut Call, map: Map, others: Rest<Map>) -> Result<Value, Error> {
     merge_all(call, map, &others, Overwrite::EmptyOnly)
 }
@@ -99,7 +99,7 @@ pub(super) fn merge_overwrite(call: &mut Call, map: Map, others: Rest<Map>) -> R
 fn merge_all(call: &mut Call, map: Map, others: &[Map], overwrite: Overwrite) -> Result<Value, Error> {
     let mut map = map;
     for other in others {
-        // mergo makes a map of a nil one, and sprig returns that.
+        // mergo turns a nil map into an empty one, and sprig returns that.
         if map.is_nil() && !other.is_nil() {
             map = Map::with_type(map.ty());
         }
@@ -112,7 +112,7 @@ pub(super) fn deep_copy(call: &mut Call, value: Value) -> Result<Value, Error> {
     if value.is_untyped_nil() {
         return Err(Error::new("reflect: call of reflect.Value.Type on zero Value"));
     }
-    // Texts are shared.
+    // The strings are shared.
     call.take_copy(&value)?;
     Ok(value.deep_copy()?)
 }
@@ -122,7 +122,7 @@ pub(super) fn deep_equal(call: &mut Call, a: Value, b: Value) -> Result<bool, Er
     Ok(a.deep_equal(&b)?)
 }
 
-/// `dig KEY … DEFAULT MAP`. Every step must be a plain map; the map of `.Values` itself is none.
+/// `dig KEY … DEFAULT MAP`. Every step must be a plain map; `.Values` itself is not one.
 pub(super) fn dig(arguments: Rest<Value>) -> Result<Value, Error> {
     let [keys @ .., default, map] = &*arguments else {
         return Err(Error::new("dig needs at least three arguments"));

@@ -93,12 +93,12 @@ fn receiver(this: &Receiver) -> Result<Duration, Error> {
     this.object::<DurationValue>().map(|span| span.0)
 }
 
-/// A duration as documents spell it: not as the number that it is.
+/// A duration as written to documents: as text, not as a number.
 pub(crate) fn duration_text(value: &Value) -> Option<String> {
     value.as_object::<DurationValue>().map(|span| span.0.to_string())
 }
 
-/// A duration, its text, or a number of seconds as text or number.
+/// Converts a duration, its text, or seconds as text or number.
 fn duration_of(value: &Value) -> Result<Duration, Error> {
     if let Some(DurationValue(span)) = value.as_object() {
         return Ok(*span);
@@ -172,7 +172,7 @@ fn from_fraction(seconds: f64) -> Result<Duration, Error> {
     Ok(Duration(if nanos >= largest { i64::MIN } else { nanos as i64 }))
 }
 
-/// 0 if there is no duration to be had.
+/// 0 if the value is not a duration.
 fn or_zero(value: &Value) -> Duration {
     duration_of(value).unwrap_or_default()
 }
@@ -213,7 +213,7 @@ pub(super) fn weeks(value: Value) -> f64 {
     or_zero(&value).hours() / 24.0 / 7.0
 }
 
-/// The duration unchanged if the unit is none.
+/// Returns the duration unchanged if the unit is not a duration.
 pub(super) fn round_to(value: Value, unit: Value) -> DurationValue {
     DurationValue(or_zero(&value).round(or_zero(&unit)))
 }

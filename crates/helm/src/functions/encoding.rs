@@ -1,5 +1,5 @@
-//! Base 64 and 32 in Go's alphabets, and checksums. A text that cannot be decoded gives the error's text instead, as
-//! sprig does.
+//! Base 64 and 32 in Go's alphabets, and checksums. If a text cannot be decoded the result is the text of the error,
+//! as in sprig.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -19,7 +19,7 @@ pub(super) fn b64dec(call: &mut Call, text: Str) -> Result<Str, Error> {
     Ok(told(decode_base64(&text), "base64"))
 }
 
-/// What a text was decoded to, or that it cannot be.
+/// The decoded text, or the text of the error.
 fn told(decoded: Result<Vec<u8>, usize>, encoding: &str) -> Str {
     match decoded {
         Ok(bytes) => bytes.into(),
@@ -27,7 +27,7 @@ fn told(decoded: Result<Vec<u8>, usize>, encoding: &str) -> Str {
     }
 }
 
-/// Every digit is looked for in the alphabet.
+/// Each digit is looked up by searching the alphabet.
 const DECODED_IN_A_STEP: u64 = 4;
 
 pub(super) fn b32enc(text: Str) -> String {
@@ -64,7 +64,7 @@ fn digit(byte: u8, alphabet: &[u8]) -> Option<u64> {
         .map(|value| value as u64)
 }
 
-/// Appends the whole bytes that digits of `width` bits make; bits left over are dropped.
+/// Appends the whole bytes formed by digits of `width` bits; leftover bits are dropped.
 fn push_group(out: &mut Vec<u8>, digits: &[u64], width: usize) {
     let bytes = digits.len() * width / 8;
     let spare = digits.len() * width - bytes * 8;
@@ -76,7 +76,7 @@ fn is_line_break(byte: u8) -> bool {
     matches!(byte, b'\r' | b'\n')
 }
 
-/// The bytes, or the position at which Go's decoder gives up. Line breaks are skipped, but count as positions.
+/// The bytes, or the position at which Go's decoder fails. Line breaks are skipped, but count as positions.
 pub(super) fn decode_base64(text: &[u8]) -> Result<Vec<u8>, usize> {
     let mut out = Vec::with_capacity(text.len() / 4 * 3);
     let mut group = Vec::with_capacity(4);
@@ -88,7 +88,7 @@ pub(super) fn decode_base64(text: &[u8]) -> Result<Vec<u8>, usize> {
                 2 => match rest.next() {
                     None => return Err(text.len()),
                     Some((_, b'=')) => {}
-                    // Go names the byte before, which may be a line break.
+                    // Go reports the previous byte, which may be a line break.
                     Some((next, _)) => return Err(next - 1),
                 },
                 _ => {}
@@ -112,7 +112,7 @@ pub(super) fn decode_base64(text: &[u8]) -> Result<Vec<u8>, usize> {
     }
 }
 
-/// The bytes, or the position at which Go's decoder gives up, line breaks not counted.
+/// The bytes, or the position at which Go's decoder fails, not counting line breaks.
 fn decode_base32(text: &[u8]) -> Result<Vec<u8>, usize> {
     let text: Vec<u8> = text
         .iter()
@@ -131,7 +131,7 @@ fn decode_base32(text: &[u8]) -> Result<Vec<u8>, usize> {
             if let Some(wrong) = padding.iter().position(|byte| *byte != b'=') {
                 return Err(at + wrong);
             }
-            // These numbers of digits make no whole number of bytes.
+            // These numbers of digits do not form whole bytes.
             if matches!(group.len(), 1 | 3 | 6) {
                 return Err(at);
             }
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_go_cannot_decode_is_told_with_its_position() {
+    fn text_that_go_cannot_decode_is_reported_with_its_position() {
         for (text, expected) in [
             ("YWJj", "abc"),
             ("YW\nI=", "ab"),

@@ -1,4 +1,4 @@
-//! Lists: sprig's `list.go`. Whatever is made here is a new list; equality is Go's `reflect.DeepEqual`.
+//! Lists: sprig's `list.go`. All results are new lists; equality is Go's `reflect.DeepEqual`.
 
 use gotemplate::function::{Call, Error, Rest};
 use gotemplate::types;
@@ -8,7 +8,7 @@ use super::NIL_DEREFERENCE;
 use super::budget::MEMORY_OF_A_PART;
 use super::conversions::int64_of;
 
-/// The items of any slice, in a list of their own. Otherwise an error that says what cannot be done with it.
+/// The items of any slice as a new vector, or an error that names the failed operation.
 fn items(call: &mut Call, value: &Value, attempt: &str) -> Result<Vec<Value>, Error> {
     let copied = |call: &mut Call, length: usize| {
         call.check_memory(length * size_of::<Value>())?;
@@ -28,10 +28,10 @@ fn items(call: &mut Call, value: &Value, attempt: &str) -> Result<Vec<Value>, Er
     }
 }
 
-/// A copy counts one reference more for each item.
+/// A copy increments the reference count of each item.
 const ITEMS_COPIED_IN_A_STEP: u64 = 16;
 
-/// What sprig returns where it returns no list: printed as `[]`, but null in JSON.
+/// Returned where sprig returns a nil list: printed as `[]`, but null in JSON.
 fn nil_list() -> List {
     List::nil(&types::LIST)
 }
@@ -67,7 +67,7 @@ pub(super) fn concat(call: &mut Call, lists: Rest<Value>) -> Result<Value, Error
 /// Lists of `size` items each, the last one shorter.
 pub(super) fn chunk(call: &mut Call, size: i64, list: Value) -> Result<List, Error> {
     let items = items(call, &list, "Cannot chunk type")?;
-    // At most as many lists as items, which go into these.
+    // There are at most as many lists as items, and the items move into them.
     call.take_memory(items.len() * MEMORY_OF_A_PART)?;
     let chunks = match usize::try_from(size) {
         Ok(size @ 1..) => items
@@ -75,14 +75,14 @@ pub(super) fn chunk(call: &mut Call, size: i64, list: Value) -> Result<List, Err
             .map(|chunk| Value::List(chunk.to_vec().into()))
             .collect(),
         _ if counts_no_chunks(size, items.len()) => Vec::new(),
-        // The one size below 0 at which sprig's arithmetic comes to a good end with something to show.
+        // The only negative size for which sprig's arithmetic succeeds with a non-empty result.
         _ if items.len() == 1 && size < -1 => vec![Value::List(items.into())],
         _ => return Err(Error::new("runtime error: makeslice: len out of range")),
     };
     Ok(List::with_type(&types::LISTS, chunks))
 }
 
-/// Sprig computes the number of chunks in floating point, which makes it 0 for some sizes below 0.
+/// Sprig computes the number of chunks in floating point, which gives 0 for some negative sizes.
 fn counts_no_chunks(size: i64, length: usize) -> bool {
     ((length as f64 - 1.0) / size as f64).floor() + 1.0 == 0.0
 }
@@ -125,7 +125,7 @@ pub(super) fn reverse(call: &mut Call, list: Value) -> Result<List, Error> {
     Ok(items.into())
 }
 
-/// Without what is empty.
+/// Removes empty values.
 pub(super) fn compact(call: &mut Call, list: Value) -> Result<List, Error> {
     let items = items(call, &list, "Cannot compact on type")?;
     Ok(items.into_iter().filter(Value::truth).collect())
@@ -151,7 +151,7 @@ pub(super) fn without(call: &mut Call, list: Value, unwanted: Rest<Value>) -> Re
     Ok(kept.into())
 }
 
-/// A missing list has nothing; sprig allows that here alone.
+/// A nil list contains nothing; sprig accepts it only here.
 pub(super) fn has(call: &mut Call, needle: Value, list: Value) -> Result<bool, Error> {
     if list.is_untyped_nil() {
         return Ok(false);

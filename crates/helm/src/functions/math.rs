@@ -55,7 +55,7 @@ pub(super) fn min(first: Value, others: Rest<Value>) -> Int64 {
     Int64(others.iter().map(int64_of).fold(int64_of(&first), i64::min))
 }
 
-/// Go's `math.Max`: unlike Rust's, one that is not a number wins, and only infinity beats it.
+/// Go's `math.Max`: unlike in Rust, NaN wins over everything except infinity.
 pub(super) fn maxf(first: Value, others: Rest<Value>) -> f64 {
     others.iter().map(float64_of).fold(float64_of(&first), |a, b| {
         if a == f64::INFINITY || b == f64::INFINITY {
@@ -90,7 +90,7 @@ type Operation = fn(&Decimal, &Decimal) -> Result<Decimal, Error>;
 fn exactly(call: &mut Call, first: f64, others: &[Value], operation: Operation) -> Result<f64, Error> {
     let mut result = Decimal::from_f64(first)?;
     for other in others {
-        // Products have the digits of both.
+        // A product has the digits of both factors.
         call.take_steps(result.size())?;
         result = operation(&result, &Decimal::from_f64(float64_of(other))?)?;
     }
@@ -125,8 +125,8 @@ pub(super) fn ceil(value: Value) -> f64 {
     float64_of(&value).ceil()
 }
 
-/// To `places` behind the point; up from a rest of `threshold`, else .5. The rest of a negative number is negative, so
-/// those always go down.
+/// Rounds to `places` after the point; up if the remainder is at least `threshold`, by default .5. The remainder of a
+/// negative number is negative, so those are always rounded down.
 pub(super) fn round(value: Value, places: i64, threshold: Rest<f64>) -> f64 {
     let threshold = threshold.first().copied().unwrap_or(0.5);
     let power = power_of_ten(places);
@@ -139,7 +139,7 @@ pub(super) fn round(value: Value, places: i64, threshold: Rest<f64>) -> f64 {
     rounded / power
 }
 
-/// Go's `math.Pow(10, exponent)`, whose rounding is that of squaring and multiplying.
+/// Go's `math.Pow(10, exponent)`, with the rounding of square-and-multiply.
 fn power_of_ten(exponent: i64) -> f64 {
     let (mut result, mut result_power) = (1.0_f64, 0_i64);
     // 10 is 0.625 × 2^4.
@@ -166,7 +166,7 @@ fn power_of_ten(exponent: i64) -> f64 {
         result = 1.0 / result;
         result_power = -result_power;
     }
-    // Beyond these the result is infinite or zero anyway; halves keep either factor finite.
+    // Beyond these the result is infinite or zero anyway; splitting the exponent in halves keeps both factors finite.
     let result_power = result_power.clamp(-2200, 2200) as i32;
     result * 2_f64.powi(result_power / 2) * 2_f64.powi(result_power - result_power / 2)
 }
@@ -175,7 +175,7 @@ pub(super) fn until(call: &mut Call, count: i64) -> Result<Vec<i64>, Error> {
     until_step(call, 0, count, if count < 0 { -1 } else { 1 })
 }
 
-/// From `start` to before `end`. Nothing if `step` does not lead there.
+/// From `start` up to, but not including, `end`. Empty if `step` does not lead there.
 pub(super) fn until_step(call: &mut Call, start: i64, end: i64, step: i64) -> Result<Vec<i64>, Error> {
     let leads = if end < start { step < 0 } else { step > 0 };
     if !leads {
@@ -193,7 +193,7 @@ pub(super) fn until_step(call: &mut Call, start: i64, end: i64, step: i64) -> Re
         .collect())
 }
 
-/// The numbers from one to another, both included, in one text: `seq END`, `seq START END`, `seq START STEP END`.
+/// The numbers of a range, both ends included, as one text: `seq END`, `seq START END`, `seq START STEP END`.
 pub(super) fn seq(call: &mut Call, bounds: Rest<i64>) -> Result<String, Error> {
     let (start, step, end) = match *bounds {
         [end] => (1, if end < 1 { -1 } else { 1 }, end),

@@ -1,7 +1,7 @@
-//! Merging maps as dario.cat/mergo 1.0.1 does, of which sprig's `merge` and `mergeOverwrite` are thin wrappers.
+//! Merges maps like dario.cat/mergo 1.0.1, which sprig's `merge` and `mergeOverwrite` wrap.
 //!
-//! What is taken over is shared, not copied: a map that comes from the source is the source's own, and a later change
-//! is seen in both.
+//! Values are shared, not copied: a map taken from the source is the same object, and later changes are visible in
+//! both.
 
 use gotemplate::function::{Call, Error};
 use gotemplate::string::Str;
@@ -9,12 +9,12 @@ use gotemplate::value::{MAX_DEPTH, Map, TooDeep, Value};
 
 use super::budget::MEMORY_OF_AN_ENTRY;
 
-/// Which entries of the destination give way.
+/// Which entries of the destination are overwritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Overwrite {
-    /// Those that are empty: nil, "", 0, false, an empty list or map.
+    /// Empty ones: nil, "", 0, false, an empty list or map.
     EmptyOnly,
-    /// All, though nested maps are merged and not replaced.
+    /// All, but nested maps are merged and not replaced.
     Always,
 }
 
@@ -43,7 +43,7 @@ fn merge_at(
     for (key, new) in source.entries() {
         let old = destination.get(&key);
         if new.is_untyped_nil() {
-            // A nil in the source wins only where everything in the source wins.
+            // A nil in the source only wins if everything in the source wins.
             if overwrite == Overwrite::Always {
                 insert(call, destination, key, new)?;
             }
@@ -53,7 +53,7 @@ fn merge_at(
             && !old.is_nil()
         {
             merge_at(call, old, new, overwrite, depth + 1)?;
-            // Two empty maps are where mergo puts the source's own in place.
+            // For two empty maps, mergo takes the one of the source.
             if !old.is_empty() {
                 continue;
             }

@@ -1,7 +1,8 @@
 //! Helm's template functions: sprig 3.3 as Helm 4.3.1 ships it, and Helm's own.
 //!
-//! Each is a plain Rust function in the module of its family; [`all`] is the one list of their names. What they need
-//! of the world they take from the [`Context`](crate::context::Context), which an execution gets as its host:
+//! Each is a plain Rust function in the module of its family; [`all`] is the only list of their names. Time,
+//! randomness and cluster facts come from the [`Context`](crate::context::Context), which an execution gets as its
+//! host:
 //! see [`gotemplate::exec::Options::host`].
 
 #![expect(
@@ -43,20 +44,20 @@ pub use control::{Refusal, TplError};
 pub(crate) use dates::{toml_date, yaml_timestamp};
 pub(crate) use durations::duration_text;
 
-/// How long a text may get by one call. Go takes what memory it finds.
+/// Maximum length of a text created by one call. Go is only limited by memory.
 const MAX_TEXT: usize = 64 << 20;
-/// How long a list of numbers may get by one call.
+/// Maximum length of a list of numbers created by one call.
 const MAX_ITEMS: u64 = 10_000_000;
 
-/// What Go says where it follows a nil: reflection on a missing value, mostly.
+/// Go's panic on following a nil, mostly reflection on a missing value.
 const NIL_DEREFERENCE: &str = "runtime error: invalid memory address or nil pointer dereference";
 
-/// All functions by name. Templates must be parsed with them: an unknown name is an error of the parser.
+/// All functions by name. Templates must be parsed with them: an unknown name is a parse error.
 pub fn all() -> &'static Functions {
     of(HelmLine::Four)
 }
 
-/// The functions of a line of Helm; those of 3 are among those of 4.
+/// The functions of a line of Helm; those of Helm 3 are a subset of those of Helm 4.
 pub fn of(helm: HelmLine) -> &'static Functions {
     static THREE: LazyLock<Functions> = LazyLock::new(|| {
         let mut functions = Functions::default();
@@ -74,7 +75,7 @@ pub fn of(helm: HelmLine) -> &'static Functions {
     }
 }
 
-/// What Helm 4 added.
+/// The functions that Helm 4 added.
 fn register_new(f: &mut Functions) {
     f.add("mustToYaml", data::must_to_yaml);
     f.add("mustToToml", data::must_to_toml);

@@ -5,7 +5,7 @@ use gotemplate::string::Str;
 
 use crate::context::Context;
 
-/// One of the addresses of a host; "" where the render may not ask for any.
+/// One of the addresses of a host; "" if the render may not resolve names.
 pub(super) fn get_host_by_name(call: &mut Call, name: Str) -> Result<String, Error> {
     let context = call.host::<Context>()?;
     let Some(resolver) = &context.resolver else {
@@ -13,7 +13,7 @@ pub(super) fn get_host_by_name(call: &mut Call, name: Str) -> Result<String, Err
     };
     let mut addresses = resolver.addresses(&name.lossy());
     if addresses.is_empty() {
-        // Sprig draws one of none.
+        // Sprig picks a random one out of none.
         return Err(Error::new("invalid argument to Intn"));
     }
     let drawn = context.random_below(addresses.len() as u64) as usize;

@@ -1,4 +1,4 @@
-//! Paths: Go's `path`, and `path/filepath` as it is on Linux, which is the same to a template.
+//! Paths: Go's `path`, and `path/filepath`, which behaves the same on Linux.
 
 use gotemplate::string::Str;
 

@@ -1,4 +1,4 @@
-//! Random texts: goutils' `CryptoRandom`, out of the render's own source.
+//! Random texts: goutils' `CryptoRandom`, using the render's source of randomness.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -8,7 +8,7 @@ use gotemplate::string::Str;
 use super::MAX_TEXT;
 use crate::context::Context;
 
-/// What it takes to ask the source of randomness for a number.
+/// Steps for one random number.
 pub(super) const STEPS_OF_A_DRAW: u64 = 4;
 
 pub(super) fn alpha_num(call: &mut Call, count: i64) -> Result<Str, Error> {
@@ -23,12 +23,12 @@ pub(super) fn numeric(call: &mut Call, count: i64) -> Result<Str, Error> {
     characters(call, count, |byte| byte.is_ascii_digit())
 }
 
-/// Space to tilde.
+/// Characters from space to tilde.
 pub(super) fn ascii(call: &mut Call, count: i64) -> Result<Str, Error> {
     characters(call, count, |byte| (b' '..=b'~').contains(&byte))
 }
 
-/// Nothing for a negative count: goutils reports an error there, which sprig ignores.
+/// Empty for a negative count: goutils returns an error there, which sprig ignores.
 fn characters(call: &mut Call, count: i64, allowed: fn(u8) -> bool) -> Result<Str, Error> {
     let alphabet: Vec<u8> = (0..0x80).filter(|byte| allowed(*byte)).collect();
     let count = checked(call, count)?;
@@ -38,7 +38,7 @@ fn characters(call: &mut Call, count: i64, allowed: fn(u8) -> bool) -> Result<St
     Ok(drawn.collect::<Vec<u8>>().into())
 }
 
-/// That many bytes in base 64.
+/// Random bytes in base 64.
 pub(super) fn bytes(call: &mut Call, count: i64) -> Result<String, Error> {
     if count < 0 {
         return Err(Error::new("runtime error: makeslice: len out of range"));

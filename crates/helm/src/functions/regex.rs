@@ -12,16 +12,16 @@ use gotemplate::value::List;
 use super::budget::MEMORY_OF_A_PART;
 use gostd::regexp::{self, Progress, Regexp};
 
-/// How many patterns a thread remembers. Charts use the same few again and again, often in a loop.
+/// How many patterns a thread caches. Charts use the same few again and again, often in a loop.
 const REMEMBERED: usize = 16;
-/// How much memory a pattern may take to be remembered, besides what searches for it keep.
+/// Maximum memory of a cached pattern, without the caches of its searches.
 const REMEMBERED_BYTES: usize = 256 << 10;
 
 thread_local! {
     static COMPILED: RefCell<HashMap<Str, Rc<Regexp>>> = RefCell::default();
 }
 
-/// `regexp.Compile`, of the `must` functions.
+/// `regexp.Compile`, as the `must` functions call it.
 fn compile(call: &mut Call, pattern: &Str) -> Result<Result<Rc<Regexp>, Error>, Error> {
     if let Some(regex) = COMPILED.with_borrow(|compiled| compiled.get(pattern).cloned()) {
         return Ok(Ok(regex));
@@ -43,13 +43,13 @@ fn compile(call: &mut Call, pattern: &Str) -> Result<Result<Rc<Regexp>, Error>, 
     Ok(Ok(regex))
 }
 
-/// What it takes to make a state of a pattern, and how many of them are looked at in a step.
+/// Steps to create a state of a pattern.
 const STEPS_TO_COMPILE_A_STATE: u64 = 5;
 const STATES_IN_A_STEP: u64 = 16;
-/// A search goes on from where the last match ended, but it may have looked at all the rest before that.
+/// A search continues where the last match ended, but it may have scanned all the rest before that.
 const MATCHES_OF_A_SEARCH: u64 = 4096;
 
-/// Searches a text, and takes what that takes.
+/// Searches a text, and takes the steps for that.
 fn search<T>(
     call: &mut Call,
     regex: &Regexp,
@@ -71,7 +71,7 @@ fn listed(call: &mut Call, parts: &[&[u8]]) -> Result<List, Error> {
     Ok(List::strings(parts.iter().copied()))
 }
 
-/// `regexp.MustCompile`, of the others, which panics with words of its own.
+/// `regexp.MustCompile`, as the other functions call it, which panics with a message of its own.
 fn compile_or_panic(call: &mut Call, pattern: &Str) -> Result<Result<Rc<Regexp>, Error>, Error> {
     let compiled = compile(call, pattern)?;
     Ok(compiled.map_err(|error| {
@@ -92,7 +92,7 @@ fn quoted(text: &[u8]) -> String {
     String::from_utf8_lossy(&gostd::quote::quote(text)).into_owned()
 }
 
-/// False for what is no pattern.
+/// False if the pattern is invalid.
 pub(super) fn is_match(call: &mut Call, pattern: Str, text: Str) -> Result<bool, Error> {
     match compile(call, &pattern)? {
         Ok(regex) => search(call, &regex, &text, |_| Ok(regex.is_match(&text))),
@@ -206,7 +206,7 @@ pub(super) fn must_split(call: &mut Call, pattern: Str, text: Str, limit: i64) -
     split_by(call, &regex, &text, limit)
 }
 
-/// A nil list if none are wanted.
+/// A nil list if the limit is zero.
 fn split_by(call: &mut Call, regex: &Regexp, text: &Str, limit: i64) -> Result<List, Error> {
     if limit == 0 {
         return Ok(List::nil(&types::STRINGS));

@@ -1,6 +1,6 @@
-//! Texts: the functions of sprig's `strings.go` and of the libraries behind it.
+//! Texts: the functions of sprig's `strings.go` and of its libraries.
 //!
-//! Strings are bytes: lengths and positions count bytes and may cut a character in two, as in Go.
+//! Strings are bytes: lengths and positions count bytes and may split a character, as in Go.
 
 use gostd::quote::append_quoted;
 use gostd::rune::runes;
@@ -15,7 +15,7 @@ use super::budget::{MEMORY_OF_A_PART, MEMORY_OF_A_SLICE};
 use crate::context::Context;
 use gostd::unicode;
 
-/// The text of a value as sprig sees it: strings and bytes as they are, everything else printed.
+/// The text of a value as in sprig: strings and bytes unchanged, everything else printed.
 pub(super) fn text_of(value: &Value) -> Result<Str, Error> {
     match value {
         Value::String(text) => Ok(text.clone()),
@@ -33,7 +33,7 @@ pub(super) fn trim(text: Str) -> Str {
 }
 
 pub(super) fn trim_all(call: &mut Call, cut: Str, text: Str) -> Result<Str, Error> {
-    // At worst every character of the one is compared with every one of the other.
+    // At worst each character of one text is compared with each character of the other.
     call.take_steps((cut.len() as u64).saturating_mul(text.len() as u64) / 64)?;
     Ok(unicode::trim(&text, |c| runes(&cut).any(|(candidate, _)| candidate == c)).into())
 }
@@ -60,7 +60,8 @@ pub(super) fn lower(text: Str) -> Str {
     unicode::map_runes(&text, unicode::to_lower).into()
 }
 
-/// Every letter behind something that is neither letter, digit nor underscore; beyond ASCII, behind a space.
+/// Capitalizes every letter after a separator: an ASCII character that is not a letter, digit or underscore, or a
+/// Unicode space.
 pub(super) fn title(text: Str) -> Str {
     let mut previous = ' ';
     unicode::map_runes(&text, |c| {
@@ -77,7 +78,7 @@ fn is_title_separator(c: char) -> bool {
     !gostd::unicode::is_letter(c) && !gostd::unicode::is_digit(c) && unicode::is_space(c)
 }
 
-/// The first letter of every word.
+/// Lowercases the first letter of every word.
 pub(super) fn untitle(text: Str) -> Str {
     let mut starts = true;
     unicode::map_runes(&text, |c| {
@@ -120,14 +121,14 @@ pub(super) fn repeat(call: &mut Call, count: i64, text: Str) -> Result<Str, Erro
     Ok(text.repeat(count).into())
 }
 
-/// How many spaces stand before a line.
+/// The number of spaces before a line.
 fn padding(spaces: i64) -> Result<usize, Error> {
     repetitions(b" ", spaces)
 }
 
 fn repetitions(text: &[u8], count: i64) -> Result<usize, Error> {
     let count = usize::try_from(count).map_err(|_| Error::new("strings: negative Repeat count"))?;
-    // Go allows what memory holds; one call of a template must not take all of it.
+    // Go is only limited by memory; one call of a template must not take all of it.
     match text
         .len()
         .checked_mul(count)
@@ -167,8 +168,8 @@ pub(super) fn trunc(count: i64, text: Str) -> Str {
     text
 }
 
-/// Looks at bytes where it means characters: once there is a space to remove, other non-ASCII text is garbled, in Go
-/// too.
+/// Inspects bytes where it means characters: if there is a space to remove, other non-ASCII text is garbled, as in
+/// Go.
 pub(super) fn nospace(call: &mut Call, text: Str) -> Result<Str, Error> {
     call.check_memory(text.len() * size_of::<char>())?;
     let kept: Vec<char> = latin1(&text).filter(|c| !unicode::is_space(*c)).collect();
@@ -215,8 +216,8 @@ pub(super) fn abbrevboth(left: i64, right: i64, text: Str) -> Str {
     }
 }
 
-/// goutils' `AbbreviateFull`: at most `width` bytes around `offset`, with dots where something is left out. Nothing
-/// where goutils reports an error, which sprig ignores.
+/// goutils' `AbbreviateFull`: at most `width` bytes around `offset`, with dots for omitted text. Empty where goutils
+/// returns an error, which sprig ignores.
 fn abbreviated(text: &[u8], offset: i64, width: i64) -> Vec<u8> {
     let length = text.len() as i64;
     if text.is_empty() || width < 4 {
@@ -276,7 +277,7 @@ pub(super) fn replace(call: &mut Call, old: Str, new: Str, text: Str) -> Result<
     Ok(parts.join(new.as_bytes()).into())
 }
 
-/// An empty old text stands before, between and behind all characters.
+/// An empty old text matches before, between and after all characters.
 fn around_every_rune(text: &[u8]) -> Vec<&[u8]> {
     let mut parts = vec![b"".as_slice()];
     parts.extend(explode(text, None));
@@ -284,7 +285,7 @@ fn around_every_rune(text: &[u8]) -> Vec<&[u8]> {
     parts
 }
 
-/// Into how many parts a text falls at most.
+/// Upper limit on the number of parts of a split text.
 fn most_parts(text: &[u8], separator: &[u8]) -> usize {
     if separator.is_empty() {
         return text.len();
@@ -292,14 +293,14 @@ fn most_parts(text: &[u8], separator: &[u8]) -> usize {
     memchr::memmem::find_iter(text, separator).count() + 1
 }
 
-/// Makes sure that there is memory for the parts of a text, and takes that for their own texts.
+/// Checks that there is memory for the parts of a text, and takes the memory for their own texts.
 fn take_parts(call: &mut Call, text: &[u8], separator: &[u8], limit: Option<usize>) -> Result<(), Error> {
     let parts = most_parts(text, separator).min(limit.unwrap_or(usize::MAX));
     call.check_memory(parts.saturating_mul(MEMORY_OF_A_SLICE + MEMORY_OF_A_PART))?;
     call.take_memory(text.len())
 }
 
-/// Go's `strings.SplitN`; no limit stands for `Split`.
+/// Go's `strings.SplitN`; without a limit, `Split`.
 fn split_bytes<'t>(text: &'t [u8], separator: &[u8], limit: Option<usize>) -> Vec<&'t [u8]> {
     if limit == Some(0) {
         return Vec::new();
@@ -318,7 +319,7 @@ fn split_bytes<'t>(text: &'t [u8], separator: &[u8], limit: Option<usize>) -> Ve
     parts
 }
 
-/// The characters, the last part holding all the rest.
+/// The characters; the last part holds the rest.
 fn explode(text: &[u8], limit: Option<usize>) -> Vec<&[u8]> {
     let mut parts = Vec::new();
     let mut rest = text;
@@ -346,7 +347,8 @@ pub(super) fn wrap_with(call: &mut Call, width: i64, separator: Str, text: Str) 
     wrapped(call, &text, width, separator, true).map(Str::from)
 }
 
-/// goutils' `WrapCustom`: lines of at most `width` bytes, cut at spaces; longer words are cut too if `cut_words`.
+/// goutils' `WrapCustom`: lines of at most `width` bytes, broken at spaces; longer words are broken too if
+/// `cut_words`.
 fn wrapped(
     call: &mut Call,
     text: &[u8],
@@ -355,7 +357,7 @@ fn wrapped(
     cut_words: bool,
 ) -> Result<Vec<u8>, Error> {
     let width = usize::try_from(width).unwrap_or(0).max(1);
-    // A line can be as short as one character, where a space follows it.
+    // A line can be as short as one character, if a space follows it.
     call.check_memory(
         (text.len() / 2)
             .saturating_mul(separator.len())
@@ -400,7 +402,7 @@ pub(super) fn nindent(call: &mut Call, spaces: i64, text: Str) -> Result<Str, Er
     indented(call, b"\n", spaces, &text)
 }
 
-/// Every line, the empty ones too.
+/// Indents every line, including empty ones.
 fn indented(call: &mut Call, before: &[u8], spaces: i64, text: &[u8]) -> Result<Str, Error> {
     let spaces = padding(spaces)?;
     let lines = memchr::memchr_iter(b'\n', text).count() + 1;
@@ -449,14 +451,14 @@ pub(super) fn squote(call: &mut Call, values: Rest<Value>) -> Result<Str, Error>
     })
 }
 
-/// With spaces between, without nils.
+/// Joined with spaces, without nils.
 fn join_each(
     call: &mut Call,
     values: &[Value],
     text_of: impl Fn(&Value) -> Result<Str, Error>,
     append: impl Fn(&Str, &mut Vec<u8>),
 ) -> Result<Str, Error> {
-    // `\x00` for a byte.
+    // `\x00` for one byte.
     const LONGEST_ESCAPE: usize = 4;
     let mut out = Vec::with_capacity(64);
     for value in values.iter().filter(|value| !value.is_untyped_nil()) {
@@ -470,16 +472,16 @@ fn join_each(
     Ok(out.into())
 }
 
-/// Texts of values, as long as there is memory for them.
+/// The texts of values, as long as there is memory for them.
 #[derive(Default)]
 struct Texts {
     texts: Vec<Str>,
-    /// Bytes of all of them.
+    /// Total length in bytes.
     length: usize,
 }
 
 impl Texts {
-    /// The texts of a list without its nils; of anything else, its own.
+    /// The texts of a list without its nils; for any other value, its text.
     fn of(call: &mut Call, value: &Value) -> Result<Self, Error> {
         let mut texts = Self::default();
         match value {
@@ -520,7 +522,7 @@ impl Texts {
 
 pub(super) fn to_strings(call: &mut Call, value: Value) -> Result<Value, Error> {
     match &value {
-        // Go hands a []string on, a nil one too.
+        // Go passes a []string through, even a nil one.
         Value::List(list) if list.ty().is(&types::STRINGS) => Ok(value),
         _ => Ok(Value::strings(Texts::of(call, &value)?.texts)),
     }
@@ -532,7 +534,7 @@ pub(super) fn join(call: &mut Call, separator: Str, value: Value) -> Result<Str,
 
 pub(super) fn sort_alpha(call: &mut Call, value: Value) -> Result<List, Error> {
     let mut texts = match &value {
-        // Sorted in place, so to speak: a nil list stays one.
+        // Go sorts in place: a nil list stays nil.
         Value::List(list) if list.is_nil() && list.ty().is(&types::STRINGS) => return Ok(list.clone()),
         Value::Nil => {
             let mut texts = Texts::default();
@@ -541,7 +543,7 @@ pub(super) fn sort_alpha(call: &mut Call, value: Value) -> Result<List, Error> {
         }
         _ => Texts::of(call, &value)?,
     };
-    // Each is compared with some others, at worst to its end.
+    // Each text is compared with some others, at worst to its end.
     let comparisons = u64::from(texts.texts.len().max(1).ilog2() + 1);
     call.take_steps((texts.length as u64 / 64 + texts.texts.len() as u64 / 4).saturating_mul(comparisons))?;
     texts.texts.sort();

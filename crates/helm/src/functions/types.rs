@@ -1,4 +1,4 @@
-//! What a value is: sprig's `reflect.go`.
+//! Types and kinds of values: sprig's `reflect.go`.
 
 use gotemplate::string::Str;
 use gotemplate::value::Value;
@@ -11,7 +11,7 @@ pub(super) fn type_is(name: Str, value: Value) -> bool {
     name == value.type_name()
 }
 
-/// A pointer counts as what it points to.
+/// A pointer matches the type that it points to.
 pub(super) fn type_is_like(name: Str, value: Value) -> bool {
     let found = value.type_name();
     name == found || found.strip_prefix('*').is_some_and(|pointee| name == pointee)

@@ -1,4 +1,4 @@
-//! URLs as maps and back: sprig's `url.go`.
+//! URLs as maps: sprig's `url.go`.
 
 use gotemplate::function::Error;
 use gotemplate::string::Str;
@@ -7,7 +7,7 @@ use gotemplate::value::{Map, Value};
 use super::NIL_DEREFERENCE;
 use gostd::url::{Url, User};
 
-/// `scheme host hostname path query opaque fragment userinfo`, all of them texts.
+/// `scheme host hostname path query opaque fragment userinfo`, all of them strings.
 pub(super) fn parse(text: Str) -> Result<Map, Error> {
     let url = Url::parse(&text).map_err(|error| Error::new(format!("unable to parse url: {error}")))?;
     let user = url.user.as_ref().map(User::to_bytes).unwrap_or_default();
@@ -28,7 +28,7 @@ pub(super) fn parse(text: Str) -> Result<Map, Error> {
         .collect())
 }
 
-/// The URL of such a map; what is missing in it is left out.
+/// The URL of such a map; missing parts are left out.
 pub(super) fn join(parts: Map) -> Result<Str, Error> {
     let mut url = Url {
         scheme: part(&parts, "scheme")?,

@@ -14,11 +14,11 @@ use crate::semver::{self, Version};
 static POINTER: Type = Type::pointer("*semver.Version").with_methods(&POINTER_METHODS);
 static PLAIN: Type = Type::structure("semver.Version").with_methods(&PLAIN_METHODS);
 
-/// What `semver` makes: a pointer to a version.
+/// Returned by `semver`: a pointer to a version.
 #[derive(Clone, Debug)]
 struct Pointer(Version);
 
-/// What `IncMajor` and its like make: a version itself, which has fewer methods in Go.
+/// Returned by `IncMajor` and similar methods: a version value, which has fewer methods in Go.
 #[derive(Clone, Debug)]
 struct Plain(Version);
 
@@ -159,7 +159,7 @@ pub(super) fn parse(version: Str) -> Result<Concrete, Error> {
     Ok(Concrete(Value::object(Pointer(version))))
 }
 
-/// Whether a version fits a constraint.
+/// Whether a version satisfies a constraint.
 pub(super) fn compare(constraint: Str, version: Str) -> Result<bool, Error> {
     semver::satisfies(&constraint.lossy(), &version.lossy()).map_err(Error::from_error)
 }

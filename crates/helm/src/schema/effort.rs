@@ -1,8 +1,8 @@
-//! How much work it may be to hold values against a schema.
+//! Limits on the work of validating values against a schema.
 //!
-//! A schema can refer to itself so that a check takes for ever, or so deep that it fills the stack, and the validator cannot
-//! be interrupted. All of that goes through references, so each of them is led through a keyword of ours, which counts and,
-//! past a limit, unwinds out of the validator.
+//! A schema can refer to itself so that validation never ends, or so deeply that it overflows the stack, and the
+//! validator cannot be interrupted. All of that needs references, so each reference is routed through a custom
+//! keyword, which counts and, past a limit, unwinds out of the validator.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -11,35 +11,36 @@ use jsonschema::paths::Location;
 use jsonschema::{Draft, Keyword, ValidationError, ValidationOptions};
 use serde_json::{Map, Value, json};
 
-/// How many references a check may follow. A hundred thousand values, each against a few, take a fourth of that.
+/// How many references a validation may follow. A hundred thousand values, each with a few references, take a quarter
+/// of that.
 const STEPS: u32 = 2_000_000;
 
-/// How much of the stack a check may take, in bytes: half of what a thread has by default.
+/// How much of the stack a validation may use, in bytes: half of what a thread has by default.
 const STACK: usize = 1 << 20;
 
-/// Name of the keyword. No draft knows it.
+/// Name of the keyword. No draft defines it.
 const STEP: &str = "$step";
 
-/// Where a schema with an address of its own has what its references are led through. Each draft looks for references to
-/// other documents in one of the two.
+/// Where the definitions for routed references are put, in each schema with its own address. Each draft resolves
+/// references from other documents in one of the two.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 
-/// What was exceeded.
+/// The limit that was exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Exceeded {
     #[error(
-        "the schema follows more than {STEPS} references to check these values: let it refer to itself less"
+        "the schema follows more than {STEPS} references to check these values: use fewer recursive references"
     )]
     Steps,
-    #[error("the schema refers to itself too deep to check these values: let it refer to itself less")]
+    #[error("the schema nests references too deeply to check these values: use fewer recursive references")]
     Depth,
 }
 
-/// What a check has left.
+/// What remains for a validation.
 #[derive(Clone, Copy)]
 struct Left {
     steps: u32,
-    /// An address in the frame where the check began.
+    /// An address in the stack frame where the validation began.
     bottom: usize,
 }
 
@@ -47,17 +48,17 @@ thread_local! {
     static LEFT: Cell<Option<Left>> = const { Cell::new(None) };
 }
 
-/// Does a check on this thread within the limits.
+/// Runs a validation on this thread within the limits.
 ///
 /// # Errors
-/// What was exceeded.
+/// The limit that was exceeded.
 pub(super) fn limited<T>(check: impl FnOnce() -> T) -> Result<T, Exceeded> {
     let begun = Left {
         steps: STEPS,
         bottom: here(),
     };
     let before = LEFT.replace(Some(begun));
-    // The validator keeps nothing from one check to the next that could be left half done.
+    // The validator keeps no state between validations that could be left inconsistent.
     let checked = catch_unwind(AssertUnwindSafe(check));
     LEFT.set(before);
     checked.or_else(|cause| match cause.downcast::<Exceeded>() {
@@ -66,7 +67,7 @@ pub(super) fn limited<T>(check: impl FnOnce() -> T) -> Result<T, Exceeded> {
     })
 }
 
-/// Makes the keyword known.
+/// Registers the keyword.
 pub(super) fn known(options: ValidationOptions<'_>) -> ValidationOptions<'_> {
     options.with_keyword(STEP, |_: &Map<String, Value>, _: &Value, _: Location| {
         Ok(Box::new(Step) as Box<dyn for<'i> Keyword<'i>>)
@@ -101,17 +102,17 @@ fn step() {
     resume_unwind(Box::new(exceeded))
 }
 
-/// An address in the frame of who calls.
+/// An address in the stack frame of the caller.
 #[inline(never)]
 fn here() -> usize {
     let local = 0_u8;
     std::ptr::from_ref(&local).addr()
 }
 
-/// Keywords whose values are no schemas, whatever they look like.
+/// Keywords whose values are not schemas, whatever they look like.
 const DATA: [&str; 4] = ["const", "default", "enum", "examples"];
 
-/// Keywords whose values have a schema for each name that somebody chose.
+/// Keywords whose values map user-chosen names to schemas.
 const NAMED: [&str; 6] = [
     "$defs",
     "definitions",
@@ -121,10 +122,10 @@ const NAMED: [&str; 6] = [
     "properties",
 ];
 
-/// Keywords that refer to a schema, in the drafts that know them.
+/// Keywords that refer to a schema, in the drafts that define them.
 const REFERENCES: [&str; 3] = ["$ref", "$recursiveRef", "$dynamicRef"];
 
-/// Leads all references of a document of the draft through the keyword.
+/// Routes all references of a document of the draft through the keyword.
 pub(super) fn counted(document: &mut Value, draft: Draft) {
     let draft = draft.detect(document);
     let mut leading = Leading::default();
@@ -132,17 +133,19 @@ pub(super) fn counted(document: &mut Value, draft: Draft) {
     leading.keep(document);
 }
 
-/// What the references of the schema around that has an address are led through: references are relative to that.
+/// The definitions for the references of the enclosing schema with an address, as references are relative to that
+/// address.
 #[derive(Default)]
 struct Leading {
     steps: Map<String, Value>,
-    /// How many there are in the whole document. No two schemas have steps of one name, so one that is looked for in the
-    /// wrong schema is not found: a schema with such a reference is refused, and never another one checked in its place.
+    /// Number of definitions in the whole document. Their names are unique, so one that is looked up in the wrong
+    /// schema is not found: a schema with such a reference is rejected, and never validated against another
+    /// definition.
     count: usize,
 }
 
 impl Leading {
-    /// Goes through what is where a schema may be.
+    /// Visits a value where a schema may be.
     fn schema(&mut self, value: &mut Value, draft: Draft) {
         match value {
             Value::Array(items) => items.iter_mut().for_each(|item| self.schema(item, draft)),
@@ -163,7 +166,7 @@ impl Leading {
         }
     }
 
-    /// Goes through a schema in another one. It may name a draft and an address of its own.
+    /// Visits a nested schema, which may declare its own draft and address.
     fn inner(&mut self, value: &mut Value, draft: Draft) {
         let draft = draft.detect(value);
         let resource = draft.create_resource_ref(value);
@@ -176,7 +179,7 @@ impl Leading {
         self.steps = around;
     }
 
-    /// Puts the steps where the references to them look.
+    /// Puts the definitions where the references to them are resolved.
     fn keep(&mut self, document: &mut Value) {
         let Value::Object(fields) = document else { return };
         if self.steps.is_empty() {
@@ -190,7 +193,7 @@ impl Leading {
         }
     }
 
-    /// Leads the references of one schema through the keyword.
+    /// Routes the references of one schema through the keyword.
     fn lead(&mut self, fields: &mut Map<String, Value>, draft: Draft) {
         let known = REFERENCES.into_iter().filter(|name| draft.is_known_keyword(name));
         let references: Vec<Value> = known
@@ -225,7 +228,7 @@ mod tests {
             .map_err(|why| why.trim_end().to_owned())
     }
 
-    /// A chain of so many definitions, each of which refers to the next one as often.
+    /// A chain of `length` definitions, each of which refers to the next one `times` times.
     fn chain(length: usize, times: usize, place: &str) -> Value {
         let mut definitions = Map::new();
         for number in 0..length {
@@ -263,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_reference_stays() {
+    fn a_field_that_only_looks_like_a_reference_is_unchanged() {
         let mut data = json!({
             "const": {"$ref": "#"},
             "properties": {"$ref": {"type": "string"}, "const": {"$ref": "#/x"}},
@@ -288,7 +291,7 @@ mod tests {
         );
     }
 
-    /// What a draft does not know is a field like any other: no address, and no reference.
+    /// A keyword that a draft does not define is an ordinary field: not an address, and not a reference.
     #[test]
     fn each_draft_has_its_own_address_and_references() {
         let schema = |draft: &str, id: &str| {

@@ -1,5 +1,5 @@
 //! The formats that Helm's validator knows (`format.go` of github.com/santhosh-tekuri/jsonschema v6). Schemas up to
-//! draft 7 assert them, newer ones only describe with them.
+//! draft 7 enforce them; in newer ones they are only descriptive.
 
 use std::net::Ipv6Addr;
 
@@ -7,13 +7,13 @@ use gostd::url::Url;
 
 use crate::semver;
 
-/// Why a text does not have a format, in that validator's words.
+/// Why a text does not match a format, in that validator's words.
 pub(super) type Checked = Result<(), String>;
 
 /// A format by name.
 pub(super) type Format = (&'static str, fn(&str) -> Checked);
 
-/// All of them. Those that the validator does not know, and which accept everything there, stand last.
+/// All formats. Those that the validator does not know, and so accepts for every text, come last.
 pub(super) const ALL: [Format; 20] = [
     ("json-pointer", json_pointer),
     ("relative-json-pointer", relative_json_pointer),
@@ -39,7 +39,7 @@ pub(super) const ALL: [Format; 20] = [
 
 #[expect(
     clippy::unnecessary_wraps,
-    reason = "it stands in a table of checks that can fail"
+    reason = "it is in a table of checks that can fail"
 )]
 fn anything(_: &str) -> Checked {
     Ok(())
@@ -358,7 +358,7 @@ fn date_time(text: &str) -> Checked {
     time(&text[11..]).map_err(|why| format!("invalid time element: {why}"))
 }
 
-/// Go's URL parser, and a look at IPv6 addresses, which it does not check.
+/// Go's URL parser, plus a check of IPv6 addresses, which that parser does not do.
 fn parsed_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text.as_bytes()).map_err(|error| error.to_string())?;
     let host = String::from_utf8_lossy(url.hostname()).into_owned();

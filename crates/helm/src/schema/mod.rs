@@ -1,8 +1,8 @@
-//! Values against the schemas of a chart and its subcharts (Helm's `jsonschema.go`), with the wording of the validator
-//! that Helm uses (github.com/santhosh-tekuri/jsonschema v6).
+//! Validates values against the schemas of a chart and its subcharts (Helm's `jsonschema.go`), with the messages of
+//! the validator that Helm uses (github.com/santhosh-tekuri/jsonschema v6).
 //!
-//! Nothing is fetched: a reference to a file or to the web is an error, an unresolved `urn:` accepts everything, as
-//! in Helm. Patterns are matched in linear time and know no look-around, as in Go.
+//! Nothing is fetched: a reference to a file or to the web is an error; an unresolved `urn:` accepts everything, as
+//! in Helm. Patterns are matched in linear time and have no look-around, as in Go.
 
 use std::{fmt::Write, sync::OnceLock};
 
@@ -19,7 +19,7 @@ use crate::{chart::ResolvedChart, values::as_table};
 mod effort;
 mod formats;
 
-/// What does not fit, for every chart: its name and the messages below it.
+/// The violations of all charts: each chart's name followed by its messages.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Error(String);
@@ -43,10 +43,10 @@ impl Schema {
         &self.text
     }
 
-    /// What of the values does not fit, as far as it is found before `is_over`, which is asked between two places that do not.
+    /// The violations found before `is_over`, which is checked between two violations.
     ///
     /// # Errors
-    /// When the schema is none, or takes too much work, in words.
+    /// When the schema is invalid, or takes too much work; the text says which.
     fn errors<'v>(&'v self, values: &'v Value, is_over: &dyn Fn() -> bool) -> Outcome<'v> {
         let validator = self
             .compiled
@@ -70,21 +70,21 @@ impl PartialEq for Schema {
     }
 }
 
-/// One place where values do not fit the schema of a chart or subchart.
+/// One place where values violate the schema of a chart or subchart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
     /// Name of the chart whose schema it is.
     pub chart: String,
-    /// Where in the values of the outermost chart, as a JSON pointer.
+    /// The position in the values of the outermost chart, as a JSON pointer.
     pub path: String,
-    /// Why, in the words of Helm's validator.
+    /// The reason, in the words of Helm's validator.
     pub reason: String,
 }
 
-/// Checks the values of a chart, then those of its subcharts, each against its own schema.
+/// Validates the values of a chart, then those of its subcharts, each against its own schema.
 ///
 /// # Errors
-/// When values do not fit, or a schema is none.
+/// When values violate a schema, or a schema is invalid.
 pub(crate) fn validate(chart: &ResolvedChart<'_>, values: &Map) -> Result<(), Error> {
     let mut text = String::new();
     visit(chart, values, "", &|| false, &mut |chart, _, outcome| {
@@ -98,8 +98,7 @@ pub(crate) fn validate(chart: &ResolvedChart<'_>, values: &Map) -> Result<(), Er
     if text.is_empty() { Ok(()) } else { Err(Error(text)) }
 }
 
-/// Every place where the values do not fit, in the order in which [`validate`] names them; none when time is over before all
-/// are found.
+/// All violations, in the order of [`validate`]; none if the time is over before all are found.
 pub(crate) fn violations(
     chart: &ResolvedChart<'_>,
     values: &Map,
@@ -125,11 +124,11 @@ pub(crate) fn violations(
     (!is_over()).then_some(violations)
 }
 
-/// What became of one chart: its errors, or why there is no answer.
+/// The result for one chart: its violations, or why it could not be validated.
 type Outcome<'v> = Result<Vec<ValidationError<'v>>, String>;
 
-/// Tells `seen` of every chart that has a schema, until time is over: its name, where its values are, and what became of
-/// them.
+/// Calls `seen` for each chart that has a schema, until the time is over, with its name, the position of its values,
+/// and the result.
 fn visit(
     chart: &ResolvedChart<'_>,
     values: &Map,
@@ -141,7 +140,7 @@ fn visit(
         return;
     }
     if let Some(schema) = chart.chart.schema_check() {
-        // Whole floats become integers here, which is what they are for the validator, too.
+        // Whole floats become integers here, as the validator treats them.
         match json::to_json(&GoValue::Map(values.clone())) {
             Ok(values) => seen(chart.name(), path, schema.errors(&values, is_over)),
             Err(error) => seen(chart.name(), path, Err(error.to_string())),
@@ -195,7 +194,7 @@ fn compile(text: &[u8]) -> Result<Validator, String> {
     })
 }
 
-/// True without `$schema` and for the address that always means the newest draft.
+/// Whether there is no `$schema`, or it is the address that always means the newest draft.
 fn names_newest_draft(schema: &Value) -> bool {
     let Some(address) = schema.get("$schema").and_then(Value::as_str) else {
         return true;
@@ -207,7 +206,7 @@ fn names_newest_draft(schema: &Value) -> bool {
     )
 }
 
-/// Refuses every reference that leads out of the schema.
+/// Rejects every reference that leaves the schema.
 struct NoRetrieval;
 
 impl Retrieve for NoRetrieval {
@@ -225,12 +224,12 @@ fn messages(errors: &[ValidationError<'_>], indent: usize) -> String {
     format!("{lines}\n")
 }
 
-/// Every message on a line of its own, each with a line break in front.
+/// Each message on its own line, preceded by a line break.
 fn lines_of(errors: &[ValidationError<'_>], indent: usize) -> String {
     let mut lines = String::new();
     let mut rest = errors;
     while let Some(error) = rest.first() {
-        // Missing properties of one object come one by one, and stand on one line in Helm.
+        // Missing properties of one object are reported one by one here, but on one line in Helm.
         let together = rest
             .iter()
             .take_while(|other| {
@@ -362,7 +361,7 @@ fn message(group: &[ValidationError<'_>]) -> String {
                 error.instance().as_str().map(quoted).unwrap_or_default()
             )
         }
-        // What is left has no counterpart in Helm's validator, or one whose details are not known here.
+        // The remaining errors have no counterpart in Helm's validator, or one whose details are not available here.
         _ => error.to_string(),
     }
 }

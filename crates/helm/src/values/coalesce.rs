@@ -1,6 +1,7 @@
-//! The user's values over a chart's defaults, down into its subcharts (Helm's `pkg/chart/common/util/coalesce.go`).
+//! Merges the user's values over a chart's defaults, and those of its subcharts (Helm's
+//! `pkg/chart/common/util/coalesce.go`).
 //!
-//! The maps that come out are shared where Helm shares them: a table below `global` is the same object in parent and
+//! The resulting maps are shared where Helm shares them: a table below `global` is the same object in parent and
 //! subchart, so a template that changes it changes both.
 
 use gotemplate::{
@@ -18,45 +19,45 @@ pub(crate) const GLOBAL: &str = "global";
 /// Why values could not be coalesced.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The values have something else where a subchart's table belongs.
+    /// The values have another type where a subchart's table is expected.
     #[error("type mismatch on {subchart}: {found}")]
     NotATable {
         /// The subchart.
         subchart: String,
-        /// What is there, as Go prints it.
+        /// The value, as Go prints it.
         found: String,
     },
-    /// The chart has too many charts below it.
+    /// The chart has too many subcharts, including nested ones.
     #[error(
-        "the chart has more than {0} charts below it, each counted for each name that it is declared under and for each \
-         chart that it lies in"
+        "the chart has more than {0} subcharts, where each counts once for every name it is declared under and for \
+         every chart that contains it"
     )]
     TooManyCharts(usize),
     /// The values of all these charts are too large.
     #[error(
-        "the values of the charts below the chart take more than {} MiB, those of each counted for each name that it is \
+        "the values of the subcharts take more than {} MiB, where each subchart counts once for every name it is \
          declared under",
         .0 >> 20
     )]
     ValuesTooLarge(usize),
-    /// The values are nested without end.
+    /// The values are nested endlessly.
     #[error(transparent)]
     TooDeep(#[from] TooDeep),
-    /// A value that a message would quote has no text.
+    /// A value that a message would quote cannot be printed.
     #[error(transparent)]
     Print(#[from] format::Error),
 }
 
-/// What becomes of nulls.
+/// How nulls are treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Nulls {
-    /// They delete the key that they are the value of.
+    /// They delete their key.
     Delete,
     /// They stay.
     Keep,
 }
 
-/// Lays the user's values over the defaults of a chart and its subcharts; nulls delete.
+/// Merges the user's values over the defaults of a chart and its subcharts; nulls delete.
 ///
 /// The user's values are copied first. Warnings are appended in Helm's words.
 ///
@@ -70,7 +71,7 @@ pub(crate) fn coalesce(
     Coalescing { warnings }.start(chart, values, Nulls::Delete)
 }
 
-/// The defaults of a chart and its subcharts with their nulls.
+/// The defaults of a chart and its subcharts, including nulls.
 ///
 /// # Errors
 /// When a subchart's values are not a table.
@@ -78,7 +79,7 @@ pub(crate) fn defaults(chart: &ResolvedChart<'_>, warnings: &mut Vec<String>) ->
     Coalescing { warnings }.start(chart, &Map::new(), Nulls::Keep)
 }
 
-/// Fills a table with what it lacks; nulls stay. Tables are changed in place and shared, as in Helm.
+/// Adds missing entries to a table; nulls are kept. Tables are changed in place and shared, as in Helm.
 pub(crate) fn merge_tables(onto: &Map, from: &Map, warnings: &mut Vec<String>) -> Result<(), Error> {
     Coalescing { warnings }.tables(onto, from, "", Nulls::Keep)
 }
@@ -157,7 +158,7 @@ impl Coalescing<'_> {
             }
             return Ok(());
         };
-        // Below a subchart's name nulls must stay: they delete the subchart's own defaults in the next step.
+        // Below a subchart's name nulls must be kept: they delete the subchart's own defaults in the next step.
         let is_subchart = chart.dependencies.iter().any(|subchart| *key == subchart.name());
         let nulls = if is_subchart { Nulls::Keep } else { nulls };
         if nulls == Nulls::Delete && chart.helm == HelmLine::Four {
@@ -193,7 +194,7 @@ impl Coalescing<'_> {
         Ok(())
     }
 
-    /// Lays a chart's globals over those of its subchart.
+    /// Merges a chart's globals over those of its subchart.
     fn globals(&mut self, onto: &Map, from: &Map, prefix: &str) -> Result<(), Error> {
         let Some(target) = table_or_empty(onto) else {
             self.warn(format!(
@@ -216,7 +217,7 @@ impl Coalescing<'_> {
                 (Some(table), Some(present)) => match as_table(&present) {
                     Some(present) => {
                         let merged = shallow_copy(table);
-                        // Nulls always stay here: coalescing the subchart comes next and deletes them.
+                        // Nulls are always kept here: coalescing the subchart comes next and deletes them.
                         self.tables(&merged, present, &join(prefix, &key.lossy()), Nulls::Keep)?;
                         target.insert(key, Value::Map(merged));
                     }
@@ -236,9 +237,9 @@ impl Coalescing<'_> {
         Ok(())
     }
 
-    /// Fills `onto`, which has precedence, with what it lacks of `from`.
+    /// Adds the entries of `from` that `onto` lacks; `onto` takes precedence.
     fn tables(&mut self, onto: &Map, from: &Map, prefix: &str, nulls: Nulls) -> Result<(), Error> {
-        // A chart's defaults hold those of its subcharts already, so most of what meets here is equal.
+        // A chart's defaults already contain those of its subcharts, so most values compared here are equal.
         if onto.is_same_frozen(from) && !from.may_hold_nil() {
             return Ok(());
         }
@@ -259,7 +260,7 @@ impl Coalescing<'_> {
                 continue;
             };
             let erases = nulls == Nulls::Delete && matches!(present, Value::Nil);
-            // A null that had no default to erase stays.
+            // A null without a default to erase is kept.
             if erases && had_value.binary_search(&key).is_ok() {
                 onto.remove(&key);
                 continue;
@@ -309,7 +310,7 @@ fn shallow_copy(map: &Map) -> Map {
     map.entries().into_iter().collect()
 }
 
-/// The `global` table of some values, a new one where there is none; `None` where it is something else.
+/// The `global` table of some values; a new one if there is none, `None` if it is not a table.
 fn table_or_empty(values: &Map) -> Option<Map> {
     match values.get(GLOBAL) {
         None => Some(Map::new()),

@@ -1,8 +1,8 @@
-//! Values: reading them, merging those of a user, and conversions between their two forms.
+//! Values: parsing, merging a user's values, and conversions between the two representations.
 //!
 //! At rest values are JSON ([`serde_json::Map`]), which can be stored and sent; while a chart is rendered they are
-//! [`gotemplate`]'s maps, which templates share and change. Numbers keep their Go types in both: what was read from a
-//! file or from JSON is a float, what `--set` wrote is an integer.
+//! [`gotemplate`]'s maps, which templates share and change. Both keep the Go types of numbers: those read from a file
+//! or from JSON are floats, those written by `--set` are integers.
 
 use gotemplate::{
     frozen::{Frozen, FrozenMap},
@@ -18,10 +18,10 @@ pub mod strvals;
 
 pub use self::coalesce::Error as CoalesceError;
 
-/// Why a text does not hold values.
+/// Why a text could not be read as values.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// A line starts a document and goes on with something else.
+    /// A line that starts a document has other text after the dashes.
     #[error("error reading yaml document: invalid Yaml document separator: {0}")]
     Separator(String),
     /// A document is not YAML.
@@ -33,7 +33,7 @@ pub enum ReadError {
          json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
     )]
     NotATable {
-        /// What it is.
+        /// Its type.
         found: &'static str,
     },
     /// The only document that is read is not YAML.
@@ -45,12 +45,12 @@ pub enum ReadError {
          json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
     )]
     OnlyNotATable {
-        /// What it is.
+        /// Its type.
         found: &'static str,
     },
 }
 
-/// Reads the text of a values file: all its documents, later ones over earlier ones, every number a float.
+/// Parses a values file: all its documents, later ones merged over earlier ones, all numbers as floats.
 ///
 /// # Errors
 /// When a document is not YAML or not a table.
@@ -66,7 +66,7 @@ pub fn read(text: &[u8]) -> Result<Map<String, Value>, ReadError> {
     Ok(values)
 }
 
-/// Reads the text of a values file as Helm 3 does: its first document alone, every number a float.
+/// Parses a values file as Helm 3 does: only its first document, all numbers as floats.
 ///
 /// # Errors
 /// When that document is not YAML or not a table.
@@ -75,10 +75,10 @@ pub fn read_first(text: &[u8]) -> Result<Map<String, Value>, ReadError> {
     into_table(document).map_err(|found| ReadError::OnlyNotATable { found })
 }
 
-/// Reads a values file as a line of Helm does: [`read`] or [`read_first`].
+/// Parses a values file as a line of Helm does: [`read`] or [`read_first`].
 ///
 /// # Errors
-/// Theirs.
+/// The errors of those functions.
 pub fn read_as(helm: HelmLine, text: &[u8]) -> Result<Map<String, Value>, ReadError> {
     match helm {
         HelmLine::Three => read_first(text),
@@ -86,7 +86,7 @@ pub fn read_as(helm: HelmLine, text: &[u8]) -> Result<Map<String, Value>, ReadEr
     }
 }
 
-/// A document as a table, an empty one where it holds nothing; else what Go calls it.
+/// The document as a table, empty if the document is; otherwise Go's name of its type.
 fn into_table(document: Value) -> Result<Map<String, Value>, &'static str> {
     match document {
         Value::Null => Ok(Map::new()),
@@ -126,7 +126,7 @@ fn documents(text: &[u8]) -> Result<Vec<Vec<u8>>, ReadError> {
     Ok(documents)
 }
 
-/// Lays values over others: tables are merged key by key, everything else replaces what was there, nulls included.
+/// Merges values over others: tables are merged key by key, everything else is replaced, also by nulls.
 pub fn merge(under: &mut Map<String, Value>, over: Map<String, Value>) {
     for (key, value) in over {
         match (under.get_mut(&key), value) {
@@ -148,7 +148,7 @@ pub fn with_floats(value: Value) -> Value {
     }
 }
 
-/// [`with_floats`] for a whole table, for values that come as JSON from elsewhere.
+/// [`with_floats`] for a whole table, for values that come as JSON.
 pub fn floats(table: Map<String, Value>) -> Map<String, Value> {
     table
         .into_iter()
@@ -179,7 +179,7 @@ pub(crate) fn to_value(value: &Value) -> GoValue {
     }
 }
 
-/// Values at rest in the form of which renderings make copies.
+/// Values at rest in the frozen form that renderings copy from.
 pub(crate) fn freeze(values: &Map<String, Value>) -> FrozenMap {
     FrozenMap::new(
         values
@@ -223,7 +223,7 @@ fn json(value: &Frozen) -> Value {
     }
 }
 
-/// A table of plain values; defined types such as `.Values` itself are none, as for Go's type assertion.
+/// A table of plain values; defined types such as `.Values` itself do not count, as in Go's type assertion.
 pub(crate) fn as_table(value: &GoValue) -> Option<&value::Map> {
     value.as_map().filter(|map| map.ty().is(&gotemplate::types::MAP))
 }

@@ -1,11 +1,11 @@
 //! The grammar of `--set` and its relatives (Helm's `pkg/strvals`).
 //!
-//! `a.b=v`, `a[0].b=v`, `a={x,y}`, assignments separated by commas, `\` before a character that means itself.
-//! Each assignment writes into the values of the earlier ones.
+//! `a.b=v`, `a[0].b=v`, `a={x,y}`, assignments separated by commas, `\` as escape character. Each assignment is
+//! applied to the result of the earlier ones.
 
 use serde_json::{Map, Value};
 
-/// How deep a name may be nested.
+/// Maximum nesting of a name.
 pub const MAX_NESTING: usize = 30;
 
 /// The largest index into a list.
@@ -19,7 +19,7 @@ pub struct Error(String);
 /// `--set`: booleans, `null` and decimal integers are recognised, everything else is a string.
 ///
 /// # Errors
-/// When the text is not an assignment or does not fit the values that are there.
+/// When the text is not an assignment or does not fit the existing values.
 pub fn set(text: &str, into: &mut Map<String, Value>) -> Result<(), Error> {
     Parser::new(text, Mode::Typed).run(into)
 }
@@ -40,7 +40,7 @@ pub fn set_json(text: &str, into: &mut Map<String, Value>) -> Result<(), Error> 
     Parser::new(text, Mode::Json).run(into)
 }
 
-/// `--set-file`: every value is a path, and what `read` finds there takes its place.
+/// `--set-file`: every value is a path, and is replaced by what `read` returns for it.
 ///
 /// # Errors
 /// As for [`set`], and when `read` fails.
@@ -52,7 +52,7 @@ pub fn set_file(
     Parser::new(text, Mode::File(&mut read)).run(into)
 }
 
-/// `--set-literal`: one assignment whose value is the rest of the text as it is.
+/// `--set-literal`: one assignment whose value is the rest of the text, unchanged.
 ///
 /// # Errors
 /// As for [`set`].
@@ -68,8 +68,8 @@ enum Mode<'r> {
     Literal,
 }
 
-/// Why a step stopped. The end of the text is an error on the way up that the outermost loop forgives,
-/// wherever it was met: so `a[0` is accepted and sets nothing.
+/// Why parsing stopped. The end of the text is an error that the outermost loop ignores, wherever it occurred: so
+/// `a[0` is accepted and sets nothing.
 enum Stop {
     End,
     Failed(String),
@@ -107,7 +107,7 @@ impl<'t, 'r> Parser<'t, 'r> {
         Some(next)
     }
 
-    /// Reads up to one of the stops, which is consumed; `None` in its place at the end of the text.
+    /// Reads up to one of the stops, which is consumed; the second value is `None` at the end of the text.
     fn read_until(&mut self, stops: &[char]) -> (String, Option<char>) {
         let mut text = String::new();
         while let Some(next) = self.read() {
@@ -270,8 +270,8 @@ impl<'t, 'r> Parser<'t, 'r> {
     }
 
     fn nested_object(&mut self, list: &mut Vec<Value>, index: i64, nesting: usize) -> Result<(), Stop> {
-        // Something else at this place gives way to a table. What was there before is written in place, so it
-        // stays when the text ends here; a new table is lost then, as in Helm.
+        // A value that is not a table is replaced by one. An existing table is changed in place, so it is kept when
+        // the text ends here; a new table is lost then, as in Helm.
         if let Some(present) = at(list, index) {
             if !present.is_object() {
                 *present = Value::Object(Map::new());
@@ -286,7 +286,7 @@ impl<'t, 'r> Parser<'t, 'r> {
         set_index(list, index, Value::Object(inner))
     }
 
-    /// Reads a list in braces or a single value; `Stop::End` when nothing at all is left.
+    /// Reads a list in braces or a single value; `Stop::End` if nothing is left.
     fn value(&mut self) -> Result<Value, Stop> {
         match self.rest.chars().next() {
             None => Err(Stop::End),
@@ -325,7 +325,7 @@ impl<'t, 'r> Parser<'t, 'r> {
         }
     }
 
-    /// Reads one JSON value and the comma behind it; `None` where there is none.
+    /// Reads one JSON value and the comma after it; `None` if there is none.
     fn json_value(&mut self) -> Result<Option<Value>, Stop> {
         if self.skip_blank() {
             return Ok(None);
@@ -346,7 +346,7 @@ impl<'t, 'r> Parser<'t, 'r> {
         Ok(Some(super::with_floats(value)))
     }
 
-    /// Skips spaces up to and including a comma; true when there was nothing else.
+    /// Skips spaces up to and including a comma; returns whether there was nothing else.
     fn skip_blank(&mut self) -> bool {
         loop {
             match self.rest.chars().next() {
@@ -364,7 +364,7 @@ impl<'t, 'r> Parser<'t, 'r> {
     }
 }
 
-/// The value of `--set`: what does not look like a boolean, null or a decimal integer without leading zero is text.
+/// The value of `--set`: text, unless it looks like a boolean, null or a decimal integer without leading zero.
 fn typed(text: &str) -> Value {
     if text.eq_ignore_ascii_case("true") {
         return Value::Bool(true);
@@ -384,9 +384,9 @@ fn typed(text: &str) -> Value {
     }
 }
 
-/// The length of the JSON number or word at the start of a text, 0 where there is none.
+/// The length of the JSON number or word at the start of a text, 0 if there is none.
 ///
-/// Go's decoder ends it wherever it can end, so that in `a=1b=2` the second key starts right behind the number.
+/// Go's decoder ends it as soon as possible, so that in `a=1b=2` the second key starts right after the number.
 fn json_scalar(text: &str) -> usize {
     if let Some(word) = ["true", "false", "null"]
         .into_iter()
@@ -429,7 +429,7 @@ fn at(list: &mut [Value], index: i64) -> Option<&mut Value> {
     list.get_mut(usize::try_from(index).ok()?)
 }
 
-/// Writes an item, filling the gap before it with nulls.
+/// Sets an item, filling the gap before it with nulls.
 fn set_index(list: &mut Vec<Value>, index: i64, value: Value) -> Result<(), Stop> {
     if index > MAX_INDEX {
         return Err(Stop::failed(format!(

@@ -1,4 +1,5 @@
-//! Nodes into values (the second half of go-yaml's `decode.go`, and sigs.k8s.io/yaml's way from there to JSON).
+//! Decodes nodes into values (the second half of go-yaml's `decode.go`, and the conversion to JSON by
+//! sigs.k8s.io/yaml).
 
 use std::{borrow::Cow, collections::HashSet};
 
@@ -11,11 +12,11 @@ use super::{
     shown,
 };
 
-/// What documents are turned into; it may borrow their texts.
+/// Builds the values that documents are decoded into; they may borrow from the text.
 pub trait Build<'v> {
     /// Any node.
     type Value;
-    /// A mapping while it is filled.
+    /// A mapping under construction.
     type Map: Default;
 
     /// `null`.
@@ -24,9 +25,9 @@ pub trait Build<'v> {
     fn bool(&self, value: bool) -> Self::Value;
     /// A number written without fraction and exponent.
     fn int(&self, value: i64) -> Self::Value;
-    /// The same, beyond 63 bits.
+    /// The same for numbers beyond 63 bits.
     fn uint(&self, value: u64) -> Self::Value;
-    /// Any other number. Infinities and NaN may come, but then the document is refused in the end.
+    /// Any other number. It may be infinite or NaN, but then the document is rejected at the end.
     fn float(&self, value: f64) -> Self::Value;
     /// A string.
     fn string(&self, value: Cow<'v, str>) -> Self::Value;
@@ -34,16 +35,16 @@ pub trait Build<'v> {
     fn list(&self, items: Vec<Self::Value>) -> Self::Value;
     /// A mapping.
     fn map(&self, map: Self::Map) -> Self::Value;
-    /// Adds an entry, instead of one that has this key.
+    /// Adds an entry, replacing one with the same key.
     fn insert(&self, map: &mut Self::Map, key: Key<'v>, value: Self::Value);
 }
 
 /// The key of an entry.
 #[derive(Clone, Debug)]
 pub struct Key<'a> {
-    /// What it is in YAML.
+    /// Its YAML type.
     pub(super) resolved: Resolved,
-    /// What it is in JSON.
+    /// Its text in JSON.
     pub(super) text: Cow<'a, str>,
 }
 
@@ -62,7 +63,7 @@ impl<'a> Key<'a> {
     }
 }
 
-/// Decodes a document. `strict` refuses duplicate keys.
+/// Decodes a document. `strict` rejects duplicate keys.
 pub(super) fn decode<'d, B: Build<'d>>(
     document: &'d Document<'_>,
     build: &B,
@@ -80,7 +81,8 @@ pub(super) fn decode<'d, B: Build<'d>>(
         )));
     }
     if decoder.has_no_json {
-        // Whether it is still there, after later keys replaced earlier ones, only the whole tells.
+        // Whether the value is still there after later keys replaced earlier ones can only be seen in the whole
+        // document.
         let shown = Decoder::new(document, &shown::Shower, false).value(0)?;
         shown::check_json(&shown)?;
     }
@@ -92,7 +94,7 @@ struct Decoder<'d, 'a, 'b, B> {
     build: &'b B,
     strict: bool,
     duplicates: Vec<String>,
-    /// Something was seen that JSON cannot say: a null key, a huge key, an infinite number.
+    /// Set if something cannot be written as JSON: a null key, a huge key, an infinite number.
     has_no_json: bool,
     decoded: usize,
     decoded_in_aliases: usize,
@@ -116,7 +118,7 @@ impl<'d, 'a, 'b, B: Build<'d>> Decoder<'d, 'a, 'b, B> {
         }
     }
 
-    /// Counts one more decoded node, and refuses documents that are made of aliases.
+    /// Counts one more decoded node, and rejects documents that consist mostly of aliases.
     fn count(&mut self) -> Result<(), Problem> {
         self.decoded += 1;
         if self.aliases.is_empty() {
@@ -200,7 +202,7 @@ impl<'d, 'a, 'b, B: Build<'d>> Decoder<'d, 'a, 'b, B> {
         Ok(self.build.list(items))
     }
 
-    /// Adds the entries of a mapping; `taken` are the keys that are there already, which only the strict mode asks for.
+    /// Adds the entries of a mapping; `taken` are the existing keys, which only the strict mode checks.
     fn mapping(&mut self, at: usize, onto: &mut B::Map, taken: &mut HashSet<String>) -> Result<(), Problem> {
         let document = self.document;
         let end = document.nodes[at].end;
@@ -348,9 +350,9 @@ fn allowed_alias_ratio(decoded: usize) -> f64 {
     }
 }
 
-/// The bytes of a `!!binary`, as JSON shows them: it has a replacement character for each byte that is no UTF-8.
+/// The bytes of a `!!binary` as JSON shows them, with a replacement character for each byte that is not UTF-8.
 fn decode_binary(value: &str) -> Result<Cow<'static, str>, Problem> {
-    // Go skips line breaks.
+    // Go ignores line breaks.
     let text: String = value.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
     let bytes = BASE64_STANDARD
         .decode(text)

@@ -1,4 +1,4 @@
-//! Events into nodes (the first half of go-yaml's `decode.go`).
+//! Builds nodes from events (the first half of go-yaml's `decode.go`).
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -7,7 +7,7 @@ use super::{
     parser::{Event, Parser, Scalar, What},
 };
 
-/// One document: its nodes in the order in which they were written, each followed by its children.
+/// One document: its nodes in the order of the text, each followed by its children.
 #[derive(Debug)]
 pub(super) struct Document<'a> {
     pub(super) nodes: Vec<Node<'a>>,
@@ -18,7 +18,7 @@ pub(super) struct Node<'a> {
     pub(super) kind: Kind<'a>,
     /// Counted from 0.
     pub(super) line: u32,
-    /// Where the next sibling is.
+    /// Index of the next sibling.
     pub(super) end: usize,
 }
 
@@ -49,7 +49,7 @@ impl Node<'_> {
     }
 }
 
-/// Reads a stream of documents one by one, and no further than asked.
+/// Reads the documents of a stream one by one, and no further than requested.
 pub(super) struct Reader<'a> {
     parser: Parser<'a>,
 }
@@ -61,7 +61,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// How much of the text was looked at.
+    /// How far the text has been read.
     pub(super) fn position(&self) -> usize {
         self.parser.position()
     }

@@ -1,4 +1,5 @@
-//! Values into YAML (go-yaml's `encode.go` and `emitterc.go`, after sigs.k8s.io/yaml's detour through JSON).
+//! Writes values as YAML (go-yaml's `encode.go` and `emitterc.go`, after the conversion through JSON by
+//! sigs.k8s.io/yaml).
 
 use std::fmt::Write as _;
 
@@ -7,25 +8,25 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use super::resolve;
 use gostd::strconv;
 
-/// Scalars are folded at the first chance behind this column.
+/// Scalars are folded at the first opportunity after this column.
 const WIDTH: usize = 80;
 const INDENT: usize = 2;
-/// Keys longer than this are written behind a `?`.
+/// Longer keys are written after a `?`.
 const MAX_SIMPLE_KEY: usize = 128;
-/// Keys longer than this, in JSON, go-yaml does not read.
+/// go-yaml does not read keys longer than this in JSON.
 const MAX_JSON_KEY: usize = 1024;
 
-/// Whose output is written.
+/// The library whose output is reproduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
-    /// go-yaml v2 behind JSON: `toYaml`.
+    /// go-yaml v2 applied to JSON: `toYaml`.
     V2,
     /// go-yaml v3: `toYamlPretty`.
     V3,
 }
 
-/// A text that does not come through JSON unchanged, because go-yaml reads that JSON as YAML: some of its characters are refused, and
-/// NEL is a line break.
+/// A text that changes when it passes through JSON, because go-yaml reads that JSON as YAML: it rejects some
+/// characters, and treats NEL as a line break.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Detour;
 
@@ -35,14 +36,14 @@ pub(super) struct Emitter {
     dialect: Dialect,
     out: String,
     column: usize,
-    /// None outside of any collection.
+    /// None outside of collections.
     indent: Option<usize>,
     indents: Vec<Option<usize>>,
-    /// The last character was a blank, or nothing stands on the line yet.
+    /// Whether the last character was a blank, or the line is still empty.
     whitespace: bool,
-    /// Nothing but indentation and indicators stands on the line yet.
+    /// Whether the line contains only indentation and indicators so far.
     indention: bool,
-    /// The next node is the value of a key.
+    /// Whether the next node is the value of a key.
     is_value: bool,
 }
 
@@ -69,7 +70,7 @@ impl Emitter {
         }
     }
 
-    /// The document, which ends with a line break.
+    /// Returns the document, which ends with a line break.
     pub(super) fn finish(mut self) -> String {
         self.write_indent();
         self.out
@@ -83,7 +84,7 @@ impl Emitter {
         self.plain(if value { "true" } else { "false" });
     }
 
-    /// A date, which is no string and so not quoted.
+    /// A date, which is not a string and so not quoted.
     pub(super) fn timestamp(&mut self, text: &str) {
         self.plain(text);
     }
@@ -100,7 +101,7 @@ impl Emitter {
         });
     }
 
-    /// A finite float: whole ones are integers after the detour, as far as 64 bits go.
+    /// A finite float: whole ones become integers through JSON, as far as 64 bits suffice.
     pub(super) fn float(&mut self, value: f64) {
         if self.dialect == Dialect::V3 {
             self.float_as_it_is(value, false);
@@ -124,7 +125,7 @@ impl Emitter {
         });
     }
 
-    /// A float of 64 bits, or of 32.
+    /// A float, printed with 64 bits or with 32.
     pub(super) fn float_as_it_is(&mut self, value: f64, single: bool) {
         match value {
             f64::INFINITY => self.plain(".inf"),
@@ -135,7 +136,7 @@ impl Emitter {
         }
     }
 
-    /// Bytes that are no text.
+    /// Bytes that are not text.
     pub(super) fn binary(&mut self, bytes: &[u8]) -> Result<(), Detour> {
         const LINE: usize = 70;
         let encoded = BASE64_STANDARD.encode(bytes);
@@ -158,29 +159,29 @@ impl Emitter {
         self.plain("{}");
     }
 
-    /// Opens a sequence, which must not stay empty.
+    /// Opens a sequence, which must not remain empty.
     pub(super) fn begin_sequence(&mut self) {
         self.indents.push(self.indent);
-        // In version 2, a sequence that is a value stands below its key's first letter.
+        // In version 2, a sequence that is a value is aligned with its key.
         if self.dialect == Dialect::V3 || !self.is_value || self.indention {
             self.indent = Some(self.indent.map_or(0, |indent| indent + INDENT));
         }
     }
 
-    /// Announces an item.
+    /// Starts an item.
     pub(super) fn item(&mut self) {
         self.write_indent();
         self.write_indicator("-", true);
         self.is_value = false;
     }
 
-    /// Opens a mapping, which must not stay empty.
+    /// Opens a mapping, which must not remain empty.
     pub(super) fn begin_mapping(&mut self) {
         self.indents.push(self.indent);
         self.indent = Some(self.indent.map_or(0, |indent| indent + INDENT));
     }
 
-    /// Writes a key and announces its value.
+    /// Writes a key; its value follows.
     pub(super) fn key(&mut self, key: &str) -> Result<(), Detour> {
         if self.dialect == Dialect::V2 && key.len() > MAX_JSON_KEY / 6 && json_length(key) > MAX_JSON_KEY {
             return Err(Detour);
@@ -190,7 +191,7 @@ impl Emitter {
         if key.len() <= MAX_SIMPLE_KEY && !analysis.line_breaks {
             self.text(key, analysis, true);
             self.write_indicator(":", false);
-            // An indicator that is not part of the indentation.
+            // This indicator is not part of the indentation.
             self.indention = false;
         } else {
             self.write_indicator("?", true);
@@ -227,7 +228,7 @@ impl Emitter {
         self.indent = outer;
     }
 
-    /// Short ASCII text that needs neither quotes nor folding.
+    /// Writes short ASCII text that needs neither quotes nor folding.
     fn plain(&mut self, text: &str) {
         self.number(|out| out.push_str(text));
     }
@@ -282,7 +283,7 @@ impl Emitter {
         self.indention = true;
     }
 
-    /// Writes `-`, `?` or `:`; `spaced` ones are separated from what stands before, and are part of the indentation.
+    /// Writes `-`, `?` or `:`; with `spaced` it is separated from the preceding text and counts as indentation.
     fn write_indicator(&mut self, indicator: &str, spaced: bool) {
         if spaced {
             self.separate();
@@ -364,7 +365,7 @@ impl Emitter {
         self.whitespace = false;
         self.indention = false;
         let bytes = text.as_bytes();
-        // go-yaml looks for a byte order mark in the wrong place: at the beginning of the text, for every character.
+        // go-yaml checks for a byte order mark in the wrong place: at the beginning of the text, for every character.
         let escape_all = text.starts_with('\u{feff}');
         let mut spaces = false;
         for (at, c) in text.char_indices() {
@@ -456,7 +457,7 @@ impl Emitter {
     }
 }
 
-/// What a text is made of, as far as its style depends on it.
+/// The properties of a text that determine its style.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -465,15 +466,15 @@ impl Emitter {
 struct Analysis {
     line_breaks: bool,
     newline: bool,
-    /// Characters that only escapes can show.
+    /// Characters that can only be written as escapes.
     special: bool,
-    /// Characters that mean something else in a plain scalar.
+    /// Characters with another meaning in a plain scalar.
     indicators: bool,
-    /// Tabs, where they can stand in blocks.
+    /// Tabs, in places where blocks allow them.
     tabs: bool,
     blank_edge: bool,
     trailing_space: bool,
-    /// A space behind a line break.
+    /// A space after a line break.
     break_space: bool,
     /// A space before a line break.
     space_break: bool,
@@ -570,12 +571,12 @@ fn is_break(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// Nothing beyond U+FFFF is, to go-yaml.
+/// To go-yaml, no characters beyond U+FFFF are printable.
 fn is_printable(c: char) -> bool {
     matches!(c, '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}') && c != '\u{feff}'
 }
 
-/// How many characters a text has in JSON.
+/// Length of a text in JSON, in characters.
 fn json_length(text: &str) -> usize {
     let escaped = |c: char| match c {
         '"' | '\\' | '\n' | '\r' | '\t' | '\x08' | '\x0c' => 2,

@@ -1,4 +1,4 @@
-//! Documents for a look at a few of their fields: nothing is copied, entries of mappings stay as they were written.
+//! Documents of which only a few fields are read: nothing is copied, entries of mappings keep their order.
 
 use std::borrow::Cow;
 
@@ -18,7 +18,7 @@ pub(crate) enum Glance<'v> {
 }
 
 impl<'v> Glance<'v> {
-    /// The entries of a mapping by key; of those with the same one, the last.
+    /// The entries of a mapping by key; of several with the same key, the last one.
     pub(crate) fn sorted<'g>(
         entries: &'g [(Cow<'v, str>, Self)],
     ) -> impl Iterator<Item = (&'g str, &'g Glance<'v>)> {

@@ -1,6 +1,6 @@
-//! YAML in and out as Helm has it: sigs.k8s.io/yaml over go-yaml v2, that is YAML 1.1 in large parts.
+//! YAML as Helm reads and writes it: sigs.k8s.io/yaml over go-yaml v2, that is mostly YAML 1.1.
 //!
-//! Reading goes bytes → [`reader`] → [`scanner`] → [`parser`] → [`document`] → [`decode`]; errors are worded as Helm's.
+//! Reading goes bytes → [`reader`] → [`scanner`] → [`parser`] → [`document`] → [`decode`]; error messages are Helm's.
 
 mod decode;
 mod document;
@@ -22,10 +22,10 @@ use gotemplate::{string::Str, types, value};
 use serde_json::{Map, Number, Value};
 pub use write::{to_string, to_yaml, to_yaml_pretty};
 
-/// How deep a document may be nested. (Helm goes down to 10 000, on a stack that grows.)
+/// Maximum nesting of a document. (Helm allows 10 000, on a stack that grows.)
 pub const MAX_DEPTH: usize = 1000;
 
-/// A document cannot be read, in Helm's words.
+/// The document cannot be read; the text is Helm's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct Error {
@@ -45,7 +45,7 @@ impl Error {
         }
     }
 
-    /// Of the way from JSON to YAML, which adds no words.
+    /// An error of the conversion from JSON to YAML, which adds no words.
     fn bare(problem: &Problem) -> Self {
         Self {
             text: problem.to_string(),
@@ -69,10 +69,10 @@ impl Error {
     }
 }
 
-/// What is wrong with a document, in go-yaml's words.
+/// A problem with a document, in go-yaml's words.
 #[derive(Debug)]
 struct Problem {
-    /// Of what the scanner and the parser refuse.
+    /// The line, for errors of the scanner and the parser.
     line: Option<usize>,
     text: Cow<'static, str>,
     bare: bool,
@@ -104,7 +104,7 @@ impl Problem {
         }
     }
 
-    /// A message that is none of go-yaml's.
+    /// A message that does not come from go-yaml.
     fn text(text: String) -> Self {
         Self {
             line: None,
@@ -126,12 +126,12 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Reads the first document the way Helm reads values: every number becomes a float.
+/// Parses the first document like Helm parses values: all numbers become floats.
 pub fn parse(input: &[u8]) -> Result<Value, Error> {
     parse_with(input, &Floats)
 }
 
-/// Reads the first document, which must be a mapping; nothing counts as an empty one.
+/// Parses the first document, which must be a mapping; an empty text gives an empty one.
 pub fn parse_map(input: &[u8]) -> Result<Map<String, Value>, Error> {
     match parse(input)? {
         Value::Object(map) => Ok(map),
@@ -140,7 +140,7 @@ pub fn parse_map(input: &[u8]) -> Result<Map<String, Value>, Error> {
     }
 }
 
-/// Reads the first document, which must be a sequence; nothing counts as an empty one.
+/// Parses the first document, which must be a sequence; an empty text gives an empty one.
 pub fn parse_list(input: &[u8]) -> Result<Vec<Value>, Error> {
     match parse(input)? {
         Value::Array(list) => Ok(list),
@@ -149,7 +149,7 @@ pub fn parse_list(input: &[u8]) -> Result<Vec<Value>, Error> {
     }
 }
 
-/// Reads the first document into a template's map (`fromYaml`); nothing counts as an empty one.
+/// Parses the first document into a template's map (`fromYaml`); an empty text gives an empty one.
 pub fn template_map(input: &[u8]) -> Result<value::Map, Error> {
     match parse_with(input, &Template)? {
         value::Value::Map(map) => Ok(map),
@@ -158,7 +158,7 @@ pub fn template_map(input: &[u8]) -> Result<value::Map, Error> {
     }
 }
 
-/// Reads the first document into a template's list (`fromYamlArray`); nothing counts as an empty one.
+/// Parses the first document into a template's list (`fromYamlArray`); an empty text gives an empty one.
 pub fn template_list(input: &[u8]) -> Result<value::List, Error> {
     match parse_with(input, &Template)? {
         value::Value::List(list) => Ok(list),
@@ -171,22 +171,22 @@ fn json_of(value: &value::Value) -> Value {
     gotemplate::json::to_json(value).unwrap_or_default()
 }
 
-/// Reads the first document; integers stay integers (`YAMLToJSON`). What fields of structs are decoded from.
+/// Parses the first document, keeping integers (`YAMLToJSON`). Used to decode the fields of structs.
 pub fn parse_typed(input: &[u8]) -> Result<Value, Error> {
     parse_with(input, &Numbers)
 }
 
-/// As [`parse_typed`], and duplicate keys are errors (`YAMLToJSONStrict`).
+/// Like [`parse_typed`], but duplicate keys are errors (`YAMLToJSONStrict`).
 pub fn parse_strict(input: &[u8]) -> Result<Value, Error> {
     first(input, &Numbers, true)
 }
 
-/// Reads the first document into whatever is built.
+/// Parses the first document with any builder.
 pub fn parse_with<V>(input: &[u8], build: &impl for<'v> Build<'v, Value = V>) -> Result<V, Error> {
     first(input, build, false)
 }
 
-/// Reads the first document, as [`parse_typed`] does, for a look at it that needs no copy of its texts.
+/// Parses the first document like [`parse_typed`], to look at it without copying its texts.
 pub(crate) fn glance<R>(input: &[u8], look: impl FnOnce(&Glance<'_>) -> R) -> Result<R, Error> {
     let source = reader::read(input);
     let looked = match Stream::new(&source).next() {
@@ -197,7 +197,7 @@ pub(crate) fn glance<R>(input: &[u8], look: impl FnOnce(&Glance<'_>) -> R) -> Re
     looked.map_err(|problem| Error::convert(&problem))
 }
 
-/// Reads JSON as YAML; no words are added to what is wrong.
+/// Parses JSON as YAML; errors get no additional words.
 fn parse_json(input: &[u8]) -> Result<Value, Error> {
     let source = reader::read(input);
     let decoded = Stream::new(&source).next().and_then(|document| match document {
@@ -207,7 +207,7 @@ fn parse_json(input: &[u8]) -> Result<Value, Error> {
     decoded.map_err(|problem| Error::bare(&problem))
 }
 
-/// Reads all documents of a stream, as [`parse`] reads the first. Ends after the first error.
+/// Parses all documents of a stream, each like [`parse`]. Stops at the first error.
 pub fn parse_all(input: &[u8]) -> Result<Vec<Value>, Error> {
     let source = reader::read(input);
     let mut stream = Stream::new(&source);
@@ -232,7 +232,7 @@ fn null<'v, B: Build<'v>>(build: &B) -> B::Value {
     build.null()
 }
 
-/// The documents of a text, up to the first character that is not allowed.
+/// The documents of a text, up to the first invalid character.
 struct Stream<'s> {
     documents: document::Reader<'s>,
     refusal: Option<reader::Refusal>,
@@ -249,7 +249,7 @@ impl<'s> Stream<'s> {
     fn next(&mut self) -> Result<Option<document::Document<'s>>, Problem> {
         let next = self.documents.next();
         match self.refusal {
-            // go-yaml had seen it before it got here.
+            // go-yaml would have seen that character before it got here.
             Some(refusal) if self.documents.position() >= refusal.noticed_from => {
                 Err(Problem::plain(refusal.problem))
             }
@@ -258,7 +258,7 @@ impl<'s> Stream<'s> {
     }
 }
 
-/// Builds values of templates, in which every number is a `float64`.
+/// Builds values for templates, with all numbers as `float64`.
 #[derive(Clone, Copy, Debug)]
 pub struct Template;
 
@@ -303,11 +303,11 @@ impl<'v> Build<'v> for Template {
     }
 }
 
-/// Builds JSON values in which every number is a float, as Go decodes JSON into an `interface {}`.
+/// Builds JSON values with all numbers as floats, as Go decodes JSON into an `interface {}`.
 #[derive(Clone, Copy, Debug)]
 pub struct Floats;
 
-/// Builds JSON values in which integers are integers.
+/// Builds JSON values that keep integers.
 #[derive(Clone, Copy, Debug)]
 pub struct Numbers;
 
@@ -519,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_written_as_after_a_way_through_json() {
+    fn numbers_are_written_as_after_a_conversion_to_json() {
         writes(
             "[1000000.0, 1e20, 1e21, 1234567.5, 1e-7, -0.0, 12345678901234567890]",
             "- 1000000\n- 1e+20\n- 1e+21\n- 1.2345675e+06\n- 1e-07\n- 0\n- 12345678901234567890",
@@ -527,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_survive_json_is_an_error_or_changes() {
+    fn values_that_json_cannot_hold_are_errors_or_change() {
         assert_eq!(
             to_string(&"\x7f".into()).unwrap_err().to_string(),
             "yaml: control characters are not allowed"

@@ -1,8 +1,8 @@
-//! The order of keys in YAML output (go-yaml's `sorter.go`): letters by code point, other characters before letters, digits by the
-//! number they make.
+//! The order of keys in YAML output (go-yaml's `sorter.go`): letters by code point, other characters before letters,
+//! digits by the number they form.
 //!
-//! The comparison is not transitive (`a1b` < `a9` < `a10` < `a1b`), so sets of such keys have no right order, and Helm prints them
-//! in a different one each time; here it depends on nothing but the keys.
+//! The comparison is not transitive (`a1b` < `a9` < `a10` < `a1b`), so sets of such keys have no correct order, and
+//! Helm prints them in a different order each time; here the order depends only on the keys.
 
 use gostd::unicode::{is_digit, is_letter};
 
@@ -10,7 +10,7 @@ use super::emit::Dialect;
 
 /// Sorts entries by their keys.
 pub(super) fn sort<T>(entries: Vec<T>, dialect: Dialect, key: impl Fn(&T) -> &str + Copy) -> Vec<T> {
-    // Standard sorts may panic when an order is not total.
+    // The standard sort may panic if an order is not total.
     if entries
         .windows(2)
         .all(|pair| !is_less(key(&pair[1]), key(&pair[0]), dialect))
@@ -57,7 +57,7 @@ fn is_less(a: &str, b: &str, dialect: Dialect) -> bool {
         }
         _ => {}
     }
-    // Behind other digits a zero counts, so that `10` is more than `1`.
+    // After other digits a zero counts, so that `10` is greater than `1`.
     let continued = first_a == '0' || first_b == '0';
     let start = i64::from(
         continued
@@ -72,7 +72,7 @@ fn is_less(a: &str, b: &str, dialect: Dialect) -> bool {
     (number_a, digits_a, first_a) < (number_b, digits_b, first_b)
 }
 
-/// The digits that a text begins with, as a number after `start`, and their count.
+/// The digits at the start of a text, as a number continuing `start`, and their count.
 fn leading_number(text: &str, start: i64) -> (i64, usize) {
     text.chars()
         .take_while(|c| is_digit(*c))

@@ -1,4 +1,4 @@
-//! Tokens into events (go-yaml's `parserc.go`).
+//! Parses tokens into events (go-yaml's `parserc.go`).
 
 use std::borrow::Cow;
 
@@ -33,7 +33,7 @@ pub(super) struct Scalar<'a> {
     pub(super) anchor: Option<&'a str>,
     pub(super) tag: Option<Box<str>>,
     pub(super) value: Cow<'a, str>,
-    /// Its type follows from its text.
+    /// Whether its text determines its type.
     pub(super) implicit: bool,
 }
 
@@ -43,7 +43,7 @@ struct Tag<'a> {
     line: usize,
 }
 
-/// What is expected next.
+/// What the parser expects next.
 #[derive(Clone, Copy, Debug)]
 enum State {
     StreamStart,
@@ -89,12 +89,12 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// How much of the text was looked at.
+    /// How far the text has been read.
     pub(super) fn position(&self) -> usize {
         self.scanner.position()
     }
 
-    /// The next event. Behind the end of the stream, its end again.
+    /// The next event. After the end of the stream, its end again.
     pub(super) fn next(&mut self) -> Parsed<'a> {
         match self.state {
             State::StreamStart => self.stream_start(),
@@ -133,7 +133,7 @@ impl<'a> Parser<'a> {
         self.scanner.take();
     }
 
-    /// Takes the token that was peeked at if it is of the wanted kind.
+    /// Takes the peeked token if it is of the wanted kind.
     fn take_if(&mut self, wanted: fn(&Kind<'a>) -> bool) -> Result<bool, Problem> {
         let fits = wanted(&self.peek()?.kind);
         if fits {
@@ -297,7 +297,7 @@ impl<'a> Parser<'a> {
         if tag.is_some() && anchor.is_none() {
             anchor = self.anchor()?;
         }
-        // The token behind them is looked at before the tag is judged.
+        // The token after them is read before the tag is checked.
         self.peek()?;
         Ok((anchor, tag.map(|tag| self.resolve_tag(tag)).transpose()?))
     }
@@ -469,7 +469,7 @@ impl<'a> Parser<'a> {
         let Token { kind, line } = self.peek()?;
         if matches!(kind, Kind::Value | Kind::FlowEntry | Kind::FlowSequenceEnd) {
             let line = *line;
-            // go-yaml takes the token, so `[? ]` and `[? : x]` do not parse.
+            // go-yaml consumes the token, so `[? ]` and `[? : x]` do not parse.
             self.take();
             self.state = State::FlowSequenceEntryMappingValue;
             return Ok(empty_scalar(line));

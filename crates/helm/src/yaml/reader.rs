@@ -1,27 +1,28 @@
-//! Bytes into checked text (go-yaml's `readerc.go`): UTF-8 or UTF-16 by byte order mark, no control characters.
+//! Decodes bytes into checked text (go-yaml's `readerc.go`): UTF-8 or UTF-16 by byte order mark, no control
+//! characters.
 
 use std::borrow::Cow;
 
-/// go-yaml reads its input in pieces of this size and complains about all of a piece at once.
+/// go-yaml reads its input in chunks of this size and checks a whole chunk at once.
 const PIECE: usize = 512;
 
 const BOM: &str = "\u{feff}";
 
 const INCOMPLETE: &str = "incomplete UTF-8 octet sequence";
 
-/// A text up to the first character that go-yaml does not take.
+/// A text up to the first character that go-yaml rejects.
 #[derive(Debug)]
 pub(super) struct Source<'a> {
     pub(super) text: Cow<'a, str>,
-    /// What is wrong right behind `text`.
+    /// What is wrong with the character after `text`.
     pub(super) refusal: Option<Refusal>,
 }
 
-/// The first character that may not be there.
+/// The first invalid character.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Refusal {
     pub(super) problem: &'static str,
-    /// Whoever reads up to here (an offset into the text) is told about it.
+    /// A reader that gets to this offset of the text gets the error.
     pub(super) noticed_from: usize,
 }
 
@@ -52,7 +53,7 @@ fn utf8(bytes: &[u8], skipped: usize) -> Source<'_> {
     let text = &text[..end.unwrap_or(text.len())];
     let refusal = problem.map(|problem| Refusal {
         problem,
-        // Until the end is reached, the missing octets could come with the next piece.
+        // Before the end of the input, the missing bytes could be in the next chunk.
         noticed_from: if problem == INCOMPLETE {
             text.len()
         } else {
@@ -65,9 +66,9 @@ fn utf8(bytes: &[u8], skipped: usize) -> Source<'_> {
     }
 }
 
-/// Where the piece that holds the end of `text` begins.
+/// Where the chunk that contains the end of `text` begins.
 ///
-/// A character cut by the end of a piece is kept for the next one, which is then that much shorter.
+/// A character cut off by the end of a chunk is carried over to the next one, which then reads that much less.
 fn piece_start(text: &str, skipped: usize) -> usize {
     let total = text.len() + skipped;
     let (mut start, mut end) = (0, PIECE);
@@ -108,7 +109,7 @@ fn refused_character(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let mut at = 0;
     while at < bytes.len() {
-        // Most of any file is plain ASCII: look at many bytes at a time.
+        // Most of any file is plain ASCII, so many bytes are checked at a time.
         if let Some(chunk) = bytes[at..].first_chunk::<32>()
             && chunk
                 .iter()

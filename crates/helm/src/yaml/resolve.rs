@@ -1,4 +1,4 @@
-//! The type of a scalar (go-yaml's `resolve.go`, YAML 1.1 as far as it goes).
+//! Determines the type of a scalar (go-yaml's `resolve.go`, YAML 1.1 as far as it implements it).
 
 use gostd::number;
 
@@ -7,7 +7,7 @@ use gostd::strconv;
 
 const PREFIX: &str = "tag:yaml.org,2002:";
 
-/// What a scalar stands for.
+/// The type of a scalar, with its value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Resolved {
     Null,
@@ -16,7 +16,7 @@ pub(super) enum Resolved {
     /// An integer beyond 63 bits.
     Uint(u64),
     Float(f64),
-    /// A string that says what a time says; it stays a string.
+    /// A string that looks like a time; it stays a string.
     Timestamp,
     Str,
 }
@@ -42,7 +42,7 @@ pub(super) fn plain(text: &str) -> Resolved {
     }
 }
 
-/// The type of a scalar with a tag other than `!!binary`. Scalars of tags that mean nothing to go-yaml are strings.
+/// The type of a scalar with a tag other than `!!binary`. If go-yaml does not know the tag, the scalar is a string.
 pub(super) fn tagged(tag: &str, text: &str) -> Result<Resolved, Problem> {
     let Some(wanted @ ("bool" | "int" | "float" | "null" | "timestamp")) = tag.strip_prefix(PREFIX) else {
         return Ok(Resolved::Str);
@@ -61,17 +61,17 @@ pub(super) fn tagged(tag: &str, text: &str) -> Result<Resolved, Problem> {
     }
 }
 
-/// Whether a tag says that the text is base64.
+/// Whether a tag marks base64 text.
 pub(super) fn is_binary(tag: &str) -> bool {
     tag.strip_prefix(PREFIX) == Some("binary")
 }
 
-/// Whether a string must be quoted, because it would be something else without.
+/// Whether a string must be quoted, because it would have another type without quotes.
 pub(super) fn needs_quotes(text: &str) -> bool {
     match text.as_bytes() {
         [] => true,
         [b'0'..=b'9' | b'+' | b'-', ..] => number(text, true) != Resolved::Str || is_base60(text),
-        // The letters that words with a meaning begin with.
+        // The first letters of words with a meaning.
         [
             b'.' | b'~' | b'y' | b'Y' | b'n' | b'N' | b't' | b'T' | b'f' | b'F' | b'o' | b'O',
             ..,
@@ -80,7 +80,7 @@ pub(super) fn needs_quotes(text: &str) -> bool {
     }
 }
 
-/// Whether it is a number to go-yaml v3 alone: `0o-17`.
+/// Whether only go-yaml v3 reads it as a number: `0o-17`.
 pub(super) fn is_signed_octal(text: &str) -> bool {
     match text.strip_prefix("0o").or_else(|| text.strip_prefix("0_o")) {
         Some(octal) => strconv::parse_int(octal.replace('_', "").as_bytes(), 8).is_ok(),
@@ -88,7 +88,7 @@ pub(super) fn is_signed_octal(text: &str) -> bool {
     }
 }
 
-/// Not a number nor a time: one of the words of YAML 1.1, or a string.
+/// Neither a number nor a time: one of the words of YAML 1.1, or a string.
 fn other(text: &str) -> Resolved {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => Resolved::Null,
@@ -112,7 +112,7 @@ fn number(text: &str, or_time: bool) -> Resolved {
         _ => {}
     }
     let bytes = text.as_bytes();
-    // Versions, addresses, sizes: most texts that begin with a digit are no numbers, which a look at their letters tells.
+    // Versions, addresses, sizes: most texts that start with a digit are not numbers, which their letters reveal.
     let numeric = |byte: &u8| {
         byte.is_ascii_hexdigit() || matches!(byte, b'+' | b'-' | b'_' | b'.' | b'x' | b'X' | b'o' | b'O')
     };
@@ -141,7 +141,7 @@ fn number(text: &str, or_time: bool) -> Resolved {
     {
         return Resolved::Float(f);
     }
-    // Only signs behind the prefix get here.
+    // Only signs after the prefix get here.
     if let Some(binary) = digits.strip_prefix("0b")
         && let Ok(n) = strconv::parse_int(binary.as_bytes(), 2)
     {
@@ -170,7 +170,7 @@ fn is_decimal(text: &str) -> bool {
     fits && exponent.is_none_or(|exponent| !exponent.is_empty() && digits(exponent))
 }
 
-/// `[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?`, which older parsers take for a number to the base of 60.
+/// `[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?`, which older parsers read as a base-60 number.
 fn is_base60(text: &str) -> bool {
     let text = text.strip_prefix(['-', '+']).unwrap_or(text);
     let (text, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -184,7 +184,7 @@ fn is_base60(text: &str) -> bool {
         && parts.all(|part| matches!(part.as_bytes(), [b'0'..=b'9'] | [b'0'..=b'5', b'0'..=b'9']))
 }
 
-/// Whether Go's `time.Parse` takes it in one of the four layouts of go-yaml:
+/// Whether Go's `time.Parse` accepts it in one of the four layouts of go-yaml:
 /// `2006-1-2T15:4:5.999999999Z07:00` (or with `t`), `2006-1-2 15:4:5.999999999`, `2006-1-2`.
 fn is_timestamp(text: &str) -> bool {
     timestamp(text.as_bytes()).is_some()
@@ -213,7 +213,7 @@ fn timestamp(text: &[u8]) -> Option<()> {
     match rest {
         [] => Some(()),
         [b'T' | b't', rest @ ..] => zone(time(rest)?),
-        // One space of a layout stands for any number of them.
+        // One space of a layout matches any number of them.
         [b' ', ..] => time(&rest[rest.iter().take_while(|byte| **byte == b' ').count()..])?
             .is_empty()
             .then_some(()),

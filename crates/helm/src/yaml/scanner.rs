@@ -1,14 +1,15 @@
-//! Text into tokens (go-yaml's `scannerc.go`).
+//! Splits text into tokens (go-yaml's `scannerc.go`).
 //!
-//! Only what go-yaml makes visible is kept: of every token the line it starts on, which error messages and nothing else show.
+//! Only what go-yaml makes visible is kept: for each token the line on which it starts, which only error messages
+//! show.
 
 use std::{borrow::Cow, collections::VecDeque};
 
 use super::Problem;
 
-/// How deep flow collections, and how deep indentation, may be nested.
+/// Maximum nesting of flow collections, and of indentation.
 const MAX_NESTING: usize = 10_000;
-/// How many characters a key without `?` may have.
+/// Maximum length of a key without `?`, in characters.
 const MAX_SIMPLE_KEY: usize = 1024;
 
 #[derive(Debug)]
@@ -43,13 +44,14 @@ pub(super) enum Kind<'a> {
     Scalar { value: Cow<'a, str>, plain: bool },
 }
 
-/// Something that turns out to be a key if a `:` follows.
+/// A token that becomes a key if a `:` follows.
 #[derive(Clone, Copy, Debug, Default)]
 struct SimpleKey {
     possible: bool,
-    /// More is read before its token is handed out. (go-yaml forgets about that when a collection without keys ends.)
+    /// Whether more must be read before its token is returned. (go-yaml forgets this when a collection without keys
+    /// ends.)
     awaited: bool,
-    /// Nothing but a key may stand here.
+    /// Whether only a key is allowed here.
     required: bool,
     token_number: usize,
     line: usize,
@@ -68,7 +70,7 @@ pub(super) struct Scanner<'a> {
     /// The indentation of the innermost block collection, -1 outside of any.
     indent: isize,
     indents: Vec<isize>,
-    /// One for each flow level, and one for the block context below.
+    /// One per flow level, and one for the block context below.
     simple_keys: Vec<SimpleKey>,
     simple_key_allowed: bool,
     started: bool,
@@ -94,21 +96,21 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// How much of the text was looked at.
+    /// How far the text has been read.
     pub(super) fn position(&self) -> usize {
         self.pos
     }
 
-    /// The next token, left in place. Behind the end, the end again.
+    /// The next token, without taking it. After the end, the end again.
     pub(super) fn peek(&mut self) -> Result<&Token<'a>, Problem> {
         while self.needs_more()? && !self.ended {
             self.fetch()?;
         }
-        // The queue holds at least the end of the stream.
+        // The queue contains at least the end of the stream.
         Ok(&self.tokens[0])
     }
 
-    /// Takes the token that was peeked at. The end of the stream stays.
+    /// Takes the peeked token. The end of the stream stays in the queue.
     pub(super) fn take(&mut self) -> Option<Token<'a>> {
         if matches!(
             self.tokens.front(),
@@ -123,7 +125,7 @@ impl<'a> Scanner<'a> {
         self.tokens.pop_front()
     }
 
-    /// More must be read while it is open whether the first token of the queue begins a key.
+    /// Whether more must be read, because it is unknown whether the first token of the queue begins a key.
     fn needs_more(&mut self) -> Result<bool, Problem> {
         if self.tokens.is_empty() {
             return Ok(true);
@@ -236,7 +238,7 @@ impl<'a> Scanner<'a> {
         self.column == 0 && (rest.starts_with(b"---") || rest.starts_with(b"...")) && self.is_blank_or_end(3)
     }
 
-    /// Passes one character.
+    /// Skips one character.
     #[inline]
     fn skip(&mut self) {
         self.pos += match self.byte(0) {
@@ -248,7 +250,7 @@ impl<'a> Scanner<'a> {
         self.column += 1;
     }
 
-    /// Passes characters known to be ASCII.
+    /// Skips characters known to be ASCII.
     #[inline]
     fn skip_ascii(&mut self, count: usize) {
         self.pos += count;
@@ -264,7 +266,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Passes a line break and appends what it stands for.
+    /// Skips a line break and appends the characters it represents.
     fn read_break(&mut self, onto: &mut String) {
         match self.break_width(0) {
             0 => return,
@@ -284,7 +286,7 @@ impl<'a> Scanner<'a> {
         if self.byte(0) != b'#' {
             return;
         }
-        // Half of many files is comments, nearly all of them ASCII: those are not looked at letter by letter.
+        // In many files half the text is comments, nearly all of it ASCII: those are not scanned letter by letter.
         let rest = &self.text[self.pos..];
         let line = &rest[..rest.find('\n').unwrap_or(rest.len())];
         if line.is_ascii() && !line.contains('\r') {
@@ -296,7 +298,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Passes word characters, and returns them.
+    /// Skips word characters, and returns them.
     fn read_word(&mut self) -> &'a str {
         let start = self.pos;
         while is_word(self.byte(0)) {
@@ -369,7 +371,8 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Opens a block collection if the column is deeper than the current one; its token goes before the token of that number.
+    /// Opens a block collection if the column is deeper than the current one; its token is inserted before the token
+    /// with that number.
     fn roll_indent(
         &mut self,
         column: usize,
@@ -389,7 +392,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Puts a token before the one of that number, or to the end if there is none (any more).
+    /// Inserts a token before the one with that number, or at the end if that one is gone.
     fn insert(&mut self, number: Option<usize>, token: Token<'a>) {
         match number.and_then(|number| number.checked_sub(self.tokens_taken)) {
             Some(at) if at < self.tokens.len() => self.tokens.insert(at, token),
@@ -608,7 +611,7 @@ impl<'a> Scanner<'a> {
 
     fn skip_to_next_token(&mut self) {
         loop {
-            // Tabs may separate tokens, but not indent what could be a key.
+            // Tabs may separate tokens, but not indent a possible key.
             while self.byte(0) == b' '
                 || (self.byte(0) == b'\t' && (self.flow_level() > 0 || !self.simple_key_allowed))
             {
@@ -705,7 +708,7 @@ impl<'a> Scanner<'a> {
                 (handle, suffix) = (head, self.scan_tag_uri("")?);
             } else {
                 let rest = self.scan_tag_uri(head)?;
-                // The tag `!` alone has no handle.
+                // The tag `!` on its own has no handle.
                 (handle, suffix) = if rest.is_empty() {
                     ("", "!".into())
                 } else {
@@ -734,7 +737,7 @@ impl<'a> Scanner<'a> {
         Ok(&self.text[start..self.pos])
     }
 
-    /// The rest of a tag, after what was taken for a handle but is none (its `!` is not part of the tag).
+    /// The rest of a tag, after text that looked like a handle but is none (its `!` is not part of the tag).
     fn scan_tag_uri(&mut self, head: &'a str) -> Result<Cow<'a, str>, Problem> {
         let mut uri = head.get(1..).unwrap_or_default().as_bytes().to_vec();
         let start = self.pos;
@@ -825,7 +828,7 @@ impl<'a> Scanner<'a> {
         Ok(value)
     }
 
-    /// The rest of the line after `|` or `>`. No indentation indicator is 0.
+    /// The rest of the line after `|` or `>`. Without an indentation indicator the number is 0.
     fn scan_block_scalar_header(&mut self) -> Result<(Chomping, usize), Problem> {
         let mut chomping = self.scan_chomping();
         let mut increment = 0;
@@ -858,7 +861,7 @@ impl<'a> Scanner<'a> {
         Some(chomping)
     }
 
-    /// Indentation and empty lines; finds out how deep the scalar is indented if that is still 0.
+    /// Skips indentation and empty lines; determines the indentation of the scalar if it is still 0.
     fn scan_block_scalar_breaks(&mut self, indent: &mut usize, breaks: &mut String) -> Result<(), Problem> {
         let mut deepest = 0;
         loop {
@@ -925,7 +928,7 @@ impl<'a> Scanner<'a> {
         Ok(Cow::Owned(value))
     }
 
-    /// The whole of a quoted scalar that has neither escapes nor line breaks.
+    /// A quoted scalar without escapes and line breaks.
     fn scan_simple_flow_scalar(&mut self, quote: u8) -> Option<&'a str> {
         let start = self.pos;
         let mut column = self.column;
@@ -1006,7 +1009,7 @@ impl<'a> Scanner<'a> {
         let mut code = 0_u64;
         for ahead in 0..digits {
             let Some(digit) = hex(self.byte(ahead)) else {
-                // Spelt like this in go-yaml.
+                // This is go-yaml's spelling.
                 return self.fail("did not find expected hexdecimal number");
             };
             code = code << 4 | u64::from(digit);
@@ -1024,7 +1027,7 @@ impl<'a> Scanner<'a> {
         let indent = (self.indent + 1) as usize;
         let start = self.pos;
         let mut end = start;
-        // Holds what stands before `from` once the text differs from the scalar, which lines breaks make it do.
+        // Holds the text before `from` once it differs from the source, which line breaks cause.
         let mut joined: Option<String> = None;
         let mut from = start;
         let mut folded = false;
@@ -1083,7 +1086,7 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    /// Passes characters of a plain scalar up to a blank, a line break or an indicator that ends it.
+    /// Skips characters of a plain scalar up to a blank, a line break or an indicator that ends it.
     fn skip_plain_run(&mut self, flow: bool) {
         loop {
             match self.byte(0) {
@@ -1107,7 +1110,7 @@ enum Chomping {
     Keep,
 }
 
-/// A single line break is a space, more of them lose one; LS and PS are kept.
+/// A single line break becomes a space, several lose one; LS and PS are kept.
 fn fold(leading_break: &str, trailing_breaks: &str, onto: &mut String) {
     if !leading_break.starts_with('\n') {
         onto.push_str(leading_break);

@@ -1,4 +1,4 @@
-//! Values as Go's `%#v` shows them in error messages, and the check that they can become JSON.
+//! Values as Go's `%#v` prints them in error messages, and the check that they can be converted to JSON.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt};
 
@@ -9,7 +9,7 @@ use super::{
 };
 use gostd::strconv;
 
-/// A value as YAML has it: with keys of every scalar type.
+/// A YAML value: its keys may be of any scalar type.
 #[derive(Clone, Debug)]
 pub(super) enum Shown {
     Null,
@@ -19,7 +19,7 @@ pub(super) enum Shown {
     Float(f64),
     String(String),
     List(Vec<Shown>),
-    /// By the key as it is shown.
+    /// By the key as printed.
     Map(BTreeMap<String, (Resolved, Shown)>),
 }
 
@@ -95,7 +95,7 @@ impl fmt::Display for Shown {
     }
 }
 
-/// A key as `%#v` shows it.
+/// A key as `%#v` prints it.
 pub(super) fn key(key: &Key<'_>) -> String {
     let mut text = String::new();
     match key.resolved {
@@ -123,7 +123,7 @@ pub(super) fn float_key(value: f64) -> String {
     }
 }
 
-/// Refuses what JSON cannot say: first keys, then numbers.
+/// Rejects what JSON cannot represent: first keys, then numbers.
 pub(super) fn check_json(value: &Shown) -> Result<(), Problem> {
     check_keys(value)?;
     check_numbers(value)

@@ -1,4 +1,4 @@
-//! Values of templates and of JSON into YAML, as sigs.k8s.io/yaml's `Marshal` does: through the text of JSON.
+//! Writes values of templates and JSON as YAML, like sigs.k8s.io/yaml's `Marshal`: through the text of JSON.
 
 use std::borrow::Cow;
 
@@ -44,7 +44,7 @@ pub fn to_yaml_pretty(value: &Value) -> Result<String, Error> {
     }
 }
 
-/// Takes the way that Helm takes always: writes JSON and reads that as YAML.
+/// Does what Helm always does: writes JSON and reads it as YAML.
 fn to_string_by_detour(value: &Value) -> Result<String, Error> {
     let text = json::marshal(value, Layout::default()).map_err(|error| Error::marshal(&error))?;
     let read = parse_json(&text)?;
@@ -220,7 +220,7 @@ fn write_pretty(value: &Value, emitter: &mut Emitter, depth: usize) -> Result<()
             emitter.end();
         }
         Value::Complex(..) | Value::Func(_) => {
-            // go-yaml panics, and its own recovery lets that through.
+            // go-yaml panics, and its own recovery does not catch this.
             let problem = format!("cannot marshal type: {}", value.type_name());
             return Err(Failure::Error(Error::bare(&Problem::text(problem))));
         }

@@ -1,4 +1,5 @@
-//! Certificates as Go's `x509.CreateCertificate` makes them of sprig's templates, byte for byte but for what is random.
+//! Certificates as Go's `x509.CreateCertificate` creates them from sprig's templates, byte for byte except for random
+//! parts.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -23,7 +24,7 @@ const SUBJECT_ALTERNATIVE_NAME: &[u8] = &[0x55, 0x1d, 0x11];
 const SERVER_AUTHENTICATION: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01];
 const CLIENT_AUTHENTICATION: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x02];
 
-/// A certificate that cannot be made or read.
+/// The certificate cannot be created or parsed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error("x509: malformed certificate")]
@@ -40,7 +41,7 @@ pub(super) enum Error {
     Key(#[from] key::Error),
 }
 
-/// Whom a certificate is about.
+/// The subject of a certificate.
 pub(super) struct Subject {
     name: Str,
     ips: Vec<IpAddr>,
@@ -142,7 +143,7 @@ impl Subject {
         issuer: &Issuer,
         is_issued_by_another: bool,
     ) -> Result<Vec<u8>, Error> {
-        // Signing and enciphering; an authority also signs certificates.
+        // Signing and encryption; an authority also signs certificates.
         let usage = if self.is_authority {
             der::bits(&[0b1010_0100], 2)
         } else {
@@ -222,7 +223,7 @@ fn extension(id: &[u8], critical: bool, value: &[u8]) -> Vec<u8> {
     ])
 }
 
-/// Whole seconds; with two digits for the year as long as that is clear.
+/// Whole seconds; the year has two digits where that is unambiguous.
 fn time(at: Timestamp) -> Vec<u8> {
     let at = at.to_zoned(TimeZone::UTC);
     if (1950..2050).contains(&at.year()) {
@@ -235,7 +236,7 @@ fn time(at: Timestamp) -> Vec<u8> {
     }
 }
 
-/// Who vouches for a certificate.
+/// The issuer of a certificate.
 pub(super) struct Issuer {
     /// The subject itself if there is none.
     name: Option<Vec<u8>>,
@@ -244,7 +245,7 @@ pub(super) struct Issuer {
 }
 
 impl Issuer {
-    /// The subject itself.
+    /// For a self-signed certificate: the subject itself.
     pub(super) fn itself() -> Self {
         Self {
             name: None,
@@ -292,7 +293,7 @@ mod tests {
             .collect()
     }
 
-    /// ECDSA signatures hold a random number, so those certificates are compared up to the signature.
+    /// ECDSA signatures contain a random number, so those certificates are compared up to the signature.
     fn up_to_signature(key: &PrivateKey, der: Vec<u8>) -> Vec<u8> {
         match key {
             PrivateKey::Ecdsa(_) => x509_parser::certificate::TbsCertificate::from_der(&der[4..])

@@ -1,4 +1,4 @@
-//! The few shapes of DER that keys and certificates are made of.
+//! The few elements of DER that keys and certificates consist of.
 
 pub(super) const SEQUENCE: u8 = 0x30;
 pub(super) const SET: u8 = 0x31;
@@ -45,18 +45,18 @@ pub(super) fn implicit(number: u8, content: &[u8]) -> Vec<u8> {
     tagged(0x80 | number, content)
 }
 
-/// A number that is not negative, most significant byte first.
+/// A non-negative number, most significant byte first.
 pub(super) fn unsigned(bytes: &[u8]) -> Vec<u8> {
     let significant = &bytes[bytes.iter().take_while(|byte| **byte == 0).count()..];
     match significant {
         [] => tagged(INTEGER, &[0]),
-        // Without a zero before it, it would be negative.
+        // Without a leading zero it would be negative.
         [0x80..=0xff, ..] => tagged(INTEGER, &[&[0], significant].concat()),
         _ => tagged(INTEGER, significant),
     }
 }
 
-/// Bits, the last of whose bytes has some unused ones.
+/// A bit string whose last byte has some unused bits.
 pub(super) fn bits(bytes: &[u8], unused: u8) -> Vec<u8> {
     tagged(BIT_STRING, &[&[unused], bytes].concat())
 }

@@ -1,4 +1,4 @@
-//! Private keys: made, read, written, and used to sign.
+//! Private keys: generate, parse, write, and sign with them.
 
 use p256::{
     ecdsa::signature::Signer,
@@ -23,13 +23,13 @@ const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
 const ECDSA_WITH_SHA256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02];
 const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
 
-/// What stands before a SHA-256 hash where RSA signs it.
+/// The prefix of a SHA-256 hash in an RSA signature.
 const SHA256_PREFIX: [u8; 19] = [
     0x30, 0x31, 0x30, 0x0d, 0x06, 0x09, 0x60, 0x86, 0x48, 0x01, 0x65, 0x03, 0x04, 0x02, 0x01, 0x05, 0x00,
     0x04, 0x20,
 ];
 
-/// Which key to make.
+/// The kind of key to generate.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     Rsa { bits: usize },
@@ -38,7 +38,7 @@ pub(super) enum Kind {
     Ed25519,
 }
 
-/// A key that cannot be made, read or used.
+/// A key that cannot be generated, parsed or used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error("no PEM data in input")]
@@ -63,17 +63,17 @@ pub(super) enum PrivateKey {
     Ecdsa(p256::SecretKey),
     /// The seed.
     Ed25519([u8; 32]),
-    /// Nothing but its encoding: it does not sign certificates.
+    /// Only its encoding, as it does not sign certificates.
     Dsa(Vec<u8>),
 }
 
-/// How a public key and its signatures are described in a certificate.
+/// The public key and the signature algorithm, as a certificate describes them.
 pub(super) struct PublicKey {
     /// The identifier of the key's algorithm, with parameters.
     pub(super) algorithm: Vec<u8>,
     /// The key itself.
     pub(super) bits: Vec<u8>,
-    /// The identifier of the algorithm that it signs with.
+    /// The identifier of the algorithm used for signatures.
     pub(super) signature_algorithm: Vec<u8>,
 }
 
@@ -120,14 +120,14 @@ impl PrivateKey {
             return Some(Self::Ecdsa(key));
         }
         Ed25519KeyPair::from_pkcs8_maybe_unchecked(der).ok()?;
-        // The seed is the octet string in the octet string behind the algorithm.
+        // The seed is the nested octet string after the algorithm.
         let seed = der
             .windows(4)
             .position(|window| window == [0x04, 0x22, 0x04, 0x20])?;
         Some(Self::Ed25519(*der[seed + 4..].first_chunk()?))
     }
 
-    /// In the format that sprig chooses for each kind.
+    /// Writes PEM, in the format that sprig uses for each kind.
     pub(super) fn to_pem(&self) -> String {
         match self {
             Self::Rsa(key) => match key.to_pkcs1_der() {
@@ -218,20 +218,20 @@ impl PrivateKey {
     }
 }
 
-/// By ring, whose arithmetic takes as long for every key and message. It takes keys of 2048 to 4096 bits with two primes of
-/// the same length, as all are that are made here; what a chart brings itself may be otherwise.
+/// Signs with ring, whose arithmetic takes the same time for every key and message. It accepts keys of 2048 to 4096
+/// bits with two primes of equal length, like all those generated here; keys that a chart provides may differ.
 fn sign_in_constant_time(key: &RsaPrivateKey, message: &[u8]) -> Option<Vec<u8>> {
     let document = key.to_pkcs1_der().ok()?;
     let pair = RsaKeyPair::from_der(document.as_bytes()).ok()?;
     let mut signature = vec![0; pair.public().modulus_len()];
-    // PKCS #1 v1.5 is deterministic: the randomness is not used.
+    // PKCS #1 v1.5 is deterministic: no randomness is used.
     let random = ring::rand::SystemRandom::new();
     pair.sign(&RSA_PKCS1_SHA256, &random, message, &mut signature)
         .ok()?;
     Some(signature)
 }
 
-/// Version, p, q, g, y and x: OpenSSL's format.
+/// Version, p, q, g, y and x, in OpenSSL's format.
 fn generate_dsa(source: &mut Source<'_>) -> Vec<u8> {
     let Ok(components) =
         dsa::Components::try_generate_from_rng_with_key_size(source, dsa::KeySize::DSA_2048_256);

@@ -99,7 +99,7 @@ impl Parameter for Uint32 {
     }
 }
 
-/// The render's source of randomness, as the libraries want it.
+/// The render's source of randomness, for the cryptographic libraries.
 struct Source<'a>(&'a Context);
 
 impl TryRng for Source<'_> {
@@ -123,7 +123,7 @@ impl TryRng for Source<'_> {
     }
 }
 
-/// The host brings a secure one, or a fixed one in tests.
+/// The host provides a secure one, or a fixed one in tests.
 impl TryCryptoRng for Source<'_> {}
 
 /// A new key as PEM.
@@ -162,7 +162,7 @@ pub(super) fn authority_with_key(
     self_signed(call, Subject::authority(&name, days), &key)
 }
 
-/// A certificate that vouches for itself.
+/// A self-signed certificate.
 pub(super) fn self_signed_certificate(
     call: &mut Call,
     name: Str,
@@ -189,7 +189,7 @@ pub(super) fn self_signed_certificate_with_key(
     self_signed(call, subject, &key)
 }
 
-/// A certificate that an authority vouches for.
+/// A certificate signed by an authority.
 pub(super) fn signed_certificate(
     call: &mut Call,
     name: Str,
@@ -216,7 +216,7 @@ pub(super) fn signed_certificate_with_key(
     signed(call, &name, (&ips, &dns), days, &authority, &key)
 }
 
-/// A certificate and a key that were made elsewhere, both as PEM in base 64.
+/// A certificate and a key from elsewhere, both as PEM in base 64.
 pub(super) fn custom_certificate(cert: Str, key: Str) -> Result<Certificate, Error> {
     let cert =
         encoding::decode_base64(&cert).map_err(|_| Error::new("unable to decode base64 certificate"))?;
@@ -305,7 +305,7 @@ fn texts(list: &List, doing: &str) -> Result<Vec<Str>, Error> {
     list.iter().map(text).collect()
 }
 
-/// `user:hash`, a line for a password file of a web server.
+/// `user:hash`, a line for the password file of a web server.
 pub(super) fn htpasswd(call: &mut Call, user: Str, password: Str) -> Result<Str, Error> {
     if user.contains(&b':') {
         return Ok([b"invalid username: ", user.as_bytes()].concat().into());
@@ -314,7 +314,7 @@ pub(super) fn htpasswd(call: &mut Call, user: Str, password: Str) -> Result<Str,
     Ok([user.as_bytes(), b":", hash.as_bytes()].concat().into())
 }
 
-/// The hash of a password, in Go's flavour and at its default cost.
+/// The hash of a password, in Go's format and at its default cost.
 pub(super) fn bcrypt(call: &mut Call, password: Str) -> Result<Str, Error> {
     const COST: u32 = 10;
     const MAX_PASSWORD: usize = 72;
@@ -353,7 +353,7 @@ pub(super) fn derive_password(
     )
 }
 
-/// The key of the cipher: the password, cut or filled with zeros.
+/// The key of the cipher: the password, truncated or padded with zeros.
 fn cipher_key(password: &Str) -> [u8; 32] {
     let mut key = [0; 32];
     let length = password.len().min(key.len());
@@ -363,7 +363,7 @@ fn cipher_key(password: &Str) -> [u8; 32] {
 
 const BLOCK: usize = 16;
 
-/// AES-256 in CBC mode, behind its initialization vector, in base 64.
+/// AES-256 in CBC mode, preceded by its initialization vector, in base 64.
 pub(super) fn encrypt_aes(call: &mut Call, password: Str, text: Str) -> Result<String, Error> {
     if text.is_empty() {
         return Ok(String::new());
@@ -375,7 +375,8 @@ pub(super) fn encrypt_aes(call: &mut Call, password: Str, text: Str) -> Result<S
     Ok(BASE64_STANDARD.encode([&iv[..], &encrypted].concat()))
 }
 
-/// What [`encrypt_aes`] encrypted. The padding is not checked, as in sprig; what it runs into then is what Go says.
+/// Decrypts the result of [`encrypt_aes`]. As in sprig the padding is not checked; the errors that follow from that
+/// are Go's.
 pub(super) fn decrypt_aes(password: Str, text: Str) -> Result<Str, Error> {
     if text.is_empty() {
         return Ok(text);

@@ -1,11 +1,11 @@
-//! Passwords that follow from a master password (`derivePassword`, version 3 of the Master Password algorithm).
+//! Passwords derived from a master password (`derivePassword`, version 3 of the Master Password algorithm).
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 const SEED: &[u8] = b"com.lyndir.masterpassword";
 
-/// Which letters a password of each kind is made of; see [`characters`].
+/// The letters of the templates stand for classes of characters; see [`characters`].
 const TEMPLATES: [(&str, &[&str]); 6] = [
     ("maximum", &["anoxxxxxxxxxxxxxxxxx", "axxxxxxxxxxxxxxxxxno"]),
     (
@@ -40,7 +40,7 @@ const TEMPLATES: [(&str, &[&str]); 6] = [
     ("pin", &["nnnn"]),
 ];
 
-/// What may stand for a letter of a template.
+/// The characters that a letter of a template stands for.
 fn characters(class: u8) -> &'static [u8] {
     match class {
         b'C' => b"BCDFGHJKLMNPQRSTVWXYZ",
@@ -53,7 +53,7 @@ fn characters(class: u8) -> &'static [u8] {
     }
 }
 
-/// The password of a site. None for an unknown kind.
+/// The password of a site; none for an unknown kind.
 pub(super) fn derive(
     counter: u32,
     kind: &[u8],

@@ -1,14 +1,14 @@
-//! PEM as Go's `encoding/pem` writes and finds it.
+//! PEM as Go's `encoding/pem` writes and parses it.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 
-/// What stands between the lines of a block.
+/// The contents of a block.
 pub(super) struct Block {
     pub(super) label: String,
     pub(super) content: Vec<u8>,
 }
 
-/// Writes a block, 64 characters a line.
+/// Writes a block with 64 characters per line.
 pub(super) fn encode(label: &str, content: &[u8]) -> String {
     const LINE: usize = 64;
     let encoded = BASE64_STANDARD.encode(content);
@@ -23,7 +23,7 @@ pub(super) fn encode(label: &str, content: &[u8]) -> String {
     text + "-----END " + label + "-----\n"
 }
 
-/// The first whole block of a text, whatever stands around it.
+/// The first complete block in a text, ignoring everything around it.
 pub(super) fn decode(text: &[u8]) -> Option<Block> {
     let text = String::from_utf8_lossy(text);
     let mut rest: &str = &text;
