@@ -26,7 +26,7 @@ use super::{Context, Error, FIELD_MANAGER, Outcome};
 pub(crate) enum ReadyMeans {
     /// Its release is deployed and the workloads are up.
     Healthy,
-    /// Its release is deployed, as the reference has it.
+    /// Its release is deployed, as in Krateo.
     Released,
 }
 

@@ -84,7 +84,8 @@ pub(crate) enum Standing {
     Starting,
     /// The type is served and its controller runs.
     Ready,
-    /// The same, but former controllers still run too, because some of their compositions cannot move.
+    /// The type is served and its controller runs, but former controllers still run too, because some of their
+    /// compositions cannot move.
     HeldUp,
     /// This many compositions have to be deleted first.
     Draining(usize),

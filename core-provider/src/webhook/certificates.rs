@@ -47,14 +47,14 @@ pub(crate) enum Source {
     Requests(Box<Requests>),
 }
 
-/// The certificates could not be kept.
+/// The certificates could not be renewed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("could not read or write Secret {SECRET}")]
     Secret(#[from] cluster::Error),
     #[error("Secret {SECRET} is not usable")]
     Authority(#[from] authority::Error),
-    #[error("the cluster's signer gave no certificate")]
+    #[error("the cluster's signer issued no certificate")]
     Requests(#[from] requests::Error),
 }
 
@@ -82,7 +82,7 @@ impl Certificates {
                 Err(error) => {
                     tracing::warn!(
                         error = chain(&error),
-                        "could not keep the certificates of the webhooks"
+                        "could not renew the certificates of the webhooks"
                     );
                     AGAIN
                 }

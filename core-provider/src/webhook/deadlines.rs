@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-/// A webhook of ours.
+/// One of our webhooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Webhook {
     /// Validates the values of a composition against the full schema of its chart.

@@ -250,7 +250,7 @@ impl ConversionAnswer {
         self.response.result["status"] == "Success"
     }
 
-    /// The answer as JSON, in a buffer of exactly the needed size.
+    /// The answer as JSON, in a buffer that is allocated once, so that it takes no more memory than its length.
     pub(super) fn text(&self) -> Vec<u8> {
         /// Room for everything besides the objects, the uid and the reason.
         const REST: usize = 1 << 10;

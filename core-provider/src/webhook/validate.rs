@@ -46,7 +46,7 @@ pub(crate) struct Shares(Mutex<HashMap<String, Arc<Semaphore>>>);
 static SHARES: LazyLock<Shares> = LazyLock::new(Shares::default);
 
 impl Shares {
-    /// The shares of this process, which go with its pool.
+    /// The shares of this process, which has one pool.
     pub(crate) fn of_process() -> &'static Self {
         &SHARES
     }

@@ -769,7 +769,7 @@ mod tests {
         );
         check(false, gone(), vec![left("v2-0-0", false)], &[]);
         check(false, one(), vec![left("v1-0-0", true)], &[]);
-        // What no controller has goes to the first, with the type.
+        // Compositions of versions without a controller go to the first one, if the type is removed too.
         check(false, gone(), vec![left("v0-9-0", true)], &["v1-0-0"]);
         check(false, one(), vec![left("v0-9-0", true)], &[]);
         check(true, gone(), vec![left("v0-9-0", true)], &[]);
