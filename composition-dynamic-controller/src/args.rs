@@ -83,8 +83,8 @@ pub(crate) struct Args {
     /// wrote them.
     #[arg(long = "releaseKeySecret", env = api::release_key::VARIABLE, default_value = "")]
     pub(crate) release_key_secret: String,
-    /// Namespace of the definition. Another setting of `cdc.namespace` runs the controller there; this one waits until
-    /// that one is gone, and continues what it left unfinished.
+    /// Namespace of the definition. With another setting of `cdc.namespace`, an earlier controller ran there; this one
+    /// waits until that one is gone, and continues what it left unfinished.
     #[arg(long, env = "COMPOSITION_CONTROLLER_DEFINITION_NAMESPACE")]
     pub(crate) definition_namespace: Option<String>,
     /// Shortest pause after a failed pass.
@@ -200,7 +200,7 @@ pub(crate) enum WaitFor {
 pub(crate) enum ReadyMeans {
     /// Its release is deployed and the workloads are up.
     Healthy,
-    /// Its release is deployed, as the reference has it.
+    /// Its release is deployed, as in Krateo.
     Released,
 }
 

@@ -188,7 +188,7 @@ async fn overdue(queue: &Queue<Key>, key: &Key) {
         if left.is_zero() {
             return;
         }
-        // The work time of a waiting pass stands still.
+        // The work time of a waiting pass does not grow.
         tokio::time::sleep(left.max(Duration::from_secs(1))).await;
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct Inspector {
     token: PathBuf,
 }
 
-/// chart-inspector gave no list of objects.
+/// chart-inspector did not answer with a list of objects.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("could not reach chart-inspector at {url}")]

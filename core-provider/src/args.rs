@@ -1,5 +1,5 @@
-//! What is typed on the command line or set in the environment. The names are the contract's; those that
-//! say where the platform runs are set by `charts/core-provider`.
+//! Command line arguments and environment variables. Where Krateo's core-provider has the same setting, the name is the
+//! same; those that say where the platform runs are set by `charts/core-provider`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -122,7 +122,7 @@ pub(crate) struct Args {
     pub(crate) chart_inspector_service_account: String,
 }
 
-/// Where and how admission is answered.
+/// Where and how the webhooks are served.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct WebhookArgs {
     /// Port of the webhooks; 0 disables them.
@@ -189,7 +189,7 @@ pub(crate) enum CertificateSource {
 }
 
 impl WebhookArgs {
-    /// When certificates are renewed.
+    /// When certificates are rotated.
     pub(crate) fn times(&self) -> anyhow::Result<Times> {
         let [life, succession, notice] = self.terms();
         Ok(Times {
@@ -204,7 +204,7 @@ impl WebhookArgs {
         })
     }
 
-    /// Life, succession and notice of what callers trust.
+    /// The values of [`Terms`]: life, succession and notice.
     fn terms(&self) -> [Duration; 3] {
         let interval = self.certificate_sync_interval.0;
         match self.certificate_source {
@@ -220,7 +220,7 @@ impl WebhookArgs {
         }
     }
 
-    /// What is wrong with the certificates' times, if anything.
+    /// An error if the certificates' times do not fit together.
     pub(crate) fn refusal(&self) -> Option<String> {
         self.refusal_of_leaf().or_else(|| {
             let [_, succession, notice] = self.terms();
@@ -263,10 +263,10 @@ impl WebhookArgs {
 }
 
 impl Args {
-    /// The port on which controllers serve probes and figures, as their environment says.
+    /// The port on which controllers serve probes and metrics, according to their environment.
     ///
     /// # Errors
-    /// When that is no port, or none: kubelets ask there whether a controller is up.
+    /// When it is not a port, or 0: kubelets probe the controllers there.
     pub(crate) fn metrics_port(&self) -> Result<u16, String> {
         let Some(said) = self.cdc_env.get(METRICS_PORT_VARIABLE) else {
             return Ok(METRICS_PORT);
@@ -274,22 +274,22 @@ impl Args {
         let port = said.parse().ok().filter(|port| *port > 0);
         port.ok_or_else(|| {
             format!(
-                "{METRICS_PORT_VARIABLE} in CDC_ENV is {said:?}: write a port from 1 to 65535, probes are answered there"
+                "{METRICS_PORT_VARIABLE} in CDC_ENV is {said:?}: set it to a port from 1 to 65535, which probes need"
             )
         })
     }
 
-    /// The environment of controllers, but for what the templates say by themselves.
+    /// The environment of controllers, without the variables that the templates set themselves.
     pub(crate) fn environment(&self) -> Environment {
         let mut environment = self.cdc_env.clone();
         environment.remove(METRICS_PORT_VARIABLE);
         environment
     }
 
-    /// Into how many parts the replicas of a controller cut its work, as its environment says.
+    /// The number of shards of a controller, according to its environment.
     ///
     /// # Errors
-    /// When that is no number of parts.
+    /// When it is not a valid number of shards.
     pub(crate) fn shards(&self) -> Result<u16, String> {
         let Some(said) = self.cdc_env.get(api::SHARDS_VARIABLE) else {
             return Ok(api::SHARDS);
@@ -299,7 +299,7 @@ impl Args {
             .filter(|number| (1..=api::MOST_SHARDS).contains(number))
             .ok_or_else(|| {
                 format!(
-                    "{} in CDC_ENV is {said}: write a number from 1 to {}",
+                    "{} in CDC_ENV is {said}: set it to a number from 1 to {}",
                     api::SHARDS_VARIABLE,
                     api::MOST_SHARDS
                 )
@@ -322,13 +322,13 @@ fn namespaces(text: &str) -> Result<ClosedNamespaces, String> {
     names
         .map(|name| {
             let namespace = is_name(name).then(|| name.to_owned());
-            namespace.ok_or_else(|| format!("{name:?} is no name of a namespace"))
+            namespace.ok_or_else(|| format!("{name:?} is not a namespace name"))
         })
         .collect()
 }
 
 fn environment(text: &str) -> Result<Environment, String> {
-    serde_json::from_str(text).map_err(|error| format!("write a JSON object of strings: {error}"))
+    serde_json::from_str(text).map_err(|error| format!("it has to be a JSON object of strings: {error}"))
 }
 
 #[cfg(test)]
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_the_references() {
+    fn the_defaults_are_those_of_the_reference() {
         let args = parse(&[]).unwrap();
         assert_eq!(
             (args.poll_interval.0.as_secs(), args.max_reconcile_rate),
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_are_renewed_in_time_or_the_process_does_not_start() {
+    fn the_process_does_not_start_if_certificates_could_expire_before_rotation() {
         let refusal = |margin: &str, interval: &str| {
             let margin = format!("--tls-certificate-lease-expiration-margin={margin}");
             let interval = format!("--certificate-sync-interval={interval}");

@@ -1,8 +1,9 @@
-//! Which definitions wait for a pass, and since when.
+//! Tracks which definitions wait for a pass, and since when.
 //!
-//! kube's controller keeps its queue to itself, so what goes in and what comes out is noted here: every trigger and every
-//! pause that a pass ends with goes in, every pass that begins comes out. The controller does the same with both: an
-//! object is wanted once, at the earlier of two times, and one that is being worked on waits for the end of that.
+//! kube's controller does not expose its queue, so its input and output are mirrored here: every trigger, and every
+//! pause that a pass ends with, adds an entry; every pass that begins removes one. It follows the rules of kube's
+//! queue: an object is queued once, at the earlier of two times, and one that is being reconciled waits until that
+//! ends.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,7 +15,7 @@ use runtime::telemetry::Queue;
 
 type Key = ObjectRef<CompositionDefinition>;
 
-/// The definitions that wait, or will.
+/// The definitions that wait now or after a pause.
 pub(crate) struct Backlog {
     wanted: Mutex<HashMap<Key, Wish>>,
     figures: Queue,
@@ -23,12 +24,12 @@ pub(crate) struct Backlog {
 #[derive(Clone, Copy)]
 struct Wish {
     due: Instant,
-    /// True when it was told as waiting.
+    /// True when it was counted as added.
     told: bool,
 }
 
 impl Backlog {
-    /// Tells `figures`.
+    /// Reports to the metrics `figures`.
     pub(crate) fn new(figures: Queue) -> Self {
         Self {
             wanted: Mutex::default(),
@@ -36,12 +37,12 @@ impl Backlog {
         }
     }
 
-    /// A look at a definition is wanted after a pause.
+    /// Queues a definition after a pause.
     pub(crate) fn wants(&self, key: &Key, pause: Duration) {
         self.wants_at(key, Instant::now(), pause);
     }
 
-    /// The look begins.
+    /// A pass over the definition begins.
     pub(crate) fn begins(&self, key: &Key) {
         self.begins_at(key, Instant::now());
     }
@@ -76,7 +77,7 @@ impl Backlog {
             return;
         };
         if !wish.told {
-            // A pause came to its end.
+            // Its pause has ended, so it counts as added now.
             self.figures.added(oldest(&wanted, now));
         }
         wanted.remove(key);
@@ -89,7 +90,7 @@ impl Backlog {
     }
 }
 
-/// For how long the one that is due longest has been.
+/// How long the oldest due entry has been due.
 fn oldest(wanted: &HashMap<Key, Wish>, now: Instant) -> Duration {
     let waits = wanted
         .values()
@@ -135,14 +136,14 @@ mod tests {
         backlog.wants_at(&key("a"), now + second, Duration::ZERO);
         backlog.wants_at(&key("b"), now + second, Duration::ZERO);
         backlog.begins_at(&key("a"), now + second * 3);
-        // Three seconds; the oldest was none, one and two seconds old.
+        // It waited three seconds; the oldest entry was zero, one and two seconds old.
         check(&metrics, 2, 3.0, 3.0);
         backlog.begins_at(&key("b"), now + second * 3);
         check(&metrics, 2, 5.0, 3.0);
     }
 
     #[test]
-    fn a_pause_is_no_wait_and_a_trigger_cuts_it_short() {
+    fn a_pause_does_not_count_as_waiting_and_a_trigger_cuts_it_short() {
         let (metrics, backlog) = backlog();
         let (now, second) = (Instant::now(), Duration::from_secs(1));
         backlog.wants_at(&key("a"), now, second * 60);
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_does_not_wait() {
+    fn a_definition_that_is_gone_does_not_wait() {
         let (_, backlog) = backlog();
         backlog.wants(&key("a"), Duration::ZERO);
         backlog.forgets(&key("a"));

@@ -1,4 +1,5 @@
-//! The bound of a definition's chart: its trees are walked once, its kinds looked up in what the cluster serves.
+//! Computes the bound of a definition's chart: scans its templates once, and resolves its kinds by the cluster's
+//! discovery.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,16 +19,16 @@ use crate::bundle::Platform;
 /// `CustomResourceDefinition` in the chart, or from the rule for plurals.
 const SERVED_AGE: Duration = Duration::from_mins(1);
 
-/// Most places that a status lists; a chart with more is told apart by `kco audit-rbac`.
+/// The most places that a status lists; `kco audit-rbac` shows all of them.
 const MAX_LISTED: usize = 50;
 
-/// How many charts' scans are kept.
+/// How many scans are cached.
 const MAX_SCANS: usize = 64;
 
-/// The environment variable of controllers that opens namespaces for all of them.
+/// The environment variable that lists namespaces which all controllers may reach.
 const ALLOWED_NAMESPACES: &str = "COMPOSITION_CONTROLLER_ALLOWED_NAMESPACES";
 
-/// The bound could not be found out.
+/// The bound could not be computed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error(transparent)]
@@ -64,14 +65,14 @@ impl ChartBound {
     }
 }
 
-/// The scans of charts that were seen, by digest.
+/// A cache of the scans of charts, by digest.
 #[derive(Debug, Default)]
 pub(crate) struct Scans {
     known: Mutex<BTreeMap<String, Arc<Scan>>>,
 }
 
 impl Scans {
-    /// The bound of a chart, with what its definition's annotations add to it.
+    /// The bound of a chart, including what its definition's annotations add.
     pub(crate) async fn bound(
         &self,
         chart: &Arc<LoadedChart>,
@@ -89,7 +90,8 @@ impl Scans {
         Ok(ChartBound { resolved, status })
     }
 
-    /// Walking a large chart takes a good part of a second of computing, so it happens off the async threads, once.
+    /// Scanning a large chart takes a good part of a second of CPU time, so it runs on a blocking thread, and only
+    /// once.
     async fn of(&self, chart: &Arc<LoadedChart>) -> Result<Arc<Scan>, Error> {
         let lock = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = lock().get(&chart.digest) {
@@ -118,7 +120,7 @@ fn kinds(bound: &Bound) -> Vec<String> {
     all.map(GroupResource::to_string).collect()
 }
 
-/// Kinds that are looked up and not written, and what the admin adds.
+/// Kinds that are looked up but not written, and what the admin adds.
 fn lookups(bound: &Bound) -> Vec<String> {
     let Lookups {
         namespaced,
@@ -137,7 +139,7 @@ fn lookups(bound: &Bound) -> Vec<String> {
 fn status(scan: &Scan, resolved: &Resolved) -> BoundStatus {
     let bound = &resolved.bound;
     let unresolved = scan.unresolved.iter().map(ToString::to_string);
-    // What an admin wrote and does not get comes first.
+    // What an admin asked for but does not get comes first.
     let mut unresolved: Vec<String> = resolved
         .closed
         .iter()

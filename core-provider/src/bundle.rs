@@ -1,4 +1,4 @@
-//! Everything that runs one composition-dynamic-controller, as one list of objects.
+//! All objects that run one composition-dynamic-controller, as one list.
 //!
 //! Applying, comparing and removing all walk this list; a new object is added in `templates.rs`, once.
 
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::templates::{Asset, Language, Templates};
 
-/// The type that a controller serves, and where its definition lives.
+/// One controller: the type that it serves, its definition and its namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// Name of the definition.
@@ -29,36 +29,35 @@ pub struct Target {
     pub resource: String,
     /// The chart's `values.schema.json`.
     pub schema: String,
-    /// The names of the Secrets that fetching the chart takes, by namespace.
+    /// The names of the Secrets that fetching the chart needs, by namespace.
     pub secrets: BTreeMap<String, BTreeSet<String>>,
     /// UID of the definition.
     pub definition_id: String,
-    /// Where the API server has objects judged, for a type that cannot say all of its schema: the `clientConfig` of a
-    /// webhook.
+    /// The `clientConfig` of the validating webhook, for a type whose CRD cannot express the whole schema.
     pub judged_at: Option<Value>,
-    /// How many replicas the controller has, when not as many as others.
+    /// Number of replicas, if it differs from the installation's setting.
     pub replicas: Option<u16>,
-    /// The most that the controller may be given; empty where only the names of its objects matter.
+    /// The most that the controller may be granted; empty when only the names of its objects matter.
     pub bound: Resolved,
 }
 
 impl Target {
-    /// The name that all objects of the bundle begin with.
+    /// The prefix of the names of all objects in the bundle.
     pub fn base_name(&self) -> String {
         format!("{}-{}", self.resource, self.version)
     }
 
-    /// Name of the policy for what the controller grants itself, and of its binding.
+    /// Name of the policy that restricts what the controller grants itself, and of its binding.
     pub fn policy_name(&self) -> String {
         grants_policy(&self.resource, &self.version)
     }
 
-    /// Name of the `ClusterRole` that names the namespaces with compositions.
+    /// Name of the `ClusterRole` that lists the namespaces with compositions.
     pub fn namespaces_role(&self) -> String {
         format!("{}-namespaces", self.base_name())
     }
 
-    /// The role that core-provider itself may not write, which tells that the policy is in force.
+    /// Name of a role that nobody may write: a refused dry run shows that the policy is in force.
     pub fn dry_run_role(&self) -> String {
         format!(
             "composition:{}:{}:core-provider-dry-run",
@@ -84,18 +83,18 @@ impl Target {
 /// Where controllers run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Placement {
-    /// In the platform's own namespace, where tenants are nobody.
+    /// In the platform's own namespace, where tenants have no permissions.
     Platform,
-    /// In the namespace of their definition, where whoever may run pods can act as the controller.
+    /// In the namespace of their definition, where everybody who may run pods can act as the controller.
     Definition,
 }
 
-/// What is the same for all controllers of this installation.
+/// Settings of this installation that all controllers share.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Platform {
     /// The platform's own namespace: that of core-provider and chart-inspector.
     pub krateo_namespace: String,
-    /// Namespaces that no definition's controller is let into.
+    /// Namespaces that no definition's controller may access.
     pub closed_namespaces: BTreeSet<String>,
     /// Where controllers run.
     pub placement: Placement,
@@ -111,18 +110,18 @@ pub struct Platform {
     pub provider_service_account: String,
     /// True when controllers may read `HelmReleases` of Flux, in all namespaces.
     pub reads_helm_releases: bool,
-    /// How many replicas each controller has.
+    /// Number of replicas of each controller.
     pub replicas: u16,
-    /// Into how many parts its replicas cut the work.
+    /// Number of shards of each controller.
     pub shards: u16,
     /// Port on which each controller serves health and metrics.
     pub metrics_port: u16,
-    /// Further environment variables of every controller, without those that are said here.
+    /// Additional environment variables of every controller, without those set by other fields.
     pub env: BTreeMap<String, String>,
 }
 
 impl Platform {
-    /// The namespace of a controller whose definition is in this one.
+    /// The namespace of a controller whose definition is in `definition_namespace`.
     pub fn home<'n>(&'n self, definition_namespace: &'n str) -> &'n str {
         match self.placement {
             Placement::Platform => &self.krateo_namespace,
@@ -131,12 +130,12 @@ impl Platform {
     }
 }
 
-/// What the bundles of this installation are made from.
+/// What the bundles of this installation are built from.
 #[derive(Debug, Clone, Copy)]
 pub struct Installation<'i> {
-    /// What is the same for all controllers.
+    /// Settings that all controllers share.
     pub platform: &'i Platform,
-    /// The text of every object.
+    /// The template of every object.
     pub templates: &'i Templates,
 }
 
@@ -150,7 +149,7 @@ impl Installation<'_> {
     }
 }
 
-/// A bundle could not be made from its templates.
+/// A bundle could not be built from its templates.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The template is not valid, or failed on these variables.
@@ -169,17 +168,17 @@ pub enum Error {
         /// Why.
         source: Box<handlebars::RenderError>,
     },
-    /// The template's text is no YAML.
-    #[error("template {path} of the controller bundle did not give YAML")]
+    /// The rendered template is not YAML.
+    #[error("template {path} of the controller bundle does not render to YAML")]
     Yaml {
         /// Path in the asset folder.
         path: &'static str,
         /// Why.
         source: helm::yaml::Error,
     },
-    /// The template's YAML is no Kubernetes object.
+    /// The rendered template is not a Kubernetes object.
     #[error(
-        "template {path} of the controller bundle did not give an object with apiVersion, kind and metadata.name"
+        "template {path} of the controller bundle does not render to an object with apiVersion, kind and metadata.name"
     )]
     NotAnObject {
         /// Path in the asset folder.
@@ -190,13 +189,13 @@ pub enum Error {
 /// Port on which a controller serves health and metrics, unless its environment says otherwise.
 pub const METRICS_PORT: u16 = 8080;
 
-/// Says that port in the environment of a controller.
+/// The environment variable of a controller with that port.
 pub const METRICS_PORT_VARIABLE: &str = "COMPOSITION_CONTROLLER_METRICS_SERVER_PORT";
 
 /// Every object of the controller for `target`, in the order in which they are applied.
 pub fn bundle(target: &Target, platform: &Platform, templates: &Templates) -> Result<Vec<Value>, Error> {
     let mut variables = variables(target, platform);
-    // The environment comes from the ConfigMap, so the pods must be told when that changes.
+    // The environment comes from the ConfigMap, so the pods have to be restarted when it changes.
     let environment = render(Asset::ConfigMap, &variables, templates)?;
     let digest = helm::digest::fnv1_64_hex(environment.as_bytes());
     variables.insert("environmentDigest".to_owned(), json!(digest));
@@ -229,7 +228,7 @@ pub fn bundle(target: &Target, platform: &Platform, templates: &Templates) -> Re
                 mark["metadata"]["labels"][labels::CONTROLLER_NAMESPACE] = json!(target.namespace);
                 objects.push(mark);
             }
-            // That of all versions: it carries the name of none.
+            // Shared by all versions, so it has no label for one version.
             Asset::ReleaseKey => objects.push(labelled_with(
                 object(asset, &render(asset, &variables, templates)?)?,
                 [(labels::CONTROLLER_RESOURCE, target.resource.clone())],
@@ -243,7 +242,7 @@ pub fn bundle(target: &Target, platform: &Platform, templates: &Templates) -> Re
     Ok(objects)
 }
 
-/// Labels that say whose object it is, whatever the template says.
+/// Adds the labels that identify the object's owner, whatever the template says.
 fn labelled(object: Value, target: &Target) -> Value {
     let written = [
         (labels::DEFINITION_NAME, labels::value(&target.definition)),
@@ -268,8 +267,8 @@ fn labelled_with(mut object: Value, written: impl IntoIterator<Item = (&'static 
     object
 }
 
-/// Writes the bound on the policy that keeps the controller within it. The chart may be out of reach when the
-/// controller has to be run elsewhere, and the `ConfigMap` goes with the definition's namespace.
+/// Writes the bound into an annotation of the policy that enforces it. It is needed when a stand-in controller has to
+/// run: then the chart may not be reachable, and the `ConfigMap` may be gone with the definition's namespace.
 fn note_bound(policy: &mut Value, bound: &Bound) {
     let annotations = &mut policy["metadata"]["annotations"];
     if !annotations.is_object() {
@@ -278,11 +277,11 @@ fn note_bound(policy: &mut Value, bound: &Bound) {
     annotations[annotations::BOUND] = json!(bound.data()).to_string().into();
 }
 
-/// Lets the policy say which it is when it refuses what core-provider tries to write: for a moment after it has changed,
-/// the API server still answers by what it was before.
+/// Makes the policy name its edition when it refuses core-provider's dry run: for a moment after a change, the API
+/// server still answers by the former edition.
 ///
-/// It stands for the policies that are written before it as well, which the API server learns of in that order. And for
-/// the definition: where another one had the same type, its policy may still answer after it was removed.
+/// The edition also covers the policies that are written before this one, which the API server picks up in that order.
+/// And it covers the definition: if another one had the same type, its policy may still answer after it was deleted.
 fn note_edition(policy: &mut Value, before: &[Value], target: &Target) {
     let policies = before.iter().filter(|object| is_policy(object));
     let specs: Vec<&Value> = policies.chain([&*policy]).map(|policy| &policy["spec"]).collect();
@@ -292,7 +291,7 @@ fn note_edition(policy: &mut Value, before: &[Value], target: &Target) {
         "expression": format!("!has(request.name) || request.name != '{}'", target.dry_run_role()),
         "message": format!("edition {edition} of the policy is in force"),
     });
-    // The first refusal is the one that is told.
+    // The API server reports the first refusal.
     match policy["spec"]["validations"].as_array_mut() {
         Some(validations) => validations.insert(0, refusal),
         None => policy["spec"]["validations"] = json!([refusal]),
@@ -303,39 +302,39 @@ fn is_policy(object: &Value) -> bool {
     object["kind"] == "ValidatingAdmissionPolicy"
 }
 
-/// What a policy says that is in force as it is written here.
+/// The refusal by which this edition of a policy shows that it is in force.
 pub fn edition(policy: &Value) -> &str {
     policy["spec"]["validations"][0]["message"]
         .as_str()
         .unwrap_or_default()
 }
 
-/// The bound that a policy has on it; nothing is allowed when it has none.
+/// The bound in a policy's annotation; empty when it has none.
 pub fn noted_bound(policy: &Value) -> Bound {
     let noted = policy["metadata"]["annotations"][annotations::BOUND].as_str();
     Bound::of_annotation(noted.unwrap_or_default())
 }
 
-/// What the name of the role ends with that a bundle begins and ends with: where it is, all others may be. It is
-/// cluster-wide, so nobody else can make one, and nobody can hide it.
+/// The suffix of the mark's name. The mark is the first object of a bundle to be created and the last to be deleted; it
+/// is cluster-scoped, so tenants can neither forge nor hide one.
 pub const MARK_SUFFIX: &str = "-provider";
 
-/// When an object of a bundle is applied.
+/// The stage in which an object of a bundle is applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// The role that marks the controller.
     Mark,
-    /// What core-provider needs itself to write the rest.
+    /// The permissions that core-provider itself needs to write the rest.
     Own,
     /// The key of the type.
     Key,
-    /// What bounds the controller.
+    /// The bound of the controller, and the policies that enforce it.
     Bounding,
-    /// The controller, and all that it may do.
+    /// The controller and its permissions.
     Controller,
 }
 
-/// When `object` is applied: what bounds the controller comes before anything that lets it act.
+/// The stage of `object`: the bound of the controller comes before anything that lets it act.
 pub fn stage(object: &Value) -> Stage {
     let text = |at: &str| object.pointer(at).and_then(Value::as_str).unwrap_or_default();
     let name = text("/metadata/name");
@@ -349,14 +348,15 @@ pub fn stage(object: &Value) -> Stage {
     }
 }
 
-/// The Secrets of one namespace. `secretName` is the contract's, from a time when there was one at most.
+/// Sets the variables for the Secrets of one namespace. `secretName` is Krateo's variable, from when there was at most
+/// one.
 fn name_secrets(variables: &mut Map<String, Value>, namespace: &str, names: &BTreeSet<String>) {
     variables.insert("secretNamespace".to_owned(), json!(namespace));
     variables.insert("secretNames".to_owned(), json!(names));
     variables.insert("secretName".to_owned(), json!(names.first()));
 }
 
-/// The names that templates may use. Those of the contract first, then ours.
+/// The variables of templates: Krateo's first, then ours.
 fn variables(target: &Target, platform: &Platform) -> Map<String, Value> {
     let base = target.base_name();
     let variables = json!({
@@ -401,8 +401,8 @@ fn variables(target: &Target, platform: &Platform) -> Map<String, Value> {
     }
 }
 
-/// The definitions that the controller may write with annotations of the admin's: each a map of texts, with the annotations
-/// beside the fields, which cannot have such names.
+/// The definitions that the controller may write with annotations that are reserved to admins. Each is a map of strings
+/// with the fields and the annotations side by side, whose names cannot clash.
 fn allowed_definitions(bound: &Bound) -> Value {
     let entry = |definition: &AllowedDefinition| {
         let AllowedDefinition {
@@ -429,7 +429,7 @@ fn allowed_definitions(bound: &Bound) -> Value {
     bound.definitions.iter().map(entry).collect()
 }
 
-/// What chart-inspector may read.
+/// The kinds that chart-inspector may read.
 fn lookups(bound: &Bound) -> Value {
     bound
         .inspected()
@@ -451,7 +451,7 @@ fn render(asset: Asset, variables: &Map<String, Value>, templates: &Templates) -
     }
 }
 
-/// YAML is no HTML, so nothing is escaped; a variable that is not there is an error, as in Go templates.
+/// Renders without escaping, which is for HTML; a missing variable is an error, as in Go templates.
 fn handlebars(text: &str, variables: &Map<String, Value>) -> Result<String, handlebars::RenderError> {
     let mut registry = handlebars::Handlebars::new();
     registry.set_strict_mode(true);
@@ -564,7 +564,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn secrets_bring_a_role_in_each_of_their_namespaces_for_them_alone() {
+    fn secrets_get_a_role_in_each_of_their_namespaces_for_only_them() {
         let mut target = target();
         let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
         target.secrets = BTreeMap::from([
@@ -592,7 +592,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn releases_of_flux_are_read_where_that_is_asked_for() {
+    fn releases_of_flux_are_readable_if_that_is_enabled() {
         let reads = |reads_helm_releases| {
             let platform = Platform {
                 reads_helm_releases,
@@ -608,7 +608,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn one_key_serves_all_versions_and_the_bundle_never_has_it() {
+    fn one_key_serves_all_versions_and_is_never_in_the_bundle() {
         let of = |target: &Target, name: &str| -> Value {
             let objects = objects(target, &platform());
             objects.iter().find(|o| named(o) == name).unwrap().clone()
@@ -624,7 +624,7 @@ pub(crate) mod tests {
         assert_eq!(
             key,
             of(&next, secret),
-            "two versions must not take turns in writing it"
+            "two versions must not overwrite it in turn"
         );
         assert_eq!((&key["data"], &key["stringData"]), (&Value::Null, &Value::Null));
         assert_eq!(key["metadata"]["namespace"], "krateo-system");
@@ -655,7 +655,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn replicas_share_leases_that_the_role_names_and_none_is_down_while_others_start() {
+    fn the_role_names_the_shard_leases_and_replicas_get_a_rolling_update() {
         let found = |target: &Target| -> (Value, Option<f64>, Value) {
             let objects = objects(target, &platform());
             let of = |name: &str| objects.iter().find(|o| named(o) == name).unwrap().clone();
@@ -680,7 +680,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_type_that_cannot_say_all_has_its_objects_judged_and_fails_open() {
+    fn a_degraded_type_has_a_validating_webhook_that_fails_open() {
         let mut target = target();
         target.judged_at = Some(json!({"url": "https://host:9443/validate", "caBundle": "Yg=="}));
         let objects = objects(&target, &platform());
@@ -703,7 +703,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn no_rule_of_the_bundle_holds_a_wildcard() {
+    fn no_rule_of_the_bundle_has_a_wildcard() {
         for object in objects(&target(), &platform()) {
             let rules = serde_json::to_string(&object["rules"]).unwrap();
             assert!(!rules.contains('*'), "{}: {rules}", named(&object));
@@ -711,7 +711,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_handlebars_template_makes_the_same_object() {
+    fn a_handlebars_template_renders_the_same_object() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("cdc-service")).unwrap();
         let text = "apiVersion: v1\nkind: Service\nmetadata: {name: {{name}}-controller-service, namespace: {{namespace}}}\n\
@@ -760,7 +760,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_policy_has_the_bound_on_it() {
+    fn the_policy_has_the_bound_in_an_annotation() {
         let mut target = target();
         target.bound.bound.namespaces.insert("shared".into());
         target
@@ -778,7 +778,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_policy_that_changes_says_so_when_it_refuses() {
+    fn the_refusal_of_a_policy_changes_with_its_edition() {
         let told = |target: &Target| {
             let objects = objects(target, &platform());
             let name = "ValidatingAdmissionPolicy/fireworksapps-v1-1-6-grants";
@@ -804,27 +804,23 @@ pub(crate) mod tests {
             objects.iter().find(|o| named(o) == own).unwrap()["spec"].clone()
         };
         assert_ne!(own(&target()), own(&recursive));
-        assert_ne!(
-            told(&target()),
-            told(&recursive),
-            "it stands for the other policies"
-        );
+        assert_ne!(told(&target()), told(&recursive), "it covers the other policies");
     }
 
-    /// Every object that a bundle can have.
+    /// A bundle with every possible object.
     fn most() -> Vec<Value> {
         let mut target = target();
         target.judged_at = Some(json!({"url": "https://host:9443/validate", "caBundle": "Yg=="}));
         target.secrets = BTreeMap::from([("team".into(), ["ca".to_owned()].into())]);
         target.bound.bound.chart_rbac = true;
         let objects = objects(&target, &platform());
-        // The role and binding for Secrets are made once for each namespace, all others once.
+        // The role and binding for Secrets exist once per namespace, all others once.
         assert_eq!(objects.len(), Asset::ALL.len());
         objects
     }
 
     #[test]
-    fn no_controller_writes_a_kind_that_bundles_are_made_of() {
+    fn the_own_policy_covers_all_kinds_in_bundles() {
         let objects = most();
         let own = objects
             .iter()
@@ -855,7 +851,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_chart_that_may_bring_roles_is_held_to_its_own() {
+    fn a_chart_that_may_bring_roles_gets_policies_for_them() {
         let policies = |chart_rbac: bool| {
             let mut target = target();
             target.bound.bound.chart_rbac = chart_rbac;
@@ -870,7 +866,7 @@ pub(crate) mod tests {
             of.iter().map(name).collect()
         };
         assert_eq!(policies(false), named(&["own", "grants"]));
-        // The one that is seen to be in force comes last.
+        // The one that is checked to be in force comes last.
         assert_eq!(policies(true), named(&["own", "clusterroles", "roles", "grants"]));
     }
 
@@ -915,13 +911,13 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_bounds_the_controller_comes_before_what_lets_it_act() {
+    fn the_bound_of_a_controller_comes_before_its_permissions() {
         let stages: Vec<_> = objects(&target(), &platform()).iter().map(stage).collect();
         assert!(stages.is_sorted(), "{stages:?}");
     }
 
     #[test]
-    fn the_inspector_reads_what_the_chart_looks_up_and_no_more() {
+    fn the_inspector_may_read_only_what_the_chart_looks_up() {
         let mut target = target();
         let reads = Reads { one: true, all: true };
         let lookups = &mut target.bound.bound.lookups.namespaced;
@@ -940,7 +936,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_changed_environment_changes_the_pods_and_nothing_else_does() {
+    fn pods_change_only_with_the_environment() {
         let digest = |platform: &Platform| {
             let deployment = objects(&target(), platform).pop().unwrap();
             deployment["spec"]["template"]["metadata"]["annotations"]["krateo.io/environment-digest"].clone()

@@ -1,5 +1,5 @@
-//! The definition of `CompositionDefinition` itself, which Helm makes at the first install and never changes: the core-provider
-//! that leads puts a newer edition in the place of an older.
+//! Updates the CRD of `CompositionDefinition` itself, which Helm creates at the first install and never changes: the
+//! leading core-provider replaces an older edition by its own.
 
 use std::time::Duration;
 
@@ -12,15 +12,15 @@ use serde_json::json;
 
 use crate::definition::FIELD_MANAGER;
 
-/// How long until a renewal that failed is tried again.
+/// The pause after a failed update.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// Renews the definition where it is older than that of this program, and tries until that is done.
+/// Updates the CRD if it is older than this program's, and retries until it succeeds.
 pub(crate) async fn keep(cluster: &Cluster) {
     while let Err(error) = renew(cluster).await {
         tracing::warn!(
             error = chain(&error),
-            "could not renew the definition of CompositionDefinition"
+            "could not update the CRD of CompositionDefinition"
         );
         if !error.is_transient() && !error.is_conflict() && !error.is_forbidden() {
             return;
@@ -29,7 +29,8 @@ pub(crate) async fn keep(cluster: &Cluster) {
     }
 }
 
-/// The same once. One that is as new, or newer, stays as it is: an older core-provider may lead while a newer one takes over.
+/// The same, once. A CRD of the same or a newer edition stays: an older core-provider may lead while a newer one is
+/// rolled out.
 async fn renew(cluster: &Cluster) -> Result<(), cluster::Error> {
     let wanted = api::definition::crd();
     let id =
@@ -50,12 +51,12 @@ async fn renew(cluster: &Cluster) -> Result<(), cluster::Error> {
         .await?;
     tracing::info!(
         edition = api::definition::EDITION,
-        "renewed the definition of CompositionDefinition"
+        "updated the CRD of CompositionDefinition"
     );
     Ok(())
 }
 
-/// The edition of a live definition. The first ones had none; what is no number is not ours to judge.
+/// The edition of a live CRD. The first ones had none; an edition that is not a number counts as newer.
 fn edition(live: &PartialObjectMeta) -> u32 {
     let annotations = live.metadata.annotations.as_ref();
     let edition = annotations.and_then(|annotations| annotations.get(annotations::EDITION));
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_older_edition_is_renewed() {
+    async fn an_older_edition_is_updated() {
         for older in [None, Some("0")] {
             let script = Script::new("older").get(DEFINITION, live(older)).on(
                 Method::PATCH,
@@ -114,7 +115,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_somebody_changed_in_between_is_looked_at_again() {
+    async fn a_conflict_causes_another_read() {
         let script = Script::new("a conflict, then a newer one")
             .get(DEFINITION, live(None))
             .refuse(Method::PATCH, DEFINITION, 409, "Conflict", "modified")

@@ -1,6 +1,8 @@
-//! How core-provider comes to read the Secrets that a definition names: Roles for exactly those, given to itself.
+//! The grants by which core-provider reads the Secrets that a definition names: Roles for exactly those, bound to
+//! itself.
 //!
-//! They cannot be part of the bundle, whose objects are called after the chart: the Secrets are needed to fetch it.
+//! They cannot be part of the bundle, whose objects are named after the chart, because the Secrets are needed to fetch
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::bundle::Platform;
 
-/// The names of the Secrets that fetching the chart takes, by namespace.
+/// The names of the Secrets that fetching the chart needs, by namespace.
 pub fn secrets(definition: &CompositionDefinition) -> BTreeMap<String, BTreeSet<String>> {
     let mut secrets: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for key in written_chart(definition).secret_keys() {
@@ -57,7 +59,7 @@ pub fn grants(definition: &CompositionDefinition, platform: &Platform) -> Vec<Va
         .collect()
 }
 
-/// What those Roles allow.
+/// The accesses that those Roles allow.
 pub fn accesses(definition: &CompositionDefinition) -> Vec<Access> {
     let kind = ResourceId::of::<Secret>();
     let mut accesses = Vec::new();
@@ -104,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn each_namespace_gets_a_role_for_its_secrets_alone() {
+    fn each_namespace_gets_a_role_for_only_its_secrets() {
         let grants = grants(&definition(), &platform());
         let places: Vec<_> = grants
             .iter()
@@ -133,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_waited_for_is_what_is_granted() {
+    fn the_awaited_access_is_what_the_roles_grant() {
         let accesses: Vec<_> = accesses(&definition()).iter().map(ToString::to_string).collect();
         assert_eq!(accesses, ["get secrets team/ca", "get secrets vault/password"]);
     }

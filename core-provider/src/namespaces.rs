@@ -1,8 +1,8 @@
-//! The namespaces that hold compositions of a type, kept in a `ClusterRole` that the controller's policies ask for.
+//! Keeps the namespaces with compositions of a type in a `ClusterRole`, which the controller's policies check.
 //!
-//! A controller may write Roles there and nowhere else, so the list follows the compositions by watch: a new one
-//! waits for it, a few milliseconds when its namespace is new, not at all otherwise. It is a role, and no parameter of
-//! the policies: roles are in force at once, and one that is missing refuses the controller alone.
+//! A controller may write Roles only there, so a watch on the compositions keeps the list current. A new composition
+//! waits a few milliseconds for it if its namespace is new, otherwise not at all. The list is a role and not a
+//! parameter of the policies, because roles are in force at once, and a missing one affects only its controller.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,13 +23,13 @@ use serde_json::json;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
-/// Our name on the rules; the rest of the role is the bundle's.
+/// Our field manager for the rules; the rest of the role belongs to the bundle.
 const FIELD_MANAGER: &str = "core-provider-namespaces";
 
-/// After how long a failed write or watch is tried again.
+/// The pause after a failed write or watch.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Definitions to whose version a composition came that another controller had.
+/// Definitions to whose version a composition of another controller was moved.
 pub(crate) type Arrivals = UnboundedReceiver<ObjectRef<CompositionDefinition>>;
 
 /// The types whose compositions are followed.
@@ -47,7 +47,7 @@ struct Followed {
 }
 
 impl Namespaces {
-    /// Those that are `closed` are not opened by the compositions in them.
+    /// Compositions in `closed` namespaces do not open them.
     pub(crate) fn new(
         cluster: Cluster,
         krateo_namespace: String,
@@ -64,8 +64,8 @@ impl Namespaces {
         (namespaces, received)
     }
 
-    /// Follows the compositions of a definition's version of the type and keeps their namespaces in the role. When they
-    /// are followed already, looks whether the role still says so.
+    /// Follows the compositions of a definition's version of the type, and keeps their namespaces in the role. If they
+    /// are followed already, checks the role again.
     pub(crate) fn follow(
         &self,
         resource: ResourceId,
@@ -95,7 +95,7 @@ impl Namespaces {
         followed.insert(role, Followed { task, look });
     }
 
-    /// Ends following where the role goes.
+    /// Stops following when the role is deleted.
     pub(crate) fn forget(&self, role: &ObjectId) {
         let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = followed.remove(role) {
@@ -116,9 +116,9 @@ struct Keeper {
     look: Arc<Notify>,
     /// Names of the compositions in each namespace.
     holding: BTreeMap<String, BTreeSet<String>>,
-    /// True once all of them were seen.
+    /// True once all compositions have been seen.
     is_complete: bool,
-    /// What the role says, as far as is known.
+    /// The rules that the role has, as far as is known.
     written: Option<Vec<PolicyRule>>,
 }
 
@@ -156,7 +156,7 @@ impl Keeper {
                 },
                 () = look.notified() => self.written = None,
             }
-            // Until all are known, the list could only lose namespaces that are still needed.
+            // Before all compositions are known, a write would remove namespaces that are still needed.
             if self.is_complete
                 && let Err(error) = self.write().await
             {
@@ -167,16 +167,17 @@ impl Keeper {
         }
     }
 
-    /// Tells of a composition that is new here although some controller holds it: it was moved from another version.
+    /// Reports a composition that is new here but already has a controller's finalizer: it was moved from another
+    /// version.
     fn tell_of(&self, metadata: &ObjectMeta) {
         if self.is_complete && is_arrival(&self.holding, metadata) {
-            // Nobody listens any more when the process ends.
+            // There is no receiver any more when the process ends.
             let _ = self.arrivals.unbounded_send(self.definition.clone());
         }
     }
 
     async fn write(&mut self) -> Result<(), cluster::Error> {
-        // What only the admin's word opens is not opened by a composition.
+        // Protected namespaces need the admin's consent; a composition does not open them.
         let open = self
             .holding
             .keys()
@@ -191,7 +192,7 @@ impl Keeper {
             let object = json!({
                 "apiVersion": "rbac.authorization.k8s.io/v1",
                 "kind": "ClusterRole",
-                // With the UID, a role that went in the meantime is not made anew.
+                // With the UID, a role that was deleted meanwhile is not created again.
                 "metadata": {"name": self.role.name(), "uid": live.metadata.uid},
                 "rules": wanted,
             });
@@ -204,7 +205,7 @@ impl Keeper {
     }
 }
 
-/// A rule without names would be one for all namespaces.
+/// The rules for these namespaces; none for an empty list, because a rule without names would cover all of them.
 fn rules(resource: &ResourceId, namespaces: Vec<String>) -> Vec<PolicyRule> {
     if namespaces.is_empty() {
         return Vec::new();
@@ -252,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_composition_arrives_when_a_controller_holds_it_that_is_not_of_this_version() {
+    fn a_composition_with_a_controllers_finalizer_that_is_new_here_is_an_arrival() {
         let metadata = |finalizer: &str| ObjectMeta {
             namespace: Some("shop".into()),
             name: Some("web".into()),
@@ -264,7 +265,7 @@ mod tests {
         assert!(is_arrival(&holding, &moved));
         assert!(
             !is_arrival(&holding, &metadata("example.org/other")),
-            "made just now"
+            "created just now"
         );
         add(&mut holding, &moved);
         assert!(!is_arrival(&holding, &moved), "here already");

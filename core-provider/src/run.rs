@@ -1,4 +1,4 @@
-//! What was typed, worked out: the process, its watch, its workers.
+//! Runs the process from its arguments: sets up webhooks, watches and workers.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -43,16 +43,16 @@ use crate::webhook::{
     self, Address, Certificates, Conversions, Figures, Judge, Registration, Requests, Shown, Source, Webhooks,
 };
 
-/// Name of the lease, as the contract has it.
+/// Name of the leader Lease, the same as Krateo's.
 const LEASE: &str = "leader-election-core-provider";
 
-/// How long webhooks are answered after the process was asked to shut down.
+/// How long webhooks are still answered after the process was asked to shut down.
 const LAME_DUCK: Duration = Duration::from_secs(5);
 
-/// How long a start may take for want of charts.
+/// How long a start may wait for charts.
 const PREPARED_WITHIN: Duration = Duration::from_secs(15);
 
-/// How long it takes until a failed registration is tried again.
+/// The pause after a failed registration.
 const REGISTER_AGAIN: Duration = Duration::from_secs(5);
 
 impl Args {
@@ -88,7 +88,7 @@ impl Args {
         let leading = if self.leader_election {
             match process.lead(&self.krateo_namespace, LEASE).await {
                 Ok(held) => Some(held),
-                // Whoever stood by has judged writes, and ends as orderly as the one that leads.
+                // A standby replica served webhooks, so it shuts down as cleanly as the leader.
                 Err(runtime::Error::Ended) => {
                     process.finish(None).await;
                     return Ok(());
@@ -111,7 +111,7 @@ impl Args {
         Ok(())
     }
 
-    /// Begins to answer admission, and puts together what passes need.
+    /// Starts to serve webhooks, and assembles what passes need.
     async fn prepare(&self, process: &Process, telemetry: Telemetry) -> Result<(Context, Arrivals)> {
         let charts = Charts::new(process.cluster().clone(), Limits::default())
             .with_fresh_for(self.poll_interval.0)
@@ -121,7 +121,7 @@ impl Args {
         self.context(process, charts, webhooks, telemetry)
     }
 
-    /// Starts to answer admission, which every replica does, and waits until there is a certificate for it.
+    /// Starts to serve webhooks, as every replica does, and waits until it has a certificate.
     async fn answer(&self, process: &Process, charts: Arc<Charts>) -> Result<Registration> {
         let (sender, mut bundle) = watch::channel(String::new());
         let args = &self.webhooks;
@@ -150,7 +150,7 @@ impl Args {
             conversions,
             figures: Figures::new(process.metrics())?,
         };
-        // Whoever still has our address goes on to be answered for a moment.
+        // Callers that still have our address are answered for a moment after shutdown.
         let (shutdown, ended) = (process.shutdown(), CancellationToken::new());
         process.serve_tls(
             listener,
@@ -178,7 +178,7 @@ impl Args {
         if let Some(known) = shutdown.run_until_cancelled(known).await {
             known.context("the keeper of the certificates ended")?;
         }
-        // Who is called before it can judge lets everything pass.
+        // An unprepared webhook admits everything, so readiness waits for it.
         let (readiness, shutdown) = (process.readiness().clone(), process.shutdown());
         process.spawn(async move {
             let prepared = tokio::time::timeout(PREPARED_WITHIN, judge.prepare());
@@ -201,7 +201,7 @@ impl Args {
         }
     }
 
-    /// What judges writes: the definitions as they are now, and their charts, fetched before anybody asks.
+    /// What validates writes: the current definitions and their charts, which are fetched ahead of the first write.
     fn judge(process: &Process, charts: Arc<Charts>, conversions: Arc<Conversions>) -> Judge {
         let definitions = Api::<Item<CompositionDefinition>>::all(process.cluster().client());
         let (store, writer) = reflector::store();
@@ -222,8 +222,7 @@ impl Args {
         }
     }
 
-    /// Keeps the webhook for labels registered, where it is needed, and has whoever calls us trust the certificates of the
-    /// moment.
+    /// Keeps the webhook for labels registered if it is needed, and rotates the CA bundles of everything that calls us.
     fn register(&self, mut webhooks: Registration, process: &Process) {
         let (cluster, shutdown) = (process.cluster().clone(), process.shutdown());
         let name = self.service_account.clone();
@@ -238,7 +237,7 @@ impl Args {
                     if let Err(error) = &trust {
                         tracing::warn!(
                             error = chain(error),
-                            "could not renew the certificates that types and webhooks trust"
+                            "could not rotate the CA bundles of types and webhooks"
                         );
                     }
                     if labels.and(trust).is_err() {
@@ -252,7 +251,7 @@ impl Args {
         });
     }
 
-    /// Works on definitions until the process is to end or somebody else leads.
+    /// Reconciles definitions until the process is asked to shut down or loses the lead.
     async fn serve(
         &self,
         context: Arc<Context>,
@@ -291,7 +290,7 @@ impl Args {
             });
         tokio::select! {
             () = working => {}
-            // Passes under way stop where they are: somebody else has begun, and may undo what they were about to.
+            // Passes in flight stop where they are, because another replica has started its own.
             () = lost.cancelled() => {}
         }
     }
@@ -350,7 +349,7 @@ impl Args {
     }
 }
 
-/// The kinds of objects that bundles are made of, Secrets aside, which nobody watches.
+/// The kinds of objects in bundles that are watched, which is all but Secrets.
 fn kinds() -> [ResourceId; 11] {
     [
         ResourceId::of::<ServiceAccount>(),
@@ -367,17 +366,17 @@ fn kinds() -> [ResourceId; 11] {
     ]
 }
 
-/// The namespace in which objects of a kind are watched; all of them for roles, which also let controllers read Secrets
-/// elsewhere.
+/// The namespace in which objects of a kind are watched; none means all, as for roles, which also let controllers read
+/// Secrets in other namespaces.
 fn watched<'p>(kind: &ResourceId, platform: &'p Platform) -> Option<&'p str> {
     let is_placed = kind.namespaced && kind.group != "rbac.authorization.k8s.io";
     let is_here = is_placed && platform.placement == Placement::Platform;
     is_here.then_some(platform.krateo_namespace.as_str())
 }
 
-/// True when what an object in this namespace says of its definition is believed: labels are written by whoever may write
-/// there. So they count where only the platform writes, in the definition's own namespace, where nobody but that
-/// definition is concerned, and in those of the Secrets that it names.
+/// True when the labels of an object in this namespace may be trusted to name its definition, since anyone who may
+/// write there can set them. They are trusted where only the platform writes; in the definition's own namespace, where
+/// they affect only that definition; and in the namespaces of the Secrets that it names.
 fn is_believed(
     namespace: Option<&str>,
     owner: &ObjectRef<CompositionDefinition>,
@@ -390,7 +389,7 @@ fn is_believed(
         || definition.is_some_and(|definition| secrets(definition).contains_key(namespace))
 }
 
-/// What makes passes begin, noted as it fires.
+/// The triggers of passes; records each one that fires.
 #[derive(Clone)]
 struct Triggers {
     settled: Arc<Settled>,
@@ -419,7 +418,7 @@ impl Triggers {
         }
     }
 
-    /// The definition that made an object of a bundle, which changed.
+    /// The definition to reconcile after a change of an object of its bundle.
     fn owner(&self, object: &ObjectMeta) -> Option<ObjectRef<CompositionDefinition>> {
         let label = |name: &str| object.labels.as_ref()?.get(name).cloned();
         let name = label(labels::DEFINITION_NAME).zip(label(labels::DEFINITION_NAMESPACE));
@@ -434,8 +433,8 @@ impl Triggers {
         Some(owner)
     }
 
-    /// True when a composition that came to the definition may be of another definition's chart. Those that the definition
-    /// moves itself are looked at by the pass that does.
+    /// True when a composition that was moved to the definition may come from another definition's chart. Compositions
+    /// that the definition moves itself are handled by the pass that moves them.
     fn takes_over(&self, definition: &ObjectRef<CompositionDefinition>) -> bool {
         let resource = |some: &CompositionDefinition| some.status.as_ref()?.resource.clone();
         let Some(own) = self.definitions.get(definition) else {
@@ -451,7 +450,7 @@ impl Triggers {
         is_shared
     }
 
-    /// The definitions that share a type, which changed.
+    /// The definitions to reconcile after a change of their type.
     fn owners(&self, type_: &ObjectMeta) -> Vec<ObjectRef<CompositionDefinition>> {
         let plural = type_
             .labels
@@ -466,10 +465,12 @@ impl Triggers {
     }
 }
 
-/// What is watched of what definitions made: labels and places. A type can be nested deeper than is read.
+/// What is watched of the objects that definitions create: only metadata, because a type can be nested too deeply to
+/// parse.
 type Metadata = Item<PartialObjectMeta<DynamicObject>>;
 
-/// Looks at a definition again when something of what it made changes: found by labels, so that nothing else is read.
+/// Adds watches that reconcile a definition when one of its objects changes. Label selectors keep all other objects
+/// out.
 fn watching(
     mut controller: Controller<CompositionDefinition>,
     cluster: &Cluster,
@@ -493,7 +494,7 @@ fn watching(
     )
 }
 
-/// Fetches the chart of a definition whose compositions are judged.
+/// Fetches the chart of a definition whose compositions are validated.
 async fn fetch(definition: Result<CompositionDefinition, watcher::Error>, charts: Arc<Charts>) {
     let definition = match definition {
         Ok(definition) => definition,
@@ -516,12 +517,12 @@ fn changes(watched: watch::Receiver<String>) -> impl futures::Stream<Item = ()> 
     })
 }
 
-/// Where operators put templates of their own.
+/// The folder in which operators put their own templates.
 fn assets() -> PathBuf {
     std::env::temp_dir().join("assets")
 }
 
-/// `image` with another tag. A colon after the last slash begins a tag; one before it is a port's.
+/// `image` with another tag. A colon after the last slash starts a tag; one before it belongs to a port.
 fn with_tag(image: &str, tag: Option<&str>) -> String {
     let Some(tag) = tag.filter(|tag| !tag.is_empty()) else {
         return image.to_owned();
@@ -531,8 +532,8 @@ fn with_tag(image: &str, tag: Option<&str>) -> String {
     format!("{}:{tag}", &image[..end])
 }
 
-/// A failed pass is tried again: soon and ever less often when it can succeed by itself, else at the next poll
-/// (a change of the definition comes before that).
+/// When to retry a failed pass: with backoff if it can succeed without a change, otherwise at the next poll (a change
+/// of the definition comes before that).
 #[expect(
     clippy::needless_pass_by_value,
     reason = "the signature that kube's Controller asks for"
@@ -548,7 +549,7 @@ fn retry(definition: Arc<CompositionDefinition>, error: &Error, ctx: Arc<Context
         pause.max(ctx.poll_interval)
     };
     ctx.backlog.wants(&object, pause);
-    // Beside the pass and not in its span: kube calls this when that has ended.
+    // Logged with all fields, because kube calls this after the pass's span has ended.
     tracing::warn!(
         object.kind = "CompositionDefinition",
         object.namespace = definition.namespace(),
@@ -570,7 +571,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_of_a_definition_count_where_others_cannot_write_them() {
+    fn labels_that_name_a_definition_count_only_where_others_cannot_write_them() {
         let chart = ChartSource {
             ca_bundle_ref: Some(SecretItemRef {
                 name: "ca".into(),
@@ -595,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn what_tenants_can_write_is_not_watched() {
+    fn objects_that_tenants_can_write_are_not_watched() {
         let platform = crate::bundle::tests::platform();
         let accounts = ResourceId::of::<ServiceAccount>();
         assert_eq!(watched(&accounts, &platform), Some("krateo-system"));

@@ -1,66 +1,66 @@
-//! The templates of a controller bundle: compiled in, each replaceable by a file of the asset folder.
+//! The templates of a controller bundle. They are compiled in, and each can be replaced by a file in the asset folder.
 //!
-//! The compiled-in ones are the files that `charts/core-provider/assets` ships, so there is one text of each.
+//! The compiled-in ones are the files in `charts/core-provider/assets`, so there is only one copy of each.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// One file of the bundle, in the order in which its object is applied.
+/// One template of the bundle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Asset {
     /// ServiceAccount of the controller.
     ServiceAccount,
-    /// The most that the controller may be given.
+    /// The bound: the most that the controller may be granted.
     BoundConfigMap,
-    /// What the controller may grant itself.
+    /// Policy: what the controller may grant itself.
     GrantsPolicy,
-    /// … in force.
+    /// Puts it in force.
     GrantsPolicyBinding,
-    /// What no controller writes.
+    /// Policy: what no controller may write.
     OwnPolicy,
-    /// … in force.
+    /// Puts it in force.
     OwnPolicyBinding,
-    /// Which cluster roles bindings of the chart's own give, where it may bring any.
+    /// Policy: which cluster roles the chart's own bindings may reference, if it may bring bindings.
     ClusterRolesPolicy,
-    /// … in force.
+    /// Puts it in force.
     ClusterRolesPolicyBinding,
-    /// Which roles they give.
+    /// Policy: which roles they may reference.
     RolesPolicy,
-    /// … in force.
+    /// Puts it in force.
     RolesPolicyBinding,
-    /// Permissions on its own type, everywhere.
+    /// Permissions on the controller's own type, in all namespaces.
     ClusterRole,
-    /// … given to it.
+    /// Binds it to its account.
     ClusterRoleBinding,
     /// Permissions in the controller's namespace.
     Role,
-    /// … given to it.
+    /// Binds it to its account.
     RoleBinding,
     /// Permissions of chart-inspector on the controller's type.
     InspectorClusterRole,
-    /// … given to it.
+    /// Binds it to its account.
     InspectorClusterRoleBinding,
-    /// The namespaces in which the controller may grant itself permissions; `namespaces.rs` keeps its rules.
+    /// The namespaces in which the controller may grant itself permissions; `namespaces.rs` updates its rules.
     NamespacesClusterRole,
-    /// … given to it.
+    /// Binds it to its account.
     NamespacesClusterRoleBinding,
     /// Permissions of core-provider itself on the controller's type.
     ProviderClusterRole,
-    /// … given to it.
+    /// Binds it to its account.
     ProviderClusterRoleBinding,
-    /// Permission of core-provider itself on the type's key.
+    /// Permissions of core-provider itself on the type's key.
     ProviderRole,
-    /// … given to it.
+    /// Binds it to its account.
     ProviderRoleBinding,
-    /// The key of the type, by which its controllers know their own records.
+    /// The key of the type, by which its controllers authenticate release records.
     ReleaseKey,
-    /// Permission to read it.
+    /// Permission to read the key.
     ReleaseKeyRole,
-    /// … given to the controller.
+    /// Binds it to the controller's account.
     ReleaseKeyRoleBinding,
-    /// Permission to read the registry's password.
+    /// Permission to read the Secrets that fetching the chart needs.
     SecretRole,
-    /// … given to it.
+    /// Binds it to its account.
     SecretRoleBinding,
     /// Environment of the controller.
     ConfigMap,
@@ -68,15 +68,17 @@ pub enum Asset {
     JsonSchemaConfigMap,
     /// Metrics.
     Service,
-    /// Checks the full JSON Schema at admission, for types that cannot express all of it.
+    /// Registers the webhook that checks the full JSON Schema at admission, for types whose CRD cannot express all of
+    /// it.
     ValidatingWebhook,
     /// The controller.
     Deployment,
 }
 
 impl Asset {
-    /// All files, in the order in which their objects are applied; they are removed in the reverse order, so that the
-    /// role that marks the controller goes last of all. What bounds the controller is there before it may do anything.
+    /// All templates, in the order in which their objects are applied. They are removed in reverse order, so that the
+    /// controller's mark is removed last. The bound and its policies are applied before the controller gets any
+    /// permission.
     pub const ALL: [Self; 32] = [
         Self::ProviderClusterRole,
         Self::ProviderClusterRoleBinding,
@@ -90,7 +92,7 @@ impl Asset {
         Self::ClusterRolesPolicyBinding,
         Self::RolesPolicy,
         Self::RolesPolicyBinding,
-        // Last: it is the one that is seen to be in force, and stands for those before it.
+        // Last of the policies: it is the one that is checked to be in force, and vouches for those before it.
         Self::GrantsPolicy,
         Self::GrantsPolicyBinding,
         Self::ServiceAccount,
@@ -113,7 +115,7 @@ impl Asset {
         Self::Deployment,
     ];
 
-    /// Its path in the asset folder.
+    /// The template's path in the asset folder.
     pub fn path(self) -> &'static str {
         self.file().0
     }
@@ -171,9 +173,9 @@ impl Asset {
 /// The language of a template.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Language {
-    /// Go's, with Helm's functions.
+    /// Go templates, with Helm's functions.
     Go,
-    /// Handlebars, for files that end in `.hbs`.
+    /// Handlebars, for files whose name ends in `.hbs`.
     Handlebars,
 }
 
@@ -186,7 +188,7 @@ pub struct Templates {
 /// The asset folder cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file is there and cannot be read.
+    /// A file exists but cannot be read.
     #[error("could not read template {}", path.display())]
     Read {
         /// The file.
@@ -194,8 +196,8 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
-    /// The same template in both languages.
-    #[error("both {} and the same with .hbs are there: keep one of them", path.display())]
+    /// The same template exists in both languages.
+    #[error("both {} and the same file with .hbs exist: keep one of them", path.display())]
     Twice {
         /// The file without `.hbs`.
         path: PathBuf,
@@ -213,12 +215,12 @@ impl Templates {
         }
     }
 
-    /// The compiled-in templates, with those of `folder` in place of their namesakes: Go templates under the same
-    /// path, Handlebars templates under the same path with `.hbs` after it.
+    /// The compiled-in templates, overridden by files in `folder`: Go templates under the same path, Handlebars
+    /// templates under the same path with `.hbs` appended.
     ///
     /// # Errors
-    /// When a file is there and cannot be read, or in both languages: running on without an operator's own template
-    /// would silently deploy something else.
+    /// When a file exists but cannot be read, or exists in both languages: continuing without an operator's own
+    /// template would silently deploy something else.
     pub fn from_folder(folder: &Path) -> Result<Self, Error> {
         let mut templates = Self::compiled_in();
         for asset in Asset::ALL {
@@ -258,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_of_the_folder_replaces_its_namesake_only() {
+    fn a_file_in_the_folder_replaces_only_the_template_of_its_path() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("cdc-service")).unwrap();
         std::fs::write(folder.path().join("cdc-service/service.yaml"), "mine").unwrap();
@@ -271,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handlebars_file_replaces_its_namesake_unless_both_are_there() {
+    fn a_handlebars_file_replaces_its_template_unless_both_exist() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("cdc-service")).unwrap();
         std::fs::write(folder.path().join("cdc-service/service.yaml.hbs"), "mine").unwrap();

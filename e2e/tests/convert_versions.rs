@@ -139,7 +139,7 @@ fn a_type_trusts_the_next_authority_although_no_definition_of_it_is_carried_out(
     })?;
     // Connections end with the process, so whoever reads now has to trust anew.
     let said = provider.stop()?.said;
-    assert!(said.contains("renewed the certificates"), "{said}");
+    assert!(said.contains("rotated the CA bundle"), "{said}");
     let again = run_with(&platform, &address, &TIMES)?;
     let seen = scenario.wait_until("an answer to a read", || {
         Ok(read(&scenario, "lastings", "v2-0-0", "web").ok())

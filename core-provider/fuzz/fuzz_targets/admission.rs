@@ -1,11 +1,11 @@
-//! Any JSON as what an API server asks at admission and at conversion: answered, whatever the object looks like.
+//! Answers any JSON as a request of an API server at admission and conversion, whatever the object looks like.
 #![no_main]
 
 use api::labels::COMPOSITION_VERSION;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
-// The parts of the program that answer: it is no library.
+// Includes the modules that answer, since the program is not a library.
 #[allow(dead_code)]
 #[path = "../../src/webhook/mutate.rs"]
 mod mutate;
@@ -40,7 +40,7 @@ fn converted(bytes: &[u8]) {
         object["apiVersion"] = Value::from(desired);
         Ok(())
     });
-    // What was nested too deep to be read is in the answer as it was.
+    // An object that was nested too deeply to parse is returned unchanged.
     let Ok(answer) = serde_json::to_value(&answer) else {
         return;
     };

@@ -1,5 +1,5 @@
-//! Any JSON as a chart's schema, and any JSON as the spec that is judged by it: the chart's author chooses the first, a
-//! tenant the second. The first empty line divides them.
+//! Validates any JSON as a spec against any JSON as a chart's schema: a chart's author controls the schema, a tenant
+//! the spec. The first empty line separates them.
 #![no_main]
 
 use composition::schema;

@@ -1,7 +1,7 @@
-//! Whether the API server's admission knows a type.
+//! Probes whether the API server's admission knows a type.
 //!
-//! A type is served seconds before admission policies know it; until then every write to it is refused with a 503, and
-//! users would meet it. No watch tells when that is over.
+//! A type is served seconds before admission policies know it; until then every write to it is refused with a 503,
+//! which users would see. No watch tells when that ends.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use cluster::{Apply, Cluster, ObjectId, ResourceId};
 
 use super::FIELD_MANAGER;
 
-/// The name that core-provider's own Role allows a dry run under.
+/// The object name for which core-provider's Role allows a dry run.
 const DRY_RUN: &str = "core-provider-dry-run";
 
 /// Shortest and longest pause between two tries.
 const PAUSE: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(5)];
 
-/// A write that is tried without being made.
+/// A dry run of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Probe {
-    /// The type, in the version that is asked about.
+    /// The type, in the version to probe.
     pub(super) resource: ResourceId,
     pub(super) namespace: String,
 }
 
 impl Probe {
-    /// True when an object of the type passes admission, whatever the schema says to it.
+    /// True when an object of the type passes admission; a refusal by the schema counts as passed.
     pub(super) async fn passes(&self, cluster: &Cluster) -> Result<bool, cluster::Error> {
         let object = serde_json::json!({
             "apiVersion": self.resource.api_version(),
@@ -36,14 +36,15 @@ impl Probe {
         match cluster.apply(&id, &object, &how).await {
             Ok(_) => Ok(true),
             Err(error) if error.is_invalid() => Ok(true),
-            // Not known to admission, or its Role not in force, or not served yet: a matter of seconds.
+            // Admission does not know the type yet, our Role is not in force, or the type is not served yet: a matter
+            // of seconds.
             Err(error) if error.is_transient() || error.is_forbidden() || error.is_not_found() => Ok(false),
             Err(error) => Err(error),
         }
     }
 }
 
-/// The pause until the next try: half of the time that was waited already.
+/// The pause until the next try: half of the time waited so far.
 pub(super) fn pause(waited: Duration) -> Duration {
     let [shortest, longest] = PAUSE;
     (waited / 2).clamp(shortest, longest)

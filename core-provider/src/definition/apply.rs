@@ -1,4 +1,4 @@
-//! The steps of a plan, carried out in their order.
+//! Applies the steps of a plan in order.
 
 use std::time::Duration;
 
@@ -23,22 +23,22 @@ use crate::bundle::{self, Installation, Platform, Stage};
 /// How long a new type may take until the API server serves it.
 const ESTABLISHED_WITHIN: Duration = Duration::from_mins(1);
 
-/// How long what was just granted may take until it is in force.
+/// How long a granted permission may take until it is in force.
 const GRANTED_WITHIN: Duration = Duration::from_secs(30);
 
 /// How long a policy may take until it refuses what it should.
 const IN_FORCE_WITHIN: Duration = Duration::from_secs(30);
 
-/// How soon it is asked again.
+/// How often that is checked.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// A step failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("could not get access to the Secrets that fetching the chart takes")]
+    #[error("could not get access to the Secrets that fetching the chart needs")]
     Access(#[source] cluster::Error),
     #[error(
-        "namespace {namespace} of the Secrets that fetching the chart takes does not exist: create it, or correct the \
+        "namespace {namespace} of the Secrets that fetching the chart needs does not exist: create it, or correct the \
          reference"
     )]
     NoNamespace { namespace: String },
@@ -76,14 +76,14 @@ impl Error {
             | Self::Mark(error)
             | Self::Retire { source: error, .. } => error.is_transient(),
             Self::Role(_) => false,
-            // Nobody tells us when it is there.
+            // No watch tells us when that changes.
             Self::NoNamespace { .. } | Self::NotInForce { .. } => true,
         }
     }
 }
 
-/// Carries out `plan` and says what changed, one sentence a change. The first failure ends it; the next
-/// pass decides anew on what is there then.
+/// Applies `plan` and returns what changed, one sentence per change. It stops at the first failure; the next pass
+/// decides again on the state it finds.
 pub(crate) async fn apply(
     definition: &CompositionDefinition,
     plan: &Plan,
@@ -91,7 +91,7 @@ pub(crate) async fn apply(
 ) -> Result<Vec<String>, Error> {
     let mut changes = Vec::new();
     for steps in plan.steps.chunk_by(|one, next| one.is_move() && next.is_move()) {
-        // Only moves come together: they are as many as there are compositions, and each is of its own.
+        // Only moves run concurrently: there may be as many as compositions, and they are independent of each other.
         let steps: Vec<_> = steps
             .iter()
             .map(|step| take(step, definition, ctx).boxed())
@@ -188,14 +188,14 @@ fn ungranted(id: &ObjectId, error: cluster::Error) -> Error {
     }
 }
 
-/// How often a removal is decided anew after somebody else wrote the object.
+/// How often a removal is tried again after a conflict.
 const REMOVALS: u32 = 5;
 
-/// Removes an object, unless another definition has it by now.
+/// Deletes an object, unless it belongs to another definition by now.
 ///
-/// The roles that let us remove policies and the key are written before them and go after them: without them there are
-/// none. Where somebody else removed them, the list of policies says so, and they are written anew first; of the key
-/// nothing says so.
+/// The roles that let us delete policies and the key are created before those and deleted after them. If somebody else
+/// deleted the roles and a policy still exists, which the list of policies tells, they are created again first. Whether
+/// the key exists cannot be told, so for the key they always are.
 async fn remove(
     id: &ObjectId,
     definition: &CompositionDefinition,
@@ -239,11 +239,12 @@ async fn remove(
     Ok(removed.then(|| format!("removed {id}")))
 }
 
-/// Removes an object as it was read, so that nobody gets it meanwhile; false when another definition has it.
+/// Deletes an object in the resource version that was read, in case another definition takes it over meanwhile; false
+/// when it belongs to another definition.
 ///
-/// Two definitions may come to one type by different ways: one leaves it, while the other begins to use it under the same
-/// names. What bounds the other's controller stays. Labels in namespaces that are not ours say nothing, and there nobody
-/// else has objects of these names.
+/// A definition can leave a type while another starts to use it with the same object names; the policies of that one's
+/// controller have to stay. Labels of objects in tenants' namespaces are not trusted, but there no other definition has
+/// objects of these names.
 async fn remove_own(
     id: &ObjectId,
     definition: &CompositionDefinition,
@@ -274,14 +275,14 @@ async fn remove_own(
     Ok(true)
 }
 
-/// True of an object of a bundle that another definition's controller has.
+/// True for an object of another definition's bundle.
 fn is_anothers(object: &PartialObjectMeta, definition: &CompositionDefinition) -> bool {
     let owner = Owner::of_object(object);
     object.labels().contains_key(labels::CONTROLLER_RESOURCE)
         && owner.is_some_and(|owner| owner != Owner::of(definition))
 }
 
-/// A policy, or a binding of one, as the list has it.
+/// Finds a policy or policy binding by listing, which needs no permission for its name.
 async fn listed(id: &ObjectId, cluster: &Cluster) -> Result<Option<PartialObjectMeta>, cluster::Error> {
     let selector = Selector {
         namespace: None,
@@ -291,7 +292,7 @@ async fn listed(id: &ObjectId, cluster: &Cluster) -> Result<Option<PartialObject
     Ok(all.into_iter().find(|policy| policy.name_any() == id.name()))
 }
 
-/// Writes what lets us remove the policies and the key of a controller, and waits until it does.
+/// Creates the roles that let us delete the policies and the key of a controller, and waits until they are in force.
 async fn regain(
     resource: &str,
     version: &str,
@@ -307,7 +308,7 @@ async fn regain(
         .filter(|object| bundle::stage(object) <= Stage::Own)
     {
         let mut object = object.clone();
-        // Where the controller lies is not known any more: it is looked for in all places.
+        // The controller's namespace is no longer known. Without the label, it is looked for in all possible ones.
         if let Some(labels) = object["metadata"]["labels"].as_object_mut() {
             labels.remove(labels::CONTROLLER_NAMESPACE);
         }
@@ -332,8 +333,8 @@ fn is_key(id: &ObjectId) -> bool {
     id.resource().is_secret() && id.name().ends_with(api::release_key::SUFFIX)
 }
 
-/// Tries to write what the policy forbids, as a dry run, until it is refused by what the policy says now: the API server
-/// learns of a policy a moment after it is stored, and until then answers by what it was before.
+/// Repeats a dry run of a write that the policy forbids, until it is refused by the current edition of the policy: the
+/// API server picks up a policy a moment after it is stored, and until then uses the former edition.
 async fn prove(policy: &str, role: &str, edition: &str, cluster: &Cluster) -> Result<(), Error> {
     let id = ObjectId::of::<ClusterRole>(None, role).map_err(Error::Bundle)?;
     let forbidden = json!({
@@ -354,7 +355,7 @@ async fn prove(policy: &str, role: &str, edition: &str, cluster: &Cluster) -> Re
             if is_of_policy && said.contains(edition) {
                 return Ok(());
             }
-            // By the policy as it was, where it is that one's.
+            // A refusal by the policy itself comes from its former edition: try again.
             if !is_of_policy && !error.is_forbidden() && !error.is_transient() {
                 return Err(Error::Bundle(error));
             }
@@ -382,13 +383,14 @@ async fn serve(wanted: &CustomResourceDefinition, cluster: &Cluster) -> Result<S
     cluster
         .wait_until(&id, Goal::Current, ESTABLISHED_WITHIN, &mut |_| {})
         .await?;
-    // Controllers look the type up by discovery, which follows a moment later and must not be asked from memory.
+    // Drop cached discovery, in which the type is still missing: it lists the type a moment later.
     cluster.discovery().forget();
     Ok(format!("serving {}", wanted.name_any()))
 }
 
-/// What takes the webhook out of a type that is converted by copying: one that another manager wrote, as Krateo's
-/// core-provider, would stay when ours is applied, and the API server refuses both together.
+/// A patch that removes the webhook from a type that is now converted by copying. If another field manager wrote it,
+/// for example Krateo's core-provider, it would survive our apply, and the API server refuses strategy `None` with a
+/// webhook.
 fn without_webhook(live: &CustomResourceDefinition, wanted: &CustomResourceDefinition) -> Option<Value> {
     let has_webhook = |crd: &CustomResourceDefinition| {
         let conversion = crd.spec.conversion.as_ref();
@@ -398,13 +400,13 @@ fn without_webhook(live: &CustomResourceDefinition, wanted: &CustomResourceDefin
         .then(|| json!({"spec": {"conversion": {"strategy": "None", "webhook": null}}}))
 }
 
-/// How many compositions are moved at once.
+/// How many compositions are moved concurrently.
 const MOVED_AT_ONCE: usize = 10;
 
-/// How often a composition is tried to be moved in one pass.
+/// How often moving a composition is tried in one pass.
 const TRIES: u32 = 5;
 
-/// Moves a composition to another version by its label; one that went in the meantime needs no moving.
+/// Moves a composition to another version by its label; does nothing if it has been deleted meanwhile.
 async fn relabel(id: &ObjectId, version: &str, cluster: &Cluster) -> Result<Option<String>, cluster::Error> {
     for tried in 1.. {
         let written = [(labels::COMPOSITION_VERSION, Some(version))];
@@ -420,8 +422,8 @@ async fn relabel(id: &ObjectId, version: &str, cluster: &Cluster) -> Result<Opti
     Ok(Some(format!("moved {id} to {version}")))
 }
 
-/// Takes a version out of the type. Objects that may be stored in it are written anew first, in the version that
-/// objects are stored in now; only then does the type's status forget it.
+/// Removes a version from the type. Objects that may be stored in it are first rewritten, which stores them in the
+/// current storage version; only then is it removed from the type's `storedVersions`.
 async fn retire(
     version: &str,
     without: &CustomResourceDefinition,
@@ -452,7 +454,7 @@ async fn retire(
     Ok(format!("retired version {version} of {}", without.name_any()))
 }
 
-/// What an apply may hold: neither status nor the server's bookkeeping.
+/// The object to apply, without status and the metadata that the server maintains.
 fn applicable(wanted: &CustomResourceDefinition) -> Value {
     json!({
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -466,7 +468,7 @@ fn applicable(wanted: &CustomResourceDefinition) -> Value {
     })
 }
 
-/// The definition itself.
+/// The id of the definition itself.
 pub(super) fn id_of(definition: &CompositionDefinition) -> Result<ObjectId, cluster::Error> {
     ObjectId::of::<CompositionDefinition>(definition.metadata.namespace.as_deref(), &definition.name_any())
 }
@@ -476,7 +478,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_webhook_of_anothers_goes_before_a_type_is_converted_by_copying() {
+    fn a_webhook_of_another_manager_is_removed_when_a_type_is_converted_by_copying() {
         let crd = |conversion: Value| -> CustomResourceDefinition {
             let object = json!({
                 "metadata": {"name": "webs.composition.krateo.io"},

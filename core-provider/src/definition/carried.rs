@@ -1,5 +1,5 @@
-//! What other versions of the chart have left: the controller of this version has to be able to remove it, also where it
-//! is of kinds that the chart has no more.
+//! Extends the bound for objects that other versions of the chart left: the controller of this version has to be able
+//! to remove them, even if the chart no longer has their kinds.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,13 +22,13 @@ use super::observe::{Error, Neighbours, Source};
 use crate::bound::{self, ChartBound, Scans};
 use crate::bundle::{self, Platform, Target};
 
-/// A chart of the type, as the definition has it that made this version from it.
+/// A chart of the type: a definition, and the version that it created from that chart.
 struct Former<'d> {
     definition: &'d CompositionDefinition,
     version: String,
 }
 
-/// Where the bounds of charts come from.
+/// What computing the bounds of charts needs.
 #[derive(Clone, Copy)]
 pub(super) struct Bounds<'b> {
     pub(super) cluster: &'b Cluster,
@@ -38,7 +38,7 @@ pub(super) struct Bounds<'b> {
 }
 
 impl Bounds<'_> {
-    /// The bound of a chart, with what annotations add to it.
+    /// The bound of a chart, including what annotations add.
     async fn of(
         self,
         chart: &Arc<LoadedChart>,
@@ -50,7 +50,8 @@ impl Bounds<'_> {
     }
 }
 
-/// The most that the controller of a definition may be given: what its chart needs, and what it still has to remove.
+/// The bound of a definition's controller: what its chart needs, and what it needs to remove the objects of former
+/// charts.
 pub(super) async fn bound(
     definition: &CompositionDefinition,
     source: &Source,
@@ -62,14 +63,14 @@ pub(super) async fn bound(
     Ok(bound)
 }
 
-/// Adds the kinds of other charts to `bound` for as long as some composition is not known to be of this one: those of the
-/// chart before, and those of other definitions' charts, from which users move compositions by their labels.
+/// Adds the kinds of other charts to `bound` as long as a composition may have objects from them: those of the chart
+/// before, and those of other definitions' charts, from which users can move compositions by label.
 ///
-/// They are those that such a chart's own scan finds, and of this definition's own chart before, what its annotations say
-/// now: what an admin has taken back stays so. What an admin has said of another definition is said of that one's chart, and
-/// whoever may define another chart of the type would have it for that otherwise. A composition's status, which may say anything, only picks among the charts of
-/// definitions that there are. Where a former chart is not to be had any more, its compositions are held and say what
-/// helps.
+/// The kinds are those that the scan of such a chart finds. For this definition's own former chart, its current
+/// annotations are added, so what an admin has taken back stays revoked. Annotations of another definition are not
+/// added: the admin consented to them for that definition's chart, and otherwise anyone who may define another chart of
+/// the type would get them. A composition's status, which may contain anything, only selects among charts of existing
+/// definitions. If a former chart can no longer be fetched, its compositions are held and say what helps.
 async fn carry(
     bound: &mut ChartBound,
     definition: &CompositionDefinition,
@@ -84,8 +85,8 @@ async fn carry(
     Ok(())
 }
 
-/// Whose charts are carried. Whether there is anything to carry is in the cluster, so the registry is not asked for that;
-/// and the cluster only where another definition serves the type, or this one another version before.
+/// The former charts whose kinds have to be added. This is decided by objects in the cluster, without the registry; and
+/// the cluster is only read if another definition serves the type, or this one served another version before.
 async fn formers<'d>(
     bound: &ChartBound,
     definition: &'d CompositionDefinition,
@@ -115,7 +116,7 @@ async fn formers<'d>(
     Ok(own.into_iter().chain(foreign.map(|(former, _)| former)).collect())
 }
 
-/// True while the controller may be given more than its chart has.
+/// True while the controller's bound contains more than its chart needs.
 async fn carries_more(
     bound: &ChartBound,
     definition: &CompositionDefinition,
@@ -129,21 +130,21 @@ async fn carries_more(
         bounds.platform,
     );
     let carried = match noted_bound(&target, bounds.cluster).await {
-        // What lets us read the policy is part of the bundle.
+        // Our permission to read the policy is part of the bundle.
         Err(error) if error.is_forbidden() => return Ok(false),
         carried => carried?,
     };
     Ok(!bound.resolved.bound.covers(&carried))
 }
 
-/// The bound that a controller has now; nothing is allowed where its policy is not there.
+/// The current bound of a controller; empty if its policy does not exist.
 pub(super) async fn noted_bound(target: &Target, cluster: &Cluster) -> Result<Bound, cluster::Error> {
     let policy = ObjectId::of::<ValidatingAdmissionPolicy>(None, &target.policy_name())?;
     let policy: Option<Value> = cluster.get(&policy).await?;
     Ok(bundle::noted_bound(&policy.unwrap_or_default()))
 }
 
-/// The versions of the type that these definitions have made, and the version of the chart of each.
+/// The versions of the type that these definitions created, each with its chart version.
 fn served<'d>(others: &'d [CompositionDefinition], names: &Names) -> Vec<(Former<'d>, &'d str)> {
     let mut served = Vec::new();
     for definition in others {
@@ -161,7 +162,7 @@ fn served<'d>(others: &'d [CompositionDefinition], names: &Names) -> Vec<(Former
     served
 }
 
-/// The versions of other charts that the releases of this version's compositions are of.
+/// The chart versions, other than this one, of the releases of this version's compositions.
 async fn behind(source: &Source, cluster: &Cluster) -> Result<BTreeSet<String>, Error> {
     let (names, version) = (&source.names, source.version.as_str());
     let resource = instances::resource(&names.plural, &names.kind, version);
@@ -173,8 +174,8 @@ async fn behind(source: &Source, cluster: &Cluster) -> Result<BTreeSet<String>, 
     Ok(released.filter(|released| released != chart).collect())
 }
 
-/// What annotations add to a chart that is carried: for the definition's own chart before, all of them; for another's, that
-/// it may bring roles, which counts only where this one's may, too.
+/// The annotations that apply to a former chart: all of them for the definition's own; for another definition's, only
+/// the permission to bring roles, which has an effect only if this definition has it too.
 fn word(former: &CompositionDefinition, definition: &CompositionDefinition) -> BTreeMap<String, String> {
     let mut word = former.annotations().clone();
     if Owner::of(former) != Owner::of(definition) {
@@ -210,7 +211,7 @@ async fn add(
     match bounds.of(&chart, word).await {
         Ok(scanned) => bound.add(&scanned),
         Err(error) if error.is_transient() => return Err(error.into()),
-        // Its own definition says what is wrong.
+        // The status of its own definition reports the problem.
         Err(error) => not_looked_at(&error),
     }
     Ok(())
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_admin_said_of_another_definition_is_not_carried() {
+    fn consent_for_another_definition_is_not_carried_over() {
         let named = |name: &str| {
             let mut definition = definition("webs", "Web");
             definition.metadata.name = Some(name.into());
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn only_charts_of_definitions_of_the_same_type_can_be_named_by_a_release() {
+    fn a_release_can_only_refer_to_charts_of_definitions_of_its_type() {
         check("webs", "Web", &[("v1-0-0", "1.0.0")]);
         check("webs", "Other", &[]);
         check("others", "Web", &[]);

@@ -1,9 +1,9 @@
-//! The controllers that are deployed, found by the role that each bundle begins and ends with.
+//! Finds the deployed controllers by their mark: the role that each bundle begins and ends with.
 //!
-//! The role is applied before anything else and removed after everything else, so whoever finds it has found all that may
-//! be there of a controller, also after an interruption at any write. It is a `ClusterRole`: tenants can neither make one
-//! nor take one away, and a controller's own policy refuses it every write to one. Labels of objects in namespaces, which
-//! anybody may have written there, tell nothing.
+//! The mark is applied before all other objects and removed after them, so it finds every controller of which an object
+//! may exist, even after an interruption at any write. It is a `ClusterRole`: tenants can neither create nor delete
+//! one, and a controller's own policy refuses it every write to one. Labels of namespaced objects are not used, because
+//! tenants could have written them.
 
 use api::{CompositionDefinition, labels};
 use cluster::{Cluster, ResourceId, Selector};
@@ -20,7 +20,8 @@ pub(super) struct Controller {
     pub(super) resource: String,
     /// Version of the type that it serves.
     pub(super) version: String,
-    /// Where it runs. Earlier releases did not say so: then it is its definition's namespace, or the platform's own.
+    /// The namespace it runs in. Earlier releases did not record it: then it is its definition's namespace, or the
+    /// platform's.
     pub(super) namespace: Option<String>,
     /// The definition that it was deployed for.
     pub(super) owner: Owner,
@@ -33,7 +34,7 @@ impl Controller {
     }
 }
 
-/// A definition as labels name it.
+/// A definition as named in labels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Owner {
     pub(super) namespace: String,
@@ -41,7 +42,7 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// The labels' values for a definition.
+    /// The label values for a definition.
     pub(super) fn of(definition: &CompositionDefinition) -> Self {
         Self {
             namespace: labels::value(&definition.namespace().unwrap_or_default()),
@@ -49,7 +50,7 @@ impl Owner {
         }
     }
 
-    /// The definition that an object of a bundle was made for.
+    /// The definition that an object of a bundle was created for.
     pub(super) fn of_object(object: &PartialObjectMeta) -> Option<Self> {
         let label = |name: &str| object.labels().get(name).cloned();
         Some(Self {
@@ -71,7 +72,7 @@ pub(super) async fn all(cluster: &Cluster) -> Result<Vec<Controller>, cluster::E
     Ok(roles.iter().filter_map(read).collect())
 }
 
-/// A role is a mark under the name that its labels give it, and no other.
+/// A role counts as a mark only under the name that its labels imply.
 fn read(role: &PartialObjectMeta) -> Option<Controller> {
     let label = |name: &str| role.labels().get(name).cloned();
     let (resource, version) = (
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_marks_a_controller_under_its_expected_name_alone() {
+    fn a_role_marks_a_controller_only_under_its_expected_name() {
         let labels = [
             (labels::CONTROLLER_RESOURCE, "webs"),
             (labels::CONTROLLER_VERSION, "v1-0-0"),

@@ -1,4 +1,4 @@
-//! What a definition asks for: the type with its version in it, and the controller.
+//! The desired state of a definition: its type with its version in it, and the controller.
 
 use api::{COMPOSITION_GROUP, CompositionDefinition, annotations, labels};
 use composition::bound::Resolved;
@@ -11,7 +11,7 @@ use crate::bundle::{Platform, Target};
 use crate::grants::secrets;
 use crate::webhook::{Registration, conversion_path};
 
-/// The type with the version of the chart in it.
+/// The type including the version of the chart.
 pub(super) fn crd(
     live: Option<&CustomResourceDefinition>,
     source: &Source,
@@ -73,7 +73,7 @@ fn type_with(
     Ok(next)
 }
 
-/// The type with the webhook that converts its objects, where copying is not enough.
+/// The type with a conversion webhook, if copying its objects is not enough.
 fn converted(
     mut crd: CustomResourceDefinition,
     webhooks: &Registration,
@@ -87,12 +87,12 @@ fn converted(
         "strategy": "Webhook",
         "webhook": {"clientConfig": config, "conversionReviewVersions": ["v1"]},
     });
-    // What we write ourselves has the form that it is read in.
+    // This cannot fail, since we built the JSON ourselves.
     crd.spec.conversion = serde_json::from_value(webhook).ok();
     Ok(crd)
 }
 
-/// The controller that the definition asks for, with the most that it may be given.
+/// The controller that the definition asks for, with its bound.
 pub(super) fn controller(
     definition: &CompositionDefinition,
     source: &Source,
@@ -113,7 +113,7 @@ pub(super) fn controller(
     })
 }
 
-/// The controller of one version of a type, as far as the names of its objects say it.
+/// The controller of one version of a type, with everything that the names of its objects depend on.
 pub(super) fn target(
     definition: &CompositionDefinition,
     plural: &str,

@@ -1,4 +1,4 @@
-//! Definitions, charts and types that tests begin with.
+//! Definitions, charts and types for tests.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(super) fn definition() -> CompositionDefinition {
     definition
 }
 
-/// Chart `web` with a schema, if one is given.
+/// Chart `web`, with a schema if one is given.
 pub(super) fn chart(version: &str, schema: Option<&str>) -> Arc<LoadedChart> {
     let metadata = format!("apiVersion: v2\nname: web\nversion: {version}\n");
     let mut files = vec![File::new("Chart.yaml", metadata.into_bytes())];
@@ -46,12 +46,12 @@ pub(super) fn resolved(version: &str) -> ResolvedChart {
     }
 }
 
-/// What chart `web` gives with a schema that allows everything.
+/// The source of chart `web` with a schema that allows everything.
 pub(super) fn source(version: &str) -> Source {
     source_of(version, r#"{"type":"object"}"#)
 }
 
-/// What chart `web` gives with this schema.
+/// The source of chart `web` with this schema.
 pub(super) fn source_of(version: &str, schema: &str) -> Source {
     let chart = chart(version, Some(schema));
     let structural = composition::schema::structural(&chart.engine, BadDefaults::Refuse);
@@ -65,7 +65,7 @@ pub(super) fn source_of(version: &str, schema: &str) -> Source {
     }
 }
 
-/// The type with the version of this source alone.
+/// The type with only the version of this source.
 pub(super) fn crd(source: &Source) -> CustomResourceDefinition {
     let mut crd = crdgen::crd(&source.names, &source.version, &source.structural.spec);
     crd.metadata.annotations = Some([(annotations::CHART_NAME.to_owned(), "web".to_owned())].into());

@@ -1,4 +1,4 @@
-//! Compositions against the schema of a version that they would move to.
+//! Checks compositions against the schema of the version that they would move to.
 
 use api::definition::Breaker;
 use crdgen::JSONSchemaProps;
@@ -9,25 +9,26 @@ use serde_json::Map;
 
 use super::instances::{Instance, Spec};
 
-/// A version of the type, as compositions are held against it.
+/// A version of the type that compositions are checked against.
 pub(super) struct Gate<'a> {
     /// The chart of the version.
     pub(super) engine: &'a Engine,
     /// The structural schema of the version.
     pub(super) own: &'a JSONSchemaProps,
-    /// Its name.
+    /// The version's name.
     pub(super) version: &'a str,
-    /// What changed between the versions, where charts say so.
+    /// The conversion between the versions, if charts list changes.
     pub(super) conversion: Option<&'a Conversion>,
 }
 
 impl Gate<'_> {
-    /// Where and why the version refuses a composition, with the first reason; one that is being deleted never.
+    /// Why the version refuses a composition, with the path and the first reason; one that is being deleted is never
+    /// refused.
     ///
-    /// Nothing, too, once the deadline is over: what was not looked at is not known to fit.
+    /// Also none once the deadline has passed, so the caller must not conclude that the composition fits.
     ///
-    /// `own_schema` gives the schema of the version that a composition has now: fields that it has only for the sake
-    /// of sibling versions are ignored.
+    /// `own_schema` gives the schema of the composition's current version, to ignore fields that exist only because of
+    /// other versions.
     pub(super) fn breaker(
         &self,
         instance: &Instance,
@@ -49,7 +50,7 @@ impl Gate<'_> {
         })
     }
 
-    /// Where and why the version refuses a spec, as Helm would refuse the values or the API server the object.
+    /// Why the version refuses a spec, as Helm would refuse the values, or the API server the object.
     fn refusal(
         &self,
         labelled: Option<&str>,
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn exactly_the_compositions_that_do_not_fit_are_named() {
+    fn exactly_the_compositions_that_do_not_fit_are_reported() {
         let schema = json!({
             "type": "object", "additionalProperties": false, "required": ["size"],
             "properties": {"size": {"enum": ["small", "big"]}, "count": {"type": "integer", "maximum": 3}},

@@ -1,16 +1,16 @@
-//! What the status of a definition remembers of its versions.
+//! What the status of a definition records about its versions.
 
 use api::CompositionDefinition;
 use crdgen::{Names, ServedVersion};
 
-/// The resource and version that the definition served last, as its status says.
+/// The resource and version that the definition last served, according to its status.
 pub(super) fn served(definition: &CompositionDefinition) -> Option<(String, String)> {
     let status = definition.status.as_ref()?;
     let version = version_of(status.api_version.as_deref()?);
     Some((status.resource.clone()?, version.to_owned()))
 }
 
-/// The version that the definition ran before this one, as far as it is of the same kind.
+/// The version that the definition ran before this one, if it was of the same kind.
 pub(super) fn previous(
     definition: &CompositionDefinition,
     names: &Names,
@@ -26,7 +26,7 @@ pub(super) fn previous(
     }
 }
 
-/// Versions that the definition served, as its status remembers.
+/// Versions that the definition served, according to its status.
 pub(super) fn served_before(definition: &CompositionDefinition) -> impl Iterator<Item = String> + '_ {
     let managed = definition
         .status
@@ -39,7 +39,7 @@ pub(super) fn served_before(definition: &CompositionDefinition) -> impl Iterator
         .map(|info| info.version.clone())
 }
 
-/// The type whose turn a deletion takes.
+/// The type that a deletion has to lock.
 pub(crate) fn former_type(definition: &CompositionDefinition) -> String {
     let status = definition.status.as_ref();
     status

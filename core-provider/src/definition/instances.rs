@@ -1,4 +1,4 @@
-//! The compositions of a type: which of them a definition has to move, or remove.
+//! The compositions of a type, and which of them a definition has to move or remove.
 
 use std::collections::BTreeSet;
 
@@ -10,36 +10,36 @@ use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
-/// One composition, without its spec: hundreds of those may not fit into memory.
+/// A composition without its spec: hundreds of specs may not fit into memory.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Instance {
     pub(super) namespace: String,
     pub(super) name: String,
-    /// The version, and so the controller, that its label names.
+    /// The version in its label, which also determines its controller.
     pub(super) version: Option<String>,
     /// The definition that its labels name, as (namespace, name).
     pub(super) definition: Option<(String, String)>,
-    /// True while a controller's finalizer is on it.
+    /// True while it has a controller's finalizer.
     pub(super) held: bool,
     pub(super) deleting: bool,
-    /// The version of the chart that its release is of.
+    /// The chart version of its release.
     pub(super) released: Option<String>,
 }
 
-/// What users wrote into a composition, while it is looked at.
+/// The spec of a composition, while it is being checked.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Spec {
     pub(super) value: Value,
-    /// Why it is not here.
+    /// Why the spec could not be read.
     pub(super) unreadable: Option<String>,
-    /// The version that this is the spec of, which all objects are shown in that are listed together.
+    /// The version that the spec is in: that of the list request.
     pub(super) shown: String,
-    /// What of it has no place in that version.
+    /// The annotation with fields that have no place in that version.
     pub(super) kept: Option<String>,
 }
 
 impl Spec {
-    /// The spec in another version, after `own` has seen it in that of the composition, which its label names.
+    /// Converts the spec to another version, after calling `own` with it in the composition's own version (`labelled`).
     pub(super) fn in_version(
         self,
         version: &str,
@@ -54,7 +54,7 @@ impl Spec {
         if let Some(kept) = self.kept {
             object["metadata"]["annotations"] = json!({ KEPT: kept });
         }
-        // A label that names no version is as good as none.
+        // A label with an unknown version is ignored.
         let convert = |object: &mut Value, version: &str| {
             if let Some(conversion) = conversion {
                 let _ = conversion.convert(object, version);
@@ -106,14 +106,14 @@ fn read(item: Item<DynamicObject>, shown: &str) -> (Instance, Spec) {
 }
 
 impl Instance {
-    /// The object, addressed through a version of its type.
+    /// The object's id, through a version of its type.
     pub(super) fn id(&self, resource: &ResourceId) -> Result<ObjectId, cluster::Error> {
         ObjectId::new(resource.clone(), Some(&self.namespace), &self.name)
     }
 }
 
-/// Compositions of a type that a label selector picks, also those that cannot be read; none when the type is not served,
-/// nothing known (`None`) while we may not read them.
+/// The compositions of a type that match a label selector, including those that cannot be parsed. An empty list when
+/// the type is not served; `None` while we may not read them.
 pub(super) async fn list(
     resource: &ResourceId,
     labels: Option<&str>,
@@ -124,11 +124,12 @@ pub(super) async fn list(
     Ok(found.map(|found| found.into_iter().flat_map(|(instances, ())| instances).collect()))
 }
 
-/// Compositions that were listed at once, with their specs. Each is read when it is its turn: as values, those of a page may
-/// take many times what they take as text.
+/// A page of a list of compositions, with their specs. Each is parsed when the iterator reaches it: parsed, a page may
+/// take many times the memory of its text.
 pub(super) type Page = Box<dyn Iterator<Item = (Instance, Spec)> + Send>;
 
-/// The same, page by page, with a look at the specs, which are not kept: no more of them is held than the text of a page.
+/// The same, page by page, with a function that looks at the specs, which are not kept: at most the text of one page is
+/// in memory.
 pub(super) async fn list_looking<Seen, E, F>(
     resource: &ResourceId,
     labels: Option<&str>,
@@ -170,7 +171,7 @@ pub(super) fn resource(plural: &str, kind: &str, version: &str) -> ResourceId {
     }
 }
 
-/// The type in one version that is served, not in `except`.
+/// The type in any served version other than `except`.
 pub(super) fn served_resource(live: &CustomResourceDefinition, except: Option<&str>) -> Option<ResourceId> {
     let names = &live.spec.names;
     crdgen::served_versions(live)
@@ -178,12 +179,12 @@ pub(super) fn served_resource(live: &CustomResourceDefinition, except: Option<&s
         .map(|version| resource(&names.plural, &names.kind, version))
 }
 
-/// The type itself, as the API server has it.
+/// The id of the type's `CustomResourceDefinition`.
 pub(super) fn type_id(plural: &str) -> Result<ObjectId, cluster::Error> {
     ObjectId::of::<CustomResourceDefinition>(None, &format!("{plural}.{COMPOSITION_GROUP}"))
 }
 
-/// Who asks which compositions to move, and what is known of the others.
+/// What is needed to decide which compositions a definition moves to its version.
 pub(super) struct Claim {
     /// The definition, as (namespace, name).
     pub(super) definition: (String, String),
@@ -194,10 +195,10 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// True when the composition, which is of another version than the definition's, is to move to that.
+    /// True when a composition of another version has to move to the definition's version.
     ///
-    /// It is when it is the definition's own by its labels, or nobody's and of a version that the definition ran
-    /// before. One whose version another definition runs was put there by its user.
+    /// It has to if its labels name this definition, or if they name none and the definition ran its version before. If
+    /// another definition runs its version, its user has put it there, so it stays.
     pub(super) fn takes(&self, instance: &Instance) -> bool {
         let version = instance.version.as_ref();
         if version.is_some_and(|version| self.foreign.contains(version)) {
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn specs_are_looked_at_page_by_page() {
+    async fn specs_are_read_page_by_page() {
         let webs = resource("webs", "Web", "v1-0-0");
         let url = "/apis/composition.krateo.io/v1-0-0/webs?limit=";
         let web =

@@ -1,4 +1,4 @@
-//! The objects of a bundle, beside what there is of them in the cluster.
+//! Compares the objects of a bundle with the cluster.
 
 use api::CompositionDefinition;
 use cluster::{Apply, Cluster, ObjectId};
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{FIELD_MANAGER, Placed, release_key};
 use crate::bundle::{self, Stage};
 
-/// How many objects of a bundle are looked at at once.
+/// How many objects of a bundle are read at once.
 const LOOKED_AT_AT_ONCE: usize = 8;
 
 /// One object of the bundle.
@@ -18,11 +18,11 @@ pub(crate) struct Member {
     pub(crate) wanted: Value,
     /// True when applying it would change nothing.
     pub(crate) in_place: bool,
-    /// When it is applied.
+    /// The stage in which it is applied.
     pub(crate) stage: Stage,
 }
 
-/// Compares objects with what there is of them.
+/// Compares objects with those in the cluster.
 pub(super) async fn members(
     objects: Vec<Value>,
     namespace: Option<&str>,
@@ -48,7 +48,7 @@ async fn member(
     let id = cluster.locate(&wanted, namespace).await?;
     let stage = bundle::stage(&wanted);
     let in_place = match is_in_place(&id, &wanted, cluster, placed).await {
-        // The roles that let us read and write policies and the key by name are part of the bundle.
+        // The roles that let us read and write policies and the key are part of the bundle, and may not exist yet.
         Err(error) if error.is_forbidden() && matches!(stage, Stage::Key | Stage::Bounding) => false,
         in_place => in_place?,
     };
@@ -60,7 +60,7 @@ async fn member(
     })
 }
 
-/// A Secret for the key is in place once it has the key that is wanted.
+/// Marks a key's Secret as not in place until it contains the wanted key.
 pub(super) async fn keyed(
     mut members: Vec<Member>,
     definition: &CompositionDefinition,
@@ -75,8 +75,8 @@ pub(super) async fn keyed(
     Ok(members)
 }
 
-/// True when applying `wanted` would leave the object as it is: the server itself says so, in a dry run,
-/// which settles defaults and spellings.
+/// True when applying `wanted` would change nothing. The API server tells, by a dry run, so defaults and equivalent
+/// notations need no handling here.
 async fn is_in_place(
     id: &ObjectId,
     wanted: &Value,
@@ -98,7 +98,7 @@ async fn is_in_place(
     Ok(in_place)
 }
 
-/// Server-side bookkeeping says when and by whom, not what.
+/// The object without the metadata that the server maintains, which does not affect what the object says.
 fn without_bookkeeping(object: &Value) -> Value {
     let mut object = object.clone();
     if let Some(metadata) = object["metadata"].as_object_mut() {

@@ -50,14 +50,14 @@ use settled::Rest;
 pub(crate) use settled::Settled;
 pub(crate) use turns::Turns;
 
-/// Our name on every field that we set.
+/// Our field manager.
 pub(crate) const FIELD_MANAGER: &str = "core-provider";
 
-/// What passes need of the process.
+/// What passes need from the process.
 pub(crate) struct Context {
     pub(crate) cluster: Cluster,
     pub(crate) charts: Arc<Charts>,
-    /// Where API servers reach our webhooks.
+    /// The address of our webhooks and their CA bundle.
     pub(crate) webhooks: Registration,
     pub(crate) templates: Templates,
     pub(crate) platform: Platform,
@@ -69,12 +69,12 @@ pub(crate) struct Context {
     pub(crate) waits: Waits,
     pub(crate) settled: Arc<Settled>,
     pub(crate) placed: Placed,
-    /// After how long a definition is looked at whole although nothing of it changed.
+    /// How often a definition is reconciled in full although nothing has changed.
     pub(crate) sync: Duration,
     pub(crate) scans: Scans,
     pub(crate) namespaces: Namespaces,
     pub(crate) backoff: Backoff<ObjectRef<CompositionDefinition>>,
-    /// After how long a definition that is as it should be is looked at again.
+    /// How often a definition in its desired state is checked again.
     pub(crate) poll_interval: Duration,
 }
 
@@ -94,7 +94,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// True when compositions have to be corrected first: they are not watched.
+    /// True when compositions, which are not watched, have to be corrected first.
     pub(crate) fn waits_for_compositions(&self) -> bool {
         matches!(
             self,
@@ -113,7 +113,7 @@ impl Error {
     }
 }
 
-/// One pass, in a span by which every line says which definition it is about.
+/// Runs one pass in a span, so that every log line names the definition.
 pub(crate) async fn reconcile(
     definition: Arc<CompositionDefinition>,
     ctx: Arc<Context>,
@@ -139,7 +139,7 @@ fn span(definition: &CompositionDefinition) -> Span {
         namespace,
         name,
         type_: type_.as_deref(),
-        // As in the lines of its compositions.
+        // The same field as in the log lines of its compositions.
         definition: Some(&format!("{namespace}/{name}")),
         cluster: None,
     })
@@ -161,7 +161,7 @@ async fn pass(definition: Arc<CompositionDefinition>, ctx: Arc<Context>) -> Resu
     Ok(next.map_or_else(Action::await_change, Action::requeue))
 }
 
-/// When the definition is looked at again.
+/// When the definition is reconciled again.
 fn again(next: Option<Duration>) -> Again {
     match next {
         None => Again::OnChange,
@@ -170,7 +170,7 @@ fn again(next: Option<Duration>) -> Again {
     }
 }
 
-/// Gives the time after which the definition is to be looked at again, unless something changes before.
+/// Runs the pass, and returns the pause until the next one, unless something changes before.
 async fn once(definition: &CompositionDefinition, ctx: &Context) -> Result<Option<Duration>, Error> {
     let key = ObjectRef::from_obj(definition);
     let inputs = settled::inputs(definition, &ctx.webhooks.bundle.borrow());
@@ -185,7 +185,7 @@ async fn once(definition: &CompositionDefinition, ctx: &Context) -> Result<Optio
         return Ok(Some(pause));
     }
     let began = ctx.settled.begin(&key);
-    // What the watch has may be older than our own last write.
+    // The watch may lag behind our own last write.
     let id = apply::id_of(definition).map_err(Error::Read)?;
     let read = spans::unless_gone(ctx.cluster.get(&id));
     let read = ctx.telemetry.time(Part::Get, read).await;
@@ -232,11 +232,11 @@ pub(crate) struct Outcome {
     pub(crate) standing: Standing,
     pub(crate) facts: Option<status::Facts>,
     pub(crate) changes: Vec<String>,
-    /// Set when there is nothing to look at until something changes.
+    /// Set when nothing has to be read until something changes.
     rest: Option<Rest>,
 }
 
-/// Decides, writes, and reports on both.
+/// Plans and applies, then reports the outcome.
 async fn carry_out(
     definition: &CompositionDefinition,
     observed: Result<Observed, observe::Error>,
@@ -285,7 +285,7 @@ async fn act(
     })
 }
 
-/// What writing does to what the definition stands for.
+/// The part of a pass under which its writes are timed.
 fn part(definition: &CompositionDefinition) -> Part {
     let status = definition.status.as_ref();
     if definition.metadata.deletion_timestamp.is_some() {
@@ -297,7 +297,7 @@ fn part(definition: &CompositionDefinition) -> Part {
     }
 }
 
-/// What the watch tells of needs no look; which compositions there are it does not tell.
+/// Whether the definition may rest: watched objects need not be read again, but compositions are not watched.
 fn rest(standing: Standing, observed: &Observed) -> Option<Rest> {
     match (standing, observed) {
         (Standing::Ready, Observed::Wanted(_)) => Some(Rest::Ready),
@@ -308,7 +308,7 @@ fn rest(standing: Standing, observed: &Observed) -> Option<Rest> {
     }
 }
 
-/// From here on the controller may grant permissions where compositions of the type are.
+/// From here on, the namespaces in which the controller may grant permissions follow the compositions.
 fn follow(definition: &CompositionDefinition, wanted: &observe::Wanted, ctx: &Context) {
     let (target, names) = (&wanted.target, &wanted.source.names);
     let name = target.namespaces_role();
@@ -321,14 +321,15 @@ fn follow(definition: &CompositionDefinition, wanted: &observe::Wanted, ctx: &Co
     }
 }
 
-/// How soon compositions are looked at again that have to be corrected before they can move.
+/// How soon to check again for compositions that have to be corrected before they can move.
 pub(crate) const HELD_UP: Duration = Duration::from_secs(15);
 
-/// While something is under way the next look comes soon.
+/// When to reconcile next: soon while work is in progress.
 fn next_check(standing: Standing, poll_interval: Duration) -> Option<Duration> {
     match standing {
         Standing::Underway => Some(Duration::ZERO),
-        // Compositions may not be read yet, or go one by one: they are not watched. Nor are objects in other namespaces.
+        // This has to poll: compositions, which may not be readable yet or are being deleted, are not watched, and
+        // neither are objects in other namespaces.
         Standing::Starting | Standing::Relocating | Standing::Draining(_) => Some(Duration::from_secs(1)),
         Standing::Ready | Standing::ObservedOnly => Some(poll_interval),
         Standing::HeldUp => Some(poll_interval.min(HELD_UP)),

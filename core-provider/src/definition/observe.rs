@@ -1,4 +1,4 @@
-//! What there is of a definition: its chart, the type in the API server, the controllers, the compositions.
+//! Observes a definition: its chart, its type in the API server, the controllers and the compositions.
 
 mod derive;
 mod fetch;
@@ -22,43 +22,43 @@ use crate::bound;
 use crate::bundle::{self, Stage, Target};
 use fetch::Reader;
 
-/// What a pass saw.
+/// What a pass observed.
 pub(crate) enum Observed {
-    /// The user asked to stop: nothing was looked at.
+    /// The definition is paused: nothing was read.
     Paused,
-    /// The Secrets that fetching the chart takes may not be read yet.
+    /// The Secrets that fetching the chart needs may not be read yet.
     Locked(Locked),
-    /// A Secret of another namespace may not be used, or not any more.
+    /// A Secret of another namespace does not allow its use, or no longer does.
     Barred(Barred),
-    /// The definition is to be carried out.
+    /// The definition has to be applied.
     Wanted(Box<Wanted>),
-    /// The definition is being deleted. The chart is not needed for that, nor its registry.
+    /// The definition is being deleted. That needs neither the chart nor its registry.
     Leaving(Leaving),
 }
 
 /// A definition whose Secrets may not be read yet.
 pub(crate) struct Locked {
-    /// The Roles that let us read them.
+    /// The Roles and bindings that let us read them.
     pub(crate) grants: Vec<Member>,
-    /// What those allow.
+    /// The access that they give.
     pub(crate) needed: Vec<Access>,
 }
 
-/// A definition whose chart takes a Secret that does not allow it.
+/// A definition whose chart needs a Secret that does not allow its use.
 pub(crate) struct Barred {
-    /// What lets the controllers read Secrets of other namespaces.
+    /// The Roles and bindings that let its controllers read Secrets of other namespaces.
     pub(crate) grants: Vec<ObjectId>,
     pub(crate) why: Error,
 }
 
-/// A definition's chart, as far as it may be fetched.
+/// A definition's chart, or why it may not be fetched.
 pub(crate) enum Opened {
     Locked(Locked),
     Barred(Barred),
     Source(Locked, Box<Source>),
 }
 
-/// What there is beside a definition.
+/// The other definitions, and all controllers.
 pub(super) struct Neighbours {
     /// The other definitions.
     pub(super) others: Vec<CompositionDefinition>,
@@ -66,49 +66,49 @@ pub(super) struct Neighbours {
     pub(super) controllers: Vec<Controller>,
 }
 
-/// The chart of a definition, and the type that it gives.
+/// The chart of a definition, and the type that it defines.
 pub(crate) struct Source {
     pub(crate) chart: Arc<LoadedChart>,
-    /// What the spec stands for.
+    /// The version and digest that the spec was resolved to.
     pub(crate) resolved: ResolvedChart,
     pub(crate) names: Names,
     pub(crate) version: ServedVersion,
     pub(crate) structural: Structural,
-    /// What changed in the chart's values since which version.
+    /// The changes of the chart's values between versions.
     pub(crate) changes: Changes,
 }
 
-/// A definition that is to be carried out, and what there is of it.
+/// A definition to apply, and what exists of it.
 pub(crate) struct Wanted {
     pub(crate) source: Source,
-    /// The type as it is in the API server.
+    /// The type in the API server.
     pub(crate) live: Option<CustomResourceDefinition>,
-    /// The type as the chart asks for it, with this version in it.
+    /// The desired type, including this version.
     pub(crate) desired: CustomResourceDefinition,
-    /// True when the type has this version already, made from another schema.
+    /// True when the type already has this version with another schema.
     pub(crate) is_republished: bool,
-    /// True when the definition itself serves this version of the type already.
+    /// True when the definition itself already serves this version of the type.
     pub(crate) is_holder: bool,
-    /// The other definitions that serve it.
+    /// The other definitions that serve this version.
     pub(crate) holders: Vec<Holder>,
     pub(crate) bundle: Vec<Member>,
     /// The controller that the bundle runs.
     pub(crate) target: Target,
-    /// The most that it may be given, as the status says it.
+    /// The controller's bound, in the form of the status.
     pub(crate) bound: BoundStatus,
-    /// What is left of the controller where it ran before, when that is elsewhere.
+    /// What is left of the controller in the namespace where it ran before.
     pub(crate) relocation: Option<Relocation>,
-    /// Roles for Secrets, and their bindings, that there are for the definition.
+    /// The existing Roles for Secrets of the definition, and their bindings.
     pub(crate) granted: Vec<ObjectId>,
-    /// Those of them that let core-provider itself read.
+    /// Those that let core-provider itself read Secrets.
     pub(crate) own_grants: Vec<ObjectId>,
-    /// True when the controller's Deployment says it is available.
+    /// True when the controller's Deployment is available.
     pub(crate) is_available: bool,
-    /// What tells when the API server takes objects of the type, while it does not.
+    /// A probe for admission of the type's objects, while they are not admitted yet.
     pub(crate) unadmitted: Option<Probe>,
     /// The version that the definition ran before this one.
     pub(crate) previous: Option<String>,
-    /// What there is of other versions; `None` while we may not read compositions.
+    /// The facts about other versions; `None` while we may not read compositions.
     pub(crate) former: Option<Former>,
 }
 
@@ -116,22 +116,22 @@ pub(crate) struct Wanted {
 pub(crate) struct Holder {
     /// Its namespace and name.
     pub(crate) name: String,
-    /// True when it was there before this definition.
+    /// True when it was created before this definition.
     pub(crate) is_older: bool,
 }
 
-/// What there is of other versions than the definition's.
+/// The facts about versions other than the definition's.
 #[derive(Default)]
 pub(crate) struct Former {
     /// The definition's controllers of other versions, and of types that it had before.
     pub(crate) controllers: Vec<FormerController>,
     /// The definition's compositions of other versions.
     pub(crate) compositions: Vec<Outdated>,
-    /// Compositions of other versions, whosever they are, that this one refuses.
+    /// Compositions of other versions that this version refuses, including those of other definitions.
     pub(crate) breakers: Vec<Breaker>,
-    /// A version of the type that nothing needs any more.
+    /// A version of the type that nothing needs.
     pub(crate) idle: Option<Idle>,
-    /// True when a definition of the type keeps its versions nevertheless.
+    /// True when a definition of the type keeps versions that nothing needs.
     pub(crate) keeps_versions: bool,
 }
 
@@ -140,11 +140,11 @@ pub(crate) struct FormerController {
     pub(crate) version: String,
     /// Its objects, in the order in which they are removed.
     pub(crate) objects: Vec<Located>,
-    /// Its type, when that is not the definition's any more.
+    /// Its type, if it is no longer the definition's type.
     pub(crate) of_type: Option<FormerType>,
 }
 
-/// A type that the definition had before, made from a chart of another name.
+/// A type that the definition had before, from a chart of another name.
 pub(crate) struct FormerType {
     pub(crate) id: ObjectId,
     /// Its kind, while it is served.
@@ -155,7 +155,7 @@ pub(crate) struct FormerType {
     pub(crate) is_shared: bool,
 }
 
-/// An object of a bundle, as far as it is known where it would be.
+/// The id and stage of an object of a bundle, which may not exist.
 pub(crate) struct Located {
     pub(crate) id: ObjectId,
     pub(crate) stage: Stage,
@@ -163,7 +163,7 @@ pub(crate) struct Located {
 
 /// A composition of another version.
 pub(crate) struct Outdated {
-    /// The object, addressed through the definition's version.
+    /// The object's id, through the definition's version.
     pub(crate) id: ObjectId,
     /// The version that its label names.
     pub(crate) version: Option<String>,
@@ -171,7 +171,7 @@ pub(crate) struct Outdated {
     pub(crate) is_refused: bool,
 }
 
-/// A version of the type that no definition runs, or ran last, and no composition is of.
+/// A version of the type that no definition runs or ran last, and that no composition has.
 pub(crate) struct Idle {
     pub(crate) version: String,
     /// The type without it.
@@ -180,13 +180,13 @@ pub(crate) struct Idle {
     pub(crate) through: ResourceId,
 }
 
-/// A definition that is being deleted, and what there is of what it made.
+/// A definition that is being deleted, and what is left of the objects that it created.
 pub(crate) struct Leaving {
     /// The Roles for Secrets and their bindings.
     pub(crate) grants: Vec<ObjectId>,
-    /// The types that it had controllers of; none when it never came so far.
+    /// The types that it had controllers of; empty if it never got that far.
     pub(crate) types: Vec<MadeType>,
-    /// Controllers that can clean up in place of those that are gone.
+    /// Controllers to clean up in place of those that are gone.
     pub(crate) stand_ins: Vec<StandIn>,
     /// The platform's own namespace.
     pub(crate) platform_namespace: String,
@@ -195,7 +195,7 @@ pub(crate) struct Leaving {
 /// A type that a definition had controllers of.
 pub(crate) struct MadeType {
     pub(crate) id: ObjectId,
-    /// True while it is there.
+    /// True while it exists.
     pub(crate) is_live: bool,
     /// True when other definitions have controllers of it.
     pub(crate) is_shared: bool,
@@ -212,16 +212,16 @@ pub(crate) struct MadeController {
     pub(crate) objects: Vec<Located>,
     /// True when another definition runs the same version.
     pub(crate) is_shared: bool,
-    /// True while it runs; not looked at when it is shared.
+    /// True while it runs; not checked when it is shared.
     pub(crate) is_running: bool,
 }
 
-/// A composition of a type that a definition leaves.
+/// A composition of a type whose definition is being deleted.
 pub(crate) struct Remaining {
     pub(crate) id: ObjectId,
     /// The version that its label names.
     pub(crate) version: Option<String>,
-    /// True while a controller's finalizer is on it.
+    /// True while it has a controller's finalizer.
     pub(crate) is_held: bool,
 }
 
@@ -237,25 +237,27 @@ impl MadeType {
             .find(|controller| composition.version.as_ref() == Some(&controller.version))
     }
 
-    /// The controller that is to clean up a composition: that of its version, or any, when it has none and is held.
+    /// The controller that has to clean up a composition: that of its version, or any one if it has none and has a
+    /// finalizer.
     pub(crate) fn cleaning(&self, composition: &Remaining) -> Option<&MadeController> {
         let any = || self.own().next().filter(|_| composition.is_held);
         self.governing(composition).or_else(any)
     }
 
-    /// The compositions that go with the definition: those of its controllers, and with the type also those that no
-    /// controller has any more.
+    /// The compositions that are deleted with the definition: those of its controllers and, if the type goes too, those
+    /// without a controller.
     pub(crate) fn going(&self) -> impl Iterator<Item = &Remaining> {
         let goes = move |composition: &&Remaining| !self.is_shared || self.governing(composition).is_some();
         self.compositions.iter().filter(goes)
     }
 }
 
-/// A controller in the platform's own namespace for compositions whose own is gone, as with the definition's namespace.
+/// A controller in the platform's own namespace for compositions whose controller is gone, for example with the
+/// definition's namespace.
 pub(crate) struct StandIn {
     pub(crate) target: Target,
     pub(crate) bundle: Vec<Member>,
-    /// What is left of it in the definition's namespace.
+    /// What is left of the controller in the definition's namespace.
     pub(crate) relocation: Option<Relocation>,
 }
 
@@ -264,7 +266,7 @@ pub(crate) async fn open(definition: &CompositionDefinition, ctx: &Context) -> R
     fetch::open(definition, Reader::of(ctx)).await
 }
 
-/// Looks at everything that a plan for this source is made from, within the turn of its type.
+/// Reads everything that the plan for this source needs. The caller holds the lock of the type.
 pub(crate) async fn wanted(
     definition: &CompositionDefinition,
     source: Source,
@@ -275,7 +277,7 @@ pub(crate) async fn wanted(
     derive::wanted(definition, source, open, &ctx.webhooks, read)
 }
 
-/// Looks at what a definition had made; the chart is not needed for that, nor its registry.
+/// Reads what a definition created. That needs neither the chart nor its registry.
 pub(crate) async fn leaving(definition: &CompositionDefinition, ctx: &Context) -> Result<Leaving, Error> {
     fetch::leaving(definition, Reader::of(ctx)).await
 }
@@ -283,10 +285,10 @@ pub(crate) async fn leaving(definition: &CompositionDefinition, ctx: &Context) -
 /// A definition could not be observed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
-    #[error("there was no place to hold compositions against the chart's schema")]
+    #[error("no slot was free to check compositions against the chart's schema")]
     Busy(#[source] Busy),
     #[error(
-        "a page of compositions could not be held against the chart's schema within {}s: make the schema simpler",
+        "a page of compositions could not be checked against the chart's schema within {}s: make the schema simpler",
         fetch::LOOK_TIMEOUT.as_secs()
     )]
     TooLong,
@@ -310,14 +312,14 @@ pub(crate) enum Error {
     )]
     NoWebhook,
     #[error(
-        "annotation {} of the definition says {said:?}: write a number of replicas from 1 to {}",
+        "annotation {} of the definition is {said:?}: set it to a number of replicas from 1 to {}",
         annotations::CONTROLLER_REPLICAS,
         api::MOST_SHARDS
     )]
     Replicas { said: String },
     #[error("could not make the controller's objects")]
     Bundle(#[from] bundle::Error),
-    #[error("could not find out the most that the controller may be given")]
+    #[error("could not determine the most that the controller may be granted")]
     Bound(#[from] bound::Error),
     #[error("could not look at the cluster")]
     Cluster(#[from] cluster::Error),

@@ -1,4 +1,5 @@
-//! Which objects of bundles are known to be as they should be: what nobody wrote to since needs no dry run.
+//! A cache of objects of bundles that are known to be in their desired state: those that have not been written since
+//! need no dry run.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -7,13 +8,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cluster::ObjectId;
 use serde_json::Value;
 
-/// What is remembered of objects, each in the version that the server gave it.
+/// The objects that were found in their desired state, by id.
 #[derive(Default)]
 pub(crate) struct Placed {
     known: Mutex<HashMap<ObjectId, Seen>>,
 }
 
-/// An object that is as somebody wanted it.
+/// A desired state, and the resource version of the object that had it.
 #[derive(PartialEq, Eq)]
 struct Seen {
     wanted: u64,
@@ -21,7 +22,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Nothing without a version: such an object could not be told from a later one.
+    /// None without a resource version: such an object could not be distinguished from a later state.
     fn new(wanted: &Value, live: &Value) -> Option<Self> {
         let resource_version = live["metadata"]["resourceVersion"].as_str()?.to_owned();
         let mut hasher = DefaultHasher::new();
@@ -34,20 +35,20 @@ impl Seen {
 }
 
 impl Placed {
-    /// True when `live` was seen to be as `wanted` says.
+    /// True when `live` is known to be as `wanted`.
     pub(super) fn holds(&self, id: &ObjectId, wanted: &Value, live: &Value) -> bool {
         let seen = Seen::new(wanted, live);
         seen.is_some() && self.known().get(id) == seen.as_ref()
     }
 
-    /// `live` is as `wanted` says.
+    /// Records that `live` is as `wanted`.
     pub(super) fn note(&self, id: &ObjectId, wanted: &Value, live: &Value) {
         if let Some(seen) = Seen::new(wanted, live) {
             self.known().insert(id.clone(), seen);
         }
     }
 
-    /// The object goes.
+    /// Forgets an object that is being deleted.
     pub(super) fn forget(&self, id: &ObjectId) {
         self.known().remove(id);
     }
@@ -65,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_is_known_until_it_or_what_is_wanted_of_it_changes() {
+    fn an_object_is_known_until_it_or_its_desired_state_changes() {
         let id = ObjectId::of::<ConfigMap>(Some("defs"), "web").unwrap();
         let live = |version: &str| json!({"metadata": {"resourceVersion": version}, "data": {"a": "1"}});
         let (wanted, other) = (json!({"data": {"a": "1"}}), json!({"data": {"a": "2"}}));

@@ -1,4 +1,4 @@
-//! What was observed of a definition becomes the steps of one pass.
+//! Decides the steps of one pass from what was observed of a definition.
 
 use std::collections::BTreeSet;
 
@@ -18,85 +18,86 @@ use super::observe::{
 };
 use super::relocation::Relocation;
 
-/// The steps of one pass, and how things stand once they are done.
+/// The steps of one pass, and the definition's state after them.
 pub(crate) struct Plan {
-    /// In this order; the first that fails ends the pass.
+    /// In order; the first failure ends the pass.
     pub(crate) steps: Vec<Step>,
     pub(crate) standing: Standing,
 }
 
-/// One thing a pass does.
+/// One step of a pass.
 pub(crate) enum Step {
-    /// Put our finalizer on the definition.
+    /// Add our finalizer to the definition.
     Hold,
-    /// Apply a Role, or a binding, by which we may read Secrets.
+    /// Apply a Role or binding that lets us read Secrets.
     Grant(ObjectId, Value),
-    /// Wait until what was granted is in force.
+    /// Wait until granted permissions are in force.
     Await(Vec<Access>),
-    /// Make the type say this, and wait until the API server serves it.
+    /// Apply the type, and wait until the API server serves it.
     Type(Box<CustomResourceDefinition>),
-    /// Wait until this policy refuses this role.
+    /// Wait until a policy is in force: until it refuses a dry-run write of a role.
     Prove {
         /// Name of the policy.
         policy: String,
-        /// Name of the role, which nobody may write.
+        /// Name of the role, which the policy lets nobody write.
         role: String,
-        /// What it says that tells it from what it was before.
+        /// Text of the refusal that distinguishes this edition of the policy from the one before.
         edition: String,
     },
     /// Apply one object of the bundle.
     Apply(ObjectId, Value),
-    /// Draw the type's key into its Secret, where that has none or the admin asks for another.
+    /// Generate the type's key in its Secret if there is none, or if the admin asked for a new one.
     KeepKey(ObjectId),
-    /// Remove an object.
+    /// Delete an object.
     Remove(ObjectId),
-    /// Remove a Deployment, which stays until its pods are gone.
+    /// Delete a Deployment in the foreground, so that it exists until its pods are gone.
     Stop(ObjectId),
-    /// Let a binding name another account.
+    /// Change the account that a binding names.
     Rebind(ObjectId, Value),
     /// Move a composition to another version.
     Move(ObjectId, String),
-    /// Take a version out of the type, once no stored object is of it.
+    /// Remove a version from the type, after stored objects have been rewritten in another.
     Retire {
         version: String,
         without: Box<CustomResourceDefinition>,
         through: ResourceId,
     },
-    /// Take our finalizer off the definition.
+    /// Remove our finalizer from the definition.
     LetGo,
 }
 
 impl Step {
-    /// True for what is done once for each composition.
+    /// True for steps that are done once per composition.
     pub(crate) fn is_move(&self) -> bool {
         matches!(self, Self::Move(..) | Self::Rebind(..))
     }
 }
 
-/// How things stand once a plan is carried out.
+/// The state of the definition once the plan has been applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// Something was changed: look at what became of it.
+    /// Something was changed: the next pass follows at once.
     Underway,
-    /// The controller runs elsewhere, and has to stop there first.
+    /// The controller still runs in another namespace, and has to stop there first.
     Relocating,
-    /// All is in place, the controller is not up yet.
+    /// Everything is in place, but the controller is not available yet.
     Starting,
     /// The type is served and its controller runs.
     Ready,
-    /// The type is served and its controller runs, and so do those of compositions that it cannot take over.
+    /// The type is served and its controller runs, but former controllers still run too, because some of their
+    /// compositions cannot move.
     HeldUp,
-    /// So many compositions have to go first.
+    /// This many compositions have to be deleted first.
     Draining(usize),
-    /// The user asked to stop.
+    /// The user paused the definition.
     Paused,
-    /// The management policy forbids what would be done.
+    /// The management policy forbids the steps that would be needed.
     ObservedOnly,
-    /// Nothing is left.
+    /// Nothing is left; the finalizer is removed.
     Removed,
 }
 
-/// A definition cannot be carried out until somebody changes something.
+/// The definition cannot be applied until somebody changes something.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Blocked {
     #[error(transparent)]
@@ -152,7 +153,7 @@ fn first(breakers: &[Breaker]) -> String {
 
 /// Decides the steps of one pass.
 pub(crate) fn plan(definition: &CompositionDefinition, observed: &Observed) -> Result<Plan, Blocked> {
-    // Whose the Secret is decides that, and no word of the definition's author does.
+    // The owner of the Secret decides this, whatever policies the definition's author set.
     if let Observed::Barred(barred) = observed {
         return Ok(withdraw(barred));
     }
@@ -186,8 +187,8 @@ pub(crate) fn plan(definition: &CompositionDefinition, observed: &Observed) -> R
     })
 }
 
-/// Type, controller and compositions stay where they are, and go on. What we read Secrets by for the definition alone goes:
-/// without the definition nobody would ever take it back.
+/// Type, controller and compositions stay and keep working. Only the grants by which core-provider reads the
+/// definition's Secrets are deleted, since nobody would revoke them after the definition is gone.
 fn orphan(definition: &CompositionDefinition, leaving: &Leaving) -> Plan {
     let mut steps = Vec::new();
     if is_held(definition) {
@@ -202,7 +203,7 @@ fn orphan(definition: &CompositionDefinition, leaving: &Leaving) -> Plan {
     }
 }
 
-/// The finalizer first: what is granted now has to go with the definition.
+/// Grants access to Secrets. The finalizer comes first, because the grants have to be deleted with the definition.
 fn unlock(definition: &CompositionDefinition, locked: &Locked) -> Plan {
     let mut steps = Vec::new();
     if !is_held(definition) {
@@ -217,12 +218,12 @@ fn unlock(definition: &CompositionDefinition, locked: &Locked) -> Plan {
     }
 }
 
-/// Nobody reads the Secret any more who got to it through the definition.
+/// Revokes read access to Secrets that was granted only because of this definition.
 fn withdraw(barred: &Barred) -> Plan {
     underway(barred.grants.iter().cloned().map(Step::Remove).collect())
 }
 
-/// The objects that are not as they should be.
+/// Applies the objects that are missing or differ.
 fn missing<'m>(members: impl IntoIterator<Item = &'m Member>) -> impl Iterator<Item = Step> {
     let missing = members.into_iter().filter(|member| !member.in_place);
     missing.map(|member| Step::Apply(member.id.clone(), member.wanted.clone()))
@@ -231,14 +232,14 @@ fn missing<'m>(members: impl IntoIterator<Item = &'m Member>) -> impl Iterator<I
 fn carry_out(definition: &CompositionDefinition, wanted: &Wanted) -> Result<Plan, Blocked> {
     let leftovers = Leftovers::of(definition, wanted);
     let mut plan = advance(definition, wanted, &leftovers)?;
-    // Nothing waits for these: whoever may make roles can label one so that it is taken for stale, again and again.
+    // These do not affect the definition's state: otherwise anyone who may create roles could hold it up with labels
+    // that make a role look stale.
     plan.steps
         .extend(stale(wanted, &leftovers).into_iter().map(Step::Remove));
     Ok(plan)
 }
 
-/// Roles for Secrets, and their bindings, that nothing needs any more. What former controllers read the chart with goes
-/// with them.
+/// Roles for Secrets and their bindings that nothing needs. Those of former controllers are removed with their bundles.
 fn stale(wanted: &Wanted, leftovers: &Leftovers<'_>) -> Vec<ObjectId> {
     let is_needed = |id: &ObjectId| {
         wanted.own_grants.contains(id)
@@ -249,18 +250,18 @@ fn stale(wanted: &Wanted, leftovers: &Leftovers<'_>) -> Vec<ObjectId> {
     granted.filter(|id| !is_needed(id)).cloned().collect()
 }
 
-/// What becomes of what is left of other versions.
+/// What to do with the remains of other versions.
 #[derive(Default)]
 struct Leftovers<'w> {
-    /// Objects of former controllers that go, in this order.
+    /// Objects of former controllers to delete, in order.
     bundles: Vec<&'w ObjectId>,
-    /// Former types that nothing needs any more.
+    /// Former types that nothing needs.
     types: Vec<&'w ObjectId>,
-    /// Compositions of former types, which cannot become compositions of this one: kind and how many.
+    /// Compositions of a former type, which cannot become compositions of this one: their kind and number.
     stranded: Option<(&'w str, usize)>,
     /// Compositions that move to the definition's version.
     moves: Vec<&'w ObjectId>,
-    /// How many would move and do not fit, and still have the controller of their version.
+    /// How many compositions cannot move because they do not fit, and still have the controller of their version.
     held_up: usize,
 }
 
@@ -274,7 +275,8 @@ impl<'w> Leftovers<'w> {
         for controller in &former.controllers {
             let mut key_goes = false;
             if let Some(of_type) = &controller.of_type {
-                // Once, and first: what lets us remove it goes with any of the bundles.
+                // The key is deleted once, with the first bundle, because each bundle contains our permission to delete
+                // it.
                 key_goes = !of_type.is_shared && keyless.insert(of_type.id.name());
                 leftovers.leave(of_type);
             }
@@ -300,7 +302,7 @@ impl<'w> Leftovers<'w> {
         leftovers
     }
 
-    /// What becomes of a former type.
+    /// Decides what to do with a former type.
     fn leave(&mut self, of_type: &'w FormerType) {
         let Some(kind) = &of_type.kind else { return };
         if of_type.compositions > 0 {
@@ -326,9 +328,9 @@ fn advance(
         return Ok(Plan { steps, standing });
     }
     let at = |stage: Stage| at(&wanted.bundle, stage);
-    // The mark comes before the type, so that an interrupted definition leaves nothing that cannot be found.
+    // The mark comes before the type, so that everything can be found after an interruption.
     steps.extend(missing(at(Stage::Mark)));
-    // Which compositions it would refuse has to be known first.
+    // The type waits until it is known which compositions it would refuse.
     if wanted.former.is_some() && !is_served(wanted) {
         steps.push(Step::Type(Box::new(wanted.desired.clone())));
     }
@@ -360,13 +362,13 @@ fn advance(
     Ok(Plan { steps, standing })
 }
 
-/// What is left of other versions goes, or comes to this one.
+/// Deletes what is left of other versions, and moves their compositions to this one.
 fn tidied(wanted: &Wanted, leftovers: &Leftovers<'_>) -> Vec<Step> {
     let mut steps = Vec::new();
     let removed = |id: &&ObjectId| Step::Remove((*id).clone());
-    // While some cannot move, the controller of their version stays with them.
+    // While some cannot move, the controller of their version stays.
     if leftovers.held_up == 0 {
-        // By its controller a former type is found, so that goes after it.
+        // A former type is found through its controller, so the type goes first.
         steps.extend(leftovers.types.iter().map(removed));
         steps.extend(leftovers.bundles.iter().map(removed));
     }
@@ -376,7 +378,7 @@ fn tidied(wanted: &Wanted, leftovers: &Leftovers<'_>) -> Vec<Step> {
     steps
 }
 
-/// A version that nothing needs any more, unless a definition of the type keeps it.
+/// Retires a version that nothing needs, unless a definition of the type keeps its versions.
 fn retired(former: &Former) -> Option<Step> {
     let idle = former.idle.as_ref().filter(|_| !former.keeps_versions)?;
     Some(Step::Retire {
@@ -386,7 +388,7 @@ fn retired(former: &Former) -> Option<Step> {
     })
 }
 
-/// The type's key, before anything that reads it.
+/// Creates the type's key, before anything that reads it.
 fn keyed(members: &[Member]) -> Vec<Step> {
     let mut steps = Vec::new();
     for key in at(members, Stage::Key).filter(|key| !key.in_place) {
@@ -398,7 +400,7 @@ fn keyed(members: &[Member]) -> Vec<Step> {
     steps
 }
 
-/// What bounds the controller, seen to be in force before anything is written that lets the controller act.
+/// Applies the bound and its policies, and waits until they are in force before the controller gets any permission.
 fn bounding(members: &[Member], target: &Target) -> Vec<Step> {
     let at = |stage: Stage| at(members, stage);
     let is_whole = |stage: Stage| at(stage).all(|member| member.in_place);
@@ -427,7 +429,7 @@ fn at(bundle: &[Member], stage: Stage) -> impl Iterator<Item = &Member> {
     bundle.iter().filter(move |member| member.stage == stage)
 }
 
-/// What is done at the former place of a controller; how things stand while it has to stop there.
+/// Adds the steps for a controller's former namespace; returns a standing while it still has to stop there.
 fn relocate(relocation: Option<&Relocation>, steps: &mut Vec<Step>) -> Option<Standing> {
     let Relocation {
         running,
@@ -447,7 +449,7 @@ fn relocate(relocation: Option<&Relocation>, steps: &mut Vec<Step>) -> Option<St
     None
 }
 
-/// What runs a controller in place of one that is gone, in the order of any bundle.
+/// The steps that run a stand-in controller, in the order of any bundle.
 fn replacing(stand_in: &StandIn) -> Vec<Step> {
     let StandIn {
         target,
@@ -473,7 +475,7 @@ fn underway(steps: Vec<Step>) -> Plan {
     }
 }
 
-/// What speaks against carrying out the definition at all; nothing was touched then.
+/// Checks whether the definition may be applied at all. If not, nothing is touched.
 fn may_be_carried_out(wanted: &Wanted, leftovers: &Leftovers<'_>) -> Result<(), Blocked> {
     let Source {
         names,
@@ -484,7 +486,7 @@ fn may_be_carried_out(wanted: &Wanted, leftovers: &Leftovers<'_>) -> Result<(), 
         changes: _,
     } = &wanted.source;
     let chart = chart.chart().name();
-    // Whoever came first has it.
+    // The definition that came first has the version.
     let has_it = |holder: &&Holder| !wanted.is_holder || holder.is_older;
     if let Some(by) = wanted.holders.iter().find(has_it) {
         return Err(Blocked::Taken {
@@ -511,7 +513,7 @@ fn may_be_carried_out(wanted: &Wanted, leftovers: &Leftovers<'_>) -> Result<(), 
             count,
         });
     }
-    // A version that is served already is not taken back; it then stands beside the one before.
+    // A version that is already served is not withdrawn; it is then served together with the one before.
     let is_new = !is_in_type(wanted);
     if let Some(former) = wanted.former.as_ref().filter(|_| is_new && leftovers.held_up > 0) {
         return Err(Blocked::Incompatible {
@@ -522,7 +524,7 @@ fn may_be_carried_out(wanted: &Wanted, leftovers: &Leftovers<'_>) -> Result<(), 
     Ok(())
 }
 
-/// True when the controller runs and the API server takes objects of the type.
+/// True when the controller runs and the API server admits objects of the type.
 fn is_usable(wanted: &Wanted) -> bool {
     wanted.is_available && wanted.unadmitted.is_none()
 }
@@ -544,7 +546,7 @@ fn is_served(wanted: &Wanted) -> bool {
     })
 }
 
-/// Compositions first, while their controller still runs; then the type, then the controller.
+/// Deletes compositions first, while their controller still runs; then the type, then the controller.
 fn remove(definition: &CompositionDefinition, leaving: &Leaving) -> Plan {
     if !is_held(definition) {
         return Plan {
@@ -581,7 +583,7 @@ fn remove(definition: &CompositionDefinition, leaving: &Leaving) -> Plan {
     }
 }
 
-/// Compositions go, after those without a controller came to one that is there, to be cleaned up.
+/// Deletes compositions. Those without a controller are first moved to one that exists, to be cleaned up.
 fn draining(leaving: &Leaving) -> Vec<Step> {
     let (mut moves, mut removals) = (Vec::new(), Vec::new());
     for of_type in &leaving.types {
@@ -597,17 +599,17 @@ fn draining(leaving: &Leaving) -> Vec<Step> {
     moves.into_iter().chain(removals).collect()
 }
 
-/// The objects of a definition's controllers that go with it, in the order in which they are removed.
+/// The objects of a definition's controllers to delete with it, in order.
 fn made_objects<'l>(definition: &CompositionDefinition, leaving: &'l Leaving) -> Vec<&'l ObjectId> {
     let own = definition.namespace().unwrap_or_default();
     let is_ours_alone = |namespace: &str| namespace != leaving.platform_namespace && namespace == own;
     let mut objects = Vec::new();
     for of_type in &leaving.types {
         for (number, controller) in of_type.controllers.iter().enumerate() {
-            // Once, and first: what lets us remove it goes with any of the bundles.
+            // The key is deleted once, with the first bundle, because each bundle contains our permission to delete it.
             let key_goes = !of_type.is_shared && number == 0;
-            // What another definition has of this version goes by the same names. A second definition of a version never
-            // had more than its own namespaced objects.
+            // Another definition's objects for this version have the same names. A second definition of a version never
+            // had anything but namespaced objects of its own.
             let goes = |object: &&Located| {
                 (key_goes || object.stage != Stage::Key)
                     && (!controller.is_shared || object.id.namespace().is_some_and(is_ours_alone))
@@ -725,7 +727,7 @@ mod tests {
     }
 
     #[test]
-    fn the_management_policy_of_a_definition_is_asked_before_any_write() {
+    fn the_management_policy_is_checked_before_any_write() {
         let new = || {
             let mut new = running();
             new.live = None;
@@ -775,7 +777,7 @@ mod tests {
             (annotations::MANAGEMENT_POLICY, "observe-delete", false),
         ] {
             let plan = plan(&annotated(name, value), &leaving()).unwrap();
-            // The controller goes on reading what it reads; what core-provider reads for the definition alone goes.
+            // The controller keeps its access to Secrets; core-provider's own for this definition is revoked.
             let expected: &[&str] = if leaves_all {
                 &["remove grant", "let go"]
             } else {
@@ -785,7 +787,7 @@ mod tests {
         }
     }
 
-    /// A type of which only this definition has controllers.
+    /// A type that only this definition has controllers of.
     fn made_type() -> MadeType {
         MadeType {
             id: id("type"),
@@ -821,7 +823,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_comes_after_the_mark_of_its_controller_and_before_the_rest_of_it() {
+    fn the_type_is_applied_after_the_controllers_mark_and_before_its_other_objects() {
         check(running(), &[], Standing::Ready);
         let mut new = running();
         new.live = None;
@@ -854,7 +856,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_that_runs_elsewhere_is_stopped_there_before_anything_lets_it_run_here() {
+    fn a_controller_stops_in_its_former_namespace_before_it_may_run_in_the_new_one() {
         let relocating = |running: Option<Running>| {
             let mut wanted = running_elsewhere();
             wanted.relocation.as_mut().unwrap().running = running;
@@ -886,7 +888,7 @@ mod tests {
         );
     }
 
-    /// In another namespace, as an earlier release ran it.
+    /// A controller in another namespace, where an earlier release ran it.
     fn running_elsewhere() -> Wanted {
         let mut wanted = running();
         wanted.bundle = vec![
@@ -904,7 +906,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_waits_for_what_is_stale() {
+    fn stale_roles_are_removed_without_affecting_the_standing() {
         let mut forged = running();
         forged.own_grants = vec![id("own")];
         forged.granted = vec![id("role"), id("own"), id("config"), id("former-role")];
@@ -912,7 +914,7 @@ mod tests {
             controllers: vec![former_controller("v1-0-0", &["former-role"])],
             ..Former::default()
         });
-        // What of them belongs to the bundle, to a former one or to core-provider itself is not stale.
+        // Roles that belong to the bundle, to a former one or to core-provider itself are not stale.
         check(forged, &["remove former-role", "remove role"], Standing::Underway);
         let mut late = running();
         late.granted = vec![id("role")];
@@ -936,7 +938,7 @@ mod tests {
         }
     }
 
-    /// One of another type, of which there are so many compositions.
+    /// A former controller of another type with this many compositions.
     fn of_another_type(compositions: usize, is_shared: bool) -> FormerController {
         FormerController {
             of_type: Some(FormerType {
@@ -957,7 +959,7 @@ mod tests {
         }
     }
 
-    /// What there is of version 1.0.0, while 1.1.0 is in place and runs.
+    /// Remains of version 1.0.0, while 1.1.0 is in place and runs.
     fn upgrading(controller: Option<FormerController>, compositions: Vec<Outdated>) -> Wanted {
         let mut wanted = running();
         wanted.former = Some(Former {
@@ -974,7 +976,7 @@ mod tests {
     }
 
     #[test]
-    fn compositions_move_once_the_new_controller_runs_and_the_former_is_gone() {
+    fn compositions_move_once_the_new_controller_runs_and_the_former_is_removed() {
         let former = || {
             Some(former_controller(
                 "v1-0-0",
@@ -983,7 +985,7 @@ mod tests {
         };
         check(
             upgrading(former(), vec![outdated("web", false)]),
-            // The key is of all versions.
+            // The key is shared by all versions, so it stays.
             &["remove former-config", "remove former-account", "move web v1-1-0"],
             Standing::Underway,
         );
@@ -996,7 +998,7 @@ mod tests {
     }
 
     #[test]
-    fn while_compositions_may_not_be_read_neither_type_nor_versions_are_touched() {
+    fn type_and_versions_are_untouched_while_compositions_may_not_be_read() {
         let mut unknown = running();
         unknown.former = None;
         unknown.live = None;
@@ -1004,7 +1006,7 @@ mod tests {
     }
 
     #[test]
-    fn a_former_type_goes_with_its_controller_and_key_unless_others_share_it() {
+    fn a_former_type_is_removed_with_its_controller_and_key_unless_others_share_it() {
         check(
             upgrading(Some(of_another_type(0, false)), Vec::new()),
             &["remove shops", "remove deployment", "remove key", "remove mark"],
@@ -1015,7 +1017,7 @@ mod tests {
             &["remove deployment", "remove mark"],
             Standing::Underway,
         );
-        // The key goes once, before what lets us remove it.
+        // The key is deleted once, before our permission to delete it.
         let mut two = upgrading(Some(of_another_type(0, false)), Vec::new());
         if let Some(former) = &mut two.former {
             former.controllers.push(of_another_type(0, false));
@@ -1036,7 +1038,7 @@ mod tests {
     }
 
     #[test]
-    fn compositions_that_do_not_fit_hold_up_a_new_version_before_anything_is_touched() {
+    fn compositions_that_do_not_fit_block_a_new_version_before_anything_is_touched() {
         let former = || Some(former_controller("v1-0-0", &["former-account"]));
         let new = || {
             let mut new = upgrading(former(), vec![outdated("a", true)]);
@@ -1049,7 +1051,7 @@ mod tests {
         let accepted = plan(&annotated(annotations::ACCEPT_BREAKING, "true"), &accepted).unwrap();
         assert_eq!(words(&accepted.steps)[0], "apply account");
 
-        // Those of other definitions are told, and nothing waits for them.
+        // Breakers of other definitions are reported, but do not block.
         let mut told = running();
         told.former = Some(Former {
             breakers: vec![breaker()],
@@ -1061,13 +1063,13 @@ mod tests {
         check(late, &["move fits v1-1-0"], Standing::Underway);
         let waiting = upgrading(former(), vec![outdated("a", true)]);
         check(waiting, &[], Standing::HeldUp);
-        // Without the controller of its version nothing is held for its sake.
+        // If the controller of its version is gone, nothing waits for it.
         let left_alone = upgrading(None, vec![outdated("a", true)]);
         check(left_alone, &[], Standing::Ready);
     }
 
     #[test]
-    fn a_version_that_nothing_needs_goes_last() {
+    fn a_version_that_nothing_needs_is_retired_last() {
         let idle = || Idle {
             version: "v1-0-0".into(),
             without: crd(&source("1.1.0")),
@@ -1094,7 +1096,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_secret_does_not_allow_is_withdrawn() {
+    fn access_to_a_secret_that_does_not_allow_it_is_revoked() {
         let why = super::super::observe::Error::Chart(charts::Error::ForeignSecret {
             secret: "vault/password".into(),
             purpose: charts::Purpose::Password,
@@ -1115,7 +1117,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_second_is_told_of_the_first() {
+    fn the_second_definition_of_a_version_is_blocked_and_names_the_first() {
         let held = |is_holder: bool, older: &[bool]| {
             let mut wanted = running();
             wanted.is_holder = is_holder;
@@ -1126,7 +1128,7 @@ mod tests {
             wanted.holders = older.iter().enumerate().map(holder).collect();
             wanted
         };
-        // Who does not serve the version yet comes after all who do, whatever their age.
+        // A definition that does not serve the version yet comes after all that do, whatever their age.
         check_blocked(held(false, &[false]), "already defined by a/b0");
         check_blocked(held(true, &[false, true]), "already defined by a/b1");
         check(held(true, &[false]), &[], Standing::Ready);
@@ -1139,7 +1141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_definition_goes_from_compositions_to_type_to_controller() {
+    fn a_deletion_removes_compositions_then_the_type_then_the_controller() {
         let leaving = |compositions: Vec<Remaining>| Leaving {
             grants: vec![id("grant")],
             types: vec![MadeType {
@@ -1184,7 +1186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_other_definitions_have_of_a_type_stays() {
+    fn objects_of_other_definitions_of_a_type_stay() {
         let object = |namespace: &str, name: &str| Located {
             id: ObjectId::of::<ConfigMap>(Some(namespace), name).unwrap(),
             stage: Stage::Controller,
@@ -1220,13 +1222,13 @@ mod tests {
         assert_eq!(steps(leaving(all, "krateo")), ["remove mine"]);
         let gone = ["remove config", "remove ours", "let go"];
         assert_eq!(steps(leaving(Vec::new(), "krateo")), gone);
-        // In the platform's own namespace their objects go by the same names.
+        // In the platform's namespace, their objects would have the same names.
         let gone = ["remove config", "let go"];
         assert_eq!(steps(leaving(Vec::new(), "defs")), gone);
     }
 
     #[test]
-    fn compositions_without_a_controller_get_one_before_they_go() {
+    fn compositions_without_a_controller_get_one_before_they_are_deleted() {
         let member = |name: &str, stage: Stage| Member {
             id: id(name),
             wanted: json!({}),

@@ -1,8 +1,8 @@
-//! The key of a type, by which its controllers tell their own release records from others.
+//! The key of a type, with which its controllers authenticate their own release records.
 //!
-//! The bundle has the Secret without its content. The content is drawn here, once; after that it only changes when an admin
-//! asks for another key by an annotation of the definition. Every write names the version of the Secret that it was
-//! decided on, so that of two processes one writes and the other sees what it wrote.
+//! The bundle contains the Secret without its content. The key is generated here, once; after that it only changes when
+//! an admin asks for another by an annotation of the definition. Every write carries the resource version that it was
+//! decided on, so that of two processes only one writes, and the other sees its key.
 
 use api::release_key::{KEY, LENGTH, PREVIOUS};
 use api::{CompositionDefinition, annotations};
@@ -14,19 +14,20 @@ use serde_json::{Value, json};
 
 use super::FIELD_MANAGER;
 
-/// How often a write is decided anew after somebody else was faster.
+/// How often a write is tried again after a conflict.
 const ROUNDS: usize = 5;
 
-/// What is to become of a key.
+/// Why a key has to be generated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Due {
-    /// There is none: draw it.
+    /// There is none yet.
     First,
-    /// The admin asked for another.
+    /// The admin asked for a new one.
     Next,
 }
 
-/// What the admin asks for in a definition: the annotation of the Secret that tells it done, and the text.
+/// The admin's request for a new key in a definition: the annotation of the Secret that records it as done, and its
+/// text.
 fn asked(definition: &CompositionDefinition) -> Option<(String, &str)> {
     let text = definition.annotations().get(annotations::ROTATE_RELEASE_KEY)?;
     let uid = definition.metadata.uid.as_deref()?;
@@ -41,12 +42,12 @@ fn due(secret: &Value, definition: &CompositionDefinition) -> Option<Due> {
     (secret["metadata"]["annotations"][done] != text).then_some(Due::Next)
 }
 
-/// The key, as the API has it.
+/// The key, in base64.
 fn key(secret: &Value) -> Option<&str> {
     secret["data"][KEY].as_str().filter(|key| !key.is_empty())
 }
 
-/// True while the Secret has no key, or not the one that was asked for last.
+/// True while the Secret has no key, or lacks the one that was last asked for.
 pub(super) async fn is_due(
     id: &ObjectId,
     definition: &CompositionDefinition,
@@ -56,10 +57,10 @@ pub(super) async fn is_due(
     Ok(secret.is_none_or(|secret| due(&secret, definition).is_some()))
 }
 
-/// Draws a key where one is due, and says what was done.
+/// Generates a key if one is due, and returns what was done.
 ///
 /// # Errors
-/// When the Secret cannot be read or written, or others write it all the time.
+/// When the Secret cannot be read or written, or keeps changing.
 pub(super) async fn keep(
     id: &ObjectId,
     definition: &CompositionDefinition,
@@ -74,8 +75,8 @@ pub(super) async fn keep(
         match cluster.merge(id, &patch, FIELD_MANAGER).await {
             Ok(_) => {
                 let what = match due {
-                    Due::First => "drew the key of",
-                    Due::Next => "drew another key of",
+                    Due::First => "generated the key of",
+                    Due::Next => "generated a new key of",
                 };
                 return Ok(Some(format!("{what} {id}")));
             }
@@ -100,13 +101,10 @@ fn patch(secret: &Value, due: &Due, definition: &CompositionDefinition, drawn: &
     patch
 }
 
-/// Random bytes of the operating system, as the API wants them.
+/// Random bytes from the operating system, in base64.
 fn drawn() -> String {
     let mut bytes = [0; LENGTH];
-    #[expect(
-        clippy::expect_used,
-        reason = "a system without randomness must not make keys"
-    )]
+    #[expect(clippy::expect_used, reason = "without randomness, no key may be generated")]
     getrandom::fill(&mut bytes).expect("the system gives random bytes");
     BASE64_STANDARD.encode(bytes)
 }
@@ -144,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_drawn_once_and_again_only_when_it_is_asked_for_in_other_words() {
+    fn a_key_is_generated_once_and_again_only_for_a_new_request() {
         let check = |data: Value, rotated: Option<&str>, asked: Option<&str>, expected: Option<Due>| {
             assert_eq!(due(&secret(&data, rotated), &definition(asked)), expected);
         };
@@ -159,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_before_is_kept_beside_the_new_one() {
+    fn the_previous_key_is_kept_beside_the_new_one() {
         let had = secret(&json!({"key": "b25l", "previous": "b2xk"}), None);
         assert_eq!(
             patch(&had, &Due::Next, &definition(Some("may")), "bmV3"),
@@ -168,7 +166,7 @@ mod tests {
                 "data": {"key": "bmV3", "previous": "b25l"},
             })
         );
-        // A first key answers what was asked before there was any.
+        // A first key also fulfils a request that was made before there was a key.
         let first = patch(
             &secret(&Value::Null, None),
             &Due::First,
@@ -183,7 +181,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_two_that_draw_the_key_the_slower_keeps_that_of_the_faster() {
+    async fn if_two_processes_generate_a_key_the_first_write_wins() {
         let sent = |sent: &Value| {
             assert_eq!(sent["metadata"]["resourceVersion"], "7");
             let key = BASE64_STANDARD
@@ -207,7 +205,7 @@ mod tests {
             json!({}),
         );
         let done = keep(&id(), &definition(None), &script.cluster()).await.unwrap();
-        assert!(done.unwrap().starts_with("drew the key of"));
+        assert!(done.unwrap().starts_with("generated the key of"));
         script.finish();
     }
 }

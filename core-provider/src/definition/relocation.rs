@@ -1,10 +1,10 @@
-//! A controller that runs elsewhere than it should: what has to be done before it may run here.
+//! Moves a controller to another namespace: what has to be done before it may run there.
 //!
-//! The Leases by which controllers tell each other apart lie in their namespaces, so two in different namespaces would act
-//! at once. The former one goes first, with its pods: a Deployment that is deleted in the foreground is gone once they are.
-//! Then its account loses what it was given, before the policies are written for the new one: they hold one account. The
-//! role that marks the controller says where it is and is written last of all that concerns the former place, so that
-//! whoever comes after an interruption finds the same to do.
+//! Controllers coordinate by Leases in their own namespace, so two of them in different namespaces would act at the
+//! same time. Therefore the former one is removed first, including its pods: a Deployment that is deleted in the
+//! foreground exists until they are gone. Then its account loses its permissions, before the policies are changed to
+//! the new account, since they restrict only one. The mark, which records the namespace, is updated after everything in
+//! the former namespace, so that a pass after an interruption finds the same work.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -20,37 +20,37 @@ use serde_json::{Value, json};
 use super::observe::Error;
 use crate::bundle::{Installation, Target};
 
-/// How long the former pods may take to go. What runs on a node that does not answer is not waited for: its account is
-/// gone, and so is what that was given.
+/// How long to wait for the former pods to end. A pod on a node that does not respond is not waited for longer: its
+/// account and permissions are removed.
 const GONE_WITHIN: Duration = Duration::from_mins(2);
 
-/// What is left of a controller at its former place.
+/// What is left of a controller in its former namespace.
 pub(crate) struct Relocation {
-    /// Its Deployment, until that is gone with its pods.
+    /// Its Deployment, until it is gone together with its pods.
     pub(crate) running: Option<Running>,
-    /// Bindings of its bundle that name its former account. They are written anew.
+    /// Bindings of its bundle that name its former account, to be deleted and created again.
     pub(crate) withdrawn: Vec<ObjectId>,
-    /// Bindings of releases that name its former account, and how they come to name the new one.
+    /// Bindings of releases that name its former account, each with a patch to the new account.
     pub(crate) rebound: Vec<(ObjectId, Value)>,
-    /// What else lies there, in the order in which it goes.
+    /// Its other objects there, in the order of their removal.
     pub(crate) left: Vec<ObjectId>,
 }
 
-/// A Deployment that has not gone.
+/// A Deployment that still exists.
 pub(crate) struct Running {
     pub(crate) id: ObjectId,
-    /// True when it was told to.
+    /// True when it is being deleted.
     pub(crate) is_going: bool,
 }
 
-/// Since when Deployments are waited for.
+/// Since when passes have been waiting for Deployments.
 #[derive(Default)]
 pub(crate) struct Waits {
     begun: Mutex<HashMap<ObjectId, Instant>>,
 }
 
 impl Waits {
-    /// True when it was waited for long enough.
+    /// True when the wait has lasted long enough.
     fn are_over(&self, id: &ObjectId) -> bool {
         let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
         begun.entry(id.clone()).or_insert_with(Instant::now).elapsed() > GONE_WITHIN
@@ -62,7 +62,7 @@ impl Waits {
     }
 }
 
-/// What has to be done before the controller that runs in namespace `from` may run where `target` says.
+/// What has to be done before the controller in namespace `from` may run in the namespace of `target`.
 pub(super) async fn relocation(
     target: &Target,
     from: &str,
@@ -94,7 +94,7 @@ pub(super) async fn relocation(
     Ok(relocation)
 }
 
-/// The Deployment of a controller, as long as it is there.
+/// The Deployment of a controller, as long as it exists.
 pub(super) async fn running(target: &Target, cluster: &Cluster) -> Result<Option<Running>, cluster::Error> {
     let id = ObjectId::of::<Deployment>(Some(&target.namespace), &target.deployment_name())?;
     let live = cluster.get_metadata(&id).await?;
@@ -104,7 +104,7 @@ pub(super) async fn running(target: &Target, cluster: &Cluster) -> Result<Option
     }))
 }
 
-/// The bindings of the bundle that give the controller's account anything.
+/// The bindings of the bundle that name the controller's account.
 async fn withdrawn(
     target: &Target,
     installation: Installation<'_>,
@@ -124,7 +124,7 @@ async fn withdrawn(
     Ok(bindings)
 }
 
-/// The bindings of releases that give something to the account of that name in `from`.
+/// The bindings of releases that name the controller's account in `from`.
 async fn rebound(target: &Target, from: &str, cluster: &Cluster) -> Result<Vec<(ObjectId, Value)>, Error> {
     let cluster_wide: Vec<ClusterRoleBinding> = cluster
         .list(
@@ -154,7 +154,7 @@ async fn rebound(target: &Target, from: &str, cluster: &Cluster) -> Result<Vec<(
     Ok(bindings)
 }
 
-/// True of the binding of a release that names the controller's account in `from` and nobody else.
+/// True for the binding of a release that names only the controller's account in `from`.
 fn is_former(metadata: &ObjectMeta, subjects: Option<&[Subject]>, target: &Target, from: &str) -> bool {
     let name = metadata.name.as_deref().unwrap_or_default();
     let Some([subject]) = subjects else { return false };
@@ -164,7 +164,7 @@ fn is_former(metadata: &ObjectMeta, subjects: Option<&[Subject]>, target: &Targe
         && subject.namespace.as_deref() == Some(from)
 }
 
-/// The binding for the account of the new place.
+/// A patch of the binding to the account in the new namespace.
 fn renamed(metadata: &ObjectMeta, target: &Target) -> Value {
     json!({
         "metadata": {"resourceVersion": metadata.resource_version},
@@ -172,7 +172,7 @@ fn renamed(metadata: &ObjectMeta, target: &Target) -> Value {
     })
 }
 
-/// What lies in `from` and not where it belongs now, the first to go first.
+/// The objects that remain in `from`, in the order of their removal.
 async fn left(
     target: &Target,
     from: &str,
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deployment_is_waited_for_from_when_it_is_first_seen() {
+    fn the_wait_for_a_deployment_starts_when_it_is_first_seen() {
         let id = ObjectId::of::<Deployment>(Some("team"), "web").unwrap();
         let waits = Waits::default();
         assert!(!waits.are_over(&id));

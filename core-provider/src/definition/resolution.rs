@@ -1,4 +1,5 @@
-//! What `spec.chart` stands for: found once for each generation of the spec, and kept in the status.
+//! Resolves `spec.chart` to a version and digest, once for each generation of the spec, and keeps the result in the
+//! status.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,18 +13,18 @@ use helm::origin::ChartSpec;
 use kube::ResourceExt as _;
 use runtime::chain;
 
-/// A definition's chart, and what the status says about it.
+/// A definition's chart, and its entry in the status.
 pub(crate) struct Resolution {
     pub(crate) chart: Arc<LoadedChart>,
     pub(crate) resolved: ResolvedChart,
 }
 
-/// When newer charts were looked for, by UID of the definition.
+/// When newer charts were last looked for, by UID of the definition.
 #[derive(Default)]
 pub(crate) struct Looks(Mutex<HashMap<String, Instant>>);
 
 impl Looks {
-    /// True once in each interval.
+    /// True once per interval.
     fn is_due(&self, uid: String, interval: Duration) -> bool {
         let mut looks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         looks.retain(|_, at| at.elapsed() < interval);
@@ -34,13 +35,13 @@ impl Looks {
         is_due
     }
 
-    /// The next look comes at once.
+    /// Makes the next check due at once.
     fn again(&self, uid: &str) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(uid);
     }
 }
 
-/// True when the source has something else for a definition by now than its status says; looked at once per poll.
+/// True when the source offers something other than the status of the definition says; checked once per poll.
 pub(super) async fn has_news(
     definition: &CompositionDefinition,
     charts: &Charts,
@@ -58,17 +59,17 @@ pub(super) async fn has_news(
     let offered = offered(definition, &written_chart(definition), known, charts).await;
     let has_news = offered.is_err() || offered.is_ok_and(|offered| offered != known.offered);
     if has_news {
-        // The pass that reports it looks again.
+        // The pass that reports it checks again.
         looks.again(&uid);
     }
     has_news
 }
 
-/// The chart that the status names, or, for a new spec, what that stands for now.
+/// The chart that the status names or, for a new spec, the chart that the spec resolves to now.
 ///
-/// What the source offers by now is looked at once per poll. It is used with the annotation `krateo.io/auto-update`
-/// alone; that it cannot be asked disturbs nobody, unless it is for want of a Secret's consent or
-/// of a signature.
+/// What the source offers is checked once per poll, and used only with the annotation `krateo.io/auto-update`. An
+/// unreachable source is not an error here; a withdrawn consent to use a Secret, or a signature that is no longer
+/// valid, is.
 pub(crate) async fn resolve(
     definition: &CompositionDefinition,
     charts: &Charts,
@@ -87,7 +88,7 @@ pub(crate) async fn resolve(
     let uid = definition.uid().unwrap_or_default();
     if looks.is_due(uid.clone(), poll_interval) {
         let offered = offered(definition, &written, &known, charts).await;
-        // Until what was taken back is given again, each pass has to find it missing.
+        // Each pass has to fail until the consent is given again.
         known.offered = offered.inspect_err(|_| looks.again(&uid))?;
     }
     let is_newer = known
@@ -119,15 +120,15 @@ async fn found_now(
     Ok(Resolution { chart, resolved })
 }
 
-/// What the source has for the spec now, when that is something else than what is used. Fails when a Secret may not be
-/// used any more, or the signature does not count any more.
+/// The chart that the source offers for the spec now, if it is not the one in use. Fails when a Secret may no longer be
+/// used, or the signature is no longer valid.
 async fn offered(
     definition: &CompositionDefinition,
     written: &ChartSpec,
     known: &ResolvedChart,
     charts: &Charts,
 ) -> Result<Option<OfferedChart>, charts::Error> {
-    // Whatever is there under the version that was asked for, also when it is not what was pinned.
+    // Without the digest, so that a chart that was published again under the same version is noticed.
     let unpinned = ChartSpec {
         digest: None,
         ..written.clone()

@@ -1,7 +1,8 @@
-//! Which definitions need no look at the cluster: those that are as they should be, and those whose controller starts.
+//! Tracks definitions for which nothing has to be read: those in their desired state, and those whose controller is
+//! starting.
 //!
-//! Every object of every bundle is watched, by its labels. As long as none of them changes, nor the definition, there
-//! is nothing to be seen that was not seen before.
+//! Every object of every bundle is watched, by its labels. As long as none of them changes, and the definition does not
+//! either, reading them again would show nothing new.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,7 +18,7 @@ use super::admission::{self, Probe};
 
 type Key = ObjectRef<CompositionDefinition>;
 
-/// What is remembered of definitions.
+/// What is remembered about definitions.
 #[derive(Default)]
 pub(crate) struct Settled {
     known: Mutex<HashMap<Key, Known>>,
@@ -25,7 +26,7 @@ pub(crate) struct Settled {
 
 #[derive(Default)]
 struct Known {
-    /// How often something changed.
+    /// The number of changes seen.
     changes: u64,
     settled: Option<State>,
 }
@@ -37,23 +38,24 @@ struct State {
     rest: Rest,
 }
 
-/// Why a definition needs no look as a whole.
+/// Why nothing has to be read for a definition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Rest {
-    /// It is as it should be.
+    /// It is in its desired state.
     Ready,
-    /// Its controller starts, of which the watch tells. Admission, which tells nobody, may not know the type yet.
+    /// Its controller is starting, which the watch reports. Admission may not know the type yet, which has to be
+    /// polled.
     Starting { unadmitted: Option<Probe> },
 }
 
-/// A definition that rests, and for how long already.
+/// A definition that rests, and since when.
 pub(super) struct Resting {
     rest: Rest,
     waited: Duration,
 }
 
 impl Resting {
-    /// How long nothing has to be looked at; `None` when it is time for a whole look.
+    /// How long nothing has to be read; `None` when it is time for a full pass.
     pub(super) async fn pause(
         &self,
         cluster: &Cluster,
@@ -69,7 +71,7 @@ impl Resting {
 }
 
 impl Rest {
-    /// When to look again after so long a wait.
+    /// The pause until the next check, after waiting for `waited` already.
     pub(super) fn pause(&self, waited: Duration, poll_interval: Duration) -> Duration {
         match self {
             Self::Ready | Self::Starting { unadmitted: None } => poll_interval,
@@ -78,12 +80,12 @@ impl Rest {
     }
 }
 
-/// The moment at which a pass began.
+/// The number of changes at the start of a pass.
 #[derive(Clone, Copy)]
 pub(super) struct Beginning(u64);
 
 impl Settled {
-    /// How the definition was found at most `sync` ago, when nothing changed since.
+    /// The rest that a pass at most `sync` ago found, if nothing has changed since.
     pub(super) fn resting(&self, key: &Key, inputs: u64, sync: Duration) -> Option<Resting> {
         let known = self.known();
         let state = known.get(key).and_then(|known| known.settled.as_ref())?;
@@ -94,7 +96,7 @@ impl Settled {
         })
     }
 
-    /// A pass begins: what changes from now on, it may not see.
+    /// A pass begins; it may not see changes from now on.
     pub(super) fn begin(&self, key: &Key) -> Beginning {
         let mut known = self.known();
         let known = known.entry(key.clone()).or_default();
@@ -102,7 +104,7 @@ impl Settled {
         Beginning(known.changes)
     }
 
-    /// The pass found that the definition may rest, and its type's name is this.
+    /// Records that the pass found that the definition may rest. `plural` names its type.
     pub(super) fn note(&self, key: &Key, began: Beginning, inputs: u64, plural: &str, rest: Rest) {
         if let Some(known) = self.known().get_mut(key)
             && known.changes == began.0
@@ -116,7 +118,7 @@ impl Settled {
         }
     }
 
-    /// Something of the definition changed.
+    /// Something about the definition has changed.
     pub(crate) fn forget(&self, key: &Key) {
         let mut known = self.known();
         let known = known.entry(key.clone()).or_default();
@@ -124,7 +126,7 @@ impl Settled {
         known.settled = None;
     }
 
-    /// The type changed: whose it is has to look again.
+    /// The type has changed: wakes its definitions, and returns them.
     pub(crate) fn forget_type(&self, plural: &str) -> Vec<Key> {
         let is_of = |known: &Known| known.settled.as_ref().is_some_and(|state| state.plural == plural);
         let keys: Vec<_> = self
@@ -149,7 +151,7 @@ impl Settled {
     }
 }
 
-/// What a pass depends on, apart from what is watched: the definition without its status, and whom callers trust.
+/// A digest of what a pass depends on besides watched objects: the definition without its status, and the CA bundle.
 pub(super) fn inputs(definition: &CompositionDefinition, trusted: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     let metadata = &definition.metadata;
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_during_a_pass_is_looked_at_by_the_next() {
+    fn a_change_during_a_pass_causes_another() {
         let settled = Settled::default();
         let began = settled.begin(&key());
         settled.forget(&key());

@@ -1,4 +1,4 @@
-//! The outcome of a pass becomes the definition's status, and events; then one patch.
+//! Turns the outcome of a pass into events and into the definition's status, which is written with one patch.
 
 use api::conditions::{self, READY, SYNCED, Verdict, reason};
 use api::definition::{
@@ -20,7 +20,7 @@ use super::observe::{self, Observed, Wanted};
 use super::plan::Blocked;
 use super::{Context, Error, FIELD_MANAGER, Outcome, Standing};
 
-/// What a pass learned that the status says.
+/// The facts from a pass that go into the status.
 pub(crate) struct Facts {
     api_version: String,
     kind: String,
@@ -36,11 +36,11 @@ pub(crate) struct Facts {
     bound: BoundStatus,
 }
 
-/// As many entries of a list are written; a status has to fit into an object.
+/// How many entries of a list are written, because a status has to fit into an object.
 const LISTED: usize = 100;
 
 impl Facts {
-    /// What the status says of a definition that is carried out; other passes leave it as it was.
+    /// The facts of a pass that applied the definition; none for other passes, which leave the status as it is.
     pub(crate) fn of(definition: &CompositionDefinition, observed: &Observed) -> Option<Self> {
         let Observed::Wanted(wanted) = observed else {
             return None;
@@ -94,7 +94,7 @@ fn degraded(degraded: &crdgen::Degraded) -> DegradedKeyword {
     }
 }
 
-/// All versions of the type. Those that the definition runs, or ran, know their charts.
+/// All versions of the type. Those that the definition runs or ran have their chart.
 fn managed(definition: &CompositionDefinition, wanted: &Wanted) -> ManagedType {
     let source = &wanted.source;
     let before = definition
@@ -134,9 +134,9 @@ fn managed(definition: &CompositionDefinition, wanted: &Wanted) -> ManagedType {
     }
 }
 
-/// Publishes what happened and writes the status, when it differs from what the definition says already.
+/// Publishes events, and writes the status if it has changed.
 ///
-/// A definition that just lost its finalizer is gone: nothing is written to it.
+/// Nothing is written if the finalizer was just removed, because the definition is gone then.
 pub(crate) async fn report(
     definition: &CompositionDefinition,
     outcome: &Result<Outcome, Error>,
@@ -163,7 +163,7 @@ pub(crate) async fn report(
     Ok(())
 }
 
-/// A merge patch that also takes out the fields that are gone.
+/// A merge patch that also removes fields that are gone.
 fn difference(before: &Value, mut after: Value) -> Value {
     for field in before.as_object().into_iter().flat_map(serde_json::Map::keys) {
         if after.get(field).is_none() {
@@ -222,7 +222,7 @@ async fn publish(definition: &CompositionDefinition, outcome: &Result<Outcome, E
     }
 }
 
-/// How events tell of writes for a definition.
+/// Reasons and action for events about writes.
 #[derive(Debug, PartialEq, Eq)]
 struct Words {
     done: &'static str,
@@ -245,17 +245,17 @@ impl Words {
     }
 }
 
-/// True when the pause was told already.
+/// True when the status already says that the definition is paused.
 fn says_paused(definition: &CompositionDefinition) -> bool {
     let status = definition.status.iter();
     let mut conditions = status.flat_map(|status| &status.conditions);
     conditions.any(|said| said.type_ == SYNCED && said.reason == reason::RECONCILE_PAUSED)
 }
 
-/// One event: its severity, its reason, and the sentence.
+/// One event: severity, reason and note.
 type News = (Severity, &'static str, String);
 
-/// What users and the chart's author should know since this pass.
+/// What users and the chart's author should know and has not been reported yet.
 fn news(definition: &CompositionDefinition, outcome: &Outcome) -> Vec<News> {
     let Some(facts) = &outcome.facts else {
         return Vec::new();
@@ -265,7 +265,7 @@ fn news(definition: &CompositionDefinition, outcome: &Outcome) -> Vec<News> {
     news
 }
 
-/// What the chart's source offers since this pass, besides what is used.
+/// An event for a chart that the source newly offers, other than the one in use.
 fn offered(definition: &CompositionDefinition, facts: &Facts) -> Option<News> {
     let chart = &facts.chart;
     let offered = chart.offered.as_ref()?;
@@ -287,15 +287,15 @@ fn offered(definition: &CompositionDefinition, facts: &Facts) -> Option<News> {
         (Severity::Warning, events::CHART_REPUBLISHED, note)
     } else {
         let note = format!(
-            "version {version} of the chart is there: {used} stays in use until the spec changes; with annotation {} \
-             newer versions are used at once",
+            "version {version} of the chart is available: {used} stays in use until the spec changes; with annotation \
+             {} newer versions are used at once",
             annotations::AUTO_UPDATE
         );
         (Severity::Normal, events::NEWER_CHART, note)
     })
 }
 
-/// What the chart's author should know, when it is news.
+/// Warnings for the chart's author that have not been reported yet.
 fn warnings(definition: &CompositionDefinition, outcome: &Outcome, facts: &Facts) -> Vec<News> {
     let mut warnings = Vec::new();
     let known = definition.status.as_ref().map(|status| &status.degraded);
@@ -311,7 +311,7 @@ fn warnings(definition: &CompositionDefinition, outcome: &Outcome, facts: &Facts
         );
         warnings.push((Severity::Warning, events::SCHEMA_DEGRADED, note));
     }
-    // Said once, when the definition is looked at while something else changes.
+    // Reported only together with other changes, so that it is not repeated in every pass.
     if facts.is_republished && !outcome.changes.is_empty() {
         let note = format!(
             "the schema of the chart is not the one that {} was made from: the type keeps that; raise the chart's version",
@@ -396,11 +396,11 @@ fn verdicts(outcome: &Result<Outcome, Error>) -> Vec<Verdict> {
             }
             Standing::Relocating => {
                 let message =
-                    "the controller moves to another namespace: its pods in the former one have to go first";
+                    "the controller moves to another namespace: its pods in the former one have to end first";
                 vec![Verdict::no(READY, reason::CREATING, message), synced()]
             }
             Standing::HeldUp => {
-                let message = "compositions of the version before cannot move: see status.breakers";
+                let message = "compositions of the previous version cannot move: see status.breakers";
                 vec![Verdict::no(READY, reason::INCOMPATIBLE, message), synced()]
             }
             Standing::Draining(left) => {
@@ -415,7 +415,7 @@ fn verdicts(outcome: &Result<Outcome, Error>) -> Vec<Verdict> {
                 )]
             }
             Standing::ObservedOnly => {
-                let message = "annotation krateo.io/management-policy forbids what is left to do";
+                let message = "annotation krateo.io/management-policy forbids the remaining changes";
                 vec![Verdict::no(READY, reason::UNAVAILABLE, message), synced()]
             }
             Standing::Removed => Vec::new(),
@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_status_no_longer_says_is_taken_out() {
+    fn fields_that_the_status_no_longer_has_are_removed() {
         let before = json!({"kind": "Web", "breakers": [1]});
         assert_eq!(
             difference(&before, json!({"kind": "Web"})),
@@ -516,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_look_at_the_same_state_gives_the_same_status() {
+    fn a_second_pass_over_the_same_state_gives_the_same_status() {
         let mut definition = definition();
         definition.status = Some(after(&definition, &Ok(standing(Standing::Ready)), &at(1)));
         let again = after(&definition, &Ok(standing(Standing::Ready)), &at(99));
@@ -539,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn events_tell_what_was_created_changed_and_removed_and_a_pause_once() {
+    fn events_report_creation_change_and_removal_and_a_pause_once() {
         let mut definition = definition();
         let words = |definition: &CompositionDefinition| Words::of(definition).done;
         assert_eq!(words(&definition), "CreatedExternalResource");

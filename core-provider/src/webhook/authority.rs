@@ -1,10 +1,11 @@
-//! The authority that signs the webhooks' certificates: kept in a Secret, shared by all replicas.
+//! The certificate authority for the webhooks' certificates, stored in a Secret and shared by all replicas.
 //!
-//! Every replica signs a leaf of its own in memory. The authority itself is replaced in two steps, so that no caller
-//! ever meets a certificate that it does not trust yet: the next authority is trusted first and signs later.
+//! Every replica signs a leaf of its own in memory. The authority itself is rotated in two steps, so that a caller
+//! never sees a certificate that it does not trust yet: the next authority is first added to the CA bundle, and signs
+//! later.
 //!
-//! Where the cluster's own signer is asked instead (`requests.rs`), what it signed takes the authority's place: it is
-//! trusted and shown itself, and replaced in the same two steps.
+//! If the cluster's signer is used instead (`requests.rs`), the certificate that it signed takes the authority's place:
+//! it is both served and put into the CA bundle, and rotated in the same two steps.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -23,43 +24,43 @@ use time::OffsetDateTime;
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 
-/// How long certificates that callers trust live, and when the next one comes.
+/// Lifetime and rotation of the certificates that callers trust.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
-    /// How long one lives.
+    /// Lifetime of a certificate.
     pub(crate) life: SignedDuration,
-    /// How long before its end the next one is made known.
+    /// How long before its end the next one is added to the CA bundle.
     pub(crate) succession: SignedDuration,
-    /// How long the next one is known before it is used: callers have it by then.
+    /// How long the next one is in the bundle before it is used, so that all callers have it by then.
     pub(crate) notice: SignedDuration,
 }
 
-/// What callers are to trust.
+/// What kind of certificate callers should trust.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted<'a> {
-    /// A certificate that signs others; else one for these names.
+    /// True for a certificate that signs others, false for a serving certificate with these names.
     pub(crate) authority: bool,
-    /// The names that callers use.
+    /// The host names that callers use.
     pub(crate) names: &'a [String],
 }
 
-/// What is due now.
+/// The rotation step that is due now.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Succession {
     /// Nothing.
     NotDue,
-    /// The next one is to be made, and made known.
+    /// Create the next one, and add it to the CA bundle.
     Announce,
-    /// The next one is known for long enough: it is used from now on.
+    /// The next one has been in the bundle long enough: use it.
     Accede(Box<Authority>),
-    /// The present one has ended, and nobody is known to follow.
+    /// The present one has expired, and there is no next one.
     Ended,
 }
 
-/// Clocks differ.
+/// Allowance for clocks that differ.
 const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
-/// A certificate could not be made or read.
+/// A certificate could not be created or read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("could not create a certificate")]
@@ -70,20 +71,20 @@ pub(crate) enum Error {
     Key(#[from] rustls::Error),
 }
 
-/// A certificate that callers trust, and its key, both in PEM.
+/// A certificate that callers trust and its private key, both in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Signer {
     pub(super) certificate: String,
     pub(super) key: String,
 }
 
-/// The authority as it is now.
+/// The present authority, with the next and the former one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Authority {
     present: Signer,
-    /// Known to callers, not signing yet.
+    /// In the CA bundle, but not signing yet.
     next: Option<Signer>,
-    /// Signed before; what it signed may still be in use.
+    /// No longer signing, but certificates that it signed may still be in use.
     former: Option<String>,
 }
 
@@ -94,7 +95,7 @@ const NEXT_KEY: &str = "next.key";
 const FORMER_CERTIFICATE: &str = "former.crt";
 
 impl Authority {
-    /// One that begins with this.
+    /// A new authority with this signer.
     pub(crate) fn beginning(present: Signer) -> Self {
         Self {
             present,
@@ -103,7 +104,7 @@ impl Authority {
         }
     }
 
-    /// This one, with the next made known.
+    /// This authority with the next signer added to the bundle.
     pub(crate) fn announcing(&self, next: Signer) -> Self {
         Self {
             next: Some(next),
@@ -111,7 +112,7 @@ impl Authority {
         }
     }
 
-    /// The authority that a Secret holds.
+    /// Reads the authority from a Secret.
     pub(crate) fn read(secret: &Secret) -> Result<Self, Error> {
         let none = BTreeMap::new();
         let data = secret.data.as_ref().unwrap_or(&none);
@@ -134,7 +135,7 @@ impl Authority {
         Ok(authority)
     }
 
-    /// What a Secret is to hold.
+    /// The data to store in the Secret.
     pub(crate) fn data(&self) -> BTreeMap<String, ByteString> {
         let Self {
             present,
@@ -151,7 +152,7 @@ impl Authority {
             .collect()
     }
 
-    /// The certificates that callers are to trust, in PEM.
+    /// The CA bundle, in PEM.
     pub(crate) fn bundle(&self) -> String {
         let next = self.next.as_ref().map(|next| &next.certificate);
         let trusted = [Some(&self.present.certificate), next, self.former.as_ref()];
@@ -163,7 +164,7 @@ impl Authority {
         bundle
     }
 
-    /// What is due now; the present one also goes when it is not what is wanted.
+    /// The step that is due now. The present one is also replaced when it is not of the wanted kind.
     pub(crate) fn succession(&self, now: Timestamp, terms: &Terms, wanted: &Wanted<'_>) -> Succession {
         let present = validity(&self.present.certificate);
         let Some(next) = &self.next else {
@@ -185,8 +186,8 @@ impl Authority {
         }))
     }
 
-    /// What to show under these names: a leaf that the present one signs, or the present one itself when that can sign
-    /// nothing.
+    /// The certificate to serve under these names: a leaf signed by the present one, or the present one itself when it
+    /// is not an authority.
     pub(crate) fn shown(
         &self,
         names: &[String],
@@ -207,13 +208,13 @@ impl Authority {
             .map_err(|_| Error::Unreadable { key: CERTIFICATE })?;
         Ok(Leaf {
             key: certified(chain, key)?,
-            // What follows is in the Secret in time.
+            // Its successor comes through the Secret in time.
             until: None,
             signed_by: certificate.clone(),
         })
     }
 
-    /// A certificate for these names, and its key.
+    /// A new certificate for these names, and its key.
     fn leaf(&self, names: &[String], life: SignedDuration, now: Timestamp) -> Result<Leaf, Error> {
         let key = KeyPair::from_pem(&self.present.key)?;
         let issuer = Issuer::from_ca_cert_pem(&self.present.certificate, key)?;
@@ -236,17 +237,17 @@ impl Authority {
     }
 }
 
-/// A certificate to serve with.
+/// A serving certificate.
 #[derive(Clone, Debug)]
 pub(crate) struct Leaf {
     pub(crate) key: CertifiedKey,
-    /// `None` when it goes with its successor alone.
+    /// When it expires; `None` when it is replaced only by its successor in the Secret.
     until: Option<Timestamp>,
     signed_by: String,
 }
 
 impl Leaf {
-    /// True when another one is due: less than `margin` is left of it, or somebody else signs now.
+    /// True when a new leaf is due: less than `margin` of its lifetime is left, or the authority has changed.
     pub(crate) fn is_due(&self, authority: &Authority, margin: SignedDuration, now: Timestamp) -> bool {
         self.until.is_some_and(|until| now >= until - margin)
             || self.signed_by != authority.present.certificate
@@ -260,7 +261,7 @@ fn certified(chain: Vec<CertificateDer<'static>>, key: &str) -> Result<Certified
 }
 
 impl Signer {
-    /// A certificate that signs others, signed by itself.
+    /// A new self-signed certificate authority.
     pub(crate) fn own(now: Timestamp, life: SignedDuration) -> Result<Self, Error> {
         let mut params = CertificateParams::new(Vec::new())?;
         let name = format!("core-provider webhooks {}", now.as_second());
@@ -292,7 +293,7 @@ impl Signer {
         parsed(&self.certificate, |certificate| certificate.is_ca()).unwrap_or_default()
     }
 
-    /// The names that it is for.
+    /// The names that the certificate is valid for.
     fn names(&self) -> Vec<String> {
         let names = |certificate: &X509Certificate<'_>| {
             let extension = certificate.subject_alternative_name().ok().flatten();
@@ -318,14 +319,14 @@ fn name(of: &GeneralName<'_>) -> Option<String> {
     }
 }
 
-/// What `read` finds in a certificate in PEM.
+/// Applies `read` to a certificate in PEM.
 fn parsed<T>(certificate: &str, read: impl Fn(&X509Certificate<'_>) -> T) -> Option<T> {
     let der = CertificateDer::from_pem_slice(certificate.as_bytes()).ok()?;
     let (_, certificate) = x509_parser::parse_x509_certificate(&der).ok()?;
     Some(read(&certificate))
 }
 
-/// From when until when a certificate in PEM is valid.
+/// The start and end of the validity of a certificate in PEM.
 fn validity(certificate: &str) -> Option<(Timestamp, Timestamp)> {
     let validity = parsed(certificate, |certificate| {
         let validity = certificate.validity();
@@ -432,11 +433,14 @@ mod tests {
             assert!(!due(due_after - 1) && due(due_after), "margin {margin}");
         }
         let other = Authority::beginning(Signer::own(now() + hours(1), TERMS.life).unwrap());
-        assert!(leaf.is_due(&other, hours(1), now()), "signed by somebody else");
+        assert!(
+            leaf.is_due(&other, hours(1), now()),
+            "signed by another authority"
+        );
     }
 
     #[test]
-    fn what_cannot_sign_is_shown_itself_until_it_is_replaced() {
+    fn a_certificate_that_cannot_sign_is_served_itself_until_it_is_replaced() {
         let names = ["hook.krateo.svc".to_owned(), "127.0.0.1".to_owned()];
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(names.to_vec()).unwrap();

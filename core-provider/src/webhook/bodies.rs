@@ -1,5 +1,5 @@
-//! The bodies of reviews: how large one may be, how long it may take to arrive, and how many bytes of them are held at
-//! once. Whoever reaches the port can send any, so that is settled before anything of them is read.
+//! Limits on the bodies of reviews: their size, the time they may take to arrive, and how many bytes of them are in
+//! memory at once. Anyone who reaches the port can send anything, so the limits are enforced before a body is parsed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,31 +19,31 @@ use tokio::time::Instant;
 use super::Figures;
 use super::deadlines::Webhook;
 
-/// What is counted: a semaphore has too few permits for bytes.
+/// The unit of the semaphore, which has too few permits to count bytes.
 const UNIT: usize = 1 << 10;
 
-/// What the bodies of a few routes may have, in bytes.
+/// Size limits for the bodies of some routes, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sizes {
-    /// One of them.
+    /// The most for one body.
     pub(super) one: usize,
-    /// All that are held at once: those that arrive, and those that are worked on.
+    /// The most for all bodies in memory: those that are arriving, and those being processed.
     pub(super) all: usize,
 }
 
-/// Why a review is not read.
+/// Why a review was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refused {
-    #[error("the review has more than {}, which is the most that is read: {}", Size(*.most), remedy(*.webhook))]
+    #[error("the review has more than the {} that are accepted: {}", Size(*.most), remedy(*.webhook))]
     TooLarge { webhook: Webhook, most: usize },
     #[error(
-        "other reviews have the {} that are held at once, and there was no room within {:?}: try again",
+        "other reviews take up all of the {} for reviews in memory, and there was no room within {:?}: try again",
         Size(*.all),
         .within
     )]
     Busy { all: usize, within: Duration },
     #[error(
-        "the review did not arrive within {0:?}: see whether the network between API server and core-provider is slow"
+        "the review did not arrive within {0:?}: check whether the network between API server and core-provider is slow"
     )]
     Slow(Duration),
     #[error("the connection broke before the review had arrived: try again")]
@@ -66,7 +66,7 @@ fn remedy(webhook: Webhook) -> &'static str {
     }
 }
 
-/// A number of bytes, for people.
+/// A number of bytes in readable form.
 struct Size(usize);
 
 impl fmt::Display for Size {
@@ -79,7 +79,7 @@ impl fmt::Display for Size {
 }
 
 impl Refused {
-    /// How it is called in figures.
+    /// The name in metrics.
     pub(super) fn reason(self) -> &'static str {
         match self {
             Self::TooLarge { .. } => "too_large",
@@ -107,14 +107,14 @@ impl IntoResponse for Refused {
     fn into_response(self) -> Response {
         tracing::debug!(refused = %self, "refused a review");
         let mut response = (self.status(), self.to_string()).into_response();
-        // Where all reviews come by, it is counted.
+        // The middleware `hold` counts it.
         response.extensions_mut().insert(self);
         response
     }
 }
 
-/// A review that was let in: until when it is to be answered, and its room, which is held for as long as there is a clone of
-/// this. Work that goes on when nobody waits any more keeps one.
+/// An admitted review: its deadline, and its room, which is held as long as a clone of this exists. Work that continues
+/// after the caller has stopped waiting keeps a clone.
 #[derive(Debug, Clone)]
 pub(super) struct Admitted {
     pub(super) until: Instant,
@@ -129,7 +129,7 @@ pub(super) struct Room {
     figures: Figures,
 }
 
-/// The routes of a webhook, whose bodies take room and have to be there in its time.
+/// Adds the limits to the routes of a webhook: bodies need room, and have to arrive before its deadline.
 pub(super) fn bounded<S: Clone + Send + Sync + 'static>(
     routes: Router<S>,
     webhook: Webhook,
@@ -142,7 +142,7 @@ pub(super) fn bounded<S: Clone + Send + Sync + 'static>(
 
 /// Reads a review.
 pub(super) fn read<'a, T: Deserialize<'a>>(body: &'a Bytes) -> Result<T, Refused> {
-    // What the error says beside the place may quote the review.
+    // Only the position is kept, because the error's text may quote the review.
     serde_json::from_slice(body).map_err(|error| Refused::Malformed {
         line: error.line(),
         column: error.column(),
@@ -150,7 +150,7 @@ pub(super) fn read<'a, T: Deserialize<'a>>(body: &'a Bytes) -> Result<T, Refused
 }
 
 impl Room {
-    /// Room of these sizes, counting who gets none.
+    /// Room of these sizes; `figures` counts refused reviews.
     pub(super) fn new(sizes: Sizes, figures: Figures) -> Self {
         Self {
             sizes,
@@ -182,7 +182,7 @@ impl Room {
             return Err(Refused::Busy { all, within });
         };
         let (mut head, body) = request.into_parts();
-        // More than is announced does not arrive: HTTP sees to that.
+        // The HTTP server does not deliver more than was announced.
         let body = match tokio::time::timeout_at(until, to_bytes(body, most)).await {
             Ok(Ok(body)) => body,
             Ok(Err(error)) => {
@@ -200,7 +200,7 @@ impl Room {
     }
 }
 
-/// What is answered, and the room of its review: both go once it is sent.
+/// An answer together with the room of its review, which is freed once the answer is sent.
 struct Answer {
     text: Bytes,
     _admitted: Admitted,
@@ -212,10 +212,11 @@ impl AsRef<[u8]> for Answer {
     }
 }
 
-/// The answer, which holds the room until all of it is sent: that of a conversion is as large as the review.
+/// Makes the answer hold the room until all of it is sent, because the answer to a conversion is as large as the
+/// review.
 async fn holding(response: Response, admitted: Admitted) -> Response {
     let (head, body) = response.into_parts();
-    // It is in memory, in one piece: this neither fails nor copies it.
+    // The body is in memory in one piece, so this neither fails nor copies.
     let text = to_bytes(body, usize::MAX).await.unwrap_or_default();
     let answer = Answer {
         text,
@@ -280,12 +281,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_above_the_limit_is_refused_whether_it_says_so_or_not() {
+    async fn a_body_above_the_limit_is_refused_with_or_without_an_announced_length() {
         let body = |size: usize| Body::from(vec![b'x'; size]);
         let refused = (
             StatusCode::PAYLOAD_TOO_LARGE,
-            "the review has more than 4 KiB, which is the most that is read: make the object smaller"
-                .to_owned(),
+            "the review has more than the 4 KiB that are accepted: make the object smaller".to_owned(),
         );
         let most = SIZES.one;
         assert_eq!(
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_worked_on_takes_room_that_others_wait_for() {
+    async fn a_review_being_processed_takes_room_that_others_wait_for() {
         let (begun, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let (tell, wait) = (begun.clone(), go_on.clone());
         let handler = async move |_: Bytes| {
@@ -315,13 +315,13 @@ mod tests {
         let ask = || answer(routes.clone(), request(Body::from("x"), Some(SIZES.one)));
         let first = tokio::spawn(ask());
         begun.notified().await;
-        // 2 KiB are left, and 4 are wanted.
+        // 2 KiB are left, and 4 are needed.
         let (status, text) = ask().await;
         assert_eq!(
             (status, text.as_str()),
             (
                 StatusCode::SERVICE_UNAVAILABLE,
-                "other reviews have the 6 KiB that are held at once, and there was no room within 4s: try again"
+                "other reviews take up all of the 6 KiB for reviews in memory, and there was no room within 4s: try again"
             )
         );
         let third = tokio::spawn(ask());
@@ -332,7 +332,7 @@ mod tests {
         assert_eq!(third.await.unwrap().0, StatusCode::OK);
     }
 
-    /// Bytes that come one a second, and so many of them.
+    /// A body of that many bytes, one per second.
     fn slow(bytes: usize) -> Body {
         let dribble = stream::unfold(bytes, async |left| {
             let left = left.checked_sub(1)?;
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_that_breaks_off_is_not_told_to_be_too_large_and_is_counted() {
+    async fn a_broken_body_is_not_reported_as_too_large_and_is_counted() {
         let metrics = runtime::Metrics::new().unwrap();
         let room = Room::new(SIZES, Figures::new(&metrics).unwrap());
         let routes = Router::new().route("/", post(async |_: Bytes| ()));
@@ -399,7 +399,7 @@ mod tests {
         "uid": "u", "desiredAPIVersion": "g/v2", "objects": [{"apiVersion": "g/v1", "metadata": {}}]}}"#;
 
     #[tokio::test]
-    async fn a_conversion_that_nobody_waits_for_keeps_its_room_until_it_ends() {
+    async fn an_abandoned_conversion_keeps_its_room_until_it_ends() {
         let room = room();
         let all = SIZES.all / UNIT;
         let (tell, begun) = std::sync::mpsc::channel();
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_conversion_that_panics_is_not_told_to_be_late() {
+    async fn a_panic_in_a_conversion_is_not_reported_as_a_timeout() {
         let room = room();
         let figures = room.figures.clone();
         let handler = async move |Extension(admitted): Extension<Admitted>, body: Bytes| {
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_of_what_cannot_be_read_is_told() {
+    fn a_parse_error_quotes_nothing_of_the_review() {
         let body = Bytes::from_static(br#"{"uid": {"a": "hunter2"}}"#);
         let refused = read::<std::collections::BTreeMap<String, u8>>(&body).unwrap_err();
         assert!(!refused.to_string().contains("hunter2"), "{refused}");

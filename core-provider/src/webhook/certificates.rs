@@ -1,4 +1,4 @@
-//! Keeps the authority in its Secret and the certificate that is shown fresh, for as long as the process runs.
+//! Renews the certificate authority in its Secret, and the serving certificate, as long as the process runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,60 +19,61 @@ use crate::definition::FIELD_MANAGER;
 /// Name of the Secret, in the platform's namespace; core-provider's Role names it.
 const SECRET: &str = "core-provider-webhook-certificates";
 
-/// How long it takes until a failed look is tried again.
+/// The pause after a failure.
 const AGAIN: Duration = Duration::from_secs(5);
 
-/// After how long replicas that start together have written what they are to write.
+/// How long to wait until replicas that start at the same time have all written their Secret.
 const SETTLED: Duration = Duration::from_secs(1);
 
 /// When certificates are renewed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    /// How long a leaf lives.
+    /// Lifetime of a leaf certificate.
     pub(crate) duration: SignedDuration,
-    /// Remaining lifetime at which the next certificate is made.
+    /// Remaining lifetime at which the next leaf is issued.
     pub(crate) margin: SignedDuration,
-    /// How often that is looked at.
+    /// How often this is checked.
     pub(crate) interval: Duration,
-    /// When what callers trust is replaced.
+    /// When the certificates that callers trust are rotated.
     pub(crate) trusted: Terms,
 }
 
-/// Who signs what callers are shown.
+/// Who signs the serving certificate.
 pub(crate) enum Source {
-    /// An authority of our own, whose certificate callers trust.
+    /// A certificate authority of our own, which callers trust.
     Authority,
-    /// The cluster's signer; what it signed is trusted itself, for nobody else can be.
+    /// The cluster's signer. Callers trust the signed certificate itself, because its issuer's certificate is not
+    /// known.
     Requests(Box<Requests>),
 }
 
-/// The certificates could not be kept.
+/// The certificates could not be renewed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("could not read or write Secret {SECRET}")]
     Secret(#[from] cluster::Error),
     #[error("Secret {SECRET} is not usable")]
     Authority(#[from] authority::Error),
-    #[error("the cluster's signer gave no certificate")]
+    #[error("the cluster's signer issued no certificate")]
     Requests(#[from] requests::Error),
 }
 
-/// The keeper of the certificates of one process.
+/// Keeps the certificates of this process.
 pub(crate) struct Certificates {
     pub(crate) cluster: Cluster,
     /// The platform's namespace.
     pub(crate) namespace: String,
-    /// The names that callers use.
+    /// The host names that callers use.
     pub(crate) names: Vec<String>,
     pub(crate) source: Source,
     pub(crate) times: Times,
     pub(crate) shown: Arc<Shown>,
-    /// Where the certificates are told that callers are to trust.
+    /// Publishes the CA bundle that callers have to trust.
     pub(crate) bundle: watch::Sender<String>,
 }
 
 impl Certificates {
-    /// Keeps everything fresh until asked to shut down.
+    /// Renews certificates until asked to shut down.
     pub(crate) async fn keep(self, until: CancellationToken) {
         let mut leaf = None;
         loop {
@@ -81,7 +82,7 @@ impl Certificates {
                 Err(error) => {
                     tracing::warn!(
                         error = chain(&error),
-                        "could not keep the certificates of the webhooks"
+                        "could not renew the certificates of the webhooks"
                     );
                     AGAIN
                 }
@@ -112,14 +113,14 @@ impl Certificates {
         Ok(())
     }
 
-    /// The authority in the Secret. Whoever comes first makes it, and whoever sees it due makes the next one.
+    /// The authority in the Secret. The first replica creates it; the replica that sees it due creates the next one.
     async fn authority(&self) -> Result<Authority, Error> {
         let id = ObjectId::of::<Secret>(Some(&self.namespace), SECRET)?;
         let secret: Option<Secret> = self.cluster.get(&id).await?;
         let now = Timestamp::now();
         let Some(secret) = secret else {
-            // Applied, because that is creation under a name, which a Role can be bound to. Another replica may do the
-            // same at the same time; what is there a moment later is what counts.
+            // Written by apply, because a Role can restrict that to one name, unlike a create. Another replica may do
+            // the same at the same time; the one that is stored a moment later wins.
             let object = self.secret(&Authority::beginning(self.signer(now).await?), None);
             self.cluster
                 .apply(&id, &object, &Apply::by(FIELD_MANAGER).force())
@@ -146,7 +147,7 @@ impl Certificates {
         }
     }
 
-    /// A new certificate for callers to trust.
+    /// Creates a new certificate for callers to trust.
     async fn signer(&self, now: Timestamp) -> Result<Signer, Error> {
         Ok(match &self.source {
             Source::Authority => Signer::own(now, self.times.trusted.life)?,

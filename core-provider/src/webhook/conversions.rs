@@ -1,8 +1,8 @@
-//! Objects converted by the changes that charts list, for the types that need it.
+//! Converts objects between versions by the changes that charts list, for types that need it.
 //!
-//! The API server asks under a path that names the type and the digest of its changes. So a replica knows whether what
-//! it remembers is what is meant, and reads the type once when it is not: no watch, and no moment in which one replica
-//! answers by older changes than another.
+//! The path that the API server calls contains the type and the digest of its changes. A replica compares the digest
+//! with the one it remembers, and reads the type once if they differ. So it needs no watch, and two replicas never
+//! answer by different changes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ use crdgen::CustomResourceDefinition;
 use crdgen::conversion::{self, CONVERSION, Conversion};
 use kube::ResourceExt as _;
 
-/// The changes of a type are not to be had.
+/// The changes of a type cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
     #[error("could not read the changes of type {plural}")]
@@ -36,7 +36,7 @@ fn digest(changes: &str) -> String {
     helm::digest::fnv1_64_hex(changes.as_bytes())
 }
 
-/// The changes of types, as far as they were asked for.
+/// A cache of the changes of types that were asked for.
 pub(crate) struct Conversions {
     cluster: Cluster,
     known: Mutex<HashMap<String, Known>>,
@@ -56,8 +56,8 @@ impl Conversions {
         }
     }
 
-    /// The changes of a type with this digest. Where the type has others by now, those: they hold for all that was
-    /// there before.
+    /// The changes of a type with this digest. If the type has newer changes, returns those, which also cover all
+    /// earlier versions.
     pub(super) async fn of(&self, plural: &str, digest: &str) -> Result<Arc<Conversion>, Error> {
         let known = self.known().get(plural).cloned();
         if let Some(known) = known.filter(|known| known.digest == digest) {
@@ -68,7 +68,7 @@ impl Conversions {
         })
     }
 
-    /// The changes that a type has now; `None` for a type without any.
+    /// The current changes of a type; `None` when it has none.
     pub(super) async fn now(&self, plural: &str) -> Result<Option<Arc<Conversion>>, Error> {
         let read = |source| Error::Read {
             plural: plural.to_owned(),

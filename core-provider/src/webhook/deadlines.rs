@@ -1,22 +1,22 @@
-//! The webhooks that an API server calls, and how long each of them may take: in one table, which the registrations, the
-//! bodies of reviews and their answers go by.
+//! The webhooks that an API server calls, and their timeouts, in one table for the registrations and for reading and
+//! answering reviews.
 
 use std::time::Duration;
 
-/// A webhook of ours.
+/// One of our webhooks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Webhook {
-    /// Asks whether the values of a composition fit the full schema of its chart.
+    /// Validates the values of a composition against the full schema of its chart.
     Judgement,
-    /// Sets the label that says which version governs a composition.
+    /// Sets the label that names the version of a composition.
     Label,
-    /// Has objects of a type in another of its versions.
+    /// Converts objects of a type to another version.
     Conversion,
 }
 
 impl Webhook {
-    /// How long an API server waits for the answer, in seconds. A judgement that does not come lets the write pass, so
-    /// it must not hold writers up; the 30 seconds of a conversion are the API server's own.
+    /// How long an API server waits for the answer, in seconds. A write passes when its validation times out, so that
+    /// timeout is short to not delay writers; the 30 seconds of a conversion are the API server's own.
     pub(crate) const fn timeout_seconds(self) -> u64 {
         match self {
             Self::Judgement => 2,
@@ -25,8 +25,8 @@ impl Webhook {
         }
     }
 
-    /// How long we take in all, from the header of the request to the answer: until there is room for the body, until it has
-    /// arrived, and until it is worked on. The rest is for the way there and back.
+    /// How long we may take from the request's header to the answer: to wait for room for the body, to receive it, and
+    /// to process it. The rest of the timeout is for the network.
     pub(super) const fn within(self) -> Duration {
         let rest = match self {
             Self::Judgement => Duration::from_millis(500),
@@ -36,7 +36,7 @@ impl Webhook {
         Duration::from_secs(self.timeout_seconds()).saturating_sub(rest)
     }
 
-    /// How it is called in figures.
+    /// The name in metrics.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Judgement => "validating",

@@ -1,8 +1,8 @@
-//! Admission and conversion, answered by every replica over TLS.
+//! Admission and conversion webhooks, served by every replica over TLS.
 //!
-//! As little as can be depends on it: reads come here only for types whose charts list changes between their versions, a
-//! type without a rest of its schema is judged by the API server alone, and where that has policies of its own, they set
-//! the labels.
+//! As little as possible depends on them: conversion is used only for types whose charts list changes between versions,
+//! types whose CRD expresses the whole schema are validated by the API server alone, and if the API server supports
+//! mutating policies, those set the labels.
 
 mod authority;
 mod bodies;
@@ -45,23 +45,24 @@ pub(crate) use validate::{Judge, Shares, is_judged};
 use bodies::{Admitted, Refused, Room, Sizes, bounded};
 use review::{AdmissionReview, ConversionReview, Verdict};
 
-/// An object of an API server has at most 1.5 MiB, and a review holds two. What is read takes up to ten times its size.
+/// An object in the API server has at most 1.5 MiB, and a review contains two. Parsed, it takes up to ten times its
+/// size.
 const REVIEWS: Sizes = Sizes {
     one: 4 << 20,
     all: 12 << 20,
 };
 
-/// A conversion holds a page of a list. Its objects are read one by one, so that it takes little more than its size, and
+/// A conversion contains a page of a list. Its objects are parsed one by one, so it takes little more than its size and
 /// that of the answer. It keeps its room until the answer is sent.
 const CONVERSIONS: Sizes = Sizes {
     one: 64 << 20,
     all: 64 << 20,
 };
 
-/// What the objects of a conversion may have beyond twice the size of the review, in bytes.
+/// The converted objects may have twice the size of the review plus this many bytes.
 const SMALL: usize = 16 << 10;
 
-/// Requests by webhook, operation and outcome, as the contract names them.
+/// Metrics of requests by webhook, operation and outcome, with the names of the contract.
 #[derive(Clone)]
 pub(crate) struct Figures {
     total: IntCounterVec,
@@ -74,7 +75,7 @@ pub(crate) struct Figures {
 const ERROR: &str = "error";
 
 impl Figures {
-    /// Registers them.
+    /// Registers the metrics.
     pub(crate) fn new(metrics: &Metrics) -> Result<Self, prometheus::Error> {
         let labels = ["webhook", "operation", "outcome"];
         let [total, errors, refused, durations] = ["total", "errors", "refused", "duration_seconds"]
@@ -116,7 +117,7 @@ impl Figures {
         self.refused.with_label_values(&labels).inc();
     }
 
-    /// All that is told is of ours: what a caller made up would be kept for ever.
+    /// Label values are our own constants: values that a caller could choose would accumulate without limit.
     fn count(&self, webhook: Webhook, operation: &'static str, outcome: &'static str, since: Instant) {
         let labels = [webhook.as_str(), operation, outcome];
         self.total.with_label_values(&labels).inc();
@@ -129,7 +130,7 @@ impl Figures {
     }
 }
 
-/// What answering takes.
+/// What the webhooks need to answer.
 #[derive(Clone)]
 pub(crate) struct Webhooks {
     pub(crate) judge: Arc<Judge>,
@@ -137,7 +138,7 @@ pub(crate) struct Webhooks {
     pub(crate) figures: Figures,
 }
 
-/// The webhooks.
+/// The routes of the webhooks.
 pub(crate) fn app(webhooks: Webhooks) -> Router {
     let room = |sizes| Room::new(sizes, webhooks.figures.clone());
     let (reviews, pages) = (room(REVIEWS), room(CONVERSIONS));
@@ -153,14 +154,14 @@ pub(crate) fn app(webhooks: Webhooks) -> Router {
         .with_state(webhooks)
 }
 
-/// Answers in a span of the request's own.
+/// Answers in a span for the request.
 async fn spanned(request: Request, next: Next) -> Response {
     let route = request.extensions().get::<MatchedPath>().cloned();
     let route = route.as_ref().map_or("", MatchedPath::as_str);
     spans::serve(route, request, next).await
 }
 
-/// Has every line say which object is reviewed.
+/// Adds the reviewed object to every log line.
 fn tell_of(review: &AdmissionReview) {
     let (span, request) = (Span::current(), &review.request);
     for (field, said) in [
@@ -206,10 +207,10 @@ fn answer(
     Json(verdict.to_review(&review.request.uid))
 }
 
-/// The text of an answer to a conversion, and what it is.
+/// The body of an answer to a conversion, and its content type.
 type Converted = ([(HeaderName, &'static str); 1], Vec<u8>);
 
-/// Conversion of types whose versions differ only in name.
+/// Converts types whose versions differ only in name.
 async fn copied(
     State(webhooks): State<Webhooks>,
     Extension(admitted): Extension<Admitted>,
@@ -222,7 +223,7 @@ async fn copied(
     convert(&webhooks.figures, admitted, body, rename).await
 }
 
-/// Conversion by the changes that a type's charts list.
+/// Converts by the changes that a type's charts list.
 async fn converted(
     State(webhooks): State<Webhooks>,
     Path((plural, digest)): Path<(String, String)>,
@@ -244,8 +245,8 @@ async fn converted(
     .await
 }
 
-/// Converts the objects on a thread for blocking work, because a page of a list takes a while. When the API server stops
-/// waiting, the work keeps its room and ends after the object at hand.
+/// Converts the objects on a blocking thread, because a page of a list takes a while. When the API server stops
+/// waiting, the work keeps its room and ends after the current object.
 async fn convert(
     figures: &Figures,
     admitted: Admitted,
@@ -255,7 +256,7 @@ async fn convert(
     let since = Instant::now();
     let within = Webhook::Conversion.within();
     let work = move || {
-        // All of it: a closure takes only those fields along that it names, and the room is not among them.
+        // Move the whole value: a closure captures only the fields that it uses, and the room is not one of them.
         let admitted = admitted;
         let review: ConversionReview<'_> = bodies::read(&body)?;
         let answer = review.answer(2 * body.len() + SMALL, &|object, desired| {
@@ -264,7 +265,7 @@ async fn convert(
             }
             convert(object, desired)
         });
-        // Before the answer is written, which is the third of that size.
+        // Freed before the answer is written, which would be the third buffer of that size.
         drop(body);
         Ok((answer.is_success(), answer.text()))
     };
@@ -276,7 +277,7 @@ async fn convert(
             figures.count(Webhook::Conversion, "convert", ERROR, since);
             return Refused::Failed;
         }
-        // The process ends.
+        // The runtime is shutting down.
         Refused::Late(within)
     });
     let (is_success, text) = answer??;
@@ -289,7 +290,7 @@ async fn convert(
 mod tests {
     use super::*;
 
-    /// How many times its size a review takes once it is read, at most.
+    /// How many times its size a parsed review takes at most.
     const READ_TAKES: usize = 10;
 
     #[test]
@@ -309,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dashboard_names_only_figures_of_webhooks_that_there_are() {
+    fn the_dashboard_names_only_webhook_metrics_that_exist() {
         const DASHBOARD: &str = include_str!("../../../charts/core-provider/dashboards/compositions.json");
         let metrics = Metrics::new().unwrap();
         let _figures = Figures::new(&metrics).unwrap();
@@ -324,17 +325,17 @@ mod tests {
         }
     }
 
-    /// What the program itself takes, with its caches of small things.
+    /// What the program itself takes, including small caches.
     const PROGRAM: usize = 40 << 20;
 
     #[test]
-    fn all_that_callers_may_cause_at_once_fits_into_the_pod() {
+    fn the_most_memory_that_callers_can_cause_fits_into_the_pod() {
         const VALUES: &str = include_str!("../../../charts/core-provider/values.yaml");
         let (_, own) = VALUES.split_once("\ncoreProvider:").unwrap();
         let (_, limit) = own.split_once("limits: {memory: ").unwrap();
         let (limit, _) = limit.split_once("Mi").unwrap();
         let limit = limit.parse::<usize>().unwrap() << 20;
-        // The objects of an answer are held with its text, and may have twice the size of the review.
+        // The objects of an answer are in memory together with its text, and may have twice the size of the review.
         let most = REVIEWS.all * READ_TAKES
             + CONVERSIONS.all * 4
             + runtime::connections::Connections::default().most_memory()

@@ -1,4 +1,4 @@
-//! The label that says which controller governs a composition, where the API server has no policy that sets it.
+//! Sets the label that names the controller of a composition, if the API server has no policy that sets it.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +7,9 @@ use serde_json::{Value, json};
 
 use super::review::{AdmissionRequest, Operation, Verdict};
 
-/// A new composition belongs to the version it was written through, whatever it says: a manifest that was exported has the
-/// label of when it was. One that loses its label keeps its old version: an
-/// update may come through any version, and that must not move it.
+/// A new composition belongs to the version it was written through, whatever its label says: an exported manifest has
+/// the label from the time of the export. A composition that loses its label keeps its old version, since an update may
+/// come through any version and must not move it.
 pub(super) fn mutate(request: &AdmissionRequest) -> Verdict {
     let labels = request.labels();
     let label = |labels: Option<BTreeMap<String, String>>| labels?.remove(COMPOSITION_VERSION);

@@ -1,4 +1,4 @@
-//! How the API server is told of the webhooks.
+//! Registers the webhooks with the API server.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use super::deadlines::Webhook;
 use crate::definition::FIELD_MANAGER;
 
-/// Where API servers reach us.
+/// The address at which API servers reach us.
 #[derive(Clone, Debug)]
 pub(crate) enum Address {
     /// Through a Service of the cluster.
@@ -25,12 +25,12 @@ pub(crate) enum Address {
     },
     /// By URL, for a process outside of the cluster.
     Url(String),
-    /// Not at all.
+    /// No address: webhooks are disabled.
     Nowhere,
 }
 
 impl Address {
-    /// The names that a certificate has to be for.
+    /// The names that a certificate has to be valid for.
     pub(crate) fn names(&self) -> Vec<String> {
         match self {
             Self::Service { name, namespace, .. } => {
@@ -51,21 +51,22 @@ impl Address {
     }
 }
 
-/// Our address and the certificates to trust there.
+/// Our address and the CA bundle that callers use.
 #[derive(Clone, Debug)]
 pub(crate) struct Registration {
     pub(crate) address: Address,
     pub(crate) bundle: watch::Receiver<String>,
 }
 
-/// API groups and versions in which policies may set labels.
+/// API versions that may have mutating admission policies.
 const POLICIES: [&str; 2] = ["v1", "v1beta1"];
 
-/// How old an answer about what is served may be.
+/// How old a discovery result may be.
 const SERVED_AGE: Duration = Duration::from_mins(10);
 
 impl Registration {
-    /// The `clientConfig` of a webhook at `path`; `None` while there is nothing to trust yet, and without webhooks.
+    /// The `clientConfig` of a webhook at `path`; `None` while there is no certificate yet, and when webhooks are
+    /// disabled.
     pub(crate) fn client_config(&self, path: &str) -> Option<Value> {
         let trusted = self.trusted()?;
         match &self.address {
@@ -84,14 +85,14 @@ impl Registration {
         }
     }
 
-    /// The certificates to trust, as a `clientConfig` has them; `None` as there.
+    /// The CA bundle as encoded in a `clientConfig`; `None` in the same cases as [`Self::client_config`].
     pub(super) fn trusted(&self) -> Option<String> {
         let trusted = BASE64_STANDARD.encode(&*self.bundle.borrow());
         let is_called = !matches!(self.address, Address::Nowhere);
         (is_called && !trusted.is_empty()).then_some(trusted)
     }
 
-    /// True when this `clientConfig` calls us.
+    /// True when this `clientConfig` points at us.
     pub(super) fn is_called_by(&self, client_config: &Value) -> bool {
         match &self.address {
             Address::Service {
@@ -111,10 +112,10 @@ impl Registration {
         }
     }
 
-    /// Registers the webhook that sets the version label, where the API server has no policies that do.
+    /// Registers the webhook that sets the version label, if the API server does not support policies that can.
     ///
-    /// It belongs to the `ClusterRole` of the installation, so that it goes with that, and carries the labels that tell
-    /// whose it is, so that it is found where nobody collects garbage any more.
+    /// The registration is owned by the `ClusterRole` of the installation, so that it is garbage-collected with it. It
+    /// also has the labels of the installation, so that it can be found where garbage collection does not run.
     pub(crate) async fn set_labels(&self, name: &str, cluster: &Cluster) -> Result<(), cluster::Error> {
         let served = cluster.discovery().served(SERVED_AGE).await?;
         let has_policies = POLICIES.iter().any(|version| {
@@ -137,10 +138,10 @@ impl Registration {
     }
 }
 
-/// The labels of the installation's objects by which this one is found as well.
+/// The labels of the installation that are copied to the registration.
 const OF_INSTALLATION: [&str; 2] = ["app.kubernetes.io/name", "app.kubernetes.io/instance"];
 
-/// The configuration of an installation whose `ClusterRole` has this metadata, where there is one.
+/// The webhook configuration, given the metadata of the installation's `ClusterRole`, if that exists.
 fn configuration(name: &str, role: Option<ObjectMeta>, client_config: &Value) -> Value {
     let mut object = json!({
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -149,7 +150,7 @@ fn configuration(name: &str, role: Option<ObjectMeta>, client_config: &Value) ->
         "webhooks": [{
             "name": "core.provider.krateo.io",
             "admissionReviewVersions": ["v1"],
-            // A composition without the label belongs to no controller, so none is stored without it.
+            // A composition without the label belongs to no controller, so none may be stored without it.
             "failurePolicy": "Fail",
             "timeoutSeconds": Webhook::Label.timeout_seconds(),
             "sideEffects": "None",

@@ -1,7 +1,7 @@
-//! Certificates by the cluster's own signer: a `CertificateSigningRequest`, approved by ourselves.
+//! Gets certificates from the cluster's own signer, by a `CertificateSigningRequest` that we approve ourselves.
 //!
-//! The signer is the kubelets': no other of Kubernetes gives certificates to servers. Whoever may approve its requests
-//! can make a certificate of any node, so this is not the default.
+//! It uses the signer for kubelets, since no other signer of Kubernetes issues server certificates. Permission to
+//! approve its requests is enough to forge a certificate of any node, so this is not the default.
 
 use std::time::Duration;
 
@@ -21,16 +21,16 @@ use serde_json::json;
 use super::authority::Signer;
 use crate::definition::FIELD_MANAGER;
 
-/// The signer that gives certificates to servers, to those who say that they are nodes.
+/// The signer of server certificates. It requires the subject of a node.
 const SIGNER: &str = "kubernetes.io/kubelet-serving";
 
 /// How long the signer may take.
 const SIGNED_WITHIN: Duration = Duration::from_secs(30);
 
-/// How often the request is looked at.
+/// How often the request is polled.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
-/// No certificate was given.
+/// The cluster did not issue a certificate.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     #[error("could not create a request")]
@@ -48,7 +48,7 @@ pub(crate) enum Error {
     Replaced { name: String },
 }
 
-/// How the cluster is asked.
+/// A client for certificate signing requests.
 pub(crate) struct Requests {
     api: Api<CertificateSigningRequest>,
     /// Name of the request: the webhooks' Service.
@@ -67,7 +67,8 @@ impl Requests {
     pub(crate) async fn signed(&self, names: &[String], life: SignedDuration) -> Result<Signer, Error> {
         let key = KeyPair::generate()?;
         let request = self.params(names)?.serialize_request(&key)?.pem()?;
-        // One that is there was left by a replica that ended, or that will find this one's certificate in the Secret.
+        // An existing request was left by a replica that ended, or by one that will use the certificate in the Secret
+        // anyway.
         self.remove().await?;
         let object = self.object(request, life);
         let created = self.api.create(&PostParams::default(), &object).await;
@@ -81,7 +82,7 @@ impl Requests {
         })
     }
 
-    /// What the signer takes: the subject of a node, and the names of a server.
+    /// What the signer requires: the subject of a node, and the names of the server.
     fn params(&self, names: &[String]) -> Result<CertificateParams, rcgen::Error> {
         let mut params = CertificateParams::new(names.to_vec())?;
         params.distinguished_name = DistinguishedName::new();
@@ -168,7 +169,7 @@ impl Requests {
     }
 }
 
-/// Why the signer, or somebody before it, said no.
+/// Why the request was denied, or signing failed.
 fn refusal(status: &CertificateSigningRequestStatus) -> Option<String> {
     let refused = status
         .conditions

@@ -1,4 +1,4 @@
-//! What an API server asks at admission and at conversion, and what it is answered.
+//! The requests of an API server at admission and conversion, and the answers.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,33 +10,33 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
-/// `AdmissionReview` of `admission.k8s.io/v1`, as it arrives.
+/// The request in an `AdmissionReview` of `admission.k8s.io/v1`.
 #[derive(Debug, Deserialize)]
 pub(super) struct AdmissionReview {
     pub(super) request: AdmissionRequest,
 }
 
-/// One write that is to be judged.
+/// One write to review.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct AdmissionRequest {
     pub(super) uid: String,
-    /// What the object was converted to for us.
+    /// The kind that the object was converted to for us.
     pub(super) kind: Kind,
-    /// What the writer wrote through.
+    /// The kind that the writer used.
     #[serde(default)]
     pub(super) request_kind: Option<Kind>,
-    /// The type of the object, in the plural.
+    /// The resource of the object.
     #[serde(default)]
     pub(super) resource: Resource,
-    /// Where the object lies; empty outside of namespaces.
+    /// Namespace of the object; empty for cluster-scoped ones.
     #[serde(default)]
     pub(super) namespace: String,
-    /// Name of the object; empty where the API server is to make one up.
+    /// Name of the object; empty when the API server will generate one.
     #[serde(default)]
     pub(super) name: String,
     pub(super) operation: Operation,
-    /// As it was written: it may be nested deeper than can be read.
+    /// The object as raw JSON: it may be nested too deeply to parse.
     #[serde(default)]
     pub(super) object: Option<Box<RawValue>>,
     #[serde(default)]
@@ -44,7 +44,7 @@ pub(super) struct AdmissionRequest {
 }
 
 impl AdmissionRequest {
-    /// The object that is to be written.
+    /// The object to write.
     ///
     /// # Errors
     /// Why it cannot be read.
@@ -52,20 +52,20 @@ impl AdmissionRequest {
         read(self.object.as_deref())
     }
 
-    /// True when what is there is written with the same `spec`.
+    /// True when the write does not change `spec`.
     pub(super) fn keeps_spec(&self) -> bool {
         let (new, old) = (self.object.as_deref(), self.old_object.as_deref());
-        // The API server writes both in the same way.
+        // The API server serializes both in the same way.
         spec(new).map(RawValue::get) == spec(old).map(RawValue::get)
             || matches!((read(new), read(old)), (Ok(new), Ok(old)) if new["spec"] == old["spec"])
     }
 
-    /// Labels of what is written; none where it has none.
+    /// Labels of the new object; none when it has none.
     pub(super) fn labels(&self) -> Option<BTreeMap<String, String>> {
         labels(self.object.as_deref())
     }
 
-    /// Labels of what is there.
+    /// Labels of the stored object.
     pub(super) fn old_labels(&self) -> Option<BTreeMap<String, String>> {
         labels(self.old_object.as_deref())
     }
@@ -102,7 +102,7 @@ fn labels(object: Option<&RawValue>) -> Option<BTreeMap<String, String>> {
     fields.metadata.labels
 }
 
-/// What is done to the object.
+/// The kind of write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub(super) enum Operation {
@@ -110,13 +110,13 @@ pub(super) enum Operation {
     Update,
     Delete,
     Connect,
-    /// Whatever else a caller says, who need not be an API server.
+    /// Anything else: the caller need not be an API server.
     #[serde(other)]
     Other,
 }
 
 impl Operation {
-    /// How it is called in figures: as in the review.
+    /// The name in metrics, which is that in the review.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Create => "CREATE",
@@ -147,14 +147,14 @@ pub(super) struct Kind {
 pub(super) struct Verdict {
     /// Why the write is refused.
     pub(super) refusal: Option<String>,
-    /// What the writer should know in any case.
+    /// Warnings to the writer, also when the write is allowed.
     pub(super) warnings: Vec<String>,
     /// A JSON patch of the object.
     pub(super) patch: Option<Value>,
 }
 
 impl Verdict {
-    /// How the answer is counted.
+    /// The outcome in metrics.
     pub(super) fn outcome(&self) -> &'static str {
         if self.refusal.is_some() {
             "denied"
@@ -180,7 +180,7 @@ impl Verdict {
     }
 }
 
-/// `ConversionReview` of `apiextensions.k8s.io`, as it arrives; all its versions have these fields.
+/// The request in a `ConversionReview` of `apiextensions.k8s.io`; all its versions have these fields.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ConversionReview<'a> {
@@ -189,19 +189,19 @@ pub(super) struct ConversionReview<'a> {
     pub(super) request: ConversionRequest<'a>,
 }
 
-/// Objects that are wanted in another version.
+/// Objects to convert.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ConversionRequest<'a> {
     pub(super) uid: String,
     #[serde(rename = "desiredAPIVersion")]
     pub(super) desired: String,
-    /// As they were written: each is read on its own.
+    /// Raw JSON, so that each object is parsed on its own.
     #[serde(borrow, deserialize_with = "objects")]
     pub(super) objects: Vec<&'a RawValue>,
 }
 
-/// How many objects a conversion may have: where each is next to nothing, they take more memory apart than as text.
+/// How many objects a conversion may have: tiny objects take more memory parsed than as text.
 const MOST_OBJECTS: usize = 200_000;
 
 fn objects<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<&'de RawValue>, D::Error> {
@@ -250,9 +250,9 @@ impl ConversionAnswer {
         self.response.result["status"] == "Success"
     }
 
-    /// What the API server is sent. It takes no more memory than it is long.
+    /// The answer as JSON, in a buffer that is allocated once, so that it takes no more memory than its length.
     pub(super) fn text(&self) -> Vec<u8> {
-        /// What there is besides the objects, an identifier and a reason.
+        /// Room for everything besides the objects, the uid and the reason.
         const REST: usize = 1 << 10;
         let ConversionResponse {
             uid,
@@ -272,13 +272,14 @@ impl ConversionAnswer {
 }
 
 impl ConversionReview<'_> {
-    /// The objects in the wanted version, as `convert` makes them. One that cannot be converted fails them all, as the
-    /// API server expects it.
+    /// Converts the objects to the desired version by `convert`. If one cannot be converted, all fail, as the API
+    /// server expects.
     ///
-    /// One that cannot be read is answered as it is, in the wanted version: it is of no use to anybody either way, and
-    /// a list with it can be read by whoever wants the others.
+    /// An object that cannot be parsed is returned unchanged except for its version: it is of no use either way, and so
+    /// a list that contains it can still be read.
     ///
-    /// They have at most `most` bytes together, or all fail: each gets the wanted version, whose name a caller may make long.
+    /// All fail if they have more than `most` bytes together: each contains the desired version, whose name a caller
+    /// may make long.
     pub(super) fn answer(
         self,
         most: usize,
@@ -363,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_nested_too_deep_fails_no_other() {
+    fn a_too_deeply_nested_object_does_not_fail_others() {
         let deep = format!("{}{}", "[".repeat(9_000), "]".repeat(9_000));
         let object = |spec: &str| {
             format!(
@@ -382,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nested_too_deep_has_labels_and_a_spec_that_is_kept_or_not() {
+    fn labels_and_changes_of_spec_are_known_even_if_nested_too_deeply() {
         let deep = |deep: usize| format!("{}{}", "[".repeat(deep), "]".repeat(deep));
         let object = |spec: &str, label: &str| {
             format!(r#"{{"metadata":{{"labels":{{"a":"{label}"}}}},"spec":{spec}}}"#)
@@ -452,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_fails_with_a_reason() {
+    fn a_value_that_is_not_an_object_fails_with_a_reason() {
         let response = converted(&json!([{"spec": {}}]));
         assert_eq!(response["result"]["status"], "Failed");
         assert!(

@@ -1,4 +1,4 @@
-//! The certificate of connections with TLS: it can change while connections go on.
+//! The serving certificate for TLS, which can be replaced while connections are open.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -6,12 +6,12 @@ use rustls::ServerConfig;
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-/// The certificate that is shown to callers now.
+/// The current serving certificate.
 #[derive(Debug, Default)]
 pub(crate) struct Shown(RwLock<Option<Arc<CertifiedKey>>>);
 
 impl Shown {
-    /// Shows another one from now on; connections that are there keep theirs.
+    /// Replaces the certificate for new connections; open ones keep theirs.
     pub(crate) fn set(&self, certificate: CertifiedKey) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(certificate));
     }
@@ -23,7 +23,7 @@ impl ResolvesServerCert for Shown {
     }
 }
 
-/// TLS for callers that have no certificate, showing what `shown` has.
+/// A TLS configuration without client certificates that serves the certificate in `shown`.
 pub(crate) fn tls(shown: Arc<Shown>) -> ServerConfig {
     ServerConfig::builder()
         .with_no_client_auth()

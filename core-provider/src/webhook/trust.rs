@@ -1,8 +1,7 @@
-//! Types and webhooks of ours that are there already learn of new certificates, whatever becomes of their definitions.
+//! Rotates the CA bundles of existing types and webhooks, even for paused or failing definitions.
 //!
-//! A pass writes the certificates as well, when it comes so far. A definition that is paused, blocked or failing is not
-//! carried out, but its compositions are read and judged all the same, and whom to trust for that is nothing that it asks
-//! for.
+//! A pass writes the bundles as well, if it gets that far. A paused, blocked or failing definition is not applied, but
+//! its compositions are still read and validated through the webhooks, so rotation cannot wait for the definition.
 
 use api::labels;
 use cluster::{Cluster, ObjectId, ResourceId, Selector};
@@ -13,16 +12,15 @@ use serde_json::{Value, json};
 use super::registration::Registration;
 use crate::definition::FIELD_MANAGER;
 
-/// The part of an object that says whom to trust, with the certificates of the moment; `None` when it has them already,
-/// and when it is not us that it calls.
+/// Returns a patch with the current CA bundle for an object; `None` when it has that already, or does not point at us.
 type Renewed = fn(&Registration, &Value) -> Option<Value>;
 
 impl Registration {
-    /// Gives the certificates of the moment to every type that we convert and every webhook that judges; what has them
-    /// is not written. One that cannot be written keeps none of the others from it.
+    /// Writes the current CA bundle to every type that we convert and every validating webhook; objects that have it
+    /// are not written. If one cannot be written, the others still are.
     ///
     /// # Errors
-    /// The first.
+    /// The first error.
     pub(crate) async fn renew_trust(&self, cluster: &Cluster) -> Result<(), cluster::Error> {
         if self.trusted().is_none() {
             return Ok(());
@@ -66,12 +64,13 @@ impl Registration {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let id = ObjectId::new(resource.clone(), None, name)?;
         while let Some(mut patch) = renewed(self, &object) {
-            // Passes write these objects, too, and lists are replaced whole.
+            // The resource version is sent because passes write these objects too, and a merge patch replaces whole
+            // lists.
             let version = &object["metadata"]["resourceVersion"];
             patch["metadata"] = json!({ "resourceVersion": version });
             match cluster.merge(&id, &patch, FIELD_MANAGER).await {
                 Ok(_) => {
-                    tracing::info!("renewed the certificates that {id} trusts");
+                    tracing::info!("rotated the CA bundle of {id}");
                     return Ok(());
                 }
                 Err(error) if error.is_conflict() => {}
@@ -86,7 +85,7 @@ impl Registration {
         Ok(())
     }
 
-    /// The certificates that a webhook which is registered like this has to trust, when they are not what it trusts.
+    /// The current CA bundle, if this `clientConfig` points at us with another one.
     fn missing(&self, client_config: &Value) -> Option<String> {
         let trusted = self.trusted()?;
         let is_due = self.is_called_by(client_config) && client_config["caBundle"] != trusted;
@@ -125,7 +124,7 @@ mod tests {
     const TYPES: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
 
-    /// In base64: what is trusted now, and what was before.
+    /// The current and the former bundle, in base64.
     const NOW: &str = "bm93";
     const BEFORE: &str = "YmVmb3Jl";
 
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_trusts_the_certificates_of_the_moment_and_what_calls_others_is_not_written() {
+    async fn objects_with_the_current_bundle_or_other_targets_are_not_written() {
         let none = json!({"metadata": {"name": "copied"}, "spec": {"conversion": {"strategy": "None"}}});
         let types = [
             type_("fresh", "hook", NOW),
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_asked_while_nobody_calls_us() {
+    async fn no_request_is_made_without_webhooks() {
         let script = Script::new("no webhooks");
         let nowhere = Registration {
             address: Address::Nowhere,
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn of_what_trusts_others_only_that_is_written() {
+    async fn only_outdated_bundles_are_written() {
         let types =
             json!({"metadata": {}, "items": [type_("old", "hook", BEFORE), type_("new", "hook", NOW)]});
         let configurations = json!({"metadata": {}, "items": [webhooks("web", &[NOW, BEFORE])]});
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_is_refused_keeps_no_other_from_it_and_one_that_changed_is_read_again() {
+    async fn a_refused_write_does_not_stop_others_and_a_conflict_is_retried() {
         let types =
             json!({"metadata": {}, "items": [type_("bad", "hook", BEFORE), type_("busy", "hook", BEFORE)]});
         let none = json!({"metadata": {}, "items": []});

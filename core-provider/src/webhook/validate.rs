@@ -1,4 +1,5 @@
-//! The full JSON Schema of a chart, asked at admission: the same answer as Helm would give, over the same values.
+//! Validates compositions at admission against the chart's full JSON Schema, with the same result as Helm over the same
+//! values.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -21,13 +22,13 @@ use super::bodies::Admitted;
 use super::conversions::Conversions;
 use super::review::{AdmissionRequest, Operation, Verdict};
 
-/// Why a judgement has no outcome that is cut off.
+/// The reason in the warning when a validation hits its deadline.
 const TOO_LONG: &str = "it takes too long";
 
-/// How many misspelt keys are told at most.
+/// How many unknown keys are reported at most.
 const TOLD: usize = 20;
 
-/// What judging takes of the process.
+/// What validation needs from the process.
 pub(crate) struct Judge {
     pub(crate) definitions: Store<CompositionDefinition>,
     pub(crate) charts: Arc<Charts>,
@@ -35,22 +36,22 @@ pub(crate) struct Judge {
     pub(crate) conversions: Arc<Conversions>,
 }
 
-/// How much of the pool each type has to hold values against its schema, at admission and when it gets another version:
-/// fewer places than there are, in all namespaces together. A keyword of a schema cannot be interrupted, so this may hold a
-/// place beyond its deadline. Then it is the type whose schema takes so long that has a place less, not the others; its
-/// writes pass with a warning.
+/// How many slots of the pool each type may use to validate values against its schema, at admission and when it gets a
+/// new version: fewer than the pool has, for all namespaces together. Evaluating a schema keyword cannot be
+/// interrupted, so it may occupy a slot beyond its deadline. Then only the type with the slow schema has a slot less,
+/// and its writes pass with a warning.
 #[derive(Default)]
 pub(crate) struct Shares(Mutex<HashMap<String, Arc<Semaphore>>>);
 
 static SHARES: LazyLock<Shares> = LazyLock::new(Shares::default);
 
 impl Shares {
-    /// Those of the process, as its pool is.
+    /// The shares of this process, which has one pool.
     pub(crate) fn of_process() -> &'static Self {
         &SHARES
     }
 
-    /// The share of a type that a definition serves: there are no more of them than definitions' kinds.
+    /// The share of a type that a definition serves. The map holds at most one entry per kind of a definition.
     pub(crate) fn of(&self, kind: &str) -> Arc<Semaphore> {
         let mut shares = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let share = shares.entry(kind.to_owned());
@@ -60,9 +61,9 @@ impl Shares {
 }
 
 impl Judge {
-    /// Waits until everything is at hand that writes are judged by, as far as it can be had.
+    /// Waits until the definitions are listed and their charts fetched, as far as they can be fetched.
     pub(crate) async fn prepare(&self) {
-        // An error says that the watch has ended, and the process with it.
+        // An error means that the watch has ended because the process ends.
         if self.definitions.wait_until_ready().await.is_err() {
             return;
         }
@@ -70,14 +71,14 @@ impl Judge {
         let judged = definitions.iter().filter(|definition| is_judged(definition));
         let fetched =
             judged.map(async |definition| self.charts.get(&composition::chart_spec(definition)).await);
-        // One that cannot be fetched is told when it is asked for.
+        // A chart that cannot be fetched is reported when a write needs it.
         futures::future::join_all(fetched).await;
     }
 
-    /// Judges one write. What cannot be judged is allowed, with a warning: the controller checks again before it
-    /// renders.
+    /// Validates one write. If it cannot be validated, it is allowed with a warning: the controller checks again before
+    /// it renders.
     pub(super) async fn judge(&self, request: &AdmissionRequest, admitted: &Admitted) -> Verdict {
-        // What is there may not fit any more, and must still be labelled, finalized and removed.
+        // A stored object that no longer fits the schema must still accept labels and finalizers, and be deletable.
         if request.operation == Operation::Update && request.keeps_spec() {
             return Verdict::default();
         }
@@ -85,7 +86,7 @@ impl Judge {
             Ok(object) => object,
             Err(why) => {
                 return Verdict {
-                    refusal: Some(format!("no controller could read the object: {why}")),
+                    refusal: Some(format!("controllers could not read this object: {why}")),
                     ..Verdict::default()
                 };
             }
@@ -110,7 +111,7 @@ impl Judge {
             Ok(own) => {
                 let share = Shares::of_process().of(&request.kind.kind).acquire_owned();
                 let Ok(Ok(share)) = tokio::time::timeout_at(until, share).await else {
-                    return unchecked("others of the type are still being checked");
+                    return unchecked("other compositions of the type are still being checked");
                 };
                 let held = (admitted.clone(), share);
                 verdict(request, chart.engine.clone(), own, spec, until, held).await
@@ -119,7 +120,7 @@ impl Judge {
         }
     }
 
-    /// The values as the version has them that governs the object.
+    /// The values in the version that governs the object.
     async fn governed(
         &self,
         request: &AdmissionRequest,
@@ -145,14 +146,14 @@ impl Judge {
     }
 }
 
-/// The version that governs the object: that of its label, or the one that it was written through.
+/// The version that governs the object: the one in its label, or the one it was written through.
 fn version(request: &AdmissionRequest, object: &Value) -> String {
     let through = request.request_kind.as_ref().unwrap_or(&request.kind);
     let label = object["metadata"]["labels"][labels::COMPOSITION_VERSION].as_str();
     format!("{COMPOSITION_GROUP}/{}", label.unwrap_or(&through.version))
 }
 
-/// True when writes of compositions of this definition come here.
+/// True when writes of this definition's compositions are validated here.
 pub(crate) fn is_judged(definition: &CompositionDefinition) -> bool {
     let status = definition.status.as_ref();
     status.is_some_and(|status| !status.degraded.is_empty())
@@ -165,7 +166,7 @@ fn unchecked(why: &str) -> Verdict {
     }
 }
 
-/// Judged where charts are rendered: a schema, too, can take as long as its author likes.
+/// Validates on the pool that renders charts, because a schema can take arbitrarily long too.
 async fn verdict(
     request: &AdmissionRequest,
     engine: Arc<Engine>,
@@ -177,7 +178,7 @@ async fn verdict(
     let namespace = &request.namespace;
     let work = move |deadline: Deadline| {
         let verdict = judged(&engine, own.as_deref(), &spec, &deadline);
-        // Room and share are held also when nobody waits any more.
+        // Room and share are released only now, even if the caller has stopped waiting.
         drop(held);
         verdict
     };
@@ -221,7 +222,7 @@ fn judged(
     }
 }
 
-/// In the words of Helm, one line for each place.
+/// The refusal in Helm's words, one line per path.
 fn refusal(violations: &[Violation]) -> String {
     let mut text =
         "values don't meet the specifications of the schema(s) in the following chart(s):".to_owned();
@@ -275,13 +276,13 @@ mod tests {
     }
 
     #[test]
-    fn a_judgement_is_cut_off_at_its_deadline_and_says_so() {
+    fn a_validation_stops_at_its_deadline_and_warns() {
         let verdict = super::judged(&engine(), None, &json!({"b": "y"}), &deadline(true));
         assert_eq!(verdict, unchecked(TOO_LONG));
     }
 
     #[tokio::test]
-    async fn a_type_leaves_a_place_to_others() {
+    async fn one_type_cannot_take_the_slots_of_others() {
         let shares = Shares::default();
         let share = shares.of("Web");
         let all = u32::try_from(Pool::of_process().share()).unwrap();
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn the_values_are_judged_with_the_charts_defaults_below_them() {
+    fn values_are_validated_merged_over_the_charts_defaults() {
         assert_eq!(judged(&json!({})).refusal, None);
         let refusal = judged(&json!({"b": "y"})).refusal.unwrap();
         assert!(
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_key_is_told_and_stored() {
+    fn an_unknown_key_causes_a_warning_and_is_stored() {
         let verdict = judged(&json!({"prot": 81, "port": 81}));
         assert_eq!(verdict.refusal, None);
         assert_eq!(verdict.warnings.len(), 1);

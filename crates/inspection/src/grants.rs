@@ -15,8 +15,8 @@ pub enum Error {
     Read(#[from] cluster::Error),
     /// Another composition has a release of that name, and its permissions must not be replaced.
     #[error(
-        "role {role:?} in {place} belongs to the release of another composition (UID {owner}): choose another release name \
-         with the label {}, or remove that composition",
+        "role {role:?} in {place} belongs to the release of another composition (UID {owner}): choose another release \
+         name with the label {}, or remove that composition",
         labels::RELEASE_NAME
     )]
     Foreign {

@@ -109,8 +109,8 @@ pub async fn standing(
                 Flux::Rests => continue,
                 Flux::Runs => "which is not suspended",
                 Flux::Unread => {
-                    "and the controller may not read whether that is suspended: set cdc.readHelmReleases in the values of \
-                     core-provider's chart until the release is adopted"
+                    "and the controller may not read whether that is suspended: set cdc.readHelmReleases in the values \
+                     of core-provider's chart until the release is adopted"
                 }
             };
             return Ok(Release::Foreign(format!(

@@ -74,7 +74,7 @@ impl Subject<'_> {
     /// Renders the chart as it would be released now, on top of the stored release.
     ///
     /// # Errors
-    /// As [`render::render_with`].
+    /// The errors of [`render::render_with`].
     pub async fn render<B: Bounds>(
         &self,
         cluster: &Cluster,

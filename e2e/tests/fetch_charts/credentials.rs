@@ -105,7 +105,7 @@ fn a_namespace_that_is_not_there_is_named() -> Result<()> {
     let definition = namespace.wait_for("compositiondefinitions", "lost", "Synced", "False")?;
     assert_eq!(
         condition(&definition, "Synced").unwrap()["message"],
-        "could not reconcile the definition: namespace nirvana of the Secrets that fetching the chart takes does not \
+        "could not reconcile the definition: namespace nirvana of the Secrets that fetching the chart needs does not \
          exist: create it, or correct the reference"
     );
     Ok(())

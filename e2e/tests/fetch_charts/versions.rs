@@ -22,7 +22,7 @@ fn a_newer_chart_is_an_event_until_the_definition_wants_it() -> Result<()> {
         (&resolved["version"], &resolved["digest"]),
         (&json!("1.0.0"), &json!(first))
     );
-    let note = "version 1.1.0 of the chart is there: 1.0.0 stays in use until the spec changes; with annotation \
+    let note = "version 1.1.0 of the chart is available: 1.0.0 stays in use until the spec changes; with annotation \
                 krateo.io/auto-update newer versions are used at once";
     assert_eq!(notes(&namespace, "ranged", "NewerChart")?, [note]);
 

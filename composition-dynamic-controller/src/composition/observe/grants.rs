@@ -1,4 +1,4 @@
-//! The Roles and RoleBindings of a release: those that it needs, and those that exist.
+//! The Roles of a release and their bindings: those that it needs, and those that exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 

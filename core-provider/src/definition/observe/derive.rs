@@ -1,4 +1,4 @@
-//! What was read of a definition becomes the facts that its plan is made from. Nothing is decided here.
+//! Turns what was read of a definition into the facts for its plan. Nothing is decided here.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ use crate::definition::instances::{self, Claim, Instance, served_resource};
 use crate::definition::resolution::Resolution;
 use crate::webhook::Registration;
 
-/// The type that a chart gives.
+/// The type that a chart defines.
 pub(super) fn source(definition: &CompositionDefinition, found: Resolution) -> Result<Source, Error> {
     let Resolution { chart, resolved } = found;
     let metadata = chart.chart().metadata();
@@ -46,7 +46,7 @@ pub(super) fn source(definition: &CompositionDefinition, found: Resolution) -> R
     })
 }
 
-/// The facts of a definition that is to be carried out.
+/// The facts of a definition to apply.
 pub(super) fn wanted(
     definition: &CompositionDefinition,
     source: Source,
@@ -111,7 +111,7 @@ pub(super) fn wanted(
     })
 }
 
-/// True when the version is there already and was made from another schema: it is left as it was.
+/// True when the type already has the version with another schema, which is then left as it is.
 fn is_republished(
     live: Option<&CustomResourceDefinition>,
     version: &ServedVersion,
@@ -136,7 +136,7 @@ fn live_names(live: &CustomResourceDefinition) -> Names {
     }
 }
 
-/// The definitions that serve this version of the type: whether this one does, and which others.
+/// Whether this definition serves this version of the type, and which others do.
 fn holders(
     definition: &CompositionDefinition,
     names: &Names,
@@ -163,11 +163,11 @@ fn holders(
     (holds(definition), others.collect())
 }
 
-/// What other definitions have of this type.
+/// The versions of this type that other definitions need.
 struct Siblings {
-    /// Versions that they run.
+    /// Versions that they run now.
     run: BTreeSet<String>,
-    /// Those, and the ones that they ran before.
+    /// Those, and the ones they ran before.
     needed: BTreeSet<String>,
 }
 
@@ -195,7 +195,7 @@ impl Siblings {
     }
 }
 
-/// True when one of the definitions of the type keeps its versions.
+/// True when one of the type's definitions keeps its versions.
 fn keeps_versions(definition: &CompositionDefinition, others: &[CompositionDefinition], kind: &str) -> bool {
     let is_of_type = |other: &&CompositionDefinition| {
         let status = other.status.as_ref();
@@ -205,7 +205,7 @@ fn keeps_versions(definition: &CompositionDefinition, others: &[CompositionDefin
     all.any(|one| annotations::is_true(one.annotations(), annotations::KEEP_VERSIONS))
 }
 
-/// What there is of other versions.
+/// The facts about other versions.
 fn former(
     definition: &CompositionDefinition,
     source: &Source,
@@ -252,7 +252,7 @@ fn former(
     })
 }
 
-/// The compositions of other versions that are the definition's.
+/// The definition's own compositions of other versions.
 fn outdated(
     instances: &[Instance],
     breakers: &[Breaker],
@@ -301,7 +301,7 @@ fn former_controller(read: ReadController, neighbours: &Neighbours) -> FormerCon
     }
 }
 
-/// The first version of the type that nothing needs.
+/// The first version of the type that is no longer needed.
 fn idle(
     live: &CustomResourceDefinition,
     is_needed: impl Fn(&str) -> bool,
@@ -339,7 +339,7 @@ pub(super) fn run_by_others<'n>(
     marked.chain(said).collect()
 }
 
-/// The versions whose controller is gone while compositions wait for it to clean them up.
+/// The versions whose controller is gone although compositions wait for it to clean them up.
 pub(super) fn abandoned(of_type: &MadeType) -> Vec<&str> {
     let mut abandoned = Vec::new();
     for composition in of_type.going().filter(|composition| composition.is_held) {
@@ -377,7 +377,7 @@ mod tests {
         definition
     }
 
-    /// A definition whose status says that it runs a version of kind Web.
+    /// A definition that runs a version of kind Web, according to its status.
     fn running(name: &str, version: &str) -> CompositionDefinition {
         let mut definition = named(name);
         definition.status = Some(CompositionDefinitionStatus {
@@ -389,7 +389,7 @@ mod tests {
         definition
     }
 
-    /// One that ran another version before.
+    /// The same, after an upgrade from another version.
     fn upgraded(name: &str, version: &str, previous: &str) -> CompositionDefinition {
         let mut definition = running(name, version);
         definition.status.as_mut().unwrap().previous_version = Some(previous.into());
@@ -417,7 +417,7 @@ mod tests {
         }
     }
 
-    /// Version 1.1.0 is in place, and there is nothing else.
+    /// Version 1.1.0 is in place, and nothing else exists.
     fn read() -> Read {
         let desired = crd(&fixtures::source("1.1.0"));
         Read {
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chart_without_a_schema_or_with_defaults_that_break_it_gives_no_type() {
+    fn a_chart_without_a_schema_or_with_invalid_defaults_defines_no_type() {
         let given = |definition: &CompositionDefinition, schema: Option<&str>| {
             let found = Resolution {
                 chart: chart("1.1.0", schema),
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn who_serves_the_version_is_told_by_statuses_and_marks() {
+    fn statuses_and_marks_tell_which_definitions_serve_a_version() {
         let check = |own: &CompositionDefinition,
                      others: Vec<CompositionDefinition>,
                      controllers: Vec<Controller>,
@@ -512,7 +512,7 @@ mod tests {
             running("x", "v1-1-0"),
             running("b", "v1-0-0"),
         ];
-        // Of the same age, the name tells who is first.
+        // For definitions of the same age, the name decides which is first.
         check(
             &own,
             others,
@@ -536,10 +536,10 @@ mod tests {
         check(&since(own, 2), older, none(), false, &[("defs/x", true)]);
     }
 
-    /// Whoever applies a definition chooses the repository, so it is no proof of one origin: a registry that is moved, or
-    /// mirrored, gives the next version from another address.
+    /// The repository does not prove a chart's origin, since whoever applies a definition chooses it; and after a
+    /// registry has been moved or mirrored, the next version comes from another address.
     #[test]
-    fn charts_of_one_name_from_two_repositories_share_a_type_but_no_version() {
+    fn charts_of_one_name_from_two_repositories_share_a_type_but_not_a_version() {
         let from = |url: &str, mut definition: CompositionDefinition| {
             definition.spec.chart.url = url.into();
             definition
@@ -556,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_idle_that_no_definition_and_no_composition_needs() {
+    fn a_version_is_idle_when_no_definition_and_no_composition_needs_it() {
         let source = fixtures::source("1.1.0");
         let first = crd(&fixtures::source("1.0.0"));
         let both = crdgen::with_version(first, &source.version, &source.structural.spec).unwrap();
@@ -596,7 +596,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definitions_compositions_of_other_versions_are_told_with_those_that_do_not_fit() {
+    fn own_compositions_of_other_versions_are_found_and_checked_for_fit() {
         let breaker = |name: &str| Breaker {
             namespace: "shop".into(),
             name: name.into(),
@@ -669,7 +669,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known_of_other_versions_while_compositions_may_not_be_read() {
+    fn other_versions_are_unknown_while_compositions_may_not_be_read() {
         let mut unknown = read();
         unknown.elsewhere = None;
         let facts = facts(&named("web"), unknown);
@@ -678,7 +678,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_was_made_from_another_schema_is_told() {
+    fn a_version_with_another_schema_is_recognized() {
         let check = |live: Option<CustomResourceDefinition>, expected: bool| {
             let mut read = read();
             read.live = live;
@@ -708,7 +708,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_of_others_are_told_by_marks_and_statuses() {
+    fn marks_and_statuses_tell_the_versions_of_others() {
         let neighbours = Neighbours {
             others: vec![running("a", "v2-0-0"), named("new")],
             controllers: vec![
@@ -769,7 +769,7 @@ mod tests {
         );
         check(false, gone(), vec![left("v2-0-0", false)], &[]);
         check(false, one(), vec![left("v1-0-0", true)], &[]);
-        // What no controller has goes to the first, with the type.
+        // Compositions of versions without a controller go to the first one, if the type is removed too.
         check(false, gone(), vec![left("v0-9-0", true)], &["v1-0-0"]);
         check(false, one(), vec![left("v0-9-0", true)], &[]);
         check(true, gone(), vec![left("v0-9-0", true)], &[]);

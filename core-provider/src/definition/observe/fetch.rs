@@ -1,5 +1,4 @@
-//! What there is of a definition, read and never written: its chart, the type in the API server, the controllers, the
-//! compositions.
+//! Reads everything about a definition, and writes nothing: its chart, its type, the controllers and the compositions.
 
 mod elsewhere;
 mod leaving;
@@ -38,7 +37,7 @@ use crate::webhook::Registration;
 pub(super) use elsewhere::LOOK_TIMEOUT;
 pub(super) use leaving::leaving;
 
-/// Where a definition's cluster and charts are read, and what is remembered between passes.
+/// What reading a definition needs, including what is remembered between passes.
 #[derive(Clone, Copy)]
 pub(super) struct Reader<'r> {
     pub(super) cluster: &'r Cluster,
@@ -53,7 +52,7 @@ pub(super) struct Reader<'r> {
 }
 
 impl<'r> Reader<'r> {
-    /// That of this process.
+    /// The reader of this process.
     pub(super) fn of(ctx: &'r Context) -> Self {
         Self {
             cluster: &ctx.cluster,
@@ -71,7 +70,7 @@ impl<'r> Reader<'r> {
         }
     }
 
-    /// What the bounds of charts take.
+    /// What computing the bounds of charts needs.
     fn bounds(&self) -> Bounds<'r> {
         Bounds {
             cluster: self.cluster,
@@ -102,7 +101,7 @@ pub(super) async fn open(definition: &CompositionDefinition, from: Reader<'_>) -
     }
 }
 
-/// The Secrets that fetching the chart takes, and whether they may be read.
+/// The grants for the Secrets that fetching the chart needs, and the access that they should give.
 async fn locked(definition: &CompositionDefinition, from: Reader<'_>) -> Result<Locked, Error> {
     Ok(Locked {
         grants: members(
@@ -129,8 +128,8 @@ async fn is_open(locked: &Locked, cluster: &Cluster) -> Result<bool, Error> {
     Ok(true)
 }
 
-/// Looks at what the controllers of a definition may read although a Secret does not allow it. What core-provider reads
-/// itself stays: it has to see when there is consent again.
+/// Finds the grants by which controllers of a definition may read Secrets of other namespaces, after a Secret's consent
+/// is gone. core-provider's own grants stay, because it has to notice when consent is given again.
 async fn barred(
     definition: &CompositionDefinition,
     why: Error,
@@ -143,7 +142,7 @@ async fn barred(
     Ok(Barred { grants, why })
 }
 
-/// What was read of a definition that is to be carried out.
+/// What was read of a definition to apply.
 pub(super) struct Read {
     pub(super) live: Option<CustomResourceDefinition>,
     pub(super) desired: CustomResourceDefinition,
@@ -157,7 +156,7 @@ pub(super) struct Read {
     pub(super) unadmitted: Option<Probe>,
     /// `None` while we may not read compositions.
     pub(super) elsewhere: Option<Elsewhere>,
-    /// The definition's controllers of other versions and types; they are only looked at while we may read compositions.
+    /// The definition's controllers of other versions and types; only read while we may read compositions.
     pub(super) former: Vec<ReadController>,
 }
 
@@ -173,7 +172,7 @@ pub(super) struct ReadController {
     pub(super) controller: Controller,
     /// Its objects, in the order in which they are removed.
     pub(super) objects: Vec<Located>,
-    /// Its type, when that is not the definition's any more.
+    /// Its type, if it is no longer the definition's type.
     pub(super) of_type: Option<ReadType>,
 }
 
@@ -186,7 +185,7 @@ pub(super) struct ReadType {
     pub(super) compositions: usize,
 }
 
-/// Reads everything that a plan for this source is made from.
+/// Reads everything that the plan for this source needs.
 pub(super) async fn wanted(
     definition: &CompositionDefinition,
     source: &Source,
@@ -237,7 +236,7 @@ pub(super) async fn wanted(
     })
 }
 
-/// The objects of a controller beside what there is of them, and what is left of it where it ran before.
+/// The objects of a controller compared with the cluster, and what is left of it where it ran before.
 async fn controller(
     definition: &CompositionDefinition,
     target: &Target,
@@ -289,7 +288,7 @@ async fn former(
     Ok(former)
 }
 
-/// The type of a controller, and how many compositions that has.
+/// The type of a controller, and the number of its compositions.
 async fn former_type(controller: &Controller, cluster: &Cluster) -> Result<ReadType, Error> {
     let id = type_id(&controller.resource)?;
     let live: Option<CustomResourceDefinition> = cluster.get(&id).await?;
@@ -340,7 +339,7 @@ async fn is_available(target: &Target, cluster: &Cluster) -> Result<bool, Error>
     Ok(live.is_some_and(|deployment| cluster::health(&deployment).is_current()))
 }
 
-/// What tells when objects of the type pass admission, while they do not. Once seen, it stays so.
+/// A probe for whether objects of the type pass admission; none once they do, which then stays so.
 async fn unadmitted(
     definition: &CompositionDefinition,
     names: &Names,
@@ -362,7 +361,7 @@ async fn unadmitted(
     Ok((!passes).then_some(probe))
 }
 
-/// The Roles for Secrets that are there for the definition, and their bindings, wherever they are.
+/// The existing Roles for Secrets of the definition and their bindings, in all namespaces.
 async fn granted(definition: &CompositionDefinition, cluster: &Cluster) -> Result<Vec<ObjectId>, Error> {
     let labels = format!(
         "{}={}",
@@ -394,8 +393,8 @@ fn own_mark<'c>(
     own.find(|controller| controller.serves(resource, version))
 }
 
-/// The namespaces in which objects of a controller may lie. It is one, which its mark tells; earlier releases did not write
-/// that, and somebody may have removed the mark.
+/// The namespaces that objects of a controller may be in. Usually the one that its mark names; but earlier releases did
+/// not record it, and somebody may have removed the mark.
 fn places(definition: &CompositionDefinition, mark: Option<&Controller>, platform: &Platform) -> Vec<String> {
     if let Some(place) = mark.and_then(|mark| mark.namespace.clone()) {
         return vec![place];
@@ -409,7 +408,8 @@ fn places(definition: &CompositionDefinition, mark: Option<&Controller>, platfor
     places
 }
 
-/// What has to be done before the definition's controller may run where it should; nothing when it runs nowhere else.
+/// What has to be done before the definition's controller may run in its namespace; none when it does not run
+/// elsewhere.
 async fn relocated(
     definition: &CompositionDefinition,
     target: &Target,
@@ -432,8 +432,8 @@ async fn relocated(
         .map(Some)
 }
 
-/// The objects of a bundle in the order in which they are removed: the reverse of the one in which they are applied, and
-/// so the mark by which all others are found at the very end. Those in namespaces are looked for in each of `places`.
+/// The objects of a bundle in the order of their removal, which is the reverse of the order of application. So the
+/// mark, by which all others are found, comes last. Namespaced objects are looked for in each of `places`.
 async fn removal(
     target: &Target,
     places: &[String],
@@ -442,7 +442,7 @@ async fn removal(
 ) -> Result<Vec<Located>, Error> {
     let mut all: Vec<Located> = Vec::new();
     for place in places {
-        // Whether there was a webhook is not known any more, nor whether the chart might bring roles.
+        // It is not known whether there was a webhook, or whether the chart was allowed to bring roles, so assume both.
         let mut target = Target {
             judged_at: Some(Value::Null),
             ..target.at(place)
@@ -455,7 +455,7 @@ async fn removal(
                 stage: bundle::stage(object),
             });
         }
-        // What each place has of its own goes before what bounds them all.
+        // The objects in each namespace go before the shared ones that bound the controller.
         here.retain(|object| all.iter().all(|known| known.id != object.id));
         all.splice(0..0, here);
     }

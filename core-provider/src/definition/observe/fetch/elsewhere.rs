@@ -1,4 +1,4 @@
-//! Compositions of other versions of a type, held against the schema of this one.
+//! Checks compositions of other versions of a type against the schema of this version.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +18,8 @@ use crate::definition::instances::{self, Instance, Page, served_resource};
 use crate::definition::observe::{Error, Source};
 use crate::webhook::Shares;
 
-/// Compositions of the type that are of another version, and those of them that this version refuses; `None` while we
-/// may not read them.
+/// The compositions of other versions, and those of them that this version's schema refuses; `None` while we may not
+/// read them.
 pub(super) async fn elsewhere(
     live: Option<&CustomResourceDefinition>,
     desired: &CustomResourceDefinition,
@@ -52,20 +52,20 @@ pub(super) async fn elsewhere(
     let look = async |page: Page| {
         let checks = checks.clone();
         let looked = async move {
-            // A type has one place less than there are, whatever namespaces its compositions lie in: it is its schema that
-            // may take long.
+            // The slots of a type are limited, whichever namespaces its compositions are in, because evaluating its
+            // schema may take long.
             let share = Shares::of_process().of(&names.kind).acquire_owned().await;
             let work = move |deadline: Deadline| {
                 let looked = checks.look(page, &deadline);
                 drop(share);
                 looked
             };
-            // No namespace is called like that.
+            // Not a valid namespace name, so it cannot clash with one.
             let turns_of = format!("type {}", names.plural);
             let looked = Pool::of_process().run(&turns_of, RENDER_TIMEOUT, work).await;
             looked.map_err(Error::Busy)?.ok_or(Error::TooLong)
         };
-        // The pass goes on where the work does not end: a keyword of a schema cannot be interrupted.
+        // The pass has a timeout of its own, because evaluating a schema keyword cannot be interrupted.
         let looked = tokio::time::timeout(LOOK_TIMEOUT, looked).await;
         looked.unwrap_or(Err(Error::TooLong))
     };
@@ -82,11 +82,11 @@ pub(super) async fn elsewhere(
     }))
 }
 
-/// How long a page of compositions may take: until there is a place, and until all of it is looked at.
+/// How long a page of compositions may take, including the wait for a slot.
 pub(crate) const LOOK_TIMEOUT: Duration =
     Duration::from_secs(PLACE_TIMEOUT.as_secs() + RENDER_TIMEOUT.as_secs());
 
-/// What compositions are held against, on a thread of the pool.
+/// What compositions are checked against, on a thread of the pool.
 struct Checks {
     engine: Arc<Engine>,
     own: JSONSchemaProps,
@@ -96,7 +96,8 @@ struct Checks {
 }
 
 impl Checks {
-    /// The compositions of a page, and those that the version refuses; nothing when time is over before all are looked at.
+    /// The compositions of a page, and those that the version refuses; none when the deadline passes before all are
+    /// checked.
     fn look(&self, page: Page, deadline: &Deadline) -> Option<(Vec<Instance>, Vec<Breaker>)> {
         let gate = Gate {
             engine: &self.engine,

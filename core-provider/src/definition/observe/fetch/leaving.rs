@@ -1,4 +1,4 @@
-//! What there is of what a deleted definition had made.
+//! Reads what is left of the objects that a deleted definition created.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ use crate::definition::observe::derive::{abandoned, run_by_others};
 use crate::definition::observe::{Error, Leaving, MadeController, MadeType, Neighbours, Remaining, StandIn};
 use crate::definition::relocation::running;
 
-/// Reads what a definition had made.
+/// Reads everything that a definition created.
 pub(in crate::definition::observe) async fn leaving(
     definition: &CompositionDefinition,
     from: Reader<'_>,
@@ -36,7 +36,7 @@ pub(in crate::definition::observe) async fn leaving(
     let outside = left_outside(&owner, from.cluster).await?;
     let own = controllers.iter().filter(|controller| controller.owner == owner);
     let marked = own.map(|controller| (controller.resource.clone(), controller.version.clone()));
-    // The status may know of a controller that was removed by hand.
+    // The status may name a controller whose mark was removed by hand.
     let known = marked.chain(served(definition)).chain(outside);
     let mut made: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (resource, version) in known {
@@ -61,7 +61,7 @@ pub(in crate::definition::observe) async fn leaving(
     Ok(leaving)
 }
 
-/// The resources and versions of controllers of which something lies outside of namespaces, also where somebody removed
+/// The resources and versions of controllers that have cluster-scoped roles, which finds them even if somebody removed
 /// the mark.
 async fn left_outside(owner: &Owner, cluster: &Cluster) -> Result<Vec<(String, String)>, cluster::Error> {
     let own = [
@@ -83,7 +83,7 @@ async fn left_outside(owner: &Owner, cluster: &Cluster) -> Result<Vec<(String, S
     Ok(roles.iter().filter_map(controller).collect())
 }
 
-/// What there is of a type that the definition had controllers of.
+/// Reads a type that the definition had controllers of.
 async fn made_type(
     definition: &CompositionDefinition,
     resource: &str,
@@ -123,7 +123,7 @@ async fn made_type(
     })
 }
 
-/// The compositions of a type; none when we may not read them.
+/// The compositions of a type; an empty list when we may not read them.
 async fn remaining(through: &ResourceId, cluster: &Cluster) -> Result<Vec<Remaining>, Error> {
     let instances = instances::list(through, None, cluster).await?;
     let mut remaining = Vec::new();
@@ -137,8 +137,8 @@ async fn remaining(through: &ResourceId, cluster: &Cluster) -> Result<Vec<Remain
     Ok(remaining)
 }
 
-/// The controller of a version, as it is run in the platform's own namespace: only to clean up, so that it needs
-/// neither the chart nor the Secrets that fetching it takes.
+/// A controller of a version in the platform's own namespace, only to clean up. It needs neither the chart nor the
+/// Secrets for fetching it.
 async fn stand_in(
     definition: &CompositionDefinition,
     resource: &str,

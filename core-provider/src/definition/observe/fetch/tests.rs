@@ -26,7 +26,7 @@ const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1";
 const DEFINITIONS: &str = "/apis/core.krateo.io/v1alpha1/compositiondefinitions";
 const WEBS: &str = "/apis/composition.krateo.io/v1-0-0/webs";
 
-/// What a process reads from, and remembers.
+/// What a process reads from, and what it remembers.
 struct Process {
     cluster: Cluster,
     charts: Charts,
@@ -90,7 +90,7 @@ impl Process {
     }
 }
 
-/// What a server was asked: method and path of each request.
+/// The requests that a server received: method and path of each.
 #[derive(Clone, Default)]
 struct Asked(Arc<Mutex<Vec<String>>>);
 
@@ -103,7 +103,7 @@ impl Asked {
         self.all().iter().filter(|asked| asked.ends_with(path)).count()
     }
 
-    /// Requests that may change something; a dry run does not.
+    /// The requests that can change something; dry runs cannot.
     fn writes(&self) -> Vec<String> {
         let asked = self.all().into_iter();
         asked
@@ -112,8 +112,8 @@ impl Asked {
     }
 }
 
-/// A server that has these objects and lists, by path. Other lists are empty, other objects are not there. It lets nobody
-/// try an object of a generated type yet, and any other object that is applied comes to what was sent.
+/// A server with these objects and lists, by path. Other lists are empty, and other objects do not exist. It refuses
+/// dry runs of objects of a generated type, and answers any other apply with what was sent.
 fn server(has: Vec<(String, Value)>) -> (Script, Asked) {
     let asked = Asked::default();
     let noted = asked.clone();
@@ -199,7 +199,7 @@ async fn a_new_definition_is_read_in_one_order_and_nothing_is_written() {
     assert_eq!(bundle.len(), read.bundle.len());
     assert!(
         bundle.iter().all(|asked| asked.starts_with("GET")),
-        "nothing to compare with"
+        "there is nothing to compare with"
     );
     assert_eq!(
         all[all.len() - 4..],
@@ -220,7 +220,7 @@ async fn a_new_definition_is_read_in_one_order_and_nothing_is_written() {
 }
 
 #[tokio::test]
-async fn nothing_more_is_read_of_a_type_that_cannot_be_made() {
+async fn reading_stops_at_a_type_that_cannot_be_built() {
     let mut live = crd(&fixtures::source("1.0.0"));
     let damaged = ("krateo.io/conversion".to_owned(), "{".to_owned());
     live.metadata.annotations = Some([damaged].into());
@@ -243,7 +243,7 @@ fn served() -> (String, Value) {
 }
 
 #[tokio::test]
-async fn former_controllers_are_not_looked_at_while_compositions_may_not_be_read() {
+async fn former_controllers_are_not_read_while_compositions_may_not_be_read() {
     let (script, asked) = server(vec![
         served(),
         (WEBS.to_owned(), forbidden()),
@@ -258,7 +258,7 @@ async fn former_controllers_are_not_looked_at_while_compositions_may_not_be_read
 }
 
 #[tokio::test]
-async fn of_former_controllers_types_and_objects_are_read() {
+async fn types_and_objects_of_former_controllers_are_read() {
     let shop = |name: &str| json!({"metadata": {"name": name, "namespace": "shop"}});
     let (script, asked) = server(vec![
         served(),
@@ -289,7 +289,7 @@ async fn of_former_controllers_types_and_objects_are_read() {
 }
 
 #[tokio::test]
-async fn compositions_of_other_versions_are_held_against_the_schema() {
+async fn compositions_of_other_versions_are_checked_against_the_schema() {
     let web = |name: &str, size: &str| {
         json!({
             "metadata": {
@@ -321,7 +321,7 @@ async fn compositions_of_other_versions_are_held_against_the_schema() {
     assert_eq!(breakers, ["breaks"]);
 }
 
-/// A definition whose chart takes a Secret.
+/// A definition whose chart needs a Secret.
 fn with_secret() -> CompositionDefinition {
     let mut definition = definition();
     definition.spec.chart.url = "oci://registry.example/web".into();
@@ -353,7 +353,7 @@ async fn no_chart_is_fetched_before_its_secrets_may_be_read() {
         (in_vault("roles"), granted[0].clone()),
         (in_vault("rolebindings"), granted[1].clone()),
     ];
-    // An answer without a verdict is no.
+    // An access review without a verdict means no.
     let (script, asked) = server(has);
     let opened = open(&with_secret(), Process::new(&script).reader())
         .await
@@ -364,7 +364,7 @@ async fn no_chart_is_fetched_before_its_secrets_may_be_read() {
 }
 
 #[tokio::test]
-async fn a_deleted_definition_that_made_nothing_is_read_by_four_lists() {
+async fn a_deleted_definition_that_created_nothing_is_read_by_four_lists() {
     let empty = || list(&[]);
     let script = Script::new("nothing was made")
         .get(&format!("{ROLES}/rolebindings"), empty())
