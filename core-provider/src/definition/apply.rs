@@ -15,9 +15,10 @@ use runtime::telemetry::Part;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use super::context::{Context, FIELD_MANAGER};
 use super::controllers::Owner;
 use super::plan::{Plan, Step};
-use super::{Context, FIELD_MANAGER, desired, history, instances, release_key};
+use super::{desired, history, instances, release_key};
 use crate::bundle::{self, Installation, Platform, Stage};
 
 /// How long a new type may take until the API server serves it.

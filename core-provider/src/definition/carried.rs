@@ -18,7 +18,8 @@ use super::controllers::{Controller, Owner};
 use super::desired::target;
 use super::history::previous;
 use super::instances;
-use super::observe::{Error, Neighbours, Source};
+use super::observe::error::Error;
+use super::observe::observed::{Neighbours, Source};
 use crate::bound::{self, ChartBound, Scans};
 use crate::bundle::{self, Platform, Target};
 

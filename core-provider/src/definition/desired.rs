@@ -6,7 +6,8 @@ use crdgen::{CustomResourceDefinition, conversion};
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use super::observe::{Error, Source};
+use super::observe::error::Error;
+use super::observe::observed::Source;
 use crate::bundle::{Platform, Target};
 use crate::grants::secrets;
 use crate::webhook::{Registration, conversion_path};

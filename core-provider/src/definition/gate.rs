@@ -1,13 +1,20 @@
 //! Checks compositions against the schema of the version that they would move to.
 
+use std::time::Duration;
+
 use api::definition::Breaker;
 use crdgen::JSONSchemaProps;
 use crdgen::conversion::Conversion;
 use helm::context::Deadline;
 use helm::engine::Engine;
+use helm_client::rendering::{PLACE_TIMEOUT, RENDER_TIMEOUT};
 use serde_json::Map;
 
 use super::instances::{Instance, Spec};
+
+/// How long a page of compositions may take, including the wait for a slot.
+pub(crate) const LOOK_TIMEOUT: Duration =
+    Duration::from_secs(PLACE_TIMEOUT.as_secs() + RENDER_TIMEOUT.as_secs());
 
 /// A version of the type that compositions are checked against.
 pub(super) struct Gate<'a> {

@@ -3,8 +3,10 @@
 mod admission;
 mod apply;
 mod carried;
+mod context;
 mod controllers;
 mod desired;
+mod error;
 #[cfg(test)]
 mod fixtures;
 mod gate;
@@ -25,22 +27,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{CompositionDefinition, annotations};
-use charts::Charts;
-use cluster::Cluster;
 use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::ObjectRef;
 use runtime::telemetry::{Again, Part};
-use runtime::{Backoff, Recorder, Telemetry, chain, spans};
+use runtime::{chain, spans};
 use tracing::{Instrument as _, Span};
 
-use crate::backlog::Backlog;
-use crate::bound::Scans;
-use crate::bundle::Platform;
-use crate::namespaces::Namespaces;
-use crate::templates::Templates;
-use crate::webhook::Registration;
-
+pub(crate) use context::{Context, FIELD_MANAGER};
+pub(crate) use error::Error;
 use observe::{Observed, Opened};
 pub(crate) use placed::Placed;
 pub(crate) use plan::Standing;
@@ -48,70 +43,8 @@ pub(crate) use relocation::Waits;
 pub(crate) use resolution::Looks;
 use settled::Rest;
 pub(crate) use settled::Settled;
+use status::Outcome;
 pub(crate) use turns::Turns;
-
-/// Our field manager.
-pub(crate) const FIELD_MANAGER: &str = "core-provider";
-
-/// What passes need from the process.
-pub(crate) struct Context {
-    pub(crate) cluster: Cluster,
-    pub(crate) charts: Arc<Charts>,
-    /// The address of our webhooks and their CA bundle.
-    pub(crate) webhooks: Registration,
-    pub(crate) templates: Templates,
-    pub(crate) platform: Platform,
-    pub(crate) recorder: Recorder,
-    pub(crate) telemetry: Telemetry,
-    pub(crate) backlog: Arc<Backlog>,
-    pub(crate) looks: Looks,
-    pub(crate) turns: Turns,
-    pub(crate) waits: Waits,
-    pub(crate) settled: Arc<Settled>,
-    pub(crate) placed: Placed,
-    /// How often a definition is reconciled in full although nothing has changed.
-    pub(crate) sync: Duration,
-    pub(crate) scans: Scans,
-    pub(crate) namespaces: Namespaces,
-    pub(crate) backoff: Backoff<ObjectRef<CompositionDefinition>>,
-    /// How often a definition in its desired state is checked again.
-    pub(crate) poll_interval: Duration,
-}
-
-/// A pass failed in one of its steps.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error("could not read the definition")]
-    Read(#[source] cluster::Error),
-    #[error("could not observe the definition")]
-    Observe(#[source] observe::Error),
-    #[error("the definition cannot be carried out")]
-    Plan(#[source] plan::Blocked),
-    #[error("could not reconcile the definition")]
-    Apply(#[source] apply::Error),
-    #[error("could not report on the definition")]
-    Report(#[source] cluster::Error),
-}
-
-impl Error {
-    /// True when compositions, which are not watched, have to be corrected first.
-    pub(crate) fn waits_for_compositions(&self) -> bool {
-        matches!(
-            self,
-            Self::Plan(plan::Blocked::Incompatible { .. } | plan::Blocked::AnotherKind { .. })
-        )
-    }
-
-    /// True when the same attempt can succeed later although nobody changed anything.
-    pub(crate) fn is_transient(&self) -> bool {
-        match self {
-            Self::Observe(error) => error.is_transient(),
-            Self::Plan(_) => false,
-            Self::Apply(error) => error.is_transient(),
-            Self::Read(error) | Self::Report(error) => error.is_transient(),
-        }
-    }
-}
 
 /// Runs one pass in a span, so that every log line names the definition.
 pub(crate) async fn reconcile(
@@ -225,15 +158,6 @@ async fn once(definition: &CompositionDefinition, ctx: &Context) -> Result<Optio
         return Ok(Some(pause));
     }
     Ok(next_check(outcome.standing, ctx.poll_interval))
-}
-
-/// What a pass did and found.
-pub(crate) struct Outcome {
-    pub(crate) standing: Standing,
-    pub(crate) facts: Option<status::Facts>,
-    pub(crate) changes: Vec<String>,
-    /// Set when nothing has to be read until something changes.
-    rest: Option<Rest>,
 }
 
 /// Plans and applies, then reports the outcome.

@@ -639,7 +639,9 @@ mod tests {
 
     use super::super::admission::Probe;
     use super::super::fixtures::{crd, definition, source};
-    use super::super::observe::{FormerController, Idle, MadeController, MadeType, Outdated, Remaining};
+    use super::super::observe::observed::{
+        FormerController, Idle, MadeController, MadeType, Outdated, Remaining,
+    };
     use super::super::relocation::Running;
     use super::*;
 

@@ -17,7 +17,7 @@ use kube::ResourceExt as _;
 use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 
-use super::observe::Error;
+use super::observe::error::Error;
 use crate::bundle::{Installation, Target};
 
 /// How long to wait for the former pods to end. A pod on a node that does not respond is not waited for longer: its

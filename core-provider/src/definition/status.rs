@@ -16,9 +16,20 @@ use runtime::{Recorder, chain};
 use serde_json::{Value, json};
 
 use super::apply::id_of;
+use super::context::{Context, FIELD_MANAGER};
+use super::error::Error;
 use super::observe::{self, Observed, Wanted};
-use super::plan::Blocked;
-use super::{Context, Error, FIELD_MANAGER, Outcome, Standing};
+use super::plan::{Blocked, Standing};
+use super::settled::Rest;
+
+/// What a pass did and found.
+pub(super) struct Outcome {
+    pub(super) standing: Standing,
+    pub(super) facts: Option<Facts>,
+    pub(super) changes: Vec<String>,
+    /// Set when nothing has to be read until something changes.
+    pub(super) rest: Option<Rest>,
+}
 
 /// The facts from a pass that go into the status.
 pub(crate) struct Facts {

@@ -8,11 +8,12 @@ use composition::serves;
 use crdgen::{BadDefaults, CustomResourceDefinition, Names, ServedVersion, Structural};
 use kube::ResourceExt as _;
 
-use super::fetch::{Elsewhere, Read, ReadController, ReadType};
-use super::{
-    Error, Former, FormerController, FormerType, Holder, Idle, Locked, MadeType, Neighbours, Outdated,
-    Source, Wanted,
+use super::error::Error;
+use super::observed::{
+    Former, FormerController, FormerType, Holder, Idle, Locked, MadeType, Neighbours, Outdated, Source,
+    Wanted,
 };
+use super::read::{Elsewhere, Read, ReadController, ReadType};
 use crate::definition::controllers::{Controller, Owner};
 use crate::definition::desired;
 use crate::definition::history::{previous, served_before, version_of};
@@ -363,7 +364,7 @@ mod tests {
     use k8s_openapi::jiff::Timestamp;
     use tokio::sync::watch;
 
-    use super::super::{MadeController, Remaining};
+    use super::super::observed::{MadeController, Remaining};
     use super::*;
     use crate::bundle::Stage;
     use crate::definition::fixtures::{self, chart, crd, resolved, source_of};

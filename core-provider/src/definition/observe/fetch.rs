@@ -7,7 +7,6 @@ mod tests;
 
 use std::time::Duration;
 
-use api::definition::{BoundStatus, Breaker};
 use api::{CompositionDefinition, conditions, labels};
 use charts::Charts;
 use cluster::{Cluster, ObjectId, ResourceId, Selector};
@@ -19,22 +18,24 @@ use kube::core::PartialObjectMeta;
 use serde_json::Value;
 
 use super::derive::source;
-use super::{Barred, Error, Located, Locked, Neighbours, Opened, Source};
+use super::error::Error;
+use super::observed::{Barred, Located, Locked, Neighbours, Opened, Source};
+use super::read::{Read, ReadController, ReadType};
 use crate::bound::Scans;
 use crate::bundle::{self, Installation, Platform, Target};
 use crate::definition::admission::Probe;
 use crate::definition::carried::{Bounds, bound};
+use crate::definition::context::Context;
 use crate::definition::controllers::{self, Controller, Owner};
 use crate::definition::desired::{self, target};
-use crate::definition::instances::{self, Instance, served_resource, type_id};
+use crate::definition::instances::{self, served_resource, type_id};
 use crate::definition::members::{Member, keyed, members};
 use crate::definition::relocation::{Relocation, relocation};
 use crate::definition::resolution::resolve;
-use crate::definition::{Context, Looks, Placed, Waits};
+use crate::definition::{Looks, Placed, Waits};
 use crate::grants::{accesses, grants};
 use crate::webhook::Registration;
 
-pub(super) use elsewhere::LOOK_TIMEOUT;
 pub(super) use leaving::leaving;
 
 /// What reading a definition needs, including what is remembered between passes.
@@ -140,49 +141,6 @@ async fn barred(
     let own = definition.namespace();
     grants.retain(|id| id.namespace() != own.as_deref() && !open.grants.iter().any(|grant| grant.id == *id));
     Ok(Barred { grants, why })
-}
-
-/// What was read of a definition to apply.
-pub(super) struct Read {
-    pub(super) live: Option<CustomResourceDefinition>,
-    pub(super) desired: CustomResourceDefinition,
-    pub(super) neighbours: Neighbours,
-    pub(super) bundle: Vec<Member>,
-    pub(super) target: Target,
-    pub(super) bound: BoundStatus,
-    pub(super) relocation: Option<Relocation>,
-    pub(super) granted: Vec<ObjectId>,
-    pub(super) is_available: bool,
-    pub(super) unadmitted: Option<Probe>,
-    /// `None` while we may not read compositions.
-    pub(super) elsewhere: Option<Elsewhere>,
-    /// The definition's controllers of other versions and types; only read while we may read compositions.
-    pub(super) former: Vec<ReadController>,
-}
-
-/// Compositions of other versions, and those of them that the definition's version refuses.
-#[derive(Default)]
-pub(super) struct Elsewhere {
-    pub(super) instances: Vec<Instance>,
-    pub(super) breakers: Vec<Breaker>,
-}
-
-/// A controller that the definition had before.
-pub(super) struct ReadController {
-    pub(super) controller: Controller,
-    /// Its objects, in the order in which they are removed.
-    pub(super) objects: Vec<Located>,
-    /// Its type, if it is no longer the definition's type.
-    pub(super) of_type: Option<ReadType>,
-}
-
-/// A type that the definition had before.
-pub(super) struct ReadType {
-    pub(super) id: ObjectId,
-    /// Its kind, while it is served.
-    pub(super) kind: Option<String>,
-    /// How many compositions the controller has.
-    pub(super) compositions: usize,
 }
 
 /// Reads everything that the plan for this source needs.

@@ -1,7 +1,6 @@
 //! Checks compositions of other versions of a type against the schema of this version.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use api::definition::Breaker;
 use api::labels;
@@ -10,12 +9,13 @@ use crdgen::conversion::Conversion;
 use crdgen::{CustomResourceDefinition, JSONSchemaProps};
 use helm::context::Deadline;
 use helm::engine::Engine;
-use helm_client::rendering::{PLACE_TIMEOUT, Pool, RENDER_TIMEOUT};
+use helm_client::rendering::{Pool, RENDER_TIMEOUT};
 
-use super::Elsewhere;
-use crate::definition::gate::Gate;
+use crate::definition::gate::{Gate, LOOK_TIMEOUT};
 use crate::definition::instances::{self, Instance, Page, served_resource};
-use crate::definition::observe::{Error, Source};
+use crate::definition::observe::error::Error;
+use crate::definition::observe::observed::Source;
+use crate::definition::observe::read::Elsewhere;
 use crate::webhook::Shares;
 
 /// The compositions of other versions, and those of them that this version's schema refuses; `None` while we may not
@@ -81,10 +81,6 @@ pub(super) async fn elsewhere(
         }
     }))
 }
-
-/// How long a page of compositions may take, including the wait for a slot.
-pub(crate) const LOOK_TIMEOUT: Duration =
-    Duration::from_secs(PLACE_TIMEOUT.as_secs() + RENDER_TIMEOUT.as_secs());
 
 /// What compositions are checked against, on a thread of the pool.
 struct Checks {

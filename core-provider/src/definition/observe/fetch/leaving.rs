@@ -17,7 +17,10 @@ use crate::definition::desired::target;
 use crate::definition::history::served;
 use crate::definition::instances::{self, served_resource, type_id};
 use crate::definition::observe::derive::{abandoned, run_by_others};
-use crate::definition::observe::{Error, Leaving, MadeController, MadeType, Neighbours, Remaining, StandIn};
+use crate::definition::observe::error::Error;
+use crate::definition::observe::observed::{
+    Leaving, MadeController, MadeType, Neighbours, Remaining, StandIn,
+};
 use crate::definition::relocation::running;
 
 /// Reads everything that a definition created.
