@@ -1,26 +1,26 @@
-//! Text, as templates print it, into the kinds of the documents in it: a line at a time, by indentation.
+//! Reads text as templates print it, one line at a time, and finds the kinds of the documents in it by indentation.
 //!
-//! Only what decides is kept, so that the many ways through a template fall together again at the end of
+//! Only what affects the result is kept, so that the many ways through a template become equal again at the end of
 //! nearly every line.
 
 use std::collections::BTreeSet;
 
 use super::possible::{Hole, RELEASE_NAMESPACE};
 
-/// Something that was read.
+/// Something that was found.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Found {
     /// A document is of this kind.
     Kind { api_version: String, kind: String },
-    /// What is printed at this line cannot be told, for that reason.
+    /// What is printed at this line is unknown, for the reason that the hole records.
     Unknown { hole: Hole, line: usize },
-    /// An object stands in this namespace, whatever the release's.
+    /// An object is in this namespace, whichever the release's is.
     Namespace(String),
-    /// A role of this kind allows this; the kind is that of the document, as far as it was read.
+    /// A role of this kind has this rule; the kind is `None` when the document has not shown it yet.
     Rule { kind: Option<String>, rule: Rule },
 }
 
-/// A rule of a role that a chart brings.
+/// A rule of a role in a chart.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Rule {
     pub(super) groups: BTreeSet<String>,
@@ -28,7 +28,7 @@ pub(super) struct Rule {
     pub(super) verbs: BTreeSet<String>,
 }
 
-/// One way through the templates up to a point: where it is in its line and its document.
+/// One way through the templates up to a point: the position in its line and its document.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct State {
     line: Line,
@@ -37,11 +37,11 @@ pub(super) struct State {
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Line {
-    /// What is there since its start.
+    /// The text since its start.
     Start(String),
     /// The value of a key that matters.
     Value(Key, String),
-    /// Nothing more in it matters.
+    /// The rest of it does not matter.
     Rest,
 }
 
