@@ -78,7 +78,7 @@ pub enum NotAllowable {
     },
     /// It is not a JSON list.
     #[error(
-        "it is no list in JSON, as [{{\"name\": …, \"namespace\": …, \"url\": …, \"version\": …}}]: {why}"
+        "it is not a JSON list like [{{\"name\": …, \"namespace\": …, \"url\": …, \"version\": …}}]: {why}"
     )]
     NotAList {
         /// What the parser says.
@@ -348,7 +348,7 @@ mod tests {
             (with("version", Value::Null), "invalid type: null"),
             (
                 annotated("krateo.io/allowed-kinds", "apps/*"),
-                "is no kind of object",
+                "is not a kind of object",
             ),
             (annotated("krateo.io/allowed-kinds", " , "), "allows nothing"),
             (annotated("krateo.io/allowed-namespaces", "*"), "allows nothing"),
@@ -395,8 +395,8 @@ mod tests {
             "as many as that are taken"
         );
         assert!(told(&" ".repeat(MAX_TEXT + 1)).contains("list fewer"));
-        assert!(told("{}").contains("no list in JSON"));
-        assert!(told("").contains("no list in JSON"));
+        assert!(told("{}").contains("not a JSON list"));
+        assert!(told("").contains("not a JSON list"));
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl fmt::Display for GroupResource {
 /// An annotation entry that does not name a kind of object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} is no kind of object: write group/resource, as in apps/deployments, or the resource alone in the core group"
+    "{text:?} is not a kind of object: write group/resource, as in apps/deployments, or the resource alone in the core group"
 )]
 pub struct NotAKind {
     text: String,

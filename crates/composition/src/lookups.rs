@@ -81,7 +81,7 @@ impl fmt::Display for Allowance {
 /// An entry of the annotation that does not allow any lookup.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text:?} allows no lookup, {why}: write a kind (apps/deployments), a kind in a namespace (configmaps@monitoring), a \
+    "{text:?} does not allow a lookup, {why}: write a kind (apps/deployments), a kind in a namespace (configmaps@monitoring), a \
      namespace (@monitoring) or one Secret (secrets@vault/shared)"
 )]
 pub struct NotAnAllowance {
@@ -109,19 +109,19 @@ impl FromStr for Allowance {
         if let Some(namespace) = namespace
             && !is_name(namespace)
         {
-            return Err(refused("because what follows @ is no namespace"));
+            return Err(refused("because the text after @ is not a namespace"));
         }
         if kind.is_empty() {
             return match namespace {
                 Some(namespace) if name.is_empty() && !text.ends_with('/') => {
                     Ok(Self::Namespace(namespace.to_owned()))
                 }
-                _ => Err(refused("because it names no kind")),
+                _ => Err(refused("because it does not name a kind")),
             };
         }
         let kind: GroupResource = kind
             .parse()
-            .map_err(|_| refused("because what it begins with is no kind of object"))?;
+            .map_err(|_| refused("because it does not begin with a kind of object"))?;
         match (kind.is_secrets(), namespace) {
             (true, Some(namespace)) if is_name(name) => Ok(Self::Secret {
                 namespace: namespace.to_owned(),
@@ -541,13 +541,13 @@ mod tests {
             ("secrets@vault/", Err("one by one")),
             ("configmaps@vault/one", Err("only Secrets")),
             ("configmaps@vault/", Err("only Secrets")),
-            ("@vault/one", Err("no kind")),
-            ("@vault/", Err("no kind")),
-            ("@", Err("no namespace")),
-            ("configmaps@", Err("no namespace")),
-            ("configmaps@*", Err("no namespace")),
-            ("*", Err("no kind of object")),
-            ("apps/*@team", Err("no kind of object")),
+            ("@vault/one", Err("not name a kind")),
+            ("@vault/", Err("not name a kind")),
+            ("@", Err("not a namespace")),
+            ("configmaps@", Err("not a namespace")),
+            ("configmaps@*", Err("not a namespace")),
+            ("*", Err("a kind of object")),
+            ("apps/*@team", Err("a kind of object")),
         ] {
             let parsed: Result<Allowance, _> = text.parse();
             match (parsed, expected) {

@@ -245,7 +245,7 @@ pub enum Blocked {
     /// The release of that name belongs to another owner.
     #[error(
         "{0}: choose another name with the label krateo.io/release-name, remove that release, or take it over with the \
-         annotation krateo.io/adopt: \"true\", where its objects are Helm's and of no other composition"
+         annotation krateo.io/adopt: \"true\", if its objects have Helm's labels and belong to no other composition"
     )]
     ForeignRelease(String),
     /// Krateo made a release of the composition, but none of its records was found.
@@ -261,7 +261,7 @@ pub enum Blocked {
     /// Somebody else deployed the release, and an upgrade would change values without being asked to.
     #[error(
         "revision {revision} of the release was not made by this controller, and its objects are not as the chart renders \
-         them now; an upgrade would draw these values anew: {}. To go on with new values, annotate the composition with \
+         them now; an upgrade would generate these values again: {}. To go on with new values, annotate the composition with \
          {}: \"{revision}\"", listed(.fields), annotations::TAKE_OVER_REVISION
     )]
     WouldDrawAnew {

@@ -115,7 +115,7 @@ pub enum Error {
     },
     /// The same for an object whose name may be made from earlier answers.
     #[error(
-        "could not look up an object for the chart; which one is withheld, because the chart was answered others before"
+        "could not look up an object for the chart; its name is withheld, because the chart has already been given others"
     )]
     LookupWithheld {
         /// True when the same attempt can succeed later.

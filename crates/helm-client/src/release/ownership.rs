@@ -78,8 +78,8 @@ impl Owner {
             return Ok(());
         }
         Err(format!(
-            "it has no label {label}, and outside of namespace {} a hook takes over nothing that does not say whose it \
-             is: remove the object, or set that label to {uid:?}",
+            "it has no label {label}, and outside of namespace {} a hook takes over only objects that \
+             name their owner: remove the object, or set that label to {uid:?}",
             self.namespace
         ))
     }

@@ -255,7 +255,7 @@ impl<'a, J: Judge> Answers<'a, J> {
         if self.weight > MEMORY_OF_ANSWERS {
             events::happened(Event::Exceeded("lookups"));
             let what = if self.are_withheld() {
-                "an object (which one is withheld, because the chart was answered others before)".to_owned()
+                "an object (its name is withheld, because the chart has already been given others)".to_owned()
             } else {
                 told(key)
             };

@@ -72,7 +72,7 @@ impl<'a> From<&'a String> for Party<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Busy {
     /// The namespace's turn did not come.
-    #[error("no chart or release of {namespace} could be processed within {}s: others are", .waited.as_secs())]
+    #[error("no chart or release of {namespace} could be processed within {}s: others are being processed", .waited.as_secs())]
     Waited {
         /// The namespace of the render.
         namespace: String,

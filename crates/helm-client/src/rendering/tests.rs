@@ -196,8 +196,8 @@ async fn what_is_left_unread_is_answered_not_there_and_counts_as_denied() {
 async fn a_template_that_was_answered_fails_without_its_own_words() {
     let own = looked_up("Secret", "own");
     let found = [(SECRET, own_secret())];
-    let withheld = "template c/templates/t.yaml:2 is not usable; why is withheld, because the chart was answered what it \
-                    looked up in the cluster: kco plan says it to who may read that";
+    let withheld = "template c/templates/t.yaml:2 is not usable; the reason is withheld, because the chart was given what it \
+                    looked up in the cluster: kco plan shows it to users who may read that";
     for template in [
         format!("{{{{ $s := {own} }}}}\n{{{{ fail $s.data.password }}}}"),
         format!("{{{{ $s := {own} }}}}\n{{{{ fail ($s | toJson | b64enc) }}}}"),
@@ -334,7 +334,7 @@ async fn what_is_looked_up_is_bounded_in_total_and_no_more_is_read() {
     script.finish();
     assert_eq!(
         error.to_string(),
-        "could not look up an object (which one is withheld, because the chart was answered others before) for the chart: \
+        "could not look up an object (its name is withheld, because the chart has already been given others) for the chart: \
          what it looks up takes more than 32 MiB in total"
     );
 

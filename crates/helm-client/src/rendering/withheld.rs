@@ -71,8 +71,8 @@ impl fmt::Display for Withheld {
                 };
                 write!(
                     f,
-                    "{what} is not usable; why is withheld, because the chart was answered what it looked up in the \
-                     cluster: kco plan says it to who may read that"
+                    "{what} is not usable; the reason is withheld, because the chart was given what it looked up in the \
+                     cluster: kco plan shows it to users who may read that"
                 )
             }
         }

@@ -46,7 +46,7 @@ struct Rule {
 
 /// A policy that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{rule:?} is no rule about drift: {reason}; a rule reads like ignore=Deployment/web:.spec.replicas")]
+#[error("{rule:?} is not a drift rule: {reason}; a rule looks like ignore=Deployment/web:.spec.replicas")]
 pub struct InvalidPolicy {
     rule: String,
     reason: &'static str,
