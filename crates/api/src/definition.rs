@@ -1,4 +1,4 @@
-//! `CompositionDefinition`: a chart that is to become a type.
+//! `CompositionDefinition`: a chart to be turned into a type.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaPropsOrArray,
@@ -8,10 +8,10 @@ use kube::{CustomResource, CustomResourceExt as _, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The edition of [`crd`]. Whoever changes that raises it, so that core-provider puts the newer one in the place of the older.
+/// The edition of [`crd`]. Increase it with every change of the CRD, so that core-provider replaces the older one.
 pub const EDITION: u32 = 3;
 
-/// The definition of [`CompositionDefinition`], as `charts/core-provider/crds` has it: with its [`EDITION`].
+/// The CRD of [`CompositionDefinition`] with its [`EDITION`], as in `charts/core-provider/crds`.
 pub fn crd() -> CustomResourceDefinition {
     let mut crd = CompositionDefinition::crd();
     let annotations = crd.metadata.annotations.get_or_insert_default();
@@ -20,8 +20,8 @@ pub fn crd() -> CustomResourceDefinition {
     crd
 }
 
-/// Krateo's core-provider writes conditions without a message. The type stays as it is when that one is put back, and its writes
-/// of the status would be refused.
+/// Krateo's core-provider writes conditions without a message. If it is installed again, it finds our CRD, which
+/// would otherwise refuse its status updates.
 fn take_conditions_without_message(crd: &mut CustomResourceDefinition) {
     let schemas = crd.spec.versions.iter_mut();
     for schema in schemas.filter_map(|version| version.schema.as_mut()?.open_api_v3_schema.as_mut()) {
@@ -237,7 +237,8 @@ pub struct ResolvedChart {
     pub digest: String,
     /// What the source has for `spec.chart` by now, when that is something else. It is used when the spec changes; a
     /// newer version at once with the annotation `krateo.io/auto-update: "true"`.
-    // Written as `null` when there is none: the status is merged, and what a merge does not name stays.
+    // Written as `null` when there is none, because the status is merged, and a merge keeps fields that are not
+    // named.
     #[serde(default)]
     pub offered: Option<OfferedChart>,
 }
