@@ -67,7 +67,7 @@ pub struct Parent {
     pub label: &'static str,
     /// Its UID, the value of that label.
     pub uid: String,
-    /// Authenticate the records of its release; without keys, records are trusted whoever wrote them.
+    /// The keys that authenticate the records of its release; without keys, records are trusted whoever wrote them.
     pub keys: Option<Arc<RecordKeys>>,
 }
 

@@ -544,7 +544,7 @@ fn write_without_bookkeeping(object: &Value, text: &mut String) {
     text.push('}');
 }
 
-/// The system's randomness. Without it no key may be generated, so the process panics.
+/// The system's randomness. Without it no key may be generated, so this panics, which ends the pass.
 fn system_random(bytes: &mut [u8]) {
     #[expect(
         clippy::expect_used,

@@ -186,7 +186,7 @@ impl Pool {
         Self { is_told, ..self }
     }
 
-    /// The pool of this process, whose memory all renders share: one place per processor, but 2 or 3.
+    /// The pool of this process, whose memory all renders share: one place per processor, at least 2 and at most 3.
     pub fn of_process() -> &'static Self {
         &OF_PROCESS
     }
