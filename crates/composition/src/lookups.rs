@@ -226,10 +226,10 @@ impl fmt::Display for Refused {
             }
             Why::UnknownKind => "a kind whose lookup the scan of the chart, in this version, did not find",
             Why::OutsideOfNamespaces => {
-                "a kind outside of namespaces whose lookup the chart's own templates do not spell out"
+                "a cluster-scoped kind whose lookup the chart's own templates do not spell out"
             }
             Why::Everywhere => "in all namespaces at once",
-            Why::ManySecrets => "and Secrets are answered one by one, by namespace and name",
+            Why::ManySecrets => "and Secrets can only be looked up one by one, by namespace and name",
             Why::NotOwn => "which is not this composition's own",
         };
         write!(f, "the chart looks up {}, {why}", self.object)?;

@@ -332,7 +332,7 @@ fn what_takes_too_many_steps_is_cut_off_and_unresolved() {
         assert_eq!(kinds, ["v1 Pod", "v1 Service"]);
         assert!(
             unresolved.contains(&String::from(
-                "c/templates/b.yaml:3: the template takes more steps than are followed"
+                "c/templates/b.yaml:3: the template takes more steps than the scan follows"
             )),
             "{unresolved:?}"
         );
@@ -348,7 +348,7 @@ fn all_files_share_the_steps_for_a_chart() {
     let last = scan(&chart(&files)).unresolved.pop_last().unwrap();
     assert_eq!(
         last.to_string(),
-        "c/templates/5.yaml:1: the chart's templates take more steps than are followed"
+        "c/templates/5.yaml:1: the chart's templates take more steps than the scan follows"
     );
 }
 
@@ -401,7 +401,7 @@ fn charts_that_double_with_each_level_are_followed_up_to_a_number() {
     let scan = scan(&Chart::from_files(files, &Limits::default()).unwrap());
     let place = scan.unresolved.first().unwrap().to_string();
     assert!(
-        place.starts_with("c/Chart.yaml:1: it has more charts below it"),
+        place.starts_with("c/Chart.yaml:1: it has more subcharts"),
         "{place}"
     );
 }

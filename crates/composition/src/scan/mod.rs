@@ -124,7 +124,7 @@ pub fn scan(chart: &Chart) -> Scan {
     let (places, is_complete) = charts::all(chart);
     if !is_complete {
         let what = format!(
-            "it has more charts below it, each counted for each name that it goes by, than the {} that are followed",
+            "it has more subcharts, counted once for each name they are declared under, than the {} that the scan follows",
             charts::MAX_PLACES
         );
         scan.note(&format!("{}/Chart.yaml", chart.name()), 1, what);

@@ -49,9 +49,9 @@ impl Steps {
     pub(super) fn go_on(&mut self, line: usize) -> bool {
         if self.cut.is_none() && self.of_file == 0 {
             let why = if self.of_chart == 0 {
-                "the chart's templates take more steps than are followed"
+                "the chart's templates take more steps than the scan follows"
             } else {
-                "the template takes more steps than are followed"
+                "the template takes more steps than the scan follows"
             };
             self.cut = Some(Cut { line, why });
         }
@@ -62,7 +62,7 @@ impl Steps {
     pub(super) fn cut_for_depth(&mut self, line: usize) {
         self.cut.get_or_insert(Cut {
             line,
-            why: "templates are nested more deeply than is followed",
+            why: "templates are nested more deeply than the scan follows",
         });
     }
 

@@ -26,7 +26,7 @@ pub enum State {
     /// MAC by the previous key: sign.
     Unsigned,
     /// Somebody else made the deployed revision from the desired inputs, and its objects differ from our render in
-    /// these fields. If the chart generates these values anew with each render, an upgrade would change passwords and
+    /// these fields. If the chart generates these values again with each render, an upgrade would change passwords and
     /// the like ([`super::drawn_anew`]); otherwise upgrade.
     Differs(Vec<String>),
     /// The deployed revision is the desired one, and these objects have drifted: correct.

@@ -149,7 +149,7 @@ pub(super) fn differences(desired: &Desired, record: &Record) -> Result<Vec<Stri
     differing(&desired.manifest, &record.release.manifest, desired)
 }
 
-/// Those of these fields whose values the chart's templates generate anew with each render, such as passwords: the
+/// Those of these fields whose values the chart's templates generate again with each render, such as passwords: the
 /// fields in which two renders of the same inputs differ.
 ///
 /// # Errors
