@@ -248,7 +248,7 @@ fn certificates(data: &str, field: &'static str, of: &str) -> Result<Vec<Vec<u8>
         .collect();
     match found {
         Ok(found) if !found.is_empty() => Ok(found),
-        _ => Err(wrong("it contains no PEM certificate")),
+        _ => Err(wrong("it contains no certificate in PEM format")),
     }
 }
 
